@@ -492,7 +492,7 @@ def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether all elements are close, a 0-d bool (torch.allclose)."""
+    """Whether all elements are close; a 0-d bool (torch.allclose)."""
     return _call("allclose", (input, other, rtol, atol, equal_nan), (), "bool")
 
 
@@ -547,7 +547,7 @@ def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
 
 
 def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """start, start + step, ... below end; from 0 if only one number is given (torch.arange)."""
+    """Range from start to end, end excluded, by step; a single number is the end (torch.arange)."""
     return _call("arange", (start, end, step), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -712,37 +712,37 @@ def binomial(count: Tensor, prob: Tensor) -> Tensor:
 
 
 def bitwise_and(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """Bits set in both (torch.bitwise_and)."""
+    """Bitwise and (torch.bitwise_and)."""
     made = _call("bitwise_and", (input, other))
     return made if out is None else _into("bitwise_and", out, made, (input, other))
 
 
 def bitwise_left_shift(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """input's bits moved up by other places; nothing is left of them beyond the width (torch.bitwise_left_shift)."""
+    """Shift the bits of the input left by `other`; 0 from the dtype's width on (torch.bitwise_left_shift)."""
     made = _call("bitwise_left_shift", (input, other))
     return made if out is None else _into("bitwise_left_shift", out, made, (input, other))
 
 
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """All bits flipped; for bools, not (torch.bitwise_not)."""
+    """Bitwise not; logical not for bools (torch.bitwise_not)."""
     made = _call("bitwise_not", (input,))
     return made if out is None else _into("bitwise_not", out, made, (input,))
 
 
 def bitwise_or(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """Bits set in either (torch.bitwise_or)."""
+    """Bitwise or (torch.bitwise_or)."""
     made = _call("bitwise_or", (input, other))
     return made if out is None else _into("bitwise_or", out, made, (input, other))
 
 
 def bitwise_right_shift(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """input's bits moved down by other places, keeping the sign (torch.bitwise_right_shift)."""
+    """Shift the bits of the input right by `other`, with sign extension (torch.bitwise_right_shift)."""
     made = _call("bitwise_right_shift", (input, other))
     return made if out is None else _into("bitwise_right_shift", out, made, (input, other))
 
 
 def bitwise_xor(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """Bits set in exactly one (torch.bitwise_xor)."""
+    """Bitwise exclusive or (torch.bitwise_xor)."""
     made = _call("bitwise_xor", (input, other))
     return made if out is None else _into("bitwise_xor", out, made, (input, other))
 
@@ -955,7 +955,7 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 
 
 def copy(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """src broadcast to the input's shape, in its dtype, on its device (torch.Tensor.copy_)."""
+    """src, broadcast to the input's shape and cast to its dtype and device (torch.Tensor.copy_)."""
     return _call("copy", (input, src, non_blocking))
 
 
@@ -1147,7 +1147,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 
 def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-    """input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
+    """input / other; with rounding_mode rounded down ("floor") or towards zero ("trunc") (torch.div)."""
     made = _call("div", (input, other), (("rounding_mode", rounding_mode),))
     return made if out is None else _into("div", out, made, (input, other))
 
@@ -1230,12 +1230,12 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
 
 
 def empty(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor to be written to; zeros here, so that nothing of another's memory shows (torch.empty)."""
+    """Tensor to be overwritten; zeros here, so that it cannot expose other sessions' memory (torch.empty)."""
     return _call("empty", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def empty_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor in the input's shape, to be written to; zeros here (torch.empty_like)."""
+    """Tensor with the input's shape, to be overwritten; zeros here (torch.empty_like)."""
     return _call("empty_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -1246,7 +1246,7 @@ def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether shapes and all elements are equal, a 0-d bool (torch.equal)."""
+    """Whether shapes and all elements are equal; a 0-d bool (torch.equal)."""
     return _call("equal", (input, other), (), "bool")
 
 
@@ -1281,7 +1281,7 @@ def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def expand(input: Tensor, size: int | Sequence[int]) -> Tensor:
-    """A view with size-1 dimensions stretched and leading ones added; -1 keeps a size (torch.Tensor.expand)."""
+    """Expand dimensions of size 1 and add leading ones; -1 keeps a size; a view (torch.Tensor.expand)."""
     return _call("expand", (input, size))
 
 
@@ -1302,7 +1302,7 @@ def exponential(input: Tensor, lambd: float = 1.0) -> Tensor:
 
 
 def eye(n: int, m: int | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Ones on the diagonal of n rows and m columns (torch.eye)."""
+    """Identity matrix of n rows and m columns (torch.eye)."""
     return _call("eye", (n, m), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -1446,7 +1446,7 @@ def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
 
 
 def fill(input: Tensor, value: Tensor | Number) -> Tensor:
-    """The value everywhere, in the input's shape and dtype (torch.Tensor.fill_)."""
+    """One value, with the input's shape and dtype (torch.Tensor.fill_)."""
     return _call("fill", (input, value))
 
 
@@ -1521,12 +1521,12 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def full(*size: int | Sequence[int], fill_value: Number, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """One value everywhere, of its own kind unless told (torch.full)."""
+    """Tensor filled with one value; the dtype is the value's by default (torch.full)."""
     return _call("full", (_sizes(size), fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def full_like(input: Tensor, fill_value: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """One value in the input's shape (torch.full_like)."""
+    """Tensor filled with one value, with the input's shape (torch.full_like)."""
     return _call("full_like", (input, fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -1765,7 +1765,7 @@ def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Where |input - other| <= atol + rtol * |other| (torch.isclose)."""
+    """Whether |input - other| <= atol + rtol * |other|, elementwise (torch.isclose)."""
     return _call("isclose", (input, other, rtol, atol, equal_nan))
 
 
@@ -2208,7 +2208,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def linspace(start: Number, end: Number, steps: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """So many evenly spaced numbers from start to end, both included (torch.linspace)."""
+    """`steps` evenly spaced numbers from start to end, both included (torch.linspace)."""
     return _call("linspace", (start, end, steps), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -2291,7 +2291,7 @@ def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 
 
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """True where input is zero (torch.logical_not)."""
+    """True where the input is zero (torch.logical_not)."""
     made = _call("logical_not", (input,))
     return made if out is None else _into("logical_not", out, made, (input,))
 
@@ -2320,7 +2320,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 
 def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """base to the powers that linspace gives (torch.logspace)."""
+    """base raised to the numbers of linspace (torch.logspace)."""
     return _call("logspace", (start, end, steps, base), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -2374,7 +2374,7 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
-    """value where the mask holds, input elsewhere (torch.masked_fill)."""
+    """value where the mask is True, input elsewhere (torch.masked_fill)."""
     return _call("masked_fill", (input, mask, value))
 
 
@@ -2693,22 +2693,22 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def new_empty(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of the input's dtype and device, to be written to (torch.Tensor.new_empty)."""
+    """Tensor with the input's dtype and device, to be overwritten; zeros here (torch.Tensor.new_empty)."""
     return _call("new_empty", (input, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def new_full(input: Tensor, size: int | Sequence[int], fill_value: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """One value, of the input's dtype and device (torch.Tensor.new_full)."""
+    """Tensor filled with one value, with the input's dtype and device (torch.Tensor.new_full)."""
     return _call("new_full", (input, size, fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def new_ones(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Ones of the input's dtype and device (torch.Tensor.new_ones)."""
+    """Ones with the input's dtype and device (torch.Tensor.new_ones)."""
     return _call("new_ones", (input, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def new_zeros(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Zeros of the input's dtype and device (torch.Tensor.new_zeros)."""
+    """Zeros with the input's dtype and device (torch.Tensor.new_zeros)."""
     return _call("new_zeros", (input, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -2780,12 +2780,12 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def ones(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Ones (torch.ones)."""
+    """Tensor of ones (torch.ones)."""
     return _call("ones", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def ones_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Ones in the input's shape (torch.ones_like)."""
+    """Ones with the input's shape (torch.ones_like)."""
     return _call("ones_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -3071,7 +3071,7 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
 
 
 def scalar_tensor(s: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """A 0-d tensor of a number, float32 unless told (torch.scalar_tensor)."""
+    """0-d tensor of a number, float32 by default (torch.scalar_tensor)."""
     return _call("scalar_tensor", (s,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -3398,7 +3398,7 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
 
 
 def sum_to_size(input: Tensor, size: int | Sequence[int]) -> Tensor:
-    """Sum over what broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
+    """Sum over the dimensions that broadcasting from `size` adds or expands (torch.Tensor.sum_to_size)."""
     return _call("sum_to_size", (input, size))
 
 
@@ -3521,7 +3521,7 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
-    """The positions on and below a diagonal, rows above columns (torch.tril_indices)."""
+    """Indices of a matrix's elements on and below a diagonal: (2, count), rows first (torch.tril_indices)."""
     return _call("tril_indices", (row, col, offset), (("dtype", dtype), ("device", device),))
 
 
@@ -3541,7 +3541,7 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
-    """The positions on and above a diagonal, rows above columns (torch.triu_indices)."""
+    """Indices of a matrix's elements on and above a diagonal: (2, count), rows first (torch.triu_indices)."""
     return _call("triu_indices", (row, col, offset), (("dtype", dtype), ("device", device),))
 
 
@@ -3682,7 +3682,7 @@ def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
 
 def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
-    """input where the condition holds, other elsewhere (torch.where)."""
+    """input where the condition is True, other elsewhere (torch.where)."""
     return _call("where", (condition, input, other))
 
 
@@ -3693,17 +3693,17 @@ def xlogy(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None 
 
 
 def zero(input: Tensor) -> Tensor:
-    """Zeros in the input's shape and dtype (torch.Tensor.zero_)."""
+    """Zeros with the input's shape and dtype (torch.Tensor.zero_)."""
     return _call("zero", (input,))
 
 
 def zeros(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Zeros (torch.zeros)."""
+    """Tensor of zeros (torch.zeros)."""
     return _call("zeros", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def zeros_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Zeros in the input's shape (torch.zeros_like)."""
+    """Zeros with the input's shape (torch.zeros_like)."""
     return _call("zeros_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -3839,7 +3839,7 @@ class TensorMethods:
         return _call("all", (self, dim, keepdim))
 
     def allclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-        """See `gradwire.allclose`: Whether all elements are close, a 0-d bool (torch.allclose)."""
+        """See `gradwire.allclose`: Whether all elements are close; a 0-d bool (torch.allclose)."""
         return _call("allclose", (self, other, rtol, atol, equal_nan), (), "bool")
 
     def amax(self, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
@@ -3969,7 +3969,7 @@ class TensorMethods:
         return _call("bincount", (self, weights, minlength))
 
     def bitwise_and(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.bitwise_and`: Bits set in both (torch.bitwise_and)."""
+        """See `gradwire.bitwise_and`: Bitwise and (torch.bitwise_and)."""
         return _call("bitwise_and", (self, other))
 
     def bitwise_and_(self, other: Tensor | Number) -> Tensor:
@@ -3977,7 +3977,7 @@ class TensorMethods:
         return _call("bitwise_and_", (self, other))
 
     def bitwise_left_shift(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.bitwise_left_shift`: input's bits moved up by other places; nothing is left of them beyond the width (torch.bitwise_left_shift)."""
+        """See `gradwire.bitwise_left_shift`: Shift the bits of the input left by `other`; 0 from the dtype's width on (torch.bitwise_left_shift)."""
         return _call("bitwise_left_shift", (self, other))
 
     def bitwise_left_shift_(self, other: Tensor | Number) -> Tensor:
@@ -3985,7 +3985,7 @@ class TensorMethods:
         return _call("bitwise_left_shift_", (self, other))
 
     def bitwise_not(self) -> Tensor:
-        """See `gradwire.bitwise_not`: All bits flipped; for bools, not (torch.bitwise_not)."""
+        """See `gradwire.bitwise_not`: Bitwise not; logical not for bools (torch.bitwise_not)."""
         return _call("bitwise_not", (self,))
 
     def bitwise_not_(self) -> Tensor:
@@ -3993,7 +3993,7 @@ class TensorMethods:
         return _call("bitwise_not_", (self,))
 
     def bitwise_or(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.bitwise_or`: Bits set in either (torch.bitwise_or)."""
+        """See `gradwire.bitwise_or`: Bitwise or (torch.bitwise_or)."""
         return _call("bitwise_or", (self, other))
 
     def bitwise_or_(self, other: Tensor | Number) -> Tensor:
@@ -4001,7 +4001,7 @@ class TensorMethods:
         return _call("bitwise_or_", (self, other))
 
     def bitwise_right_shift(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.bitwise_right_shift`: input's bits moved down by other places, keeping the sign (torch.bitwise_right_shift)."""
+        """See `gradwire.bitwise_right_shift`: Shift the bits of the input right by `other`, with sign extension (torch.bitwise_right_shift)."""
         return _call("bitwise_right_shift", (self, other))
 
     def bitwise_right_shift_(self, other: Tensor | Number) -> Tensor:
@@ -4009,7 +4009,7 @@ class TensorMethods:
         return _call("bitwise_right_shift_", (self, other))
 
     def bitwise_xor(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.bitwise_xor`: Bits set in exactly one (torch.bitwise_xor)."""
+        """See `gradwire.bitwise_xor`: Bitwise exclusive or (torch.bitwise_xor)."""
         return _call("bitwise_xor", (self, other))
 
     def bitwise_xor_(self, other: Tensor | Number) -> Tensor:
@@ -4229,7 +4229,7 @@ class TensorMethods:
         return _call("dist", (self, other, p))
 
     def div(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
-        """See `gradwire.div`: input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
+        """See `gradwire.div`: input / other; with rounding_mode rounded down ("floor") or towards zero ("trunc") (torch.div)."""
         return _call("div", (self, other), (("rounding_mode", rounding_mode),))
 
     def div_(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
@@ -4253,7 +4253,7 @@ class TensorMethods:
         return _call("eq_", (self, other))
 
     def equal(self, other: Tensor) -> bool:
-        """See `gradwire.equal`: Whether shapes and all elements are equal, a 0-d bool (torch.equal)."""
+        """See `gradwire.equal`: Whether shapes and all elements are equal; a 0-d bool (torch.equal)."""
         return _call("equal", (self, other), (), "bool")
 
     def erf(self) -> Tensor:
@@ -4297,7 +4297,7 @@ class TensorMethods:
         return _call("exp2_", (self,))
 
     def expand(self, *size: int | Sequence[int]) -> Tensor:
-        """See `gradwire.expand`: A view with size-1 dimensions stretched and leading ones added; -1 keeps a size (torch.Tensor.expand)."""
+        """See `gradwire.expand`: Expand dimensions of size 1 and add leading ones; -1 keeps a size; a view (torch.Tensor.expand)."""
         return _call("expand", (self, _sizes(size)))
 
     def expand_as(self, other: Tensor) -> Tensor:
@@ -4525,7 +4525,7 @@ class TensorMethods:
         return _call("inverse", (self,))
 
     def isclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-        """See `gradwire.isclose`: Where |input - other| <= atol + rtol * |other| (torch.isclose)."""
+        """See `gradwire.isclose`: Whether |input - other| <= atol + rtol * |other|, elementwise (torch.isclose)."""
         return _call("isclose", (self, other, rtol, atol, equal_nan))
 
     def isfinite(self) -> Tensor:
@@ -4677,7 +4677,7 @@ class TensorMethods:
         return _call("logical_and_", (self, other))
 
     def logical_not(self) -> Tensor:
-        """See `gradwire.logical_not`: True where input is zero (torch.logical_not)."""
+        """See `gradwire.logical_not`: True where the input is zero (torch.logical_not)."""
         return _call("logical_not", (self,))
 
     def logical_not_(self) -> Tensor:
@@ -4733,7 +4733,7 @@ class TensorMethods:
         return _call("mT", (self,))
 
     def masked_fill(self, mask: Tensor, value: Tensor | Number) -> Tensor:
-        """See `gradwire.masked_fill`: value where the mask holds, input elsewhere (torch.masked_fill)."""
+        """See `gradwire.masked_fill`: value where the mask is True, input elsewhere (torch.masked_fill)."""
         return _call("masked_fill", (self, mask, value))
 
     def masked_fill_(self, mask: Tensor, value: Tensor | Number) -> Tensor:
@@ -4909,19 +4909,19 @@ class TensorMethods:
         return _call("neg_", (self,))
 
     def new_empty(self, *size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.new_empty`: A tensor of the input's dtype and device, to be written to (torch.Tensor.new_empty)."""
+        """See `gradwire.new_empty`: Tensor with the input's dtype and device, to be overwritten; zeros here (torch.Tensor.new_empty)."""
         return _call("new_empty", (self, _sizes(size)), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def new_full(self, size: int | Sequence[int], fill_value: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.new_full`: One value, of the input's dtype and device (torch.Tensor.new_full)."""
+        """See `gradwire.new_full`: Tensor filled with one value, with the input's dtype and device (torch.Tensor.new_full)."""
         return _call("new_full", (self, size, fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def new_ones(self, *size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.new_ones`: Ones of the input's dtype and device (torch.Tensor.new_ones)."""
+        """See `gradwire.new_ones`: Ones with the input's dtype and device (torch.Tensor.new_ones)."""
         return _call("new_ones", (self, _sizes(size)), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def new_zeros(self, *size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.new_zeros`: Zeros of the input's dtype and device (torch.Tensor.new_zeros)."""
+        """See `gradwire.new_zeros`: Zeros with the input's dtype and device (torch.Tensor.new_zeros)."""
         return _call("new_zeros", (self, _sizes(size)), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def nextafter(self, other: Tensor) -> Tensor:
@@ -5263,7 +5263,7 @@ class TensorMethods:
         return _call("sum", (self, dim, keepdim), (("dtype", dtype),))
 
     def sum_to_size(self, *size: int | Sequence[int]) -> Tensor:
-        """See `gradwire.sum_to_size`: Sum over what broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
+        """See `gradwire.sum_to_size`: Sum over the dimensions that broadcasting from `size` adds or expands (torch.Tensor.sum_to_size)."""
         return _call("sum_to_size", (self, _sizes(size)))
 
     def swapaxes(self, axis0: int, axis1: int) -> Tensor:
@@ -5421,7 +5421,7 @@ class TensorMethods:
         return _call("vsplit", (self, indices_or_sections), (), "tuple")
 
     def where(self, input: Tensor | Number, other: Tensor | Number) -> Tensor:
-        """See `gradwire.where`: input where the condition holds, other elsewhere (torch.where)."""
+        """See `gradwire.where`: input where the condition is True, other elsewhere (torch.where)."""
         return _call("where", (self, input, other))
 
     def xlogy(self, other: Tensor | Number) -> Tensor:

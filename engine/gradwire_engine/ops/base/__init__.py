@@ -1,4 +1,4 @@
-"""Ops that other ops are made of, and the checks that all of them share."""
+"""Primitive ops from which others are composed, and shared argument checks."""
 
 from gradwire_engine.ops.base import basic, compare, creation, fill
 

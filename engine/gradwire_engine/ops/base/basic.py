@@ -1,4 +1,4 @@
-"""Basic ops, with which formulas are written: arithmetic, casts, and the pair sum_to_size / expand."""
+"""Basic ops used in gradient formulas: arithmetic, casts, and the pair sum_to_size and expand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Device = str
 
 
 def conj(value: Any) -> Any:
-    """The complex conjugate; anything real itself, unrecorded, so that real formulas pay nothing for it."""
+    """Complex conjugate; a real value is returned unchanged and without a node, so it costs real formulas nothing."""
     if type(value) is float:
         return value
     if hasattr(value, "dtype"):
@@ -127,20 +127,20 @@ mul.grad(input=lambda g, other: g * conj(other), other=lambda g, input: g * conj
 
 @op(name="_cast", node="ToCopyBackward0", drops_grad=True, cost=8)
 def cast(xp: Any, input: Array, dtype: DType) -> Array:
-    """The values in another dtype, always a copy. Complex to real drops the imaginary part."""
+    """Cast to another dtype, always a copy; complex to real drops the imaginary part."""
     if input.dtype.kind == "c" and dtype.kind != "c" and dtype != dtypes.bool_:
         input = input.real
-    # As PyTorch has it, the strides are kept where elements lie without gaps or overlaps, in whatever order.
+    # As in PyTorch, the copy keeps the strides of an array without gaps or overlaps, in any order of dimensions.
     return input.astype(dtype, order="K" if input.flags.c_contiguous or is_dense(input) else "C")
 
 
 cast.sized_by(lambda input, dtype: input.size * dtype.itemsize, bounded=True)
-cast.grad(input=lambda g: g)  # fit() casts it back
+cast.grad(input=lambda g: g)  # fit() casts the gradient back
 
 
 @op(name="_copied", node="CopyBackwards", cost=4)
 def copied(xp: Any, input: Array) -> Array:
-    """A copy in row order: a leaf's own first gradient, of a backward that is recorded."""
+    """Row-major copy: the first gradient of a leaf in a backward with create_graph."""
     return xp.array(input, order="C")
 
 
@@ -149,7 +149,7 @@ copied.grad(input=lambda g: g)
 
 @op(name="_to_device", node="ToCopyBackward0", cost=4)
 def to_device(xp: Any, input: Array, device: Device) -> Array:
-    """The values on another device."""
+    """Copy to another device."""
     return devices.to_device(input, device)
 
 
@@ -158,7 +158,7 @@ to_device.grad(input=lambda g, input_meta: to_device(g, input_meta.device))
 
 @op(name="_real", view=True, node="SelectBackward0", cost=4)
 def real_view(xp: Any, input: Array) -> Array:
-    """The real part of complex numbers, a view."""
+    """Real part of complex numbers, a view."""
     return input.real
 
 
@@ -167,7 +167,7 @@ real_view.works_in(backward=3.1)
 
 @op(name="_real_copy", node="RealBackward0", cost=4)
 def real(xp: Any, input: Array) -> Array:
-    """The real part as a copy: what `fit` takes of a complex gradient for a real input."""
+    """Copy of the real part; `fit` applies it to a complex gradient of a real input."""
     return input.real.copy()
 
 
@@ -181,7 +181,7 @@ real.grad(input=lambda g: _as_complex(g))
 
 @op(name="expand", view=True, cost=4)
 def expand(xp: Any, input: Array, size: Ints) -> Array:
-    """A view with size-1 dimensions stretched and leading ones added; -1 keeps a size (torch.Tensor.expand)."""
+    """Expand dimensions of size 1 and add leading ones; -1 keeps a size; a view (torch.Tensor.expand)."""
     size = (size,) if isinstance(size, int) else tuple(size)
     lead = len(size) - input.ndim
     target = tuple(
@@ -209,7 +209,7 @@ expand.works_in(backward=0, grows=False)
 
 
 def _expanded_strides(input: Array, target: Ints) -> Ints:
-    """PyTorch's strides of an expanded array: 0 only where a dimension is stretched."""
+    """PyTorch's strides of an expanded array: 0 only for expanded dimensions."""
     lead = len(target) - input.ndim
     strides: list[int] = []
     after = input.itemsize
@@ -220,12 +220,12 @@ def _expanded_strides(input: Array, target: Ints) -> Ints:
     return tuple(reversed(strides))
 
 
-expand.grad(input=lambda g: g)  # fit() sums it back
+expand.grad(input=lambda g: g)  # fit() sums the gradient
 
 
 @op(name="sum_to_size", node="SumBackward1", cost=4)
 def sum_to_size(xp: Any, input: Array, size: Ints) -> Array:
-    """Sum over what broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
+    """Sum over the dimensions that broadcasting from `size` adds or expands (torch.Tensor.sum_to_size)."""
     size = (size,) if isinstance(size, int) else tuple(size)
     lead = input.ndim - len(size)
     stretched = tuple(lead + axis for axis, length in enumerate(size) if length == 1 and input.shape[lead + axis] != 1)
@@ -246,8 +246,9 @@ sum_to_size.grad(input=lambda g, input_meta: expand(g, input_meta.shape))
 
 
 def fit(gradient: Any, wanted: Fit) -> Any:
-    """Bring a gradient to an input's shape and dtype: undo broadcasting and promotion; for real inputs take the real
-    part."""
+    """Fit a gradient to an input's shape and dtype: undo broadcasting and promotion, and drop imaginary parts of real
+    inputs' gradients.
+    """
     shape, dtype = wanted
     if gradient.shape != shape:
         gradient = sum_to_size(gradient, shape)
@@ -314,7 +315,7 @@ def _row_sums(rows: Array) -> Array:
     cost=8,
 )
 def div(xp: Any, input: Array | Number, other: Array | Number, *, rounding_mode: str | None = None) -> Array:
-    """input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
+    """input / other; with rounding_mode rounded down ("floor") or towards zero ("trunc") (torch.div)."""
     if rounding_mode is None:
         return xp.true_divide(input, other)
     if rounding_mode not in ("floor", "trunc"):

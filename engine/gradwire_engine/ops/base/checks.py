@@ -11,7 +11,7 @@ from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import TITLES, DType
 from gradwire_engine.core.errors import EngineError, Reason
 
-# No array can be larger: NumPy counts bytes in a signed 64-bit number.
+# NumPy counts bytes in a signed 64-bit integer, so no array can be larger.
 MOST_ELEMENTS = 1 << 62
 MOST_RESULTS = 1 << 17
 
@@ -24,7 +24,7 @@ def ints(value: int | Sequence[int] | None) -> tuple[int, ...]:
 
 
 def normalize_dim(dim: int, ndim: int) -> int:
-    """A dimension counted from the front. A 0-d tensor has 0 and -1. Raises EngineError: DIM_OUT_OF_RANGE."""
+    """Count a dimension from the front; a 0-d tensor accepts 0 and -1. Raises EngineError: DIM_OUT_OF_RANGE."""
     span = ndim or 1
     if not -span <= dim < span:
         raise EngineError(
@@ -49,7 +49,7 @@ def normalize_dims(dims: int | Sequence[int] | None, ndim: int) -> tuple[int, ..
 
 
 def check_index(index: int, dim: int, size: int) -> int:
-    """A position along a dimension, counted from the front. Raises EngineError: INDEX_OUT_OF_RANGE."""
+    """Count an index from the front. Raises EngineError: INDEX_OUT_OF_RANGE."""
     if not -size <= index < size:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE,
@@ -120,7 +120,7 @@ def viewed(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
-    """The elements in another shape: a view if the strides allow it, else a copy, admitted first.
+    """Reshape: a view if the strides allow it, else a copy, whose memory is admitted first.
 
     Raises EngineError: MEMORY_LIMIT.
     """
@@ -128,7 +128,7 @@ def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
         return array.reshape(shape)
     view = viewed(array, shape)
     if view is None:
-        admit(array.shape, array.dtype)  # `shape` may leave a size open, as -1
+        admit(array.shape, array.dtype)  # not `shape`, which may contain -1
         return array.reshape(shape)
     return view
 

@@ -58,13 +58,13 @@ def _zeros(g: Any) -> Any:
     return g * 0
 
 
-for _comparison in (eq, ne, lt, le, gt, ge):  # of their in-place forms: the old value leaves no trace
+for _comparison in (eq, ne, lt, le, gt, ge):  # for the in-place forms, which overwrite the old value
     _comparison.grad(input=_zeros, other=_zeros)
 
 
 @op(in_place=True, cost=4)
 def logical_not(xp: Any, input: Array) -> Array:
-    """True where input is zero (torch.logical_not)."""
+    """True where the input is zero (torch.logical_not)."""
     return xp.logical_not(input)
 
 
@@ -95,35 +95,35 @@ def _whole(name: str, *values: Any) -> None:
 
 @op(promote="same", cost=4)
 def bitwise_and(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """Bits set in both (torch.bitwise_and)."""
+    """Bitwise and (torch.bitwise_and)."""
     _whole("bitwise_and", input, other)
     return xp.bitwise_and(input, other)
 
 
 @op(promote="same", cost=4)
 def bitwise_or(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """Bits set in either (torch.bitwise_or)."""
+    """Bitwise or (torch.bitwise_or)."""
     _whole("bitwise_or", input, other)
     return xp.bitwise_or(input, other)
 
 
 @op(promote="same", cost=4)
 def bitwise_xor(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """Bits set in exactly one (torch.bitwise_xor)."""
+    """Bitwise exclusive or (torch.bitwise_xor)."""
     _whole("bitwise_xor", input, other)
     return xp.bitwise_xor(input, other)
 
 
 @op(in_place=True, cost=4)
 def bitwise_not(xp: Any, input: Array) -> Array:
-    """All bits flipped; for bools, not (torch.bitwise_not)."""
+    """Bitwise not; logical not for bools (torch.bitwise_not)."""
     _whole("bitwise_not", input)
     return xp.bitwise_not(input)
 
 
 @op(promote="same", cost=4)
 def bitwise_left_shift(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """input's bits moved up by other places; nothing is left of them beyond the width (torch.bitwise_left_shift)."""
+    """Shift the bits of the input left by `other`; 0 from the dtype's width on (torch.bitwise_left_shift)."""
     bits = _shifted_type("lshift_cpu", input, other)
     dtype, places = dtypes.result_type(input, other), xp.asarray(other)
     beyond = (places < 0) | (places >= bits)
@@ -135,10 +135,10 @@ bitwise_left_shift.works_in(forward=1.3)
 
 @op(promote="same", cost=4)
 def bitwise_right_shift(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """input's bits moved down by other places, keeping the sign (torch.bitwise_right_shift)."""
+    """Shift the bits of the input right by `other`, with sign extension (torch.bitwise_right_shift)."""
     dtype = dtypes.result_type(input, other)
     bits = _shifted_type("rshift_cpu", input, other)
-    most = bits - 1 if dtype.kind == "i" else bits  # after so many the sign is left, or nothing
+    most = bits - 1 if dtype.kind == "i" else bits  # larger shifts give the same result
     places = xp.asarray(other)
     places = xp.where((places < 0) | (places > most), most, places).astype(dtype)
     return xp.right_shift(input, places)
@@ -159,7 +159,7 @@ def _shifted_type(kernel: str, *values: Any) -> int:
 def isclose(
     xp: Any, input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Array:
-    """Where |input - other| <= atol + rtol * |other| (torch.isclose)."""
+    """Whether |input - other| <= atol + rtol * |other|, elementwise (torch.isclose)."""
     _same_dtype(input, other)
     if rtol < 0 or atol < 0:
         name = "rtol" if rtol < 0 else "atol"
@@ -175,7 +175,7 @@ def isclose(
         else dtypes.promote_types(input.dtype, dtypes.float32)
     )
     input, other = input.astype(wide), other.astype(wide)
-    with np.errstate(invalid="ignore"):  # inf - inf is nan, and not close
+    with np.errstate(invalid="ignore"):  # inf - inf is nan, which is not close
         difference = xp.abs(input - other)
         return close | (xp.isfinite(difference) & (difference <= atol + xp.abs(rtol * other)))
 
@@ -187,7 +187,7 @@ isclose.works_in(forward=1.8)
 def allclose(
     xp: Any, input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Array:
-    """Whether all elements are close, a 0-d bool (torch.allclose)."""
+    """Whether all elements are close; a 0-d bool (torch.allclose)."""
     return isclose(input, other, rtol, atol, equal_nan).all()
 
 
@@ -196,7 +196,7 @@ allclose.works_in(forward=1.8)
 
 @op(promote="same", in_place=False, cost=4)
 def equal(xp: Any, input: Array, other: Array) -> Array:
-    """Whether shapes and all elements are equal, a 0-d bool (torch.equal)."""
+    """Whether shapes and all elements are equal; a 0-d bool (torch.equal)."""
     if input.shape != other.shape:
         return xp.asarray(False)
     return xp.asarray(bool((input == other).all()))

@@ -48,7 +48,7 @@ def made(device: str | None, build: Any, requires_grad: bool, shape: tuple[int, 
 def zeros(
     size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """Zeros (torch.zeros)."""
+    """Tensor of zeros (torch.zeros)."""
     shape, dtype = ints(size), dtype or dtypes.default()
     xp = place(device, shape, dtype)
     return made(device, lambda: xp.zeros(shape, dtype), requires_grad)
@@ -56,7 +56,7 @@ def zeros(
 
 @factory
 def ones(size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
-    """Ones (torch.ones)."""
+    """Tensor of ones (torch.ones)."""
     shape, dtype = ints(size), dtype or dtypes.default()
     xp = place(device, shape, dtype)
     return made(device, lambda: xp.ones(shape, dtype), requires_grad, shape)
@@ -66,7 +66,7 @@ def ones(size: Ints, *, dtype: DType | None = None, device: Device | None = None
 def empty(
     size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """A tensor to be written to; zeros here, so that nothing of another's memory shows (torch.empty)."""
+    """Tensor to be overwritten; zeros here, so that it cannot expose other sessions' memory (torch.empty)."""
     return zeros(size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -79,7 +79,7 @@ def full(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """One value everywhere, of its own kind unless told (torch.full)."""
+    """Tensor filled with one value; the dtype is the value's by default (torch.full)."""
     shape, dtype = ints(size), dtype or dtypes.of_number(fill_value)
     value = fit_number(fill_value, dtype)
     xp = place(device, shape, dtype)
@@ -90,7 +90,7 @@ def full(
 def scalar_tensor(
     s: Number, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """A 0-d tensor of a number, float32 unless told (torch.scalar_tensor)."""
+    """0-d tensor of a number, float32 by default (torch.scalar_tensor)."""
     return full((), s, dtype=dtype or dtypes.default(), device=device, requires_grad=requires_grad)
 
 
@@ -103,7 +103,7 @@ def eye(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """Ones on the diagonal of n rows and m columns (torch.eye)."""
+    """Identity matrix of n rows and m columns (torch.eye)."""
     columns, dtype = n if m is None else m, dtype or dtypes.default()
     if n < 0 or columns < 0:
         raise EngineError(Reason.RUNTIME, f"n must be greater or equal to 0, got {min(n, columns)}")
@@ -121,7 +121,7 @@ def arange(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """start, start + step, ... below end; from 0 if only one number is given (torch.arange)."""
+    """Range from start to end, end excluded, by step; a single number is the end (torch.arange)."""
     first, last, by = (0, start, step) if end is None else (start, end, step)
     for value in (first, last, by):
         fit_number(value, dtypes.float64)
@@ -166,7 +166,7 @@ def linspace(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """So many evenly spaced numbers from start to end, both included (torch.linspace)."""
+    """`steps` evenly spaced numbers from start to end, both included (torch.linspace)."""
     if steps < 0:
         raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
     dtype = dtype or (dtypes.complex64 if isinstance(start, complex) or isinstance(end, complex) else dtypes.float32)
@@ -179,7 +179,7 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     if steps == 1:
         return xp.full(1, start).astype(dtype)
     wide = dtypes.promote_types(dtype, dtypes.float32)
-    if dtypes.category(dtype) < dtypes.FLOAT:  # between whole numbers, in double precision
+    if dtypes.category(dtype) < dtypes.FLOAT:  # integers are spaced in double precision
         start, end, wide = int(start), int(end), dtypes.float64
     step = wide.type((end - start) / (steps - 1)) if steps else 0
     count = xp.arange(steps, dtype=wide)
@@ -198,7 +198,7 @@ def logspace(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """base to the powers that linspace gives (torch.logspace)."""
+    """base raised to the numbers of linspace (torch.logspace)."""
     if steps < 0:
         raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
     dtype = dtype or dtypes.default()
@@ -226,7 +226,7 @@ def _like(input: Any, value: Any, dtype: DType | None, device: str | None, requi
 def zeros_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """Zeros in the input's shape (torch.zeros_like)."""
+    """Zeros with the input's shape (torch.zeros_like)."""
     return _like(input, 0, dtype, device, requires_grad)
 
 
@@ -234,7 +234,7 @@ def zeros_like(
 def ones_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """Ones in the input's shape (torch.ones_like)."""
+    """Ones with the input's shape (torch.ones_like)."""
     return _like(input, 1, dtype, device, requires_grad)
 
 
@@ -242,7 +242,7 @@ def ones_like(
 def empty_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """A tensor in the input's shape, to be written to; zeros here (torch.empty_like)."""
+    """Tensor with the input's shape, to be overwritten; zeros here (torch.empty_like)."""
     return _like(input, 0, dtype, device, requires_grad)
 
 
@@ -255,7 +255,7 @@ def full_like(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """One value in the input's shape (torch.full_like)."""
+    """Tensor filled with one value, with the input's shape (torch.full_like)."""
     return _like(input, fill_value, dtype, device, requires_grad)
 
 
@@ -263,7 +263,7 @@ def full_like(
 def new_zeros(
     input: Array, size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """Zeros of the input's dtype and device (torch.Tensor.new_zeros)."""
+    """Zeros with the input's dtype and device (torch.Tensor.new_zeros)."""
     return zeros(size, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
@@ -271,7 +271,7 @@ def new_zeros(
 def new_ones(
     input: Array, size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """Ones of the input's dtype and device (torch.Tensor.new_ones)."""
+    """Ones with the input's dtype and device (torch.Tensor.new_ones)."""
     return ones(size, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
@@ -279,7 +279,7 @@ def new_ones(
 def new_empty(
     input: Array, size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """A tensor of the input's dtype and device, to be written to (torch.Tensor.new_empty)."""
+    """Tensor with the input's dtype and device, to be overwritten; zeros here (torch.Tensor.new_empty)."""
     return zeros(size, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
@@ -293,7 +293,7 @@ def new_full(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """One value, of the input's dtype and device (torch.Tensor.new_full)."""
+    """Tensor filled with one value, with the input's dtype and device (torch.Tensor.new_full)."""
     return full(
         size, fill_value, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
     )
@@ -303,10 +303,10 @@ def new_full(
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None
 ) -> Array:
-    """The positions on and below a diagonal, rows above columns (torch.tril_indices)."""
+    """Indices of a matrix's elements on and below a diagonal: (2, count), rows first (torch.tril_indices)."""
     rows, columns = max(row, 0), max(col, 0)
     xp = place(device, (2, rows, columns), dtype or dtypes.int64, 9)
-    if not rows * columns:  # one of them may be as large as it likes
+    if not rows * columns:  # the other size may be arbitrarily large
         return made(device, lambda: xp.zeros((2, 0), dtype or dtypes.int64), False)
     return made(
         device,
@@ -321,10 +321,10 @@ def tril_indices(
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None
 ) -> Array:
-    """The positions on and above a diagonal, rows above columns (torch.triu_indices)."""
+    """Indices of a matrix's elements on and above a diagonal: (2, count), rows first (torch.triu_indices)."""
     rows, columns = max(row, 0), max(col, 0)
     xp = place(device, (2, rows, columns), dtype or dtypes.int64, 9)
-    if not rows * columns:  # one of them may be as large as it likes
+    if not rows * columns:  # the other size may be arbitrarily large
         return made(device, lambda: xp.zeros((2, 0), dtype or dtypes.int64), False)
     return made(
         device,

@@ -33,7 +33,7 @@ def _zeros(xp: Any, input: Array, shape: Ints) -> Array:
 
 @op(cost=4)
 def where(xp: Any, condition: Array, input: Array | Number, other: Array | Number) -> Array:
-    """input where the condition holds, other elsewhere (torch.where)."""
+    """input where the condition is True, other elsewhere (torch.where)."""
     if condition.dtype not in (dtypes.bool_, dtypes.uint8):
         raise EngineError(
             Reason.RUNTIME,
@@ -68,7 +68,7 @@ def _fill_value(op_name: str, input: Array, value: Any) -> Any:
 
 @op(in_place=True, node=lambda input, mask, value: f"MaskedFillBackward{int(type(value) is Tensor)}", cost=4)
 def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Array:
-    """value where the mask holds, input elsewhere (torch.masked_fill)."""
+    """value where the mask is True, input elsewhere (torch.masked_fill)."""
     if mask.dtype != dtypes.bool_:
         raise EngineError(
             Reason.RUNTIME,
@@ -91,7 +91,7 @@ masked_fill.grad(
 
 @op(in_place=True, node=lambda input, value: f"FillBackward{2 + (type(value) is Tensor)}", cost=4)
 def fill(xp: Any, input: Array, value: Array | Number) -> Array:
-    """The value everywhere, in the input's shape and dtype (torch.Tensor.fill_)."""
+    """One value, with the input's shape and dtype (torch.Tensor.fill_)."""
     _refuse_wide(value)
     value = value if hasattr(value, "dtype") else fit_number(value, input.dtype)
     return xp.full(input.shape, cast_array(value, input.dtype), input.dtype)
@@ -118,7 +118,7 @@ fill.grad(input=lambda g: zeros(g), value=lambda g: sum_to_size(g, ()))
 
 @op(in_place=True, cost=4)
 def zero(xp: Any, input: Array) -> Array:
-    """Zeros in the input's shape and dtype (torch.Tensor.zero_)."""
+    """Zeros with the input's shape and dtype (torch.Tensor.zero_)."""
     return xp.zeros(input.shape, input.dtype)
 
 
@@ -128,7 +128,7 @@ zero.grad(input=lambda g: zeros(g))
 
 @op(in_place=True, node="CopyBackwards", drops_grad=True, cost=4)
 def copy(xp: Any, input: Array, src: Array, non_blocking: bool = False) -> Array:
-    """src broadcast to the input's shape, in its dtype, on its device (torch.Tensor.copy_)."""
+    """src, broadcast to the input's shape and cast to its dtype and device (torch.Tensor.copy_)."""
     return _source(input, src).copy()
 
 
