@@ -29,14 +29,14 @@ from gradwire_engine.op.signature import REGISTRY as SIGNATURES
 from gradwire_engine.ops import operators
 
 operators.attach()
-#: What is called by name; a Signature is always one of these two.
+#: An op or a composite; every Signature is one of the two.
 REGISTRY = cast("dict[str, Op | Composite]", SIGNATURES)
 
 
 def lookup(name: str) -> tuple[Op | Composite, bool]:
-    """The op of that name, and whether the name asks for its in-place form (`add_`).
+    """Find an op by name; also return whether the name is that of its in-place form (`add_`).
 
-    Raises EngineError: OP_UNKNOWN, naming the ops nearest to it.
+    Raises EngineError: OP_UNKNOWN, with the most similar names.
     """
     found = REGISTRY.get(name)
     if found is not None:
@@ -50,7 +50,7 @@ def lookup(name: str) -> tuple[Op | Composite, bool]:
 
 
 def call(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-    """Apply an op by name: a Tensor, or a tuple or list of them. Raises EngineError."""
+    """Apply an op by name; return a Tensor, or a tuple or list of Tensors. Raises EngineError."""
     op, in_place = lookup(name)
     bound = op.bind(args, dict(kwargs or {}))
     return op.in_place(bound) if in_place else op.apply(bound)

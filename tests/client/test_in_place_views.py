@@ -123,7 +123,7 @@ def test_a_view_that_its_base_left_behind_tells_what_it_is(session: gradwire.Ses
     row.detach().add_(1.0)
     assert row._version == 1
     assert row.tolist() == [2.0, 3.0]
-    with pytest.raises(RuntimeError, match="cannot follow it any more"):
+    with pytest.raises(RuntimeError, match="the view cannot follow its base"):
         differentiate(row, squared=True)
 
 

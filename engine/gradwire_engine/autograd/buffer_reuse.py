@@ -28,7 +28,7 @@ def own(gradient: Any) -> Tensor:
 
 
 def _behind(gradient: Any) -> int:
-    """Uncounted bytes per element of the gradient being copied; 0 if it is stretched (has a stride of 0)."""
+    """Uncounted bytes per element of the gradient being copied; 0 if it is expanded (has a stride of 0)."""
     return 0 if 0 in gradient.strides else int(gradient.itemsize)
 
 

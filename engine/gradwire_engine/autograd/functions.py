@@ -20,7 +20,7 @@ from gradwire_engine.op.refusals import check_in_place
 
 @op(name="_function", node="Function")
 def function(xp: Any, input: Array) -> Array:
-    """What stands in the nodes of custom functions; it computes nothing itself."""
+    """Placeholder op in the nodes of custom functions; it computes nothing."""
     return input
 
 
@@ -52,7 +52,7 @@ def record_function(
         _check_dirty(item, outputs)
     for item in made:
         if item.node is not None and not _among(item, dirty):
-            raise EngineError(Reason.RUNTIME, "an output of a custom function has a history already")
+            raise EngineError(Reason.RUNTIME, "an output of a custom function is already part of a graph")
     metas = tuple(
         None if item is None or edge is None else (item.shape, item.array.dtype)
         for item, edge in zip(inputs, edges, strict=True)

@@ -48,7 +48,7 @@ class Packed:
         """
         tensor = given[0] if given is not None and len(given) == 1 else None
         if tensor is None:
-            raise EngineError(Reason.RUNTIME, f"what {owner.name} saved was packed, and not given back: one tensor is")
+            raise EngineError(Reason.RUNTIME, f"unpack_hook must return one tensor for a value saved by {owner.name}")
         self._check(owner, tensor)
         saved = Saved(Tensor(tensor.array, storage=tensor.storage), self.output)
         saved.requires_grad, saved.index = self.requires_grad, self.index
@@ -67,7 +67,7 @@ class Packed:
         ):
             if was != made:
                 raise EngineError(
-                    reason, f"unpack_hook has changed the {what} of what {owner.name} saved: was {was}, is {made}"
+                    reason, f"unpack_hook has changed the {what} of a value saved by {owner.name}: was {was}, is {made}"
                 )
 
 

@@ -280,7 +280,7 @@ class Schedule:
         )
 
     def _may_be_stretched(self, number: int) -> bool:
-        """Whether a register's array may be stretched (stride 0): it is a result without a kernel."""
+        """Whether a register's array may be expanded (stride 0): it is a result without a kernel."""
         return any(
             number in instr.outs and kernel is None for instr, kernel in zip(self.instrs, self.kernels, strict=True)
         )

@@ -261,7 +261,7 @@ def at_edge(source: Tensor) -> EdgeTensor:
     """The edge of the graph at which a tensor is now. Raises EngineError: REQUIRES_GRAD for a leaf."""
     node = source.grad_fn
     if node is None:
-        raise EngineError(Reason.REQUIRES_GRAD, "a leaf has no place of the graph but its own")
+        raise EngineError(Reason.REQUIRES_GRAD, "a leaf has no node in the graph")
     made = EdgeTensor(source.array, True, source.storage)
     made.node, made.index = node, source.index
     return made
@@ -346,8 +346,8 @@ def check_base(view: Tensor, held: ViewOf) -> None:
     if left_behind(view, held):
         raise EngineError(
             Reason.RUNTIME,
-            "the base of this view had its data set since the view was made, which cannot follow it any more. Make the "
-            "view again, or use detach().",
+            "the data of this view's base was replaced after the view was made, so the view cannot follow its base. "
+            "Make the view again, or use detach().",
         )
 
 
@@ -476,8 +476,10 @@ def set_requires_grad(target: Tensor, flag: bool) -> None:
 
 
 def set_grad(target: Tensor, grad: Tensor | None) -> None:
-    """Assign `.grad`. Raises EngineError: SHAPE, DTYPE, DEVICE_MISMATCH if `grad` differs from the tensor; RUNTIME
-    if `grad` is the tensor itself."""
+    """Assign `.grad`.
+
+    Raises EngineError: SHAPE, DTYPE, DEVICE_MISMATCH if `grad` differs from the tensor; RUNTIME if it is the tensor.
+    """
     if grad is None:
         if target.state is not None:
             target.state.grad = None

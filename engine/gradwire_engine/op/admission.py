@@ -125,11 +125,11 @@ def _operands(op: Declaration, arrays: list[Any]) -> Iterator[Any]:
 
 
 def _refuse_stretched(op: Declaration, account: Account, operand: Any) -> None:
-    """Refuse a stretched view larger than the limit: reading it is more work than any tensor within the limit needs."""
+    """Refuse an expanded view larger than the limit: reading it is more work than any tensor within the limit needs."""
     raise EngineError(
         Reason.MEMORY_LIMIT,
-        f"out of memory: {op.name}() would go through {operand.nbytes} bytes, of a view of shape "
-        f"{list(operand.shape)} that repeats them; {operand.nbytes} more bytes would pass the limit of {account.limit}",
+        f"out of memory: {op.name}() would read {operand.nbytes} bytes of an expanded view of shape "
+        f"{list(operand.shape)}; {operand.nbytes} more bytes would pass the limit of {account.limit}",
         op=op.name,
         limit=account.limit,
         requested=operand.nbytes,

@@ -421,7 +421,7 @@ class Op(Declaration):
             self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
         )
         if not direct and context.account.limit:
-            context.account.admit(needed(self, list(arrays)))  # what it replaces is there until then
+            context.account.admit(needed(self, list(arrays)))  # the old values stay allocated until then
         result = None if direct else self._attended(context, arrays)
         if not direct:
             check_result(self.name, target, result)

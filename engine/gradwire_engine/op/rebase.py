@@ -150,7 +150,7 @@ def take_geometry(target: Tensor, view: Tensor) -> None:
     if view is not target:
         base, last = (target, None) if held is None else (held.base, held.last)
         if not target.storage.inference and (made is None or made.base is not base or not _leads_on(made.last, last)):
-            raise EngineError(Reason.RUNTIME, "a tensor takes the sizes and strides of a view of it, not of another")
+            raise EngineError(Reason.RUNTIME, "the sizes and strides must come from a view of the tensor itself")
         if held is None and target.node is not None and view.node is None:
             target.node, target.index = _node_as_before(target), 0
         target.array = view.array

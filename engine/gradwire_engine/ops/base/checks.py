@@ -105,7 +105,7 @@ def check_count(name: str, count: int) -> None:
     """Refuse more than MOST_RESULTS results before they are computed. Raises EngineError: MEMORY_LIMIT."""
     if count > MOST_RESULTS:
         raise EngineError(
-            Reason.MEMORY_LIMIT, f"{name}() would have {count} results; at most {MOST_RESULTS} are made", op=name
+            Reason.MEMORY_LIMIT, f"{name}() would return {count} results; the maximum is {MOST_RESULTS}", op=name
         )
 
 
@@ -151,6 +151,6 @@ def admit(shape: Sequence[int], dtype: DType, beside: int = 0) -> None:
     count = math.prod(size or 1 for size in shape)
     if count * dtype.itemsize >= MOST_ELEMENTS:
         raise EngineError(
-            Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements overflow what can be addressed"
+            Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements exceed the address space"
         )
     CURRENT.get().account.admit(count * (dtype.itemsize + beside))
