@@ -9,7 +9,7 @@ import gradwire_engine as engine
 from gradwire_engine.core.context import Interrupt
 from gradwire_engine.op import workload
 from gradwire_engine.op.declaration import OPS, UNTOLD
-from gradwire_engine.ops.linalg.products import _best_cuts
+from gradwire_engine.ops.linalg.products import _cheapest_splits
 
 LIMIT = 10**9
 
@@ -182,7 +182,7 @@ def test_multi_dot_multiplies_in_the_order_that_costs_least(count):
                 (cost_of[first, cut] + cost_of[cut + 1, last] + sizes[first] * sizes[cut + 1] * sizes[last + 1], cut)
                 for cut in range(first, last)
             )
-    found = _best_cuts(sizes)
+    found = _cheapest_splits(sizes)
     assert {place: found[place] for place in cuts} == cuts
 
 

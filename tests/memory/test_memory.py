@@ -110,10 +110,10 @@ def test_a_backward_that_fits_is_not_refused_for_what_it_made_in_all() -> None:
 
 def test_plans_of_transforms_are_kept_up_to_a_cap_and_let_go_of() -> None:
     fft_plans.release()
-    held = fft_plans._kept
+    held = fft_plans._plan_cache
     for length in (100_003, 200_003, 300_007, 400_009, 1 << 18):
         engine.call("fft.fft", (engine.tensor(np.ones(length)),))
-        assert held.bytes <= fft_plans.KEPT_BYTES
+        assert held.bytes <= fft_plans.MAX_CACHED_BYTES
     engine.call("fft.fft", (engine.tensor(np.ones(1 << 16)),))
     assert held.bytes
     fft_plans.release()
@@ -139,7 +139,7 @@ def test_transforms_of_any_length_leave_little_in_memory() -> None:
     """It was all plans of the last sixteen lengths of a kind: 64 bytes for each of 400,009 elements, here."""
     (line,) = run("tests.memory.test_memory")
     kept, left = json.loads(line)
-    assert kept < fft_plans.KEPT_BYTES / MIB + 16
+    assert kept < fft_plans.MAX_CACHED_BYTES / MIB + 16
     assert left < 16
 
 

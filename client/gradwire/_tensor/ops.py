@@ -1830,7 +1830,7 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-    """The k-th smallest value along dim, and where it is (torch.kthvalue)."""
+    """k-th smallest value along `dim`, and its index (torch.kthvalue)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     if keepdims is not None:
@@ -4561,7 +4561,7 @@ class TensorMethods:
         return _call("kron", (self, other))
 
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-        """See `gradwire.kthvalue`: The k-th smallest value along dim, and where it is (torch.kthvalue)."""
+        """See `gradwire.kthvalue`: k-th smallest value along `dim`, and its index (torch.kthvalue)."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         if keepdims is not None:

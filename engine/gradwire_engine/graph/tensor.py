@@ -352,7 +352,7 @@ def check_base(view: Tensor, held: ViewOf) -> None:
 
 
 def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
-    """Refuse to record an in-place change of a view of this origin, or of its base or another view of that base.
+    """Refuse to record an in-place change of a view of this origin, of its base, or of another view of it.
 
     Always raises EngineError: RUNTIME, with PyTorch's message.
     """

@@ -31,7 +31,7 @@ def admit(op: Declaration, account: Account, arrays: list[Any]) -> None:
     if op.view in (False, "maybe"):
         for operand in _operands(op, arrays):
             if operand.nbytes > account.limit:
-                _refuse_stretched(op, account, operand)
+                _refuse_expanded(op, account, operand)
     account.admit(needed(op, arrays))
 
 
@@ -124,7 +124,7 @@ def _operands(op: Declaration, arrays: list[Any]) -> Iterator[Any]:
                 yield item
 
 
-def _refuse_stretched(op: Declaration, account: Account, operand: Any) -> None:
+def _refuse_expanded(op: Declaration, account: Account, operand: Any) -> None:
     """Refuse an expanded view larger than the limit: reading it is more work than any tensor within the limit needs."""
     raise EngineError(
         Reason.MEMORY_LIMIT,

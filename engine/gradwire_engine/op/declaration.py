@@ -49,8 +49,8 @@ class Declaration(Signature):
 
         promote: "same" casts the tensor inputs to their common dtype; "float" also casts integers to the default
             float. A function of the arguments returns one of these; None does not cast.
-        view: True if results always share the first input's memory, "maybe" if they may, "multiple" if there are
-            several results (their in-place changes are refused).
+        view: True if results always share the first input's memory, "maybe" if they may. "multiple" if there are
+            several results; their in-place changes are refused.
         node: PyTorch's name of the graph node, or a function of the arguments that returns it.
         outputs: names of several results. `differentiable_outputs`: indices of those that get gradients; None: all.
             () for a single result without gradient: the in-place form gives zeros.

@@ -1,7 +1,7 @@
 """Workload: refuses ops that cost more than the account's limit, and computes expensive ops apart.
 
-cost.py has the costs. An op is refused before any allocation. An expensive op is handed to the context's interrupt,
-which may compute it in a process that can be killed (`Interrupt.aside`).
+cost.py has the costs. An op is refused before any allocation. An expensive op is passed to the context's interrupt
+(`Interrupt.aside`), which may compute it in another process. That process can be killed.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ def fit(gradient: Any, wanted: Fit) -> Any:
 def sum_axes(xp: Any, array: Array, axes: Ints, keepdims: bool) -> Array:
     """Sum over axes, in the array's dtype.
 
-    A product with ones takes a third of the time of NumPy's sum, which adds row by row, or pairwise without SIMD.
+    A product with ones takes a third of the time of NumPy's sum. That adds row by row, or pairwise without SIMD.
     """
     if xp is not np or array.size < _LARGE or array.dtype.char not in "fd" or not array.flags.c_contiguous or not axes:
         return array.sum(axes, keepdims=keepdims, dtype=array.dtype)

@@ -77,7 +77,7 @@ def needs_order(kernel: str, dtype: DType) -> None:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{TITLES[dtype]}'", op=kernel)
 
 
-def ordered(array: Any) -> Any:
+def as_sortable(array: Any) -> Any:
     """Convert bfloat16 to float32 for sorting, because NumPy sorts nan last only for float32."""
     return array.astype(dtypes.float32) if array.dtype == dtypes.bfloat16 else array
 
@@ -150,7 +150,5 @@ def admit(shape: Sequence[int], dtype: DType, beside: int = 0) -> None:
             )
     count = math.prod(size or 1 for size in shape)
     if count * dtype.itemsize >= MOST_ELEMENTS:
-        raise EngineError(
-            Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements exceed the address space"
-        )
+        raise EngineError(Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements exceed the address space")
     CURRENT.get().account.admit(count * (dtype.itemsize + beside))

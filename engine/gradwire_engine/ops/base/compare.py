@@ -86,7 +86,7 @@ def logical_xor(xp: Any, input: Array, other: Array) -> Array:
     return xp.logical_xor(input, other)
 
 
-def _whole(name: str, *values: Any) -> None:
+def _check_bitwise(name: str, *values: Any) -> None:
     """Refuse dtypes other than bool and integers. Raises EngineError: NOT_SUPPORTED."""
     dtype = dtypes.result_type(*values)
     if dtypes.category(dtype) >= dtypes.FLOAT:
@@ -96,28 +96,28 @@ def _whole(name: str, *values: Any) -> None:
 @op(promote="same", cost=4)
 def bitwise_and(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """Bitwise and (torch.bitwise_and)."""
-    _whole("bitwise_and", input, other)
+    _check_bitwise("bitwise_and", input, other)
     return xp.bitwise_and(input, other)
 
 
 @op(promote="same", cost=4)
 def bitwise_or(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """Bitwise or (torch.bitwise_or)."""
-    _whole("bitwise_or", input, other)
+    _check_bitwise("bitwise_or", input, other)
     return xp.bitwise_or(input, other)
 
 
 @op(promote="same", cost=4)
 def bitwise_xor(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """Bitwise exclusive or (torch.bitwise_xor)."""
-    _whole("bitwise_xor", input, other)
+    _check_bitwise("bitwise_xor", input, other)
     return xp.bitwise_xor(input, other)
 
 
 @op(in_place=True, cost=4)
 def bitwise_not(xp: Any, input: Array) -> Array:
     """Bitwise not; logical not for bools (torch.bitwise_not)."""
-    _whole("bitwise_not", input)
+    _check_bitwise("bitwise_not", input)
     return xp.bitwise_not(input)
 
 

@@ -1,8 +1,8 @@
 """Activations of neural networks, elementwise (softmax has its own module).
 
 Where it costs nothing, gradient formulas use ops, so derivatives of any order follow. Piecewise linear functions
-multiply by a slope from an op whose derivative is zero. Formulas clip the argument of exp to the side that uses it,
-because an inf in the unused branch would become nan in the next derivative.
+multiply by a slope from an op whose derivative is zero. Formulas clip the argument of exp to the side that uses it.
+Otherwise an inf in the unused branch would become nan in the next derivative.
 """
 
 from __future__ import annotations

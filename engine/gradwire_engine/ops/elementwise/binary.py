@@ -40,14 +40,14 @@ def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
     if kind == dtypes.BOOL:
         raise EngineError(Reason.NOT_SUPPORTED, "\"pow\" not implemented for 'Bool'", op="pow")
     if kind < dtypes.FLOAT and bool((xp.asarray(exponent) < 0).any()):
-        return _whole_to_negative(xp, base, exponent)
+        return _integer_pow(xp, base, exponent)
     # A promoted number arrives as a 0-d NumPy array.
     plain = exponent.item() if isinstance(exponent, np.ndarray | np.generic) and not exponent.ndim else exponent
     product = _POWERS.get(plain) if _is_number(plain) else None
     return product(xp, base) if product is not None else xp.power(base, exponent)
 
 
-def _whole_to_negative(xp: Any, base: Array, exponent: Any) -> Array:
+def _integer_pow(xp: Any, base: Array, exponent: Any) -> Array:
     """Integer powers with negative exponents: 1 / base**n, truncated."""
     below = exponent < 0
     unit = xp.where(exponent % 2 == 0, base * base, base)  # for 1 and -1, which are their own inverses
@@ -191,11 +191,13 @@ def _refuse_zero_divisor(xp: Any, input: Any, other: Any, kernel: str) -> None:
         raise EngineError(Reason.RUNTIME, "ZeroDivisionError")
 
 
-def _underived(name: str) -> None:
+def _refuse_derivative(name: str) -> None:
     raise EngineError(Reason.NOT_SUPPORTED, f"derivative for aten::{name} is not implemented", op=name)
 
 
-floor_divide.grad(input=lambda g: _underived("floor_divide"), other=lambda g: _underived("floor_divide"))
+floor_divide.grad(
+    input=lambda g: _refuse_derivative("floor_divide"), other=lambda g: _refuse_derivative("floor_divide")
+)
 remainder.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor"))
 fmod.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="trunc"))
 
@@ -256,18 +258,18 @@ def _refuse_complex(name: str, *values: Any) -> None:
         raise EngineError(Reason.RUNTIME, f"{name} not implemented for complex tensors.", op=name)
 
 
-def _to_winner(g: Any, loses: Any, ties: Any) -> Any:
+def _extreme_gradient(g: Any, loses: Any, ties: Any) -> Any:
     """Gradient of an extreme's operand: all of g if it wins, half at a tie, else 0."""
     return where(loses, 0, where(ties, g * 0.5, g))
 
 
 maximum.grad(
-    input=lambda g, input, other: _to_winner(g, lt(input, other), eq(input, other)),
-    other=lambda g, input, other: _to_winner(g, gt(input, other), eq(input, other)),
+    input=lambda g, input, other: _extreme_gradient(g, lt(input, other), eq(input, other)),
+    other=lambda g, input, other: _extreme_gradient(g, gt(input, other), eq(input, other)),
 )
 minimum.grad(
-    input=lambda g, input, other: _to_winner(g, gt(input, other), eq(input, other)),
-    other=lambda g, input, other: _to_winner(g, lt(input, other), eq(input, other)),
+    input=lambda g, input, other: _extreme_gradient(g, gt(input, other), eq(input, other)),
+    other=lambda g, input, other: _extreme_gradient(g, lt(input, other), eq(input, other)),
 )
 
 
@@ -542,7 +544,7 @@ def heaviside(xp: Any, input: Array, values: Array) -> Array:
 
 
 heaviside.works_in(forward=1.3)
-heaviside.grad(input=lambda g: _underived("heaviside"), values=lambda g: _underived("heaviside"))
+heaviside.grad(input=lambda g: _refuse_derivative("heaviside"), values=lambda g: _refuse_derivative("heaviside"))
 
 
 def _xlogy_node(input: Any, other: Any) -> str:

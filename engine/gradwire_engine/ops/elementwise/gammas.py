@@ -20,7 +20,7 @@ from gradwire_engine.ops.elementwise.special import digamma, lgamma
 from gradwire_engine.ops.elementwise.unary import exp, log
 
 
-def _real(name: str, *operands: Array) -> None:
+def _check_float(name: str, *operands: Array) -> None:
     for operand in operands:
         if dtypes.category(operand.dtype) != dtypes.FLOAT:
             raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[operand.dtype]}'")
@@ -30,7 +30,7 @@ def _real(name: str, *operands: Array) -> None:
 @through_float32
 def igamma(xp: Any, input: Array, other: Array) -> Array:
     """Regularized lower incomplete gamma function; input is the order, other the argument (torch.igamma)."""
-    _real("igamma", input, other)
+    _check_float("igamma", input, other)
     return special(xp).gammainc(input, other)
 
 
@@ -41,14 +41,14 @@ igamma.works_in(widens=True)
 @through_float32
 def igammac(xp: Any, input: Array, other: Array) -> Array:
     """Regularized upper incomplete gamma function; input is the order, other the argument (torch.igammac)."""
-    _real("igammac", input, other)
+    _check_float("igammac", input, other)
     return special(xp).gammaincc(input, other)
 
 
 igammac.works_in(widens=True)
 
 
-def _no_formula(function: str, name: str) -> Any:
+def _refuse_derivative(function: str, name: str) -> Any:
     raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' of '{function}' is not implemented.")
 
 
@@ -56,9 +56,11 @@ def _density(g: Any, order: Any, other: Any) -> Any:
     return g * exp((order - 1) * log(other) - other - lgamma(order))
 
 
-igamma.grad(input=lambda g: _no_formula("igamma", "self"), other=lambda g, input, other: _density(g, input, other))
+igamma.grad(
+    input=lambda g: _refuse_derivative("igamma", "self"), other=lambda g, input, other: _density(g, input, other)
+)
 igammac.grad(
-    input=lambda g: _no_formula("igammac", "self"), other=lambda g, input, other: neg(_density(g, input, other))
+    input=lambda g: _refuse_derivative("igammac", "self"), other=lambda g, input, other: neg(_density(g, input, other))
 )
 
 
@@ -79,7 +81,7 @@ def zeta(xp: Any, input: Array | Number, other: Array | Number) -> Array:
 
 
 zeta.grad(
-    input=lambda g: _no_formula("zeta", "self"),
+    input=lambda g: _refuse_derivative("zeta", "self"),
     other=lambda g, input, other: (
         g * zeta(input + 1, other) * (-input if isinstance(input, (int, float)) else neg(input))
     ),

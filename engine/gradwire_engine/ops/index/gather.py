@@ -27,7 +27,7 @@ from gradwire_engine.ops.shape.shape import flatten, narrow, reshape
 Ints = Any
 
 
-def _whole_number(name: str, index: Array) -> Array:
+def _to_int64(name: str, index: Array) -> Array:
     if index.dtype not in (dtypes.int64, dtypes.int32):
         raise EngineError(Reason.RUNTIME, f"{name}(): Expected dtype int64/int32 for index", op=name)
     return index.astype(dtypes.int64, copy=False)
@@ -36,11 +36,11 @@ def _whole_number(name: str, index: Array) -> Array:
 # Whole slices along a dimension.
 
 
-def _line(xp: Any, name: str, index: Array, dim: int, size: int) -> Array:
+def _check_vector(xp: Any, name: str, index: Array, dim: int, size: int) -> Array:
     """Check a vector of indices along `dim`; convert it to int64. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME."""
     if index.ndim > 1:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"{name}(): Index is supposed to be a vector", op=name)
-    index = _whole_number(name, index).reshape(-1)
+    index = _to_int64(name, index).reshape(-1)
     if index.size and int(index.min()) < 0:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"{name}(): index out of range in self", op=name)
     if index.size and int(index.max()) >= size:
@@ -57,7 +57,7 @@ def _line(xp: Any, name: str, index: Array, dim: int, size: int) -> Array:
 def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
     """Slices at the indices `index` along `dim` (torch.index_select)."""
     dim = normalize_dim(dim, input.ndim)
-    places = _line(xp, "index_select", index, dim, input.shape[dim] if input.ndim else 1)
+    places = _check_vector(xp, "index_select", index, dim, input.shape[dim] if input.ndim else 1)
     if not input.ndim and places.size != 1:
         raise EngineError(
             Reason.RUNTIME, f"index_select(): Index to scalar can have only 1 value, got {places.size} value(s)"
@@ -91,8 +91,8 @@ _index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index))
 def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Array:
     """Copy of the input with the slices of `source` added at the indices `index` along `dim` (torch.index_add)."""
     dim = normalize_dim(dim, input.ndim)
-    _match(input, dim, index, source, "index_add")
-    places = _line(xp, "index_add", index, dim, input.shape[dim] if input.ndim else 1)
+    _check_source(input, dim, index, source, "index_add")
+    places = _check_vector(xp, "index_add", index, dim, input.shape[dim] if input.ndim else 1)
     if alpha != 1:
         source = source * alpha
     return input + _index_select_backward(source.astype(input.dtype, copy=False), dim, places, input.shape)
@@ -101,7 +101,7 @@ def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, a
 index_add.fits("alpha")
 
 
-def _match(input: Array, dim: int, index: Array, source: Array, name: str) -> None:
+def _check_source(input: Array, dim: int, index: Array, source: Array, name: str) -> None:
     if source.dtype != input.dtype:
         raise EngineError(
             Reason.RUNTIME, f"{name}(): self ({input.dtype}) and source ({source.dtype}) must have the same scalar type"
@@ -127,8 +127,8 @@ def _match(input: Array, dim: int, index: Array, source: Array, name: str) -> No
 def positions_along(input: Any, dim: int, index: Any, source: Any, name: str) -> Any:
     """Check a composite's vector of indices along `dim`, one per slice of `source`, and convert it to int64."""
     arrays = [getattr(value, "array", value) for value in (input, index, source)]
-    _match(arrays[0], dim, arrays[1], arrays[2], name)
-    places = _line(module_of(arrays[0]), name, arrays[1], dim, arrays[0].shape[dim] if arrays[0].ndim else 1)
+    _check_source(arrays[0], dim, arrays[1], arrays[2], name)
+    places = _check_vector(module_of(arrays[0]), name, arrays[1], dim, arrays[0].shape[dim] if arrays[0].ndim else 1)
     return Tensor(places) if type(index) is Tensor else places
 
 
@@ -142,8 +142,8 @@ index_add.grad(
 def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> Array:
     """Copy of the input with the slices of `source` written at the indices `index` along `dim` (torch.index_copy)."""
     dim = normalize_dim(dim, input.ndim)
-    _match(input, dim, index, source, "index_copy")
-    places = _line(xp, "index_copy", index, dim, input.shape[dim] if input.ndim else 1)
+    _check_source(input, dim, index, source, "index_copy")
+    places = _check_vector(xp, "index_copy", index, dim, input.shape[dim] if input.ndim else 1)
     result = input.copy()
     result.reshape(result.shape or (1,))[(slice(None),) * dim + (places,)] = source.reshape(source.shape or (1,))
     return result
@@ -167,7 +167,7 @@ def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Num
         )
     dim = normalize_dim(dim, input.ndim)
     size = input.shape[dim] if input.ndim else 1
-    places = checked(xp, _whole_number("index_fill", index).reshape(-1), size, dim)
+    places = checked(xp, _to_int64("index_fill", index).reshape(-1), size, dim)
     result = input.copy()
     result.reshape(result.shape or (1,))[(slice(None),) * dim + (places,)] = cast_array(value, input.dtype)
     return result
@@ -191,7 +191,7 @@ index_fill.grad(
 
 def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Array) -> Array:
     """Flat positions of the elements at the indices `index` along `dim`. Raises EngineError: RUNTIME."""
-    index = _whole_number(name, index)
+    index = _to_int64(name, index)
     if index.ndim != len(shape) and index.size and not (index.ndim <= 1 and len(shape) <= 1):
         raise EngineError(
             Reason.RUNTIME, "Index tensor must have the same number of dimensions as input tensor", op=name

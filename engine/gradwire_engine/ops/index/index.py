@@ -1,7 +1,7 @@
 """Indexing: x[key] and x[key] = value, index_put, and the adjoints, which sum gradients at repeated indices.
 
 As in PyTorch, `x[key]` is a chain of views (select, slice, unsqueeze) and, for tensors in the key, one `_index`.
-Every index is checked before the array module uses it, because CuPy wraps an index out of range without an error.
+Every index is checked before the array module uses it, because CuPy silently wraps an index out of range.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _refuse_too_many(count: int, shape: tuple[int, ...]) -> None:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"too many indices for tensor of dimension {len(shape)}")
 
 
-def _together(xp: Any, positions: list[Any]) -> list[Any]:
+def _broadcast_indices(xp: Any, positions: list[Any]) -> list[Any]:
     given = [index for index in positions if index is not None]
     try:
         return list(xp.broadcast_arrays(*given))
@@ -98,7 +98,7 @@ def _together(xp: Any, positions: list[Any]) -> list[Any]:
 
 def _key(xp: Any, shape: tuple[int, ...], indices: list[Any]) -> tuple[Any, ...]:
     positions = _positions(xp, shape, indices)
-    _together(xp, positions)
+    _broadcast_indices(xp, positions)
     return tuple(slice(None) if index is None else index for index in positions)
 
 
@@ -143,7 +143,7 @@ def _index_backward(xp: Any, g: Array, indices: list[Array], shape: Ints) -> Arr
         return whole
     positions = _positions(xp, shape, indices)
     chosen = [dim for dim, place in enumerate(positions) if place is not None]
-    arrays = _together(xp, positions)
+    arrays = _broadcast_indices(xp, positions)
     rest = [dim for dim in range(len(shape)) if dim not in chosen]
     # NumPy puts the indexed dimensions at their position if they are adjacent, else first.
     beside = chosen[-1] - chosen[0] == len(chosen) - 1
@@ -214,9 +214,9 @@ index_put.grad(
 
 
 def _parse(shape: tuple[int, ...], key: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    """Split a key into the ints, slices and Nones of a view, and an index array or None per dimension of the view."""
-    items = [_item(item) for item in (key if isinstance(key, tuple) else (key,))]
-    taken = sum(_width(item) for item in items)
+    """Split a key: the ints, slices and Nones of a view, and for each of its dimensions an index array or None."""
+    items = [_normalize_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    taken = sum(_indexed_dims(item) for item in items)
     if taken > len(shape):
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE,
@@ -238,15 +238,15 @@ def _parse(shape: tuple[int, ...], key: Any) -> tuple[tuple[Any, ...], list[Any]
             basic.append(check_index(item, dim, shape[dim]))
         else:  # an index array, or a bool, which acts as a mask of a new dimension
             shown = sum(type(one) is not int for one in basic)
-            wide = max(_width(item), 1)
-            basic += [None] if _is_flag(item) else [slice(None)] * wide
+            wide = max(_indexed_dims(item), 1)
+            basic += [None] if _is_single_bool(item) else [slice(None)] * wide
             indices += [None] * (shown - covered) + [item]
             covered = shown + wide
-        dim += _width(item)
+        dim += _indexed_dims(item)
     return tuple(basic), indices
 
 
-def _item(item: Any) -> Any:
+def _normalize_item(item: Any) -> Any:
     """Normalize one item of a key: integers and 0-dim integer tensors become ints, lists become arrays.
 
     Raises EngineError: INDEX_OUT_OF_RANGE for another type.
@@ -268,12 +268,12 @@ def _item(item: Any) -> Any:
     return item
 
 
-def _is_flag(item: Any) -> bool:
+def _is_single_bool(item: Any) -> bool:
     """Whether the item is a single bool, which acts as a mask of a new dimension of size 1."""
     return isinstance(item, bool) or (getattr(item, "ndim", 1) == 0 and item.dtype == dtypes.bool_)
 
 
-def _width(item: Any) -> int:
+def _indexed_dims(item: Any) -> int:
     """Number of dimensions that an item indexes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
@@ -285,14 +285,14 @@ def _has_mask(input: Any, index: Any, *rest: Any) -> bool:
     return any(getattr(item, "dtype", None) in (dtypes.bool_, dtypes.uint8) or isinstance(item, bool) for item in items)
 
 
-def _is_whole(item: Any, size: int) -> bool:
+def _is_full_slice(item: Any, size: int) -> bool:
     """Whether the item is a slice of the whole dimension."""
     if not isinstance(item, slice) or item.step not in (None, 1):
         return False
     return item.start in (None, 0) and (item.stop is None or item.stop >= size)
 
 
-def _shown(input: Any, basic: tuple[Any, ...]) -> Any:
+def _basic_view(input: Any, basic: tuple[Any, ...]) -> Any:
     """View of ints, slices and Nones; the input itself if they select all of it."""
     dim = 0
     for item in basic:
@@ -301,7 +301,7 @@ def _shown(input: Any, basic: tuple[Any, ...]) -> Any:
             continue
         if item is None:
             input = unsqueeze(input, dim)
-        elif not _is_whole(item, input.shape[dim]):
+        elif not _is_full_slice(item, input.shape[dim]):
             input = _sliced(input, dim, item)
         dim += 1
     return input
@@ -312,10 +312,10 @@ def _sliced(input: Any, dim: int, item: slice) -> Any:
     return slice_(input, dim, item.start, item.stop, step)
 
 
-def _arrays(input: Any, indices: list[Any]) -> list[Any]:
+def _resolve_bools(input: Any, indices: list[Any]) -> list[Any]:
     """Replace each single bool as PyTorch does: True by the index 0, False by no index."""
     xp = module_behind(input)
-    return [xp.zeros(1 if look(item) else 0, dtypes.int64) if _is_flag(item) else item for item in indices]
+    return [xp.zeros(1 if look(item) else 0, dtypes.int64) if _is_single_bool(item) else item for item in indices]
 
 
 @composite(data_dependent=_has_mask)
@@ -330,9 +330,9 @@ def getitem(input: Array, index: Index) -> Array:
     if isinstance(index, slice) and input.ndim:
         return _sliced(input, 0, index)
     basic, indices = _parse(input.shape, index)
-    shown = _shown(input, basic)
+    shown = _basic_view(input, basic)
     if indices:
-        return index_(shown, _arrays(input, indices))
+        return index_(shown, _resolve_bools(input, indices))
     return alias(shown) if shown is input else shown
 
 
@@ -366,11 +366,11 @@ def _write_index(xp: Any, input: Array, basic: Any, indices: list[Any], value: A
 _set_index.into(_write_index, always=True)
 _set_index.grad(
     input=lambda g, index, indices: _set_index(g, index, indices, 0),
-    value=lambda g, index, indices: index_(_shown(g, index), indices) if indices else _shown(g, index),
+    value=lambda g, index, indices: index_(_basic_view(g, index), indices) if indices else _basic_view(g, index),
 )
 
 
-def _trimmed(value: Any) -> Any:
+def _strip_leading_ones(value: Any) -> Any:
     """Remove leading dimensions of size 1; a value may have more of them than the target."""
     shape: tuple[int, ...] = getattr(value, "shape", ())
     if not shape or shape[0] != 1:
@@ -388,16 +388,16 @@ class _SetItem(Composite):
         target: Tensor = args[0]
         _, index, value = args
         basic, indices = _parse(target.shape, index)
-        indices, given = _arrays(target, indices), value
-        value = _trimmed(value)
+        indices, given = _resolve_bools(target, indices), value
+        value = _strip_leading_ones(value)
         value = value if hasattr(value, "dtype") else fit_number(value, target.dtype)
-        if len(basic) <= len(target.shape) and all(map(_is_whole, basic, target.shape)):
+        if len(basic) <= len(target.shape) and all(map(_is_full_slice, basic, target.shape)):
             if not indices:
                 _check_source(target, target.array, given)
             _put_in_place(target, indices, value)
         elif shares_elements(target.array):
             # The target's elements share memory, so a write changes others too: write through a recorded view.
-            _put_in_place(_shown(target, basic), indices, value)
+            _put_in_place(_basic_view(target, basic), indices, value)
         else:
             key = (*basic, Ellipsis)
             part = target.array[key]
@@ -441,7 +441,7 @@ def _put_in_place(target: Tensor, indices: list[Any], value: Any) -> None:
 def _setitem(input: Array, index: Index, value: Array | Number) -> Array:
     """Copy of x after x[index] = value; in place as `setitem_` (torch.Tensor.__setitem__)."""
     basic, indices = _parse(input.shape, index)
-    return _set_index(input, basic, _arrays(input, indices), _trimmed(value))
+    return _set_index(input, basic, _resolve_bools(input, indices), _strip_leading_ones(value))
 
 
 setitem = _SetItem(_setitem, name="setitem", in_place=True)

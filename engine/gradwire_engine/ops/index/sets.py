@@ -14,10 +14,10 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import CALL, counted
 from gradwire_engine.op.op import op
-from gradwire_engine.ops.base.checks import admit, normalize_dim, ordered
+from gradwire_engine.ops.base.checks import admit, as_sortable, normalize_dim
 
 
-def not_derived(name: str) -> Any:
+def refuse_derivative(name: str) -> Any:
     """Gradient of an op that has none. Raises EngineError: NOT_SUPPORTED."""
     raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.", op=name)
 
@@ -62,7 +62,7 @@ def _unique(xp: Any, input: Array, dim: int | None) -> Any:
 
 
 _unique.works_in(forward=1.2)
-_unique.grad(input=lambda g, dim: not_derived("_unique2" if dim is None else "unique_dim"))
+_unique.grad(input=lambda g, dim: refuse_derivative("_unique2" if dim is None else "unique_dim"))
 
 
 @composite(data_dependent=True, differentiable=False, outputs=("output", "inverse_indices", "counts"))
@@ -115,7 +115,7 @@ def _unique_consecutive(xp: Any, input: Array, dim: int | None) -> Any:
     return xp.moveaxis(kept, 0, dim), inverse, counts
 
 
-_unique_consecutive.grad(input=lambda g: not_derived("unique_consecutive"))
+_unique_consecutive.grad(input=lambda g: refuse_derivative("unique_consecutive"))
 
 
 @composite(data_dependent=True, differentiable=False, outputs=("output", "inverse_indices", "counts"))
@@ -190,7 +190,7 @@ def bincount(xp: Any, input: Array, weights: Array | None = None, minlength: int
     return added.astype(dtypes.float32 if weights.dtype == dtypes.float32 else dtypes.float64, copy=False)
 
 
-bincount.grad(weights=lambda g: not_derived("bincount"))
+bincount.grad(weights=lambda g: refuse_derivative("bincount"))
 
 
 def _check_side(right: bool, side: str | None) -> bool:
@@ -227,8 +227,8 @@ def searchsorted(
             Reason.RUNTIME,
             "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension",
         )
-    values = ordered(xp.asarray(input))
-    sorted_sequence = ordered(sorted_sequence)
+    values = as_sortable(xp.asarray(input))
+    sorted_sequence = as_sortable(sorted_sequence)
     dtype = dtypes.int32 if out_int32 else dtypes.int64
     if sorted_sequence.ndim > 1 and (sorted_sequence.shape[:-1] != values.shape[:-1] or not values.ndim):
         raise EngineError(

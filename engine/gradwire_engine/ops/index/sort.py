@@ -13,7 +13,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import by_sorting
 from gradwire_engine.op.op import op
-from gradwire_engine.ops.base.checks import needs_order, normalize_dim, ordered
+from gradwire_engine.ops.base.checks import as_sortable, needs_order, normalize_dim
 from gradwire_engine.ops.index.gather import put_along
 from gradwire_engine.ops.shape.shape import at, unsqueeze
 
@@ -32,14 +32,14 @@ def _order(xp: Any, input: Array, dim: int, descending: bool) -> Array:
         raise EngineError(Reason.RUNTIME, "Sort does not support complex dtypes on CPU")
     if not input.ndim:
         return xp.zeros((), dtypes.int64)
-    input = ordered(input)
+    input = as_sortable(input)
     if not descending:
         return xp.argsort(input, dim, kind="stable")
     backward = xp.argsort(xp.flip(input, dim), dim, kind="stable")
     return xp.flip(input.shape[dim] - 1 - backward, dim)
 
 
-def _taken(xp: Any, input: Array, indices: Array, dim: int) -> tuple[Array, Array]:
+def _with_indices(xp: Any, input: Array, indices: Array, dim: int) -> tuple[Array, Array]:
     return (xp.take_along_axis(input, indices, dim) if input.ndim else input.copy()), indices
 
 
@@ -52,7 +52,7 @@ def _taken(xp: Any, input: Array, indices: Array, dim: int) -> tuple[Array, Arra
 def sort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
     """Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
     dim = normalize_dim(dim, input.ndim)
-    return _taken(xp, input, xp.ascontiguousarray(_order(xp, input, dim, descending)).reshape(input.shape), dim)
+    return _with_indices(xp, input, xp.ascontiguousarray(_order(xp, input, dim, descending)).reshape(input.shape), dim)
 
 
 sort.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input_meta.shape, dim, True))
@@ -82,10 +82,10 @@ def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sor
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "topk does not support bool dtypes on CPU")
     if not input.ndim:
-        return _taken(xp, input, xp.zeros((), dtypes.int64), dim)
+        return _with_indices(xp, input, xp.zeros((), dtypes.int64), dim)
     if xp is np and _FEW * k <= input.shape[dim] >= _LONG and input.dtype.char in _NATIVE:
-        return _taken(xp, input, _first_places(input, k, dim, largest), dim)
-    return _taken(xp, input, at(_order(xp, input, dim, largest), dim, slice(0, k)).copy(), dim)
+        return _with_indices(xp, input, _top_indices(input, k, dim, largest), dim)
+    return _with_indices(xp, input, at(_order(xp, input, dim, largest), dim, slice(0, k)).copy(), dim)
 
 
 topk.lacks("c", says=" topk does not support complex dtypes on CPU")
@@ -97,7 +97,7 @@ _LONG = 256
 _NATIVE = "efdbhilqBHILQ"
 
 
-def _first_places(input: Array, k: int, dim: int, largest: bool) -> Array:
+def _top_indices(input: Array, k: int, dim: int, largest: bool) -> Array:
     """Indices of the k largest (or smallest) values along `dim`, sorted by value; equal values keep their order."""
     if not k:
         return np.zeros((*input.shape[:dim], 0, *input.shape[dim + 1 :]), dtypes.int64)
@@ -114,38 +114,38 @@ topk.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input
 def _ranked(xp: Any, input: Array, rank: int, dim: int, keepdim: bool) -> tuple[Array, Array]:
     """The element of a rank along `dim`, counted from 0, and its index."""
     if not input.ndim:
-        return _taken(xp, input, xp.zeros((), dtypes.int64), dim)
+        return _with_indices(xp, input, xp.zeros((), dtypes.int64), dim)
     if xp is np and input.shape[dim] >= _LONG and input.dtype.char in _NATIVE:
         order = np.argpartition(input, rank, dim)
     else:
         order = _order(xp, input, dim, False)
-    values, indices = _taken(xp, input, at(order, dim, slice(rank, rank + 1)).copy(), dim)
+    values, indices = _with_indices(xp, input, at(order, dim, slice(rank, rank + 1)).copy(), dim)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=by_sorting(3))
 def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Array:
-    """The k-th smallest value along dim, and where it is (torch.kthvalue)."""
+    """k-th smallest value along `dim`, and its index (torch.kthvalue)."""
     dim = normalize_dim(dim, input.ndim)
     if input.ndim and not input.shape[dim]:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE, f"kthvalue(): Expected reduction dim {dim} to have non-zero size.", dim=dim
         )
     if input.ndim:
-        _needs_values("kthvalue_cpu", input.dtype)
+        _refuse_unranked("kthvalue_cpu", input.dtype)
     if not 1 <= k <= (input.shape[dim] if input.ndim else 1):
         raise EngineError(Reason.RUNTIME, f"kthvalue(): selected number k out of range for dimension {dim}", k=k)
     return _ranked(xp, input, k - 1, dim, keepdim)
 
 
-def _needs_values(kernel: str, dtype: dtypes.DType) -> None:
+def _refuse_unranked(kernel: str, dtype: dtypes.DType) -> None:
     """Refuse complex numbers and bools, which PyTorch does not rank. Raises EngineError: NOT_SUPPORTED."""
     needs_order(kernel, dtype)
     if dtype == dtypes.bool_:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for 'Bool'", op=kernel)
 
 
-def nothing_in_the_middle(xp: Any, dtype: dtypes.DType) -> Array:
+def empty_median(xp: Any, dtype: dtypes.DType) -> Array:
     """Median of an empty tensor: nan, or PyTorch's conversion of nan to the integer dtype."""
     if dtypes.category(dtype) >= dtypes.FLOAT:
         return xp.asarray(math.nan, dtype)
@@ -168,7 +168,7 @@ def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE, f"median(): Expected reduction dim {dim} to have non-zero size.", dim=dim
         )
-    _needs_values("median_out", input.dtype)
+    _refuse_unranked("median_out", input.dtype)
     values, indices = _ranked(xp, input, (length - 1) // 2, dim, True)
     if dtypes.category(input.dtype) == dtypes.FLOAT and input.ndim:
         missing = xp.isnan(input)

@@ -90,8 +90,8 @@ def _take_diagonals(value: Any, labels: list[str]) -> tuple[Any, list[str]]:
 
 def _summed(value: Any, labels: list[str], kept: set[str]) -> tuple[Any, list[str]]:
     """Sum over the labels that are not in `kept`."""
-    gone = tuple(place for place, label in enumerate(labels) if label not in kept)
-    return (total(value, gone) if gone else value), [label for label in labels if label in kept]
+    summed = tuple(place for place, label in enumerate(labels) if label not in kept)
+    return (total(value, summed) if summed else value), [label for label in labels if label in kept]
 
 
 def _arranged(value: Any, labels: list[str], *groups: list[str], sizes: dict[str, int]) -> Any:

@@ -67,16 +67,16 @@ def cholesky(xp: Any, A: Array, *, upper: bool = False) -> Array:
     try:
         factor = xp.linalg.cholesky(lower)
     except np.linalg.LinAlgError:
-        raise _not_definite(lower) from None
+        raise _not_definite_error(lower) from None
     if xp is not np and not bool(xp.isfinite(factor).all()):
-        raise _not_definite(lower.get())
+        raise _not_definite_error(lower.get())
     return factor.conj().swapaxes(-1, -2) if upper else factor
 
 
 cholesky.works_in(forward=1.4, backward=3.7)
 
 
-def _not_definite(matrices: Any) -> EngineError:
+def _not_definite_error(matrices: Any) -> EngineError:
     """PyTorch's error for the first matrix that is not positive-definite."""
     which, order = "", 1
     for number, place in enumerate(np.ndindex(matrices.shape[:-2])):
@@ -113,7 +113,7 @@ cholesky.grad(A=_cholesky_A)
 # QR.
 
 
-def _squares(A: Array, whole: bool) -> int:
+def _factor_bytes(A: Array, whole: bool) -> int:
     """Bytes of the factors: two orthogonal ones, square if `whole`, and the values on the diagonal."""
     rows, columns = A.shape[-2:]
     least = min(rows, columns)
@@ -141,7 +141,7 @@ def _qr(xp: Any, A: Array, mode: str) -> Array:
 
 
 _qr.works_in(backward=5.9)
-_qr.sized_by(lambda A, mode: A.nbytes + _squares(A, mode == "complete"))
+_qr.sized_by(lambda A, mode: A.nbytes + _factor_bytes(A, mode == "complete"))
 
 
 def _qr_A(gs: Any, out0: Any, out1: Any, mode: str) -> Any:
@@ -209,7 +209,7 @@ def _svd(xp: Any, A: Array, full_matrices: bool) -> Array:
 
 
 _svd.works_in(forward=2, backward=4.8)
-_svd.sized_by(lambda A, full_matrices: A.nbytes + _squares(A, full_matrices))
+_svd.sized_by(lambda A, full_matrices: A.nbytes + _factor_bytes(A, full_matrices))
 
 
 def _skewed(value: Any) -> Any:

@@ -38,9 +38,9 @@ from gradwire_engine.ops.shape.shape import clone as copied
 
 Shape = tuple[int, ...]
 # For an empty input PyTorch does not check half types for these kernels ...
-_SILENT = ("lu_cpu", "linalg_svd_cpu", "cholesky_cpu")
+_UNCHECKED_IF_EMPTY = ("lu_cpu", "linalg_svd_cpu", "cholesky_cpu")
 # ... and for these kernels it reports integers as not implemented.
-_UNCHECKED = ("linalg_eigh_cpu", "triangular_solve_cpu")
+_INTEGERS_UNSUPPORTED = ("linalg_eigh_cpu", "triangular_solve_cpu")
 
 
 def adjoint(value: Any) -> Any:
@@ -77,9 +77,9 @@ def needs_float(name: str, input: Array, kernel: str | None = None) -> None:
     """Refuse integers and half types, which LAPACK lacks. Raises EngineError: RUNTIME, NOT_SUPPORTED."""
     title = dtypes.TITLES[input.dtype]
     floating = dtypes.category(input.dtype) >= dtypes.FLOAT
-    if not input.size and (kernel == "linalg_eigh_cpu" or (floating and kernel in _SILENT)):
+    if not input.size and (kernel == "linalg_eigh_cpu" or (floating and kernel in _UNCHECKED_IF_EMPTY)):
         return
-    if dtypes.category(input.dtype) < dtypes.FLOAT and kernel in _UNCHECKED:
+    if dtypes.category(input.dtype) < dtypes.FLOAT and kernel in _INTEGERS_UNSUPPORTED:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{title}'", op=name)
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(Reason.RUNTIME, f"{name}: Expected a floating point or complex tensor as input. Got {title}")
@@ -107,7 +107,7 @@ def _zero_pivot(matrices: Array) -> tuple[Shape, int] | None:
     return None
 
 
-def singular_ones(matrices: Array) -> Array:
+def is_singular(matrices: Array) -> Array:
     """Mask of the singular matrices."""
     xp = module_of(matrices)
     host = matrices if xp is np else matrices.get()
@@ -117,7 +117,7 @@ def singular_ones(matrices: Array) -> Array:
     return xp.asarray(found)
 
 
-def _singular(name: str, matrices: Array) -> EngineError | None:
+def _singular_error(name: str, matrices: Array) -> EngineError | None:
     """PyTorch's error for the first singular matrix; None if there is none."""
     found = _zero_pivot(matrices)
     if found is None:
@@ -126,16 +126,16 @@ def _singular(name: str, matrices: Array) -> EngineError | None:
     number = int(np.ravel_multi_index(place, matrices.shape[:-2])) if place else 0
     which = f"(Batch element {number}): " if place else ""
     if name == "linalg.solve":
-        said = f"torch.linalg.solve: {which}The solver failed because the input matrix is singular."
+        message = f"torch.linalg.solve: {which}The solver failed because the input matrix is singular."
     else:
-        said = (
+        message = (
             f"{name}: {which}The diagonal element {pivot} is zero, the inversion could not be completed because the "
             "input matrix is singular."
         )
-    return EngineError(Reason.RUNTIME, said, op=name, singular=True)
+    return EngineError(Reason.RUNTIME, message, op=name, singular=True)
 
 
-def _checked(xp: Any, name: str, matrices: Array, compute: Callable[[], Array]) -> Array:
+def _refuse_singular(xp: Any, name: str, matrices: Array, compute: Callable[[], Array]) -> Array:
     """Call `compute` and refuse singular matrices: NumPy raises LinAlgError for them, CuPy returns inf or nan.
 
     Raises EngineError: RUNTIME.
@@ -143,12 +143,12 @@ def _checked(xp: Any, name: str, matrices: Array, compute: Callable[[], Array]) 
     try:
         found = compute()
     except np.linalg.LinAlgError:
-        refusal = _singular(name, matrices)
+        refusal = _singular_error(name, matrices)
         if refusal is None:
             raise
         raise refusal from None
     if xp is not np and found.size and not bool(xp.isfinite(found).all()):
-        refusal = _singular(name, matrices)
+        refusal = _singular_error(name, matrices)
         if refusal is not None:
             raise refusal
     return found
@@ -164,7 +164,7 @@ def inv(xp: Any, A: Array) -> Array:
     A: (..., n, n). Raises EngineError: RUNTIME for a singular matrix, SHAPE.
     """
     needs_matrices("linalg.inv", A, square=True)
-    return _checked(xp, "linalg.inv", A, lambda: xp.linalg.inv(A))
+    return _refuse_singular(xp, "linalg.inv", A, lambda: xp.linalg.inv(A))
 
 
 inv.works_in(forward=2.5)
@@ -382,7 +382,7 @@ def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
         A, matrix = A.swapaxes(-1, -2), matrix.swapaxes(-1, -2)
     batch = broadcast_shape(A.shape[:-2], matrix.shape[:-2])
     matrix = xp.broadcast_to(matrix, (*batch, *matrix.shape[-2:]))
-    found = _checked(xp, name, A, lambda: xp.linalg.solve(A, matrix)) if A.size else matrix.copy()
+    found = _refuse_singular(xp, name, A, lambda: xp.linalg.solve(A, matrix)) if A.size else matrix.copy()
     if vector:
         return found[..., 0]
     return found if left else found.swapaxes(-1, -2)

@@ -50,7 +50,7 @@ def _needs_pivot(pivot: bool) -> None:
         raise EngineError(Reason.RUNTIME, "linalg.lu_factor: LU without pivoting is not implemented on the CPU")
 
 
-def _factored(xp: Any, A: Array) -> tuple[Array, Array]:
+def _factorize(xp: Any, A: Array) -> tuple[Array, Array]:
     """L and U packed in one matrix, and LAPACK's pivots, counted from 1."""
     packed = xp.array(A, order="C")
     pivots = xp.zeros((*A.shape[:-2], min(A.shape[-2:])), dtypes.int32)
@@ -103,7 +103,7 @@ def lu(xp: Any, A: Array, *, pivot: bool = True) -> Array:
     """
     _needs_factors("linalg.lu", A)
     _needs_pivot(pivot)
-    packed, pivots = _factored(xp, A)
+    packed, pivots = _factorize(xp, A)
     lower, upper = _split(xp, packed)
     return _permutation(pivots, A.shape[-2], A.dtype), lower, upper
 
@@ -152,7 +152,7 @@ def lu_factor(xp: Any, A: Array, *, pivot: bool = True) -> Array:
     """
     _needs_factors("linalg.lu_factor", A)
     _needs_pivot(pivot)
-    packed, pivots = _factored(xp, A)
+    packed, pivots = _factorize(xp, A)
     zeros = xp.diagonal(packed, 0, -2, -1) == 0
     if bool(zeros.any()):
         flags = zeros if xp is np else zeros.get()
@@ -171,7 +171,7 @@ def lu_factor(xp: Any, A: Array, *, pivot: bool = True) -> Array:
 lu_factor.works_in(backward=9.5)
 
 
-def _parts(packed: Any) -> tuple[Any, Any]:
+def _unpack(packed: Any) -> tuple[Any, Any]:
     """Unpack L, with ones on its diagonal, and U; of arrays or Tensors."""
     rows, columns = packed.shape[-2:]
     count = min(rows, columns)
@@ -180,7 +180,7 @@ def _parts(packed: Any) -> tuple[Any, Any]:
     return tril(narrow(packed, -1, 0, count), -1) + ones, triu(narrow(packed, -2, 0, count))
 
 
-def _permuting(pivots: Any, rows: int, dtype: Any) -> Any:
+def _permutation_of(pivots: Any, rows: int, dtype: Any) -> Any:
     if type(pivots) is Tensor:
         return Tensor(_permutation(pivots.array, rows, dtype))
     return _permutation(pivots, rows, dtype)
@@ -189,9 +189,9 @@ def _permuting(pivots: Any, rows: int, dtype: Any) -> Any:
 @reads_values
 def _lu_factor_A(gs: Any, out0: Any, out1: Any) -> Any:
     rows, count = out0.shape[-2], min(out0.shape[-2:])
-    lower, upper = _parts(out0)
+    lower, upper = _unpack(out0)
     g_lower, g_upper = tril(narrow(gs[0], -1, 0, count), -1), triu(narrow(gs[0], -2, 0, count))
-    return _permuting(out1, rows, out0.dtype) @ _factors_backward(g_lower, g_upper, lower, upper)
+    return _permutation_of(out1, rows, out0.dtype) @ _factors_backward(g_lower, g_upper, lower, upper)
 
 
 lu_factor.grad(A=_lu_factor_A)
@@ -225,18 +225,18 @@ def lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: 
             Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[LU.dtype]}'", op=name
         )
     broadcast_shape(LU.shape[:-2], B.shape[:-2])
-    lower, upper = _parts(LU)
-    order = _permuting(pivots, LU.shape[-1], LU.dtype)
+    lower, upper = _unpack(LU)
+    order = _permutation_of(pivots, LU.shape[-1], LU.dtype)
     if left != adjoint:  # A @ X = B, or X @ A^H = B, whose adjoint is A @ X^H = B^H
-        right = _turned(order) @ (B if left else _turned(B))
+        right = _adjoint(order) @ (B if left else _adjoint(B))
         found = solve_triangular(upper, solve_triangular(lower, right, upper=False, unitriangular=True), upper=True)
     else:  # A^H @ X = B, or X @ A = B, whose adjoint is A^H @ X^H = B^H
-        inner = solve_triangular(_turned(upper), B if left else _turned(B), upper=False)
-        found = order @ solve_triangular(_turned(lower), inner, upper=True, unitriangular=True)
-    return found if left else _turned(found)
+        inner = solve_triangular(_adjoint(upper), B if left else _adjoint(B), upper=False)
+        found = order @ solve_triangular(_adjoint(lower), inner, upper=True, unitriangular=True)
+    return found if left else _adjoint(found)
 
 
-def _turned(value: Any) -> Any:
+def _adjoint(value: Any) -> Any:
     return adjoint(value)
 
 

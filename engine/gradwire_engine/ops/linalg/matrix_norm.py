@@ -17,13 +17,13 @@ from gradwire_engine.ops.base.basic import cast
 from gradwire_engine.ops.base.checks import ints, normalize_dim
 from gradwire_engine.ops.base.fill import where
 from gradwire_engine.ops.linalg.decompose import eigvalsh, svdvals
-from gradwire_engine.ops.linalg.linalg import inv, needs_square, rank_limit, singular_ones
+from gradwire_engine.ops.linalg.linalg import inv, is_singular, needs_square, rank_limit
 from gradwire_engine.ops.reduce.reduce import amax, amin, vector_norm
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.shape.shape import movedim, narrow, squeeze, unsqueeze
 
 Ints = Any
-_NUMBERED = (1, 2, math.inf)
+_NUMERIC_ORDERS = (1, 2, math.inf)
 
 
 @composite(name="linalg.matrix_norm")
@@ -41,7 +41,7 @@ def matrix_norm(
         raise EngineError(Reason.SHAPE, f"{name}: The input tensor A must have at least 2 dimensions.")
     if isinstance(ord, complex):
         raise EngineError(Reason.RUNTIME, f"{name}: Expected a non-complex scalar as the order of norm.")
-    known = ord in ("fro", "nuc") if isinstance(ord, str) else abs(ord) in _NUMBERED
+    known = ord in ("fro", "nuc") if isinstance(ord, str) else abs(ord) in _NUMERIC_ORDERS
     if not known:
         raise EngineError(Reason.RUNTIME, f"{name}: Order {ord} not supported.", op=name)
     rows, columns = _two_dims(name, A, dim)
@@ -141,7 +141,7 @@ def norm(
     return matrix_norm(input, p, dims, keepdim, dtype=dtype)
 
 
-def _nothing(A: Any) -> Any:
+def _no_condition_numbers(A: Any) -> Any:
     """Condition numbers of matrices without elements: 0, without a gradient."""
     array = A.array if type(A) is Tensor else A
     zeros = module_of(array).zeros(array.shape[:-2], dtypes.real_part(array.dtype))
@@ -160,7 +160,7 @@ def cond(A: Array, p: Number | str | None = None) -> Any:
         raise EngineError(Reason.SHAPE, "linalg.cond: The input tensor must have at least 2 dimensions.")
     if p is None or p in (2, -2):
         if not A.size:
-            return _nothing(A)
+            return _no_condition_numbers(A)
         values = svdvals(A)
         largest = squeeze(narrow(values, -1, 0, 1), -1)
         smallest = squeeze(narrow(values, -1, values.shape[-1] - 1, 1), -1)
@@ -169,15 +169,17 @@ def cond(A: Array, p: Number | str | None = None) -> Any:
         raise EngineError(Reason.RUNTIME, f"linalg.cond got an invalid norm type: {p}")
     needs_square(f"linalg.cond(ord={p})", A)
     if not A.size:
-        return _nothing(A)
+        return _no_condition_numbers(A)
     array = A.array if type(A) is Tensor else A
-    singular = singular_ones(array)[..., None, None]
+    singular = is_singular(array)[..., None, None]
     identity = module_of(array).eye(A.shape[-1], dtype=A.dtype)
-    inverse = where(_as_is(A, singular), float("inf"), inv(where(_as_is(A, singular), _as_is(A, identity), A)))
+    inverse = where(
+        _wrap_like(A, singular), float("inf"), inv(where(_wrap_like(A, singular), _wrap_like(A, identity), A))
+    )
     return matrix_norm(A, p) * matrix_norm(inverse, p)
 
 
-def _as_is(source: Any, array: Any) -> Any:
+def _wrap_like(source: Any, array: Any) -> Any:
     """Wrap an array as a constant Tensor if `source` is a Tensor."""
     return Tensor(array) if type(source) is Tensor else array
 
@@ -215,6 +217,6 @@ def matrix_rank(
             f"{name}: This function doesn't handle types other than float and double: {dtypes.TITLES[A.dtype]}",
         )
     if not A.shape[-1] or not A.shape[-2]:
-        return total(A != A if type(A) is not Tensor else _as_is(A, A.array != A.array), (-2, -1))
+        return total(A != A if type(A) is not Tensor else _wrap_like(A, A.array != A.array), (-2, -1))
     values = eigvalsh(A) if hermitian else svdvals(A)
     return _matrix_rank(A, values, atol, rtol)

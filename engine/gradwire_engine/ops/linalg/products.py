@@ -181,7 +181,7 @@ _added.works_in(grows=True)
 _added.grad(input=lambda g, beta: g * conj(beta), product=lambda g, alpha: g * conj(alpha))
 
 
-def _below(name: str, input: Any, ndim: int) -> Any:
+def _check_ndim(name: str, input: Any, ndim: int) -> Any:
     """Check that `input` has at most `ndim` dimensions; return it. Raises EngineError: SHAPE."""
     if input.ndim > ndim:
         raise EngineError(
@@ -195,7 +195,7 @@ def _below(name: str, input: Any, ndim: int) -> Any:
 @composite(in_place=True)
 def addmv(input: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
-    return _added(_below("addmv", input, 1), mv(mat, vec), beta, alpha)
+    return _added(_check_ndim("addmv", input, 1), mv(mat, vec), beta, alpha)
 
 
 @composite(in_place=True)
@@ -211,7 +211,7 @@ def addr(input: Array, vec1: Array, vec2: Array, *, beta: Number = 1, alpha: Num
                 Reason.RUNTIME,
                 f"addr: For integral input tensors, argument {name} must not be a floating point number.",
             )
-    return _added(_below("addr", input, 2), fold(vec1, (-1, 1)) * vec2, beta, alpha)
+    return _added(_check_ndim("addr", input, 2), fold(vec1, (-1, 1)) * vec2, beta, alpha)
 
 
 @composite(in_place=True)
@@ -221,7 +221,7 @@ def addbmm(input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alph
     input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
     """
     products = bmm(batch1, batch2)
-    return _added(_below("addbmm", input, 2), total(products, 0, dtype=products.dtype), beta, alpha)
+    return _added(_check_ndim("addbmm", input, 2), total(products, 0, dtype=products.dtype), beta, alpha)
 
 
 @composite(name="linalg.multi_dot")
@@ -253,12 +253,12 @@ def multi_dot(tensors: list[Array]) -> Any:
                 f"multi_dot(): tensors {place} and {place + 1} with shapes {list(a.shape)} and {list(b.shape)} cannot "
                 "be multiplied",
             )
-    made = _chained(chain, _best_cuts([*(value.shape[0] for value in chain), chain[-1].shape[1]]))
+    made = _multiply_chain(chain, _cheapest_splits([*(value.shape[0] for value in chain), chain[-1].shape[1]]))
     shape = (*(() if row else made.shape[:1]), *(() if column else made.shape[1:]))
     return made if len(shape) == 2 else fold(made, shape)
 
 
-def _best_cuts(sizes: list[int]) -> Any:
+def _cheapest_splits(sizes: list[int]) -> Any:
     """Cheapest split of each subchain [first, last] of matrices, by the operations of its products.
 
     Cormen et al., section 15.2; all subchains of one length are computed at once.
@@ -286,7 +286,7 @@ def _best_cuts(sizes: list[int]) -> Any:
     return cuts
 
 
-def _chained(chain: list[Any], cuts: Any) -> Any:
+def _multiply_chain(chain: list[Any], cuts: Any) -> Any:
     """Multiply the chain by the splits `cuts`, with a stack instead of recursion, since a chain may be long."""
     made: list[Any] = []
     stack = [(0, len(chain) - 1, False)]

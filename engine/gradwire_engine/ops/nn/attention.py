@@ -120,7 +120,7 @@ def _projected(query: Any, key: Any, value: Any, given: dict[str, Any]) -> tuple
     return made[0], made[1], made[2]
 
 
-def _as_scores(mask: Any, like: Any) -> Any:
+def _to_score_mask(mask: Any, like: Any) -> Any:
     """Convert a mask to one that is added to the scores: a bool mask has -inf where it is True."""
     if mask is None or mask.dtype != dtypes.bool_:
         return mask
@@ -168,7 +168,7 @@ def _check_widths(query: Any, key: Any, value: Any, width: int, heads: int, sepa
         )
 
 
-def _extended(keys: Any, values: Any, mask: Any, padding: Any, bias_k: Any, bias_v: Any) -> Any:
+def _append_key_value(keys: Any, values: Any, mask: Any, padding: Any, bias_k: Any, bias_v: Any) -> Any:
     """Append one key and value, learned or zero, to which every query may attend."""
     batch = keys.shape[1]
     keys = cat([keys, expand(bias_k, (1, batch, keys.shape[-1]))], 0)
@@ -178,7 +178,7 @@ def _extended(keys: Any, values: Any, mask: Any, padding: Any, bias_k: Any, bias
     return keys, values, mask, padding
 
 
-def _in_heads(x: Any, heads: int) -> Any:
+def _split_heads(x: Any, heads: int) -> Any:
     """Split the heads: (l, n, e) to (n * heads, l, e / heads)."""
     return transpose(reshape(x, (x.shape[0], x.shape[1] * heads, -1)), 0, 1)
 
@@ -243,13 +243,13 @@ def multi_head_attention_forward(
             "v_proj_weight": v_proj_weight,
         },
     )
-    mask, padding = _as_scores(attn_mask, queries), _as_scores(key_padding_mask, queries)
+    mask, padding = _to_score_mask(attn_mask, queries), _to_score_mask(key_padding_mask, queries)
     _check_mask(mask, length, key.shape[0], batch * num_heads)
     if bias_k is not None and bias_v is not None:
-        keys, values, mask, padding = _extended(keys, values, mask, padding, bias_k, bias_v)
-    queries = _in_heads(queries, num_heads)
-    keys = _in_heads(keys, num_heads) if static_k is None else static_k
-    values = _in_heads(values, num_heads) if static_v is None else static_v
+        keys, values, mask, padding = _append_key_value(keys, values, mask, padding, bias_k, bias_v)
+    queries = _split_heads(queries, num_heads)
+    keys = _split_heads(keys, num_heads) if static_k is None else static_k
+    values = _split_heads(values, num_heads) if static_v is None else static_v
     if add_zero_attn:
         nothing = (batch * num_heads, 1, width // num_heads)
         keys, values = (cat([x, zeros(x, nothing)], 1) for x in (keys, values))

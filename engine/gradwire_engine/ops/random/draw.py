@@ -55,7 +55,7 @@ def _floating(name: str, dtype: DType | None) -> DType:
     return chosen
 
 
-def _drawing(dtype: DType) -> int:
+def _temporary_bytes(dtype: DType) -> int:
     """Temporary bytes per element: float32 values for half types, both parts for complex types."""
     if dtypes.category(dtype) == dtypes.COMPLEX:
         return 2 * dtype.itemsize
@@ -66,7 +66,7 @@ def _drawing(dtype: DType) -> int:
 def rand(size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """Uniform random numbers from [0, 1) (torch.rand)."""
     shape, dtype = ints(size), _floating("rand", dtype)
-    xp = place(device, shape, dtype, _drawing(dtype))
+    xp = place(device, shape, dtype, _temporary_bytes(dtype))
     return made(device, lambda: uniform_array(xp, shape, dtype), requires_grad, shape, _UNIFORM)
 
 
@@ -76,7 +76,7 @@ def randn(
 ) -> Array:
     """Normal random numbers of mean 0 and variance 1 (torch.randn)."""
     shape, dtype = ints(size), _floating("normal_kernel_cpu", dtype)
-    xp = place(device, shape, dtype, _drawing(dtype))
+    xp = place(device, shape, dtype, _temporary_bytes(dtype))
     return made(device, lambda: normal_array(xp, shape, dtype), requires_grad, shape, _NORMAL)
 
 
@@ -199,7 +199,7 @@ def normal(
 _COMPARED = 1 << 16  # pairs of an edge and a number that are compared in one step
 
 
-def _first_above(xp: Any, edges: Array, drawn: Array) -> Array:
+def _count_not_above(xp: Any, edges: Array, drawn: Array) -> Array:
     """For each number, count the ascending edges of its row that are not above it."""
     rows, values = edges.reshape(-1, edges.shape[-1]), drawn.reshape(-1, drawn.shape[-1])
     found = xp.empty(values.shape, dtypes.int64)
@@ -233,18 +233,18 @@ def multinomial(xp: Any, input: Array, num_samples: int, replacement: bool = Fal
         edges = weights.cumsum(-1)
         edges /= weights.sum(-1, keepdims=True)
         drawn = xp.asarray(generator_for(xp).random((*input.shape[:-1], num_samples)))
-        return xp.minimum(_first_above(xp, edges, drawn), input.shape[-1] - 1)
+        return xp.minimum(_count_not_above(xp, edges, drawn), input.shape[-1] - 1)
     # The index with the smallest exponential waiting time; its probability to be first is its share of the weights.
     waits = -xp.log1p(-xp.asarray(generator_for(xp).random(input.shape))) / weights
     return xp.argsort(waits, -1)[..., :num_samples].astype(dtypes.int64)
 
 
-def _drawn(input: Any, num_samples: int, *rest: Any) -> int:
+def _sample_count(input: Any, num_samples: int, *rest: Any) -> int:
     return int(math.prod(input.shape[:-1]) * num_samples)
 
 
-multinomial.sized_by(lambda *args: 8 * _drawn(*args))
-multinomial.works_in(lambda *args: 16 * _drawn(*args) + 24 * args[0].size)
+multinomial.sized_by(lambda *args: 8 * _sample_count(*args))
+multinomial.works_in(lambda *args: 16 * _sample_count(*args) + 24 * args[0].size)
 
 
 # In-place draws: the overwritten values get zero gradients.
@@ -304,7 +304,7 @@ def random(xp: Any, input: Array, from_: int = 0, to: int | None = None) -> Arra
         raise EngineError(
             Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}"
         )
-    if kind < dtypes.FLOAT and (from_ < _least(input.dtype) or (to is not None and to - 1 > most)):
+    if kind < dtypes.FLOAT and (from_ < _smallest(input.dtype) or (to is not None and to - 1 > most)):
         raise EngineError(Reason.RUNTIME, f"random_: from or to is out of bounds for {dtypes.TITLES[input.dtype]}")
     high = most if to is None else to - 1
     return xp.asarray(generator_for(xp).integers(from_, high + 1, input.shape, dtype=np.int64)).astype(input.dtype)
@@ -320,7 +320,7 @@ def _largest_exact(dtype: DType) -> int:
     return 1 if dtype == dtypes.bool_ else min(int(np.iinfo(dtype).max), (1 << 63) - 2)
 
 
-def _least(dtype: DType) -> int:
+def _smallest(dtype: DType) -> int:
     return 0 if dtype == dtypes.bool_ else int(np.iinfo(dtype).min)
 
 

@@ -23,7 +23,7 @@ from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.binary import log_of_sum
 from gradwire_engine.ops.elementwise.unary import exp, isnan
 from gradwire_engine.ops.index.gather import gather_backward
-from gradwire_engine.ops.reduce.reduce import keep
+from gradwire_engine.ops.reduce.reduce import restore_dims
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.reduce.scan import by_turns, turns
 from gradwire_engine.ops.shape.join import cat, stack
@@ -163,4 +163,4 @@ def nansum(
     return total(input, normalize_dims(dim, input.ndim), keepdim, dtype=dtype)
 
 
-nansum.grad(input=lambda g, input, dim, keepdim: keep(g, input.shape, dim, keepdim) * logical_not(isnan(input)))
+nansum.grad(input=lambda g, input, dim, keepdim: restore_dims(g, input.shape, dim, keepdim) * logical_not(isnan(input)))

@@ -12,11 +12,11 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import by_sorting
 from gradwire_engine.op.op import op
-from gradwire_engine.ops.base.checks import needs_order, normalize_dim, ordered
+from gradwire_engine.ops.base.checks import as_sortable, needs_order, normalize_dim
 from gradwire_engine.ops.elementwise.unary import isnan
-from gradwire_engine.ops.index.sort import nothing_in_the_middle, scatter_selected
+from gradwire_engine.ops.index.sort import empty_median, scatter_selected
 from gradwire_engine.ops.reduce.cumulative import accumulated, nansum
-from gradwire_engine.ops.reduce.reduce import shared_by_all
+from gradwire_engine.ops.reduce.reduce import split_among_all_ties
 from gradwire_engine.ops.reduce.reduce import sum as total
 
 Ints = Any
@@ -35,20 +35,20 @@ def nanmean(
             Reason.RUNTIME,
             f"nanmean(): expected input to have floating point or complex dtype but got {dtypes.TITLES[input.dtype]}",
         )
-    counted = total(_not(isnan(input)), dim, keepdim)
+    counted = total(_invert(isnan(input)), dim, keepdim)
     return nansum(input, dim, keepdim, dtype=dtype) / counted
 
 
-def _not(value: Any) -> Any:
+def _invert(value: Any) -> Any:
     return Tensor(~value.array) if type(value) is Tensor else ~value
 
 
 # nanmedian and mode.
 
 
-def _middle(xp: Any, input: Array) -> Array:
+def _median_index(xp: Any, input: Array) -> Array:
     """Index of the lower median along the last dimension, without nan; 0 if all are nan."""
-    order = xp.argsort(ordered(input), -1, kind="stable")
+    order = xp.argsort(as_sortable(input), -1, kind="stable")
     counts = xp.full((*input.shape[:-1], 1), input.shape[-1])
     if dtypes.category(input.dtype) == dtypes.FLOAT:
         counts = counts - xp.isnan(input).sum(-1, keepdims=True)
@@ -78,7 +78,7 @@ def _nanmedian_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     _needs_median(input)
     if not input.ndim:
         return input.copy(), xp.zeros((), dtypes.int64)
-    indices = xp.moveaxis(_middle(xp, xp.moveaxis(input, dim, -1)), -1, dim)
+    indices = xp.moveaxis(_median_index(xp, xp.moveaxis(input, dim, -1)), -1, dim)
     values = xp.take_along_axis(input, indices, dim)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
@@ -86,13 +86,13 @@ def _nanmedian_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
 @op(name="_nanmedian", node="NanmedianBackward0", complex_grad=False, cost=by_sorting(3))
 def _nanmedian_all(xp: Any, input: Array) -> Array:
     if not input.size:
-        return nothing_in_the_middle(xp, input.dtype)
+        return empty_median(xp, input.dtype)
     _needs_median(input)
     flat = input.reshape(-1)
-    return flat[_middle(xp, flat)].reshape(())
+    return flat[_median_index(xp, flat)].reshape(())
 
 
-_nanmedian_all.works_in(forward=0.6).grad(input=shared_by_all)
+_nanmedian_all.works_in(forward=0.6).grad(input=split_among_all_ties)
 
 
 @composite(outputs=("values", "indices"))
@@ -114,7 +114,7 @@ def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
     if not input.ndim:
         return input.copy(), xp.zeros((), dtypes.int64)
     lines = xp.moveaxis(input, dim, -1)
-    order = xp.argsort(ordered(lines), -1, kind="stable")
+    order = xp.argsort(as_sortable(lines), -1, kind="stable")
     values = xp.take_along_axis(lines, order, -1)
     places = xp.arange(length)
     starts = xp.zeros(values.shape, dtypes.int64)

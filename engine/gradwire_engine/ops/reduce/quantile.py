@@ -19,7 +19,7 @@ from gradwire_engine.ops.index.sort import sort
 from gradwire_engine.ops.reduce.reduce import any as any_of
 from gradwire_engine.ops.shape.shape import movedim, reshape
 
-_WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 def _check(input: Any, q: Any, interpolation: str) -> None:
@@ -37,7 +37,7 @@ def _check(input: Any, q: Any, interpolation: str) -> None:
             raise EngineError(Reason.RUNTIME, "quantile() q values must be in the range [0, 1]")
     elif not 0 <= q <= 1:
         raise EngineError(Reason.RUNTIME, f"quantile() q must be in the range [0, 1] but got {q}")
-    if interpolation not in _WAYS:
+    if interpolation not in _INTERPOLATIONS:
         raise EngineError(
             Reason.RUNTIME,
             "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got "
@@ -71,22 +71,22 @@ def _quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation:
     flat = reshape(input, (-1,)) if dim is None else movedim(input, place, -1) if ndim else reshape(input, (1,))
     ordered = sort(flat, -1)[0]
     missing = isnan(flat)
-    last = _last(missing, flat, ignore_nan)
+    last = _last_rank(missing, flat, ignore_nan)
     ranks = reshape(q, (-1,)) * last if hasattr(q, "dtype") else last * q
     if not ignore_nan:
         ranks = where(any_of(missing, -1, True), last, ranks)  # a line with nan gives its last value, which is nan
     found = _interpolated(ordered, ranks, interpolation)
     found = movedim(found, -1, 0)
-    kept = _kept(input.shape, None if dim is None else place)
+    kept = _kept_shape(input.shape, None if dim is None else place)
     shape = kept if keepdim else flat.shape[:-1]
     return reshape(found, (found.shape[0], *shape) if hasattr(q, "ndim") and q.ndim else shape)
 
 
-def _kept(shape: tuple[int, ...], place: int | None) -> tuple[int, ...]:
+def _kept_shape(shape: tuple[int, ...], place: int | None) -> tuple[int, ...]:
     return tuple(1 if place in (None, axis) else size for axis, size in enumerate(shape))
 
 
-def _last(missing: Any, flat: Any, ignore_nan: bool) -> Any:
+def _last_rank(missing: Any, flat: Any, ignore_nan: bool) -> Any:
     """Largest rank of each line: of its last value, or of the last that is not nan; a constant."""
     array = missing.array if type(missing) is Tensor else missing
     xp = module_of(array)

@@ -1,6 +1,6 @@
 """Reductions over some or all dimensions: sums, products, variances, extremes, counts and norms.
 
-`spread` expands the gradient of a reduction's result to the input's shape. Half types are summed in float32.
+`expand_gradient` expands the gradient of a reduction's result to the input's shape. Half types are summed in float32.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.elementwise import unary
 from gradwire_engine.ops.elementwise.binary import maximum, minimum
 from gradwire_engine.ops.elementwise.unary import isnan
-from gradwire_engine.ops.index.sort import median_dim, nothing_in_the_middle, scatter_selected
+from gradwire_engine.ops.index.sort import empty_median, median_dim, scatter_selected
 from gradwire_engine.ops.reduce.scan import product_backward
 from gradwire_engine.ops.shape.shape import reshape
 
@@ -40,7 +40,7 @@ def kept_shape(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]
     return tuple(1 if axis in dims else size for axis, size in enumerate(shape))
 
 
-def keep(value: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
+def restore_dims(value: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
     """Reinsert the reduced dimensions, of size 1, into a reduction's result, so that it broadcasts with the input."""
     if keepdim or value.ndim == len(shape):
         return value
@@ -51,9 +51,9 @@ def keep(value: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
     return reshape(value, kept) if type(value) is Tensor else value.reshape(kept)
 
 
-def spread(g: Any, shape: tuple[int, ...], dim: Any = None, keepdim: bool = False) -> Any:
+def expand_gradient(g: Any, shape: tuple[int, ...], dim: Any = None, keepdim: bool = False) -> Any:
     """Expand the gradient of a reduction's result to the input's shape, without a copy."""
-    g = keep(g, shape, dim, keepdim)
+    g = restore_dims(g, shape, dim, keepdim)
     if type(g) is Tensor:
         return expand(g, shape)
     return np.broadcast_to(g, shape) if isinstance(g, np.ndarray | np.generic) else expand(g, shape)
@@ -99,7 +99,7 @@ def sum(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *
 
 
 sum.works_in(backward=0, grows=False)
-sum.grad(input=lambda g, input_meta, dim, keepdim: spread(g, input_meta.shape, dim, keepdim))
+sum.grad(input=lambda g, input_meta, dim, keepdim: expand_gradient(g, input_meta.shape, dim, keepdim))
 
 
 @op(node=_numbered("Mean"), cost=4)
@@ -117,7 +117,7 @@ def mean(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, 
 
 mean.works_in(backward=0, grows=False)
 mean.grad(
-    input=lambda g, input_meta, dim, keepdim: spread(
+    input=lambda g, input_meta, dim, keepdim: expand_gradient(
         g * (1 / (_count(input_meta.shape, dim) or math.nan)), input_meta.shape, dim, keepdim
     )
 )
@@ -137,7 +137,9 @@ def prod(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False, *
 @reads_values
 def _prod_input(g: Any, input: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     if dim is not None and input.ndim:
-        return product_backward(keep(g, input.shape, dim, keepdim), input, keep(out, input.shape, dim, keepdim), dim)
+        return product_backward(
+            restore_dims(g, input.shape, dim, keepdim), input, restore_dims(out, input.shape, dim, keepdim), dim
+        )
     flat = reshape(input, (-1,))
     return reshape(product_backward(reshape(g, (1,)), flat, reshape(out, (1,)), 0), input.shape)
 
@@ -187,7 +189,7 @@ def _var_input(g: Any, input: Any, dim: Any, unbiased: bool | None, keepdim: boo
     centre = input - mean(input, normalize_dims(dim, input.ndim), True)
     if (dim is None or not input.ndim) and freedom <= 0:
         return g * where(eq(centre, 0), math.nan, math.inf)
-    return keep(g, input.shape, dim, keepdim) * (2 / freedom if freedom else math.inf) * centre
+    return restore_dims(g, input.shape, dim, keepdim) * (2 / freedom if freedom else math.inf) * centre
 
 
 def _freedom(shape: tuple[int, ...], dim: Any) -> int:
@@ -267,28 +269,28 @@ def _extreme(xp: Any, name: str, input: Array, dim: Any, keepdim: bool) -> Array
     return getattr(input, name[-3:])(dims, keepdims=keepdim)
 
 
-def _shared(g: Any, input: Any, out: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def _split_among_ties(g: Any, input: Any, out: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """Split the gradient evenly among the elements equal to the result."""
     shape = input.shape
-    winners = eq(input, keep(out, shape, dim, keepdim))
+    winners = eq(input, restore_dims(out, shape, dim, keepdim))
     ties = sum(winners, normalize_dims(dim, len(shape)), True)
-    return keep(g, shape, dim, keepdim) * winners / ties
+    return restore_dims(g, shape, dim, keepdim) * winners / ties
 
 
-def shared_by_all(g: Any, input: Any, out: Any) -> Any:
-    """`_shared` over all dimensions; as in PyTorch the nans share the gradient of a nan result."""
+def split_among_all_ties(g: Any, input: Any, out: Any) -> Any:
+    """`_split_among_ties` over all dimensions; as in PyTorch the nans share the gradient of a nan result."""
     winners = logical_or(eq(input, out), logical_and(isnan(input), isnan(out)))
     return where(winners, g / sum(winners), 0)
 
 
-def _some(dim: Any) -> Any:
+def _dims_or_none(dim: Any) -> Any:
     return None if dim in ((), []) else dim
 
 
 @op(cost=4)
 def amax(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
     """Maximum over `dim`, or over all dimensions; ties share the gradient (torch.amax)."""
-    return _extreme(xp, "amax", input, _some(dim), keepdim)
+    return _extreme(xp, "amax", input, _dims_or_none(dim), keepdim)
 
 
 amax.works_in(backward=2.3)
@@ -297,7 +299,7 @@ amax.works_in(backward=2.3)
 @op(cost=4)
 def amin(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
     """Minimum over `dim`, or over all dimensions; ties share the gradient (torch.amin)."""
-    return _extreme(xp, "amin", input, _some(dim), keepdim)
+    return _extreme(xp, "amin", input, _dims_or_none(dim), keepdim)
 
 
 amin.works_in(backward=2.3)
@@ -313,10 +315,10 @@ def _min_all(xp: Any, input: Array) -> Array:
     return _extreme(xp, "min", input, None, False)
 
 
-amax.grad(input=_shared)
-amin.grad(input=_shared)
-_max_all.grad(input=shared_by_all)
-_min_all.grad(input=shared_by_all)
+amax.grad(input=_split_among_ties)
+amin.grad(input=_split_among_ties)
+_max_all.grad(input=split_among_all_ties)
+_min_all.grad(input=split_among_all_ties)
 
 
 def _refuse_complex(name: str, input: Array) -> None:
@@ -324,7 +326,7 @@ def _refuse_complex(name: str, input: Array) -> None:
         raise EngineError(Reason.RUNTIME, f"{name}(): does not support complex input", op=name)
 
 
-def _found(xp: Any, name: str, input: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+def _extreme_along(xp: Any, name: str, input: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
     """Extreme values along a dimension, and their indices. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME."""
     dim = normalize_dim(dim, input.ndim)
     if input.ndim and not input.shape[dim]:
@@ -342,12 +344,12 @@ def _found(xp: Any, name: str, input: Array, dim: int, keepdim: bool) -> tuple[A
 
 @op(name="_max_dim", node="MaxBackward0", outputs=("values", "indices"), differentiable_outputs=(0,), cost=8)
 def _max_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
-    return _found(xp, "max", input, dim, keepdim)
+    return _extreme_along(xp, "max", input, dim, keepdim)
 
 
 @op(name="_min_dim", node="MinBackward0", outputs=("values", "indices"), differentiable_outputs=(0,), cost=8)
 def _min_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
-    return _found(xp, "min", input, dim, keepdim)
+    return _extreme_along(xp, "min", input, dim, keepdim)
 
 
 for _finder in (_max_dim, _min_dim):
@@ -379,7 +381,7 @@ def aminmax(input: Array, *, dim: int | None = None, keepdim: bool = False) -> A
     return amin(input, dims, keepdim), amax(input, dims, keepdim)
 
 
-def _place(xp: Any, name: str, input: Array, dim: int | None, keepdim: bool) -> Array:
+def _arg_extreme(xp: Any, name: str, input: Array, dim: int | None, keepdim: bool) -> Array:
     _refuse_complex(name, input)
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.RUNTIME, f"{name}(): does not support bool input", op=name)
@@ -392,13 +394,13 @@ def _place(xp: Any, name: str, input: Array, dim: int | None, keepdim: bool) -> 
             )
         place = xp.asarray(getattr(input, name)())
         return place.reshape((1,) * input.ndim) if keepdim else place
-    return _found(xp, name[3:], input, dim, keepdim)[1]
+    return _extreme_along(xp, name[3:], input, dim, keepdim)[1]
 
 
 @op(cost=8)
 def argmax(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
     """Index of the maximum, along `dim` or in the flattened tensor (torch.argmax)."""
-    return _place(xp, "argmax", input, dim, keepdim)
+    return _arg_extreme(xp, "argmax", input, dim, keepdim)
 
 
 argmax.works_in(forward=1)
@@ -407,7 +409,7 @@ argmax.works_in(forward=1)
 @op(cost=8)
 def argmin(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
     """Index of the minimum, along `dim` or in the flattened tensor (torch.argmin)."""
-    return _place(xp, "argmin", input, dim, keepdim)
+    return _arg_extreme(xp, "argmin", input, dim, keepdim)
 
 
 argmin.works_in(forward=1)
@@ -467,8 +469,8 @@ logsumexp.works_in(forward=2, widens=True)
 
 
 def _logsumexp_input(g: Any, input: Any, out: Any, dim: Any, keepdim: bool) -> Any:
-    share = unary.exp(input - keep(out, input.shape, dim, keepdim))
-    g = keep(g, input.shape, dim, keepdim)
+    share = unary.exp(input - restore_dims(out, input.shape, dim, keepdim))
+    g = restore_dims(g, input.shape, dim, keepdim)
     return where(eq(g, 0), 0, g * conj(share))
 
 
@@ -521,7 +523,7 @@ def _norm(xp: Any, x: Array, ord: Any, dims: tuple[int, ...], keepdim: bool) -> 
 
 def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
     """Gradient of a vector norm; 0 at zero, where the norm is not differentiable."""
-    g, out = keep(g, x.shape, dim, keepdim), keep(out, x.shape, dim, keepdim)
+    g, out = restore_dims(g, x.shape, dim, keepdim), restore_dims(out, x.shape, dim, keepdim)
     at_zero = eq(out, 0)
     if ord == 0:
         return x * 0
@@ -548,13 +550,13 @@ vector_norm.grad(x=_norm_x)
 @op(name="_median", node="MedianBackward0", complex_grad=False, cost=by_sorting(3))
 def _median_all(xp: Any, input: Array) -> Array:
     if not input.size:
-        return nothing_in_the_middle(xp, input.dtype)
+        return empty_median(xp, input.dtype)
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.NOT_SUPPORTED, "\"median_cpu\" not implemented for 'Bool'", op="median")
     return median_dim(input.reshape(-1), 0, False)[0]
 
 
-_median_all.grad(input=shared_by_all)
+_median_all.grad(input=split_among_all_ties)
 
 
 @composite(outputs=("values", "indices"))

@@ -28,14 +28,14 @@ from gradwire_engine.ops.shape.shape import (
 Ints = Any
 
 
-def _is_nothing(shape: tuple[int, ...]) -> bool:
+def _is_skipped(shape: tuple[int, ...]) -> bool:
     """Whether `cat` skips the tensor: PyTorch skips tensors of shape [0], whatever the other shapes."""
     return shape == (0,)
 
 
 def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
     """Check the shapes of `cat`; return the dimension counted from the front. Raises EngineError: RUNTIME."""
-    real = [(place, shape) for place, shape in enumerate(shapes) if not _is_nothing(shape)]
+    real = [(place, shape) for place, shape in enumerate(shapes) if not _is_skipped(shape)]
     if not real:  # all tensors are empty, so any dimension is allowed
         return 0
     first = real[0][1]
@@ -64,7 +64,7 @@ def cat(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
     if not tensors:
         raise EngineError(Reason.ARGUMENT_VALUE, "torch.cat(): expected a non-empty list of Tensors")
     axis = _check_cat([tensor.shape for tensor in tensors], dim)
-    real = [tensor for tensor in tensors if not _is_nothing(tensor.shape)] or tensors[:1]
+    real = [tensor for tensor in tensors if not _is_skipped(tensor.shape)] or tensors[:1]
     shape = list(real[0].shape)
     shape[axis] = sum(tensor.shape[axis] for tensor in real)
     admit(shape, real[0].dtype)
@@ -72,13 +72,13 @@ def cat(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
 
 
 def _cat_parts(g: Any, tensors_meta: Sequence[Any], dim: int) -> list[Any]:
-    if all(_is_nothing(meta.shape) for meta in tensors_meta):
+    if all(_is_skipped(meta.shape) for meta in tensors_meta):
         return [g] * len(tensors_meta)
     axis = normalize_dim(dim, g.ndim)
-    lengths = [0 if _is_nothing(meta.shape) and g.ndim > 1 else meta.shape[axis] for meta in tensors_meta]
+    lengths = [0 if _is_skipped(meta.shape) and g.ndim > 1 else meta.shape[axis] for meta in tensors_meta]
     parts = split(g, lengths, axis)
     return [
-        reshape(part, (0,)) if _is_nothing(meta.shape) and g.ndim > 1 else part
+        reshape(part, (0,)) if _is_skipped(meta.shape) and g.ndim > 1 else part
         for part, meta in zip(parts, tensors_meta, strict=True)
     ]
 

@@ -29,7 +29,7 @@ _PYTHON_INT = 48  # bytes of an int and its pointer in a tuple
 _EACH = 500.0  # operations per int
 
 
-def made_lines(name: str, counts: Sequence[int], make: Callable[[], Ints]) -> Ints:
+def build_lines(name: str, counts: Sequence[int], make: Callable[[], Ints]) -> Ints:
     """Call `make` for the positions, `counts` of them per dimension, after the account has admitted their cost.
 
     Raises EngineError: MEMORY_LIMIT, OP_LIMIT.

@@ -21,7 +21,7 @@ def as_before(xp: Any, input: Array) -> Array:
     return input
 
 
-def _of_sizes(g: Any, shape: tuple[int, ...]) -> Any:
+def _fit_to_changed_shape(g: Any, shape: tuple[int, ...]) -> Any:
     """Fit a gradient to a shape that has changed, as PyTorch does: sum broadcast dimensions.
 
     Raises EngineError: SHAPE if the shape does not broadcast to the gradient's.
@@ -38,7 +38,7 @@ def _of_sizes(g: Any, shape: tuple[int, ...]) -> Any:
     )
 
 
-as_before.grad(input=lambda g, input_meta: _of_sizes(g, input_meta.shape))
+as_before.grad(input=lambda g, input_meta: _fit_to_changed_shape(g, input_meta.shape))
 
 
 @op(name=SHOW, node="AsStridedBackward0", cost=4)
@@ -55,7 +55,7 @@ def overwrite(xp: Any, input: Array, source: Array | Number, route: Ints) -> Arr
     return result
 
 
-def _hide(g: Any, route: Route) -> Any:
+def _scatter_into_base(g: Any, route: Route) -> Any:
     """Put a view's gradient into zeros of the base's shape: apply the formulas of the view's ops, last op first."""
     for step in reversed(route.steps):
         formula, names = step.op.formulas[step.op.params[0].name]
@@ -65,7 +65,7 @@ def _hide(g: Any, route: Route) -> Any:
     return g
 
 
-show.grad(input=lambda g, route: _hide(g, route))
+show.grad(input=lambda g, route: _scatter_into_base(g, route))
 overwrite.grad(
     input=lambda g, route: overwrite(g, 0, route),
     source=lambda g, route: show(g, route),

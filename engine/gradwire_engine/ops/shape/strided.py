@@ -69,7 +69,7 @@ unfold.grad(
 unfold_backward.grad(g=lambda g, dimension, size, step: unfold(g, dimension, size, step))
 
 
-def _places(geometry: Any) -> Any:
+def _element_offsets(geometry: Any) -> Any:
     """Offset of each element in memory."""
     sizes, strides, offset = geometry
     places = np.full(sizes, offset, np.int64)
@@ -89,7 +89,7 @@ def _restride(xp: Any, input: Array, source: Ints, target: Ints) -> Array:
 
     Scatter and gather are adjoint, so the gradient is the same op with the geometries exchanged.
     """
-    laid, read = _places(source), _places(target)
+    laid, read = _element_offsets(source), _element_offsets(target)
     line = xp.zeros(1 + max(laid.max(initial=0), read.max(initial=0)), input.dtype)
     add_flat(xp, line, xp.asarray(laid.reshape(-1)), xp.ascontiguousarray(input).reshape(-1))
     return line[xp.asarray(read)]
@@ -104,7 +104,7 @@ def as_strided_view(xp: Any, input: Array, source: Ints, target: Ints, whole: In
     """View of the input's memory by another geometry. whole: number of elements in that memory."""
     sizes, strides, offset = target
     steps = tuple(stride * input.itemsize for stride in strides)
-    flat = _line(xp, input, whole)
+    flat = _storage_vector(xp, input, whole)
     return xp.lib.stride_tricks.as_strided(flat[offset:] if flat.size > offset else flat[:0], sizes, steps)
 
 
@@ -112,7 +112,7 @@ as_strided_view.works_in(backward=5.2)
 as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source))
 
 
-def _line(xp: Any, input: Array, whole: Ints) -> Array:
+def _storage_vector(xp: Any, input: Array, whole: Ints) -> Array:
     """The memory that the input lies in, as a vector."""
     if isinstance(input, np.ndarray):
         return np.lib.stride_tricks.as_strided(owner_of(input), whole, (input.itemsize,))
@@ -120,7 +120,7 @@ def _line(xp: Any, input: Array, whole: Ints) -> Array:
     return xp.ndarray(whole, input.dtype, xp.cuda.MemoryPointer(memory, 0))
 
 
-class _InPlace(Composite):
+class _TakeGeometry(Composite):
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         target, view = args
         context = CURRENT.get()
@@ -137,7 +137,7 @@ def _take_geometry(input: Array, view: Array) -> Array:
     return view
 
 
-_InPlace(_take_geometry, name="take_geometry", in_place=True, differentiable=False)
+_TakeGeometry(_take_geometry, name="take_geometry", in_place=True, differentiable=False)
 
 
 @composite(reads_values=True)

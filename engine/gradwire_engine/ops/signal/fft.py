@@ -162,7 +162,7 @@ resized.grad(input=lambda g, input_meta, dim: resized(g, dim, tuple(input_meta.s
 # Arguments.
 
 
-def _number(name: str, input: Any) -> Any:
+def _to_float(name: str, input: Any) -> Any:
     """Cast to a float or complex dtype that the transforms support. Raises EngineError: RUNTIME for half types."""
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         return cast(input, dtypes.default())
@@ -175,7 +175,7 @@ def _complex(value: Any) -> Any:
     return value if value.dtype.kind == "c" else cast(value, dtypes.to_complex(value.dtype))
 
 
-def _real(name: str, input: Any) -> Any:
+def _check_real(name: str, input: Any) -> Any:
     if input.dtype.kind == "c":
         raise EngineError(Reason.RUNTIME, f"{name} expects a real input tensor, but got {dtypes.TITLES[input.dtype]}")
     return input
@@ -190,7 +190,7 @@ def _scale(norm: str | None, forward: bool) -> int:
     return FULL_SCALE if (norm == "forward") == forward else PLAIN_SCALE
 
 
-def _one(input: Any, n: int | None, dim: int) -> tuple[int, int]:
+def _dim_and_length(input: Any, n: int | None, dim: int) -> tuple[int, int]:
     """Dimension and length of a transform over one dimension. Raises EngineError: DIM_OUT_OF_RANGE."""
     if not input.ndim:
         raise EngineError(
@@ -201,19 +201,19 @@ def _one(input: Any, n: int | None, dim: int) -> tuple[int, int]:
     return axis, length
 
 
-def _some(count: int) -> None:
+def _check_length(count: int) -> None:
     if count < 1:
         raise EngineError(Reason.RUNTIME, f"Invalid number of data points ({count}) specified")
 
 
-def _cut(input: Any, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+def _resize(input: Any, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
     changed = [(axis, size) for axis, size in zip(dims, sizes, strict=True) if input.shape[axis] != size]
     if not changed:
         return input
     return resized(input, tuple(axis for axis, _ in changed), tuple(size for _, size in changed))
 
 
-def _several(input: Any, s: Ints | None, dim: Ints | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _dims_and_lengths(input: Any, s: Ints | None, dim: Ints | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Dimensions of a transform over several, and the length in each; -1 means the input's size.
 
     Raises EngineError: RUNTIME.
@@ -242,12 +242,12 @@ def _several(input: Any, s: Ints | None, dim: Ints | None) -> tuple[tuple[int, .
 # Over one dimension.
 
 
-def _plain(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
-    input = _number(name, input)
-    axis, length = _one(input, n, dim)
-    _some(length)
+def _transform(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+    input = _to_float(name, input)
+    axis, length = _dim_and_length(input, n, dim)
+    _check_length(length)
     scale = _scale(norm, forward)
-    input = _cut(input, (axis,), (length,))
+    input = _resize(input, (axis,), (length,))
     if input.dtype.kind != "c" and forward:
         return r2c(input, (axis,), scale, False)
     return c2c(_complex(input), (axis,), scale, forward)
@@ -261,13 +261,13 @@ def fft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = No
     Real numbers and integers are converted to complex numbers.
     Raises EngineError: RUNTIME for a length below 1 and for half types.
     """
-    return _plain("fft", input, n, dim, norm, True)
+    return _transform("fft", input, n, dim, norm, True)
 
 
 @composite(name="fft.ifft")
 def ifft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     """Inverse Fourier transform along `dim`, scaled by 1/n by default (torch.fft.ifft)."""
-    return _plain("ifft", input, n, dim, norm, False)
+    return _transform("ifft", input, n, dim, norm, False)
 
 
 @composite(name="fft.rfft")
@@ -276,10 +276,10 @@ def rfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = N
 
     Raises EngineError: RUNTIME for complex input.
     """
-    input = _number("rfft", _real("rfft", input))
-    axis, length = _one(input, n, dim)
-    _some(length)
-    return r2c(_cut(input, (axis,), (length,)), (axis,), _scale(norm, True), True)
+    input = _to_float("rfft", _check_real("rfft", input))
+    axis, length = _dim_and_length(input, n, dim)
+    _check_length(length)
+    return r2c(_resize(input, (axis,), (length,)), (axis,), _scale(norm, True), True)
 
 
 @composite(name="fft.irfft")
@@ -289,11 +289,11 @@ def irfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = 
 
 
 def _to_real(name: str, input: Any, n: int | None, dim: int, scale: int, mirrored: bool) -> Any:
-    input = _complex(_number(name, input))
-    axis, length = _one(input, n, dim)
+    input = _complex(_to_float(name, input))
+    axis, length = _dim_and_length(input, n, dim)
     length = 2 * (length - 1) if n is None else length
-    _some(length)
-    input = _cut(input, (axis,), (length // 2 + 1,))
+    _check_length(length)
+    input = _resize(input, (axis,), (length // 2 + 1,))
     return c2r(conj(input) if mirrored else input, (axis,), scale, length)
 
 
@@ -306,72 +306,72 @@ def hfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = N
 @composite(name="fft.ihfft")
 def ihfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     """Inverse of hfft: the first half of a Hermitian signal, from real numbers (torch.fft.ihfft)."""
-    input = _number("ihfft", _real("ihfft", input))
-    axis, length = _one(input, n, dim)
-    _some(length)
-    return conj(r2c(_cut(input, (axis,), (length,)), (axis,), _scale(norm, False), True))
+    input = _to_float("ihfft", _check_real("ihfft", input))
+    axis, length = _dim_and_length(input, n, dim)
+    _check_length(length)
+    return conj(r2c(_resize(input, (axis,), (length,)), (axis,), _scale(norm, False), True))
 
 
 # Over several dimensions.
 
 
-def _plain_n(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
-    dims, sizes = _several(input, s, dim)
-    input = _complex(_number(name, input))
+def _transform_n(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+    dims, sizes = _dims_and_lengths(input, s, dim)
+    input = _complex(_to_float(name, input))
     for size in sizes:
-        _some(size)
+        _check_length(size)
     scale = _scale(norm, forward)
     if not dims:
         return input
-    return c2c(_cut(input, dims, sizes), dims, scale, forward)
+    return c2c(_resize(input, dims, sizes), dims, scale, forward)
 
 
 @composite(name="fft.fftn")
 def fftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
     """Fourier transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
-    return _plain_n("fftn", input, s, dim, norm, True)
+    return _transform_n("fftn", input, s, dim, norm, True)
 
 
 @composite(name="fft.ifftn")
 def ifftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
     """Inverse Fourier transform over several dimensions (torch.fft.ifftn)."""
-    return _plain_n("ifftn", input, s, dim, norm, False)
+    return _transform_n("ifftn", input, s, dim, norm, False)
 
 
 @composite(name="fft.fft2")
 def fft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
     """Fourier transform over two dimensions (torch.fft.fft2)."""
-    return _plain_n("fft2", input, s, dim, norm, True)
+    return _transform_n("fft2", input, s, dim, norm, True)
 
 
 @composite(name="fft.ifft2")
 def ifft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
     """Inverse Fourier transform over two dimensions (torch.fft.ifft2)."""
-    return _plain_n("ifft2", input, s, dim, norm, False)
+    return _transform_n("ifft2", input, s, dim, norm, False)
 
 
 def _from_real_n(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
-    _real(name, input)
-    dims, sizes = _several(input, s, dim)
-    input = _number(name, input)
+    _check_real(name, input)
+    dims, sizes = _dims_and_lengths(input, s, dim)
+    input = _to_float(name, input)
     if not dims:
         raise EngineError(Reason.RUNTIME, f"{name} must transform at least one axis")
     for size in sizes:
-        _some(size)
-    return r2c(_cut(input, dims, sizes), dims, _scale(norm, True), True)
+        _check_length(size)
+    return r2c(_resize(input, dims, sizes), dims, _scale(norm, True), True)
 
 
 def _to_real_n(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
-    dims, sizes = _several(input, s, dim)
-    input = _complex(_number(name, input))
+    dims, sizes = _dims_and_lengths(input, s, dim)
+    input = _complex(_to_float(name, input))
     if not dims:
         raise EngineError(Reason.RUNTIME, f"{name} must transform at least one axis")
     last = sizes[-1]
     if s is None or ints(s)[-1] == -1:
         last = 2 * (last - 1)
     for size in (*sizes[:-1], last):
-        _some(size)
-    return c2r(_cut(input, dims, (*sizes[:-1], last // 2 + 1)), dims, _scale(norm, False), last)
+        _check_length(size)
+    return c2r(_resize(input, dims, (*sizes[:-1], last // 2 + 1)), dims, _scale(norm, False), last)
 
 
 @composite(name="fft.rfftn")

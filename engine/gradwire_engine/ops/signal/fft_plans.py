@@ -2,8 +2,8 @@
 
 pocketfft caches a plan for each length: the latest 16 plans per dtype, for real and for complex transforms. A plan
 holds the roots of unity of its length. For a length with a large prime factor it also holds a transformed chirp
-(Bluestein's algorithm). SciPy cannot empty the cache, but a transform of a new length evicts the oldest plan, so 16
-tiny transforms evict all plans. `release` runs them when the cached plans exceed KEPT_BYTES and when a session ends.
+(Bluestein's algorithm). SciPy cannot empty the cache, but a transform of a new length evicts the oldest plan. So
+`release` runs 16 tiny transforms, when the cached plans exceed MAX_CACHED_BYTES and when a session ends.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 
-KEPT_BYTES = 64 << 20
-FEW = 2048  # elements; plans of smaller inputs are not counted
-_KINDS = 16  # plans that pocketfft caches for each dtype, of real and of complex transforms
+MAX_CACHED_BYTES = 64 << 20
+UNCOUNTED_SIZE = 2048  # elements; plans of smaller inputs are not counted
+_CACHED_PLANS = 16  # plans that pocketfft caches for each dtype, of real and of complex transforms
 _LANES = 16  # upper bound of the transforms along an axis that pocketfft computes at once, each in its own buffer
-_CHIRP = 4  # size of a Bluestein plan, and of a transform's buffer with it, relative to the transform's length
+_BLUESTEIN_FACTOR = 4  # size of a Bluestein plan, and of its transform's buffer, relative to the length
 
 
-class _Kept:
+class _PlanCache:
     """Estimate of the bytes of the cached plans since the last release; each plan counts once."""
 
     def __init__(self) -> None:
@@ -34,13 +34,13 @@ class _Kept:
         self.known: set[tuple[str, int, bool]] = set()
 
     def note(self, dtype: Any, length: int, real: bool) -> None:
-        """Count the plan of a transform; release all plans if their bytes exceed KEPT_BYTES."""
+        """Count the plan of a transform; release all plans if their bytes exceed MAX_CACHED_BYTES."""
         key = (dtype.char, length, real)
         if key not in self.known:
             with self.lock:
                 self.known.add(key)
                 self.bytes += plan_bytes(dtype, length, real)
-            if self.bytes > KEPT_BYTES:
+            if self.bytes > MAX_CACHED_BYTES:
                 self.release()
 
     def release(self) -> None:
@@ -53,17 +53,17 @@ class _Kept:
             self.bytes = 0
             self.known.clear()
             for real in (np.float32, np.float64):
-                for length in range(1, _KINDS + 1):
+                for length in range(1, _CACHED_PLANS + 1):
                     scipy.fft.rfft(np.zeros(length, real))
                     scipy.fft.fft(np.zeros(length, dtypes.to_complex(np.dtype(real))))
 
 
-_kept = _Kept()
+_plan_cache = _PlanCache()
 
 
 def release() -> None:
     """Evict the cached plans, which will not be needed soon."""
-    _kept.release()
+    _plan_cache.release()
 
 
 def transformed(
@@ -77,15 +77,15 @@ def transformed(
     try:
         return transform(input, axes=dims, **options)
     finally:
-        if input.size > FEW:
+        if input.size > UNCOUNTED_SIZE:
             for place, length in enumerate(lengths, 1):
-                _kept.note(input.dtype, length, real and place == len(lengths))
+                _plan_cache.note(input.dtype, length, real and place == len(lengths))
 
 
 def plan_bytes(dtype: Any, length: int, real: bool) -> int:
     """Upper bound of a plan's bytes. length: of the transform. real: whether it is from or to real numbers."""
     size = _complex_size(dtype)
-    return length * (_CHIRP * size if _by_chirp(length, real) else size // 2 if real else size)
+    return length * (_BLUESTEIN_FACTOR * size if _uses_bluestein(length, real) else size // 2 if real else size)
 
 
 def working_bytes(dtype: Any, shape: Sequence[int], dims: Sequence[int], real: bool) -> int:
@@ -97,7 +97,7 @@ def working_bytes(dtype: Any, shape: Sequence[int], dims: Sequence[int], real: b
     for place, axis in enumerate(dims, 1):
         length, halves = max(shape[axis], 1), real and place == len(dims)
         lanes = min(_LANES, max(count // length, 1))
-        buffer = (_CHIRP + 1) * size if _by_chirp(length, halves) else size // 2 if halves else size
+        buffer = (_BLUESTEIN_FACTOR + 1) * size if _uses_bluestein(length, halves) else size // 2 if halves else size
         most = max(most, plan_bytes(dtype, length, halves) + length * lanes * buffer)
     return most
 
@@ -107,9 +107,9 @@ def _complex_size(dtype: Any) -> int:
 
 
 @functools.lru_cache(4096)
-def _by_chirp(length: int, real: bool) -> bool:
+def _uses_bluestein(length: int, real: bool) -> bool:
     """Whether Bluestein's algorithm costs less than a pass per prime factor, by pocketfft's estimate."""
-    return length >= 50 and 3 * _cost(_smooth(2 * length - 1)) < _cost(length) * (0.5 if real else 1)
+    return length >= 50 and 3 * _cost(_smooth_length(2 * length - 1)) < _cost(length) * (0.5 if real else 1)
 
 
 def _cost(length: int) -> float:
@@ -124,7 +124,7 @@ def _cost(length: int) -> float:
     return cost * length
 
 
-def _smooth(least: int) -> int:
+def _smooth_length(least: int) -> int:
     """A length of at least `least` without a prime factor above 5, at most a few percent above the best."""
     best = 1 << (least - 1).bit_length()
     five = 1

@@ -26,7 +26,7 @@ def _lengths(n_fft: int, hop_length: int | None, win_length: int | None) -> tupl
     return n_fft // 4 if hop_length is None else hop_length, n_fft if win_length is None else win_length
 
 
-def _whole_window(name: str, input: Any, window: Any, n_fft: int, win_length: int) -> Any:
+def _padded_window(name: str, input: Any, window: Any, n_fft: int, win_length: int) -> Any:
     """Pad the window with zeros on both sides to n_fft; None means a window of ones. Raises EngineError: RUNTIME."""
     if window is not None and (window.ndim != 1 or window.shape[0] != win_length):
         raise _refuse(
@@ -82,11 +82,11 @@ def stft(
         left = (n_fft - length) // 2
         signal = constant_pad(signal, (left, n_fft - length - left), 0)
     _check_lengths(input, signal.shape[-1], n_fft, hop, length)
-    whole = _whole_window(name, input, window, n_fft, length)
+    whole = _padded_window(name, input, window, n_fft, length)
     if onesided and is_complex:
         raise EngineError(Reason.RUNTIME, "Cannot have onesided output if window or input is complex")
     frames = (
-        unfold(signal, -1, n_fft, hop) * whole if _counts(window, n_fft, length) else unfold(signal, -1, n_fft, hop)
+        unfold(signal, -1, n_fft, hop) * whole if _has_window(window, n_fft, length) else unfold(signal, -1, n_fft, hop)
     )
     if frames.dtype.itemsize == 2:
         raise EngineError(Reason.RUNTIME, f"stft: FFT doesn't support tensors of type: {dtypes.TITLES[frames.dtype]}")
@@ -101,7 +101,7 @@ def stft(
     return found if return_complex is not False else view_as_real(found)
 
 
-def _counts(window: Any, n_fft: int, length: int) -> bool:
+def _has_window(window: Any, n_fft: int, length: int) -> bool:
     """Whether the padded window differs from ones, as far as its arguments tell."""
     return window is not None or length < n_fft
 
@@ -137,7 +137,7 @@ def istft(
     one = (not is_complex and not return_complex) if onesided is None else onesided
     _check_inverse(input, n_fft, hop, win, onesided, is_complex or return_complex)
     spectra = transpose(unsqueeze(input, 0) if input.ndim == 2 else input, 1, 2)
-    whole = _whole_window(name, input, window, n_fft, win)
+    whole = _padded_window(name, input, window, n_fft, win)
     if whole.dtype.itemsize < 4:  # half precision is too coarse for the sum of squares
         whole = cast(whole, dtypes.real_part(input.dtype))
     frames = _frames(spectra, n_fft, ROOT_SCALE if normalized else FULL_SCALE, one, return_complex)

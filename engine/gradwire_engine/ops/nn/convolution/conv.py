@@ -3,8 +3,8 @@
 Three primitives are each other's derivatives, so derivatives of any order follow. `_convolution` maps an input and a
 weight to the output; `_convolution_transpose` maps the output's gradient to the input's; `_convolution_weight` maps
 input and output gradient to the weight's. Each is a matrix product with the input's windows as columns, for a few
-images at a time. A column buffer for the whole batch would be larger than the input by the kernel's number of
-elements, and would exceed the cache.
+images at a time. Columns for the whole batch would exceed the cache: they have as many elements as the input, times
+the kernel's elements.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
     """`_scatter_columns` for a stride of 1, in long vectors instead of an image's rows.
 
     The gradient's rows are zero-padded to the padded input's row length. Then a kernel element's product is added to
-    the whole image at one offset, and whatever runs past the end of a row or channel is zero.
+    the whole image at one offset. Values that run past the end of a row or channel are zero.
     """
     (groups, _, rows), images, padded = matrix.shape, len(grads), window.padded
     size, taps, channels = math.prod(padded), window.taps, groups * per_group

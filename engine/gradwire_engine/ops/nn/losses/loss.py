@@ -133,7 +133,7 @@ def mse_loss(
     Raises EngineError: SHAPE, ARGUMENT_VALUE, NOT_SUPPORTED for integers.
     """
     wanted = reduction_of(size_average, reduce, reduction)
-    input, target = _stretched(input, target)
+    input, target = _expand_scalars(input, target)
     if weight is None:
         return _mse_loss(input, target, wanted)
     return _weighted(_mse_loss(input, target, "none"), weight, wanted)
@@ -142,7 +142,7 @@ def mse_loss(
 mse_loss.lacks("c", "mse_cpu")
 
 
-def _stretched(input: Any, target: Any) -> tuple[Any, Any]:
+def _expand_scalars(input: Any, target: Any) -> tuple[Any, Any]:
     """Expand a 0-dim operand to the other's shape, so that its dtype takes full part in promotion, as in PyTorch."""
     if input.dtype == target.dtype or (input.ndim and target.ndim):
         return input, target
@@ -171,7 +171,7 @@ def l1_loss(
     input, target: shapes broadcast. weight: per element. Raises EngineError: SHAPE, ARGUMENT_VALUE.
     """
     wanted = reduction_of(size_average, reduce, reduction)
-    input, target = _stretched(input, target)
+    input, target = _expand_scalars(input, target)
     values = absolute(input - target)
     return reduce_op(values, wanted) if weight is None else _weighted(values, weight, wanted)
 
@@ -214,7 +214,7 @@ def smooth_l1_loss(
     if beta < 0:
         raise EngineError(Reason.RUNTIME, "smooth_l1_loss does not support negative values for beta.")
     wanted = reduction_of(size_average, reduce, reduction)
-    input, target = _stretched(input, target)
+    input, target = _expand_scalars(input, target)
     return _smooth_l1_loss(input, target, wanted, beta) if beta else l1_loss(input, target, reduction=wanted)
 
 

@@ -1,8 +1,8 @@
 """Normalization: batch_norm, layer_norm, group_norm, rms_norm.
 
 The statistics depend on the input, so the gradient has three terms (`_centred`). At first order the formula runs on
-arrays, with the statistics that forward saved. With create_graph the same formula runs on Tensors and recomputes the
-statistics with a graph, so derivatives of any order are correct. Half types are computed in float32.
+arrays, with the statistics that forward saved. With create_graph the same formula runs on Tensors. It recomputes the
+statistics with graph nodes, so derivatives of any order are correct. Half types are computed in float32.
 """
 
 from __future__ import annotations

@@ -31,12 +31,12 @@ Ints = Any  # an int or a sequence of ints
 _PLACES = 8  # bytes of an index
 
 
-def _bytes_over(input: Array, size: Ints) -> int:
+def _result_bytes(input: Array, size: Ints) -> int:
     """Bytes of a result with other spatial sizes."""
     return int(math.prod(length or 1 for length in (*input.shape[: -len(size)], *size)) * input.itemsize)
 
 
-def _lowest(dtype: DType) -> Any:
+def _padding_value(dtype: DType) -> Any:
     """Padding value of a maximum: no value of the dtype is below it."""
     return -math.inf if dtypes.category(dtype) >= dtypes.FLOAT else np.iinfo(dtype).min
 
@@ -119,7 +119,7 @@ def _max_pool(
     """Maximum of each window, and its kernel position; nan counts as the largest."""
     window = _window(input, kernel, stride, padding, dilation, ceil_mode)
     admit((*input.shape[: -len(kernel)], *window.output), input.dtype)
-    padded = window.pad(xp, input, _lowest(input.dtype))
+    padded = window.pad(xp, input, _padding_value(input.dtype))
     # A -inf of the input must win over the padding's, so track which elements are not padding.
     real = None if padded is input else window.pad(xp, xp.ones(window.size, bool), False)
     if _is_wide(xp, window):
@@ -371,7 +371,7 @@ def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
 
 
 _adaptive_avg_pool.works_in(forward=1.1, widens=True)
-_adaptive_avg_pool.sized_by(lambda input, output_size: _bytes_over(input, output_size))
+_adaptive_avg_pool.sized_by(lambda input, output_size: _result_bytes(input, output_size))
 
 
 def _adaptive_means(xp: Any, input: Array, sizes: Ints, output_size: Ints) -> Array:
@@ -392,7 +392,7 @@ def _adaptive_avg_unpool(xp: Any, grad: Array, size: Ints) -> Array:
     return apply_weights(xp, grad, weights)
 
 
-_adaptive_avg_unpool.sized_by(lambda grad, size: _bytes_over(grad, size))
+_adaptive_avg_unpool.sized_by(lambda grad, size: _result_bytes(grad, size))
 _adaptive_avg_pool.grad(
     input=lambda g, input_meta, output_size: (
         expand(g / math.prod(input_meta.shape[-len(output_size) :]), input_meta.shape)

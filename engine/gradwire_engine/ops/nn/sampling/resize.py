@@ -26,7 +26,7 @@ from gradwire_engine.ops.nn.pooling.pool import (
     apply_weights,
     resized_cost,
 )
-from gradwire_engine.ops.shape.lines import made_lines, take_lines
+from gradwire_engine.ops.shape.lines import build_lines, take_lines
 
 Ints = Any
 _RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
@@ -205,7 +205,7 @@ def interpolate(
     if mode.startswith("nearest"):
         exact = mode == "nearest-exact"
         each = zip(input.shape[2:], sizes, scales, strict=True)
-        lines = made_lines("interpolate", sizes, lambda: tuple(_nearest(*one, exact) for one in each))
+        lines = build_lines("interpolate", sizes, lambda: tuple(_nearest(*one, exact) for one in each))
         return take_lines(input, lines, f"UpsampleNearest{'Exact' if exact else ''}{spatial}DBackward0")
     if _RANKS[mode] != spatial:
         raise EngineError(
