@@ -103,6 +103,7 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
         for order in (0.5, 1, 1.5, 2, 3, 4, INF, -INF)
         if given or 0 < order < INF
     ),
+    ("linalg.vector_norm", (np.array(POINTS), 0)),
     *(
         (name, (np.array(given), 0))
         for name in ("prod", "cumprod", "cumsum", "logsumexp", "softmax", "log_softmax")
@@ -144,12 +145,15 @@ def _orders(t: Any, name: str, args: tuple[Any, ...]) -> list[np.ndarray]:
         out = engine.call(name, given) if ours else torch_function(Case(name, ()))(*given)
         leaves = [one for one in given if hasattr(one, "requires_grad")]
         first = _gradients(t, [out], leaves, create_graph=True)
-        flowing = [one for one in first if one.requires_grad]
+        flowing = [one for one in first if one is not None and one.requires_grad]
         second = _gradients(t, flowing, leaves) if flowing else [None] * len(leaves)
-    again = [
-        np.zeros(np.shape(numbers(leaf))) if one is None else one for one, leaf in zip(second, leaves, strict=True)
-    ]
-    return [_flat([out]), _flat(first), _flat(again)]
+    return [_flat([out]), _flat(_filled(first, leaves)), _flat(_filled(second, leaves))]
+
+
+def _filled(gradients: list[Any], leaves: list[Any]) -> list[Any]:
+    """Replace missing gradients by zeros."""
+    zipped = zip(gradients, leaves, strict=True)
+    return [np.zeros(np.shape(numbers(leaf))) if one is None else one for one, leaf in zipped]
 
 
 def _leaf(t: Any, values: np.ndarray) -> Any:

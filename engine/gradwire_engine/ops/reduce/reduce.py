@@ -23,7 +23,7 @@ from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj, expand, sum_axes
 from gradwire_engine.ops.base.checks import needs_order, normalize_dim, normalize_dims
 from gradwire_engine.ops.base.compare import eq, logical_and, logical_or
-from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.fill import where, zeros
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.elementwise import unary
 from gradwire_engine.ops.elementwise.binary import maximum, minimum
@@ -526,7 +526,7 @@ def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
     g, out = restore_dims(g, x.shape, dim, keepdim), restore_dims(out, x.shape, dim, keepdim)
     at_zero = eq(out, 0)
     if ord == 0:
-        return x * 0
+        return zeros(x)
     if ord == 1:
         return g * unary.sgn(x)
     if ord == 2:
