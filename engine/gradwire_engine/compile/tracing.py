@@ -1,8 +1,8 @@
 """Tracing: records one run of a program as a linear list of instructions on arrays.
 
 While a context has a tracer, every primitive op reports its arguments and results to it. A backward reports its
-formulas (symbolic_backward.py). A computation that depends on more than shapes, or makes graph nodes that outlive the run, ends
-the trace. Then `failed` has the reason, and the program continues to run op by op.
+formulas (symbolic_backward.py). A computation that depends on more than shapes, or makes graph nodes that outlive the
+run, ends the trace. Then `failed` has the reason, and the program continues to run op by op.
 """
 
 from __future__ import annotations
