@@ -54,7 +54,7 @@ class Measured:
             nonlocal depth
             if depth:  # within another one
                 return compute(op, args)
-            work, began = workload.foretell(op, list(args)), clock()
+            work, began = workload.estimate(op, list(args)), clock()
             depth += 1
             try:
                 made = compute(op, args)

@@ -166,7 +166,7 @@ def test_costs_of_nothing_and_of_what_is_refused_are_numbers():
     for op in OPS.values():
         empty = [np.zeros((0,))] * len(op.params)
         for arrays in (empty, [None] * len(op.params), [np.ones(())] * len(op.params)):
-            for told in (workload.foretell(op, list(arrays)), workload.foretell_backward(op, list(arrays))):
+            for told in (workload.estimate(op, list(arrays)), workload.estimate_backward(op, list(arrays))):
                 assert not math.isnan(told), op.name
                 assert told >= 0, op.name
 
@@ -193,7 +193,7 @@ def test_a_long_chain_is_multiplied_without_recursion():
 
 def test_a_list_of_many_small_arrays_costs_what_python_does_with_each():
     few, many = ([np.ones(2)] * count for count in (1, 100_000))
-    assert workload.foretell(OPS["cat"], [many, 0]) - workload.foretell(OPS["cat"], [few, 0]) > 1e8
+    assert workload.estimate(OPS["cat"], [many, 0]) - workload.estimate(OPS["cat"], [few, 0]) > 1e8
 
 
 @pytest.mark.parametrize("name", ["gather", "_scatter_add"])
@@ -201,8 +201,8 @@ def test_what_is_placed_along_whole_tensors_costs_what_its_elements_do(name):
     """So that an honest one is not refused."""
     source, index = np.zeros((1000, 100), "f4"), np.zeros((1000, 100), np.int64)
     arrays = [source, 0, index] if name == "gather" else [source, 0, index, source]
-    assert workload.foretell(OPS[name], arrays) < 1e8
+    assert workload.estimate(OPS[name], arrays) < 1e8
 
 
 def test_pairs_cost_what_their_number_does():
-    assert workload.foretell(OPS["_pairs"], [np.ones((100_000, 1))]) > 1e10
+    assert workload.estimate(OPS["_pairs"], [np.ones((100_000, 1))]) > 1e10

@@ -56,7 +56,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
         before = account.asked + found.foretold
         if isinstance(op, Op):
             found.seen.add(op)
-            found.foretold += admission.foretell(op, arrays)
+            found.foretold += admission.result_bytes(op, arrays)
         result = run(op, args)
         made = sum(_new_bytes(one, arrays) for one in (result if isinstance(result, tuple | list) else (result,)))
         expected = account.asked + found.foretold - before

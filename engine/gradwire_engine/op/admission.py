@@ -35,7 +35,7 @@ def admit(op: Declaration, account: Account, arrays: list[Any]) -> None:
     account.admit(needed(op, arrays))
 
 
-def foretell(op: Declaration, arrays: list[Any]) -> int:
+def result_bytes(op: Declaration, arrays: list[Any]) -> int:
     """Upper bound of the bytes of an op's results; 0 for views, and for arguments that the op will refuse."""
     try:
         if op.sizes is not None:
@@ -47,7 +47,7 @@ def foretell(op: Declaration, arrays: list[Any]) -> int:
 
 def needed(op: Declaration, arrays: list[Any]) -> int:
     """Upper bound of a call's peak bytes: results and temporary memory."""
-    results = foretell(op, arrays)
+    results = result_bytes(op, arrays)
     work = op.work
     if work is None and _are_plain(op, arrays):
         return results

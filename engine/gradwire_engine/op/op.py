@@ -42,7 +42,7 @@ from gradwire_engine.op.refusals import (
     explain,
 )  # fmt: skip
 from gradwire_engine.op.saving import meta_of
-from gradwire_engine.op.workload import aside, attend, foretell_backward, look
+from gradwire_engine.op.workload import aside, check_cost, check_interrupt, estimate_backward
 
 _FEW = 1 << 16  # elements up to which the cost of an in-place op's formulas is not estimated
 
@@ -224,10 +224,10 @@ class Op(Declaration):
         if several < 0 and self.needs_tensor:
             self._refuse("received an invalid combination of arguments: one must be a tensor, not all numbers")
         if account.pressed:
-            look(context)
+            check_interrupt(context)
         work = 0.0
         if most > self.few and not (self.alike is not None and _is_small(arrays, self.alike, self.few)):
-            work = attend(self, context, arrays)
+            work = check_cost(self, context, arrays)
         if context.tracer is not None:
             arrays = context.tracer.plain(arrays)
         result = self.compute(tuple(arrays)) if work < LONG else aside(self, context, tuple(arrays), work)
@@ -235,7 +235,7 @@ class Op(Declaration):
         if type(result) is tuple or type(result) is list:
             many = self._wrap_many(args, result, track, context)
             if work and track:
-                _note_work(many, foretell_backward(self, arrays))
+                _note_work(many, estimate_backward(self, arrays))
             return many
         if type(result) is _ndarray and not self.view:
             made = new_tensor(result, context)
@@ -250,7 +250,7 @@ class Op(Declaration):
             numbers.next = seq + 1
             made.requires_grad = True
             if work:
-                node.work = foretell_backward(self, arrays)
+                node.work = estimate_backward(self, arrays)
         if context.tracer is not None:
             context.tracer.applied(self, args, made)
         return made
@@ -445,7 +445,7 @@ class Op(Declaration):
             node.command = context.command.number
             node.seq = context.nodes.take()
             if max(getattr(value, "size", 1) for value in arrays) > max(self.few, _FEW):
-                node.work = foretell_backward(self, list(arrays))
+                node.work = estimate_backward(self, list(arrays))
             if self.name in _NAMED_APART or (self.name in _COMPARING and type(args[1]) is Tensor):
                 node.name = f"{node.name[:-1]}1"
             self._rewrite_history(target, node)
@@ -455,7 +455,7 @@ class Op(Declaration):
 
     def _attended(self, context: Context, arrays: tuple[Any, ...]) -> Any:
         """The forward for an in-place op; see `apply`."""
-        work = attend(self, context, list(arrays))
+        work = check_cost(self, context, list(arrays))
         return self.compute(arrays) if work < LONG else aside(self, context, arrays, work)
 
     def _rewrite_history(self, target: Tensor, node: Node) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gradwire_engine.op.declaration import Declaration
 
 
-def foretell(op: Declaration, arrays: list[Any]) -> float:
+def estimate(op: Declaration, arrays: list[Any]) -> float:
     """Estimated operations of an op's forward; 0 for arguments that the op will refuse."""
     try:
         return float(op.cost.forward(*arrays))
@@ -27,7 +27,7 @@ def foretell(op: Declaration, arrays: list[Any]) -> float:
         return 0.0  # the op raises its own error for these arguments
 
 
-def foretell_backward(op: Declaration, arrays: list[Any]) -> float:
+def estimate_backward(op: Declaration, arrays: list[Any]) -> float:
     """Estimated operations of an op's formulas in backward."""
     try:
         return float(op.cost.backward(*arrays))
@@ -35,9 +35,9 @@ def foretell_backward(op: Declaration, arrays: list[Any]) -> float:
         return 0.0
 
 
-def attend(op: Declaration, context: Context, arrays: list[Any]) -> float:
+def check_cost(op: Declaration, context: Context, arrays: list[Any]) -> float:
     """Estimate an op's operations before it runs, and check the limit. Raises EngineError: OP_LIMIT."""
-    work = foretell(op, arrays)
+    work = estimate(op, arrays)
     if work > context.account.operations:
         check(op.name, work, context)
     return work
@@ -56,21 +56,21 @@ def check(name: str, work: float, context: Context) -> None:
         )
 
 
-def look(context: Context) -> None:
+def check_interrupt(context: Context) -> None:
     """Let other sessions compute, when the account is pressed. Raises EngineError: CANCELLED."""
     context.account.pressed = False
     if context.interrupt is not None:
         context.interrupt.look()
 
 
-def foresee(name: str, work: float) -> None:
+def check_composite(name: str, work: float) -> None:
     """Check the limit for a composite's work outside its ops. Raises EngineError: OP_LIMIT."""
     check(name, work, CURRENT.get())
 
 
-def beside(name: str, work: float, compute: Callable[[], Any], room: int = 0) -> Any:
+def compute_apart(name: str, work: float, compute: Callable[[], Any], room: int = 0) -> Any:
     """Compute a composite's work outside its ops; apart, if it is expensive. Raises EngineError: OP_LIMIT."""
-    foresee(name, work)
+    check_composite(name, work)
     interrupt = CURRENT.get().interrupt
     return compute() if work < LONG or interrupt is None else interrupt.aside(compute, name, work, False, room)
 
@@ -79,7 +79,7 @@ def pause() -> None:
     """Pause in a composite's long loop if the account is pressed, as before each op. Raises EngineError: CANCELLED."""
     context = CURRENT.get()
     if context.account.pressed:
-        look(context)
+        check_interrupt(context)
 
 
 def aside(op: Declaration, context: Context, arrays: tuple[Any, ...], work: float) -> Any:

@@ -133,10 +133,10 @@ def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
     return view
 
 
-def admit(shape: Sequence[int], dtype: DType, beside: int = 0) -> None:
+def admit(shape: Sequence[int], dtype: DType, temporary: int = 0) -> None:
     """Check that the account has room for an array before it is allocated.
 
-    beside: temporary bytes per element during the computation.
+    temporary: temporary bytes per element during the computation.
     Sizes of 0 count as 1, because the work along the other dimensions is the same.
     Raises EngineError: MEMORY_LIMIT, and RUNTIME for a negative size.
     """
@@ -151,4 +151,4 @@ def admit(shape: Sequence[int], dtype: DType, beside: int = 0) -> None:
     count = math.prod(size or 1 for size in shape)
     if count * dtype.itemsize >= MOST_ELEMENTS:
         raise EngineError(Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements exceed the address space")
-    CURRENT.get().account.admit(count * (dtype.itemsize + beside))
+    CURRENT.get().account.admit(count * (dtype.itemsize + temporary))

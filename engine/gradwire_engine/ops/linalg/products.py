@@ -17,7 +17,7 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import LOOP, counted, flop, placed
 from gradwire_engine.op.op import op
-from gradwire_engine.op.workload import foresee, pause
+from gradwire_engine.op.workload import check_composite, pause
 from gradwire_engine.ops.base.basic import conj, expand
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
 from gradwire_engine.ops.base.compare import eq
@@ -265,7 +265,7 @@ def _cheapest_splits(sizes: list[int]) -> Any:
     Raises EngineError: OP_LIMIT, MEMORY_LIMIT, CANCELLED.
     """
     count = len(sizes) - 1
-    foresee("linalg.multi_dot", float(count) ** 3)
+    check_composite("linalg.multi_dot", float(count) ** 3)
     admit((2, count, count), dtypes.float64)
     size = np.asarray(sizes, np.float64)
     # `left` stores costs by the subchain's first matrix, `right` by its last, so that both are read along rows.

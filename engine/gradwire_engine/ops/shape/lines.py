@@ -16,7 +16,7 @@ from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import Array
 from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
-from gradwire_engine.op.workload import beside
+from gradwire_engine.op.workload import compute_apart
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.collide import add_rows
 from gradwire_engine.ops.base.precision import through_float32
@@ -36,7 +36,7 @@ def build_lines(name: str, counts: Sequence[int], make: Callable[[], Ints]) -> I
     """
     count = sum(max(0, each) for each in counts)
     CURRENT.get().account.admit(count * _PYTHON_INT)
-    return beside(name, count * _EACH, make)
+    return compute_apart(name, count * _EACH, make)
 
 
 def _lined_cost(input: Any, lines: Ints, *rest: Any) -> Any:

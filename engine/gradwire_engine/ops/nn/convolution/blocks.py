@@ -87,7 +87,7 @@ def unfold_blocks(input: Array, kernel_size: Ints, dilation: Ints = 1, padding: 
 
     input: (n, c, h, w) or (c, h, w); result: (n, c * taps, blocks). Raises EngineError: RUNTIME.
     """
-    kernel, spread, pads, steps = _arguments(kernel_size, dilation, padding, stride)
+    kernel, dilations, pads, steps = _arguments(kernel_size, dilation, padding, stride)
     if input.ndim not in (3, 4):
         raise EngineError(
             Reason.RUNTIME, f"Expected 3D or 4D (batch mode) tensor for input, but got {list(input.shape)}"
@@ -98,17 +98,17 @@ def unfold_blocks(input: Array, kernel_size: Ints, dilation: Ints = 1, padding: 
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
             f"but got: {list(input.shape)}",
         )
-    counts = _window(input.shape[-2:], kernel, spread, pads, steps).output
+    counts = _window(input.shape[-2:], kernel, dilations, pads, steps).output
     if min(counts) < 1:
         raise EngineError(
             Reason.RUNTIME,
-            f"Given input with spatial size {tuple(input.shape[-2:])}, kernel_size={kernel}, dilation={spread}, "
+            f"Given input with spatial size {tuple(input.shape[-2:])}, kernel_size={kernel}, dilation={dilations}, "
             f"padding={pads}, calculated shape of the array of sliding blocks as {counts}, but its components must be "
             "at least one.",
         )
     if input.ndim == 3:
-        return squeeze(_im2col(unsqueeze(input, 0), kernel, spread, pads, steps), 0)
-    return _im2col(input, kernel, spread, pads, steps)
+        return squeeze(_im2col(unsqueeze(input, 0), kernel, dilations, pads, steps), 0)
+    return _im2col(input, kernel, dilations, pads, steps)
 
 
 unfold_blocks.lacks("i", "im2col_out_cpu")
@@ -127,7 +127,7 @@ def fold_blocks(
 
     input: (n, c * taps, blocks) or (c * taps, blocks); result: (n, c, *output_size). Raises EngineError: RUNTIME.
     """
-    kernel, spread, pads, steps = _arguments(kernel_size, dilation, padding, stride)
+    kernel, dilations, pads, steps = _arguments(kernel_size, dilation, padding, stride)
     size = per_dim(output_size, 2, "It is expected output_size equals to 2")
     if input.ndim not in (2, 3):
         raise EngineError(
@@ -140,17 +140,17 @@ def fold_blocks(
             f"Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
             f"input.size(1)={channels} and kernel_size={kernel}.",
         )
-    counts = _window(size, kernel, spread, pads, steps).output
+    counts = _window(size, kernel, dilations, pads, steps).output
     if min(counts) < 1 or math.prod(counts) != blocks:
         raise EngineError(
             Reason.RUNTIME,
-            f"Given output_size={size}, kernel_size={kernel}, dilation={spread}, padding={pads}, stride={steps}, "
+            f"Given output_size={size}, kernel_size={kernel}, dilation={dilations}, padding={pads}, stride={steps}, "
             "expected size of input's dimension 2 to match the calculated number of sliding blocks "
             f"{counts[0]} * {counts[1]} = {math.prod(counts)}, but got input.size(2)={blocks}.",
         )
     if input.ndim == 2:
-        return squeeze(_col2im(unsqueeze(input, 0), size, kernel, spread, pads, steps), 0)
-    return _col2im(input, size, kernel, spread, pads, steps)
+        return squeeze(_col2im(unsqueeze(input, 0), size, kernel, dilations, pads, steps), 0)
+    return _col2im(input, size, kernel, dilations, pads, steps)
 
 
 fold_blocks.lacks("i", "col2im_out_cpu")

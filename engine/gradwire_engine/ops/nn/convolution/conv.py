@@ -218,7 +218,7 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
     size, taps, channels = math.prod(padded), window.taps, groups * per_group
     steps = [math.prod(padded[axis + 1 :]) for axis in range(len(padded))]
     offsets = [
-        sum(place * spread * step for place, spread, step in zip(position, window.dilation, steps, strict=True))
+        sum(place * dilation * step for place, dilation, step in zip(position, window.dilation, steps, strict=True))
         for position, _ in window.offsets()
     ]
     # Kernel elements come first, so that each element's products for all channels form one vector.
@@ -531,14 +531,14 @@ def _conv_transpose(
     stride, dilation = _checked("stride", stride, spatial), _checked("dilation", dilation, spatial)
     padding, extra = _checked("padding", padding, spatial), _checked("output_padding", output_padding, spatial)
     _check(batched, weight, bias, spatial, stride, padding, dilation, groups, transposed=True)
-    if any(more >= max(step, spread) for more, step, spread in zip(extra, stride, dilation, strict=True)):
+    if any(more >= max(step, gap) for more, step, gap in zip(extra, stride, dilation, strict=True)):
         _refuse(
             f"output padding must be smaller than either stride or dilation, but got output_padding: {list(extra)} "
             f"stride: {list(stride)} dilation: {list(dilation)}"
         )
     size = tuple(
-        (count - 1) * step - 2 * pad + spread * (k - 1) + 1 + more
-        for count, step, pad, spread, k, more in zip(
+        (count - 1) * step - 2 * pad + gap * (k - 1) + 1 + more
+        for count, step, pad, gap, k, more in zip(
             batched.shape[2:], stride, padding, dilation, weight.shape[2:], extra, strict=True
         )
     )

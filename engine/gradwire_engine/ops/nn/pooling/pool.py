@@ -23,7 +23,7 @@ from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import admit, ints
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.activation import keep
-from gradwire_engine.ops.nn.pooling.wide_pool import picked, spread, wide_max
+from gradwire_engine.ops.nn.pooling.wide_pool import gather_maxima, scatter_to_maxima, wide_max
 from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size, per_dim
 from gradwire_engine.ops.shape.shape import at, squeeze, unsqueeze
 
@@ -173,7 +173,7 @@ def _max_unpool(
     admit(shape, grad.dtype)
     if _is_wide(xp, window):
         admit(grad.shape, grad.dtype, 4 * _PLACES)
-        return spread(xp, grad, which, window)[window.inner]
+        return scatter_to_maxima(xp, grad, which, window)[window.inner]
     target = xp.zeros(shape, grad.dtype)
     for number, (_, index) in enumerate(window.offsets()):
         share = keep(xp, grad, which == number)
@@ -191,7 +191,7 @@ def _max_pick(xp: Any, input: Array, which: Array, kernel: Ints, stride: Ints, p
     padded = window.pad(xp, input)
     if _is_wide(xp, window):
         admit(which.shape, input.dtype, 4 * _PLACES)
-        return picked(xp, padded, which, window)
+        return gather_maxima(xp, padded, which, window)
     found = xp.zeros(which.shape, input.dtype)
     for number, (_, index) in enumerate(window.offsets()):
         xp.copyto(found, padded[index], where=which == number)
@@ -421,7 +421,7 @@ def _arguments(name: str, spatial: int, **given: Any) -> list[Ints]:
         if stride is None or stride in ((), [])
         else per_dim(stride, spatial, f"{name}: stride must either be omitted, a single int, or a tuple of {words}")
     )
-    pads, spread = (
+    pads, dilations = (
         per_dim(given[key], spatial, f"{name}: {key} must either be a single int, or a tuple of {words}")
         for key in ("padding", "dilation")
     )
@@ -429,17 +429,17 @@ def _arguments(name: str, spatial: int, **given: Any) -> list[Ints]:
         _refuse("stride should not be zero")
     if min(steps) < 0 or min(kernel) <= 0:
         _refuse(f"{name}: kernel size and stride should be greater than zero, but got {list(kernel)} and {list(steps)}")
-    if min(spread) <= 0:
-        _refuse(f"dilation should be greater than zero, but got {list(spread)}")
+    if min(dilations) <= 0:
+        _refuse(f"dilation should be greater than zero, but got {list(dilations)}")
     if min(pads) < 0:
         _refuse(f"pad must be non-negative, but got pad: {min(pads)}")
-    for pad, k, step in zip(pads, kernel, spread, strict=True):
+    for pad, k, step in zip(pads, kernel, dilations, strict=True):
         if pad > (step * (k - 1) + 1) // 2:
             _refuse(
                 "pad should be at most half of effective kernel size, but got "
                 f"pad={pad}, kernel_size={k} and dilation={step}"
             )
-    return [kernel, steps, pads, spread]
+    return [kernel, steps, pads, dilations]
 
 
 def _check_input(name: str, input: Any, spatial: int) -> None:
@@ -474,20 +474,20 @@ def _max(
     return_indices: bool,
 ) -> Any:  # fmt: skip
     name = f"max_pool{spatial}d"
-    kernel, steps, pads, spread = _arguments(
+    kernel, steps, pads, dilations = _arguments(
         name, spatial, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation
     )
     _check_input(name, input, spatial)
     if input.dtype == dtypes.bool_ or dtypes.category(input.dtype) == dtypes.COMPLEX:
         _refuse(f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", Reason.NOT_SUPPORTED)
     size = tuple(input.shape[-spatial:])
-    _check_output(input, Window(size, kernel, steps, pads, spread, ceil_mode))
+    _check_output(input, Window(size, kernel, steps, pads, dilations, ceil_mode))
     if spatial == 1:  # computed in two dimensions, as in PyTorch
-        made, which = _max_pool(unsqueeze(input, -2), (1, *kernel), (1, *steps), (0, *pads), (1, *spread), ceil_mode)
+        made, which = _max_pool(unsqueeze(input, -2), (1, *kernel), (1, *steps), (0, *pads), (1, *dilations), ceil_mode)
         made, which = squeeze(made, -2), squeeze(which, -2)
     else:
-        made, which = _max_pool(input, kernel, steps, pads, spread, ceil_mode)
-    return (made, _max_indices(which, kernel, steps, pads, spread, size)) if return_indices else made
+        made, which = _max_pool(input, kernel, steps, pads, dilations, ceil_mode)
+    return (made, _max_indices(which, kernel, steps, pads, dilations, size)) if return_indices else made
 
 
 @composite(outputs=("values", "indices"))

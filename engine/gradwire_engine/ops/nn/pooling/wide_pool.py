@@ -55,7 +55,7 @@ def _steps(kernel: int, dilation: int) -> Iterator[tuple[int, int]]:
         length += shift
 
 
-def winners(xp: Any, which: Array, window: Window) -> Array:
+def maxima_positions(xp: Any, which: Array, window: Window) -> Array:
     """Flat index of each window's maximum in the padded array's spatial dimensions; int64."""
     spatial = len(window.kernel)
     flat, rest = xp.zeros(which.shape, np.int64), which.astype(np.int64)
@@ -67,17 +67,17 @@ def winners(xp: Any, which: Array, window: Window) -> Array:
     return flat.reshape(*which.shape[:-spatial], -1)
 
 
-def spread(xp: Any, grad: Array, which: Array, window: Window) -> Array:
+def scatter_to_maxima(xp: Any, grad: Array, which: Array, window: Window) -> Array:
     """Add each window's gradient at its maximum into zeros of the padded sizes, in the windows' order."""
     lead, count = grad.shape[: -len(window.kernel)], math.prod(window.padded)
-    places = winners(xp, which, window).reshape(math.prod(lead), -1)
+    places = maxima_positions(xp, which, window).reshape(math.prod(lead), -1)
     places += xp.arange(math.prod(lead))[:, None] * count
     target = xp.zeros(math.prod(lead) * count, grad.dtype)
     xp.add.at(target, places.ravel(), grad.ravel())
     return target.reshape(*lead, *window.padded)
 
 
-def picked(xp: Any, padded: Array, which: Array, window: Window) -> Array:
+def gather_maxima(xp: Any, padded: Array, which: Array, window: Window) -> Array:
     """The element of each window at its maximum."""
     flat = padded.reshape(*padded.shape[: -len(window.kernel)], -1)
-    return xp.take_along_axis(flat, winners(xp, which, window), -1).reshape(which.shape)
+    return xp.take_along_axis(flat, maxima_positions(xp, which, window), -1).reshape(which.shape)
