@@ -48,7 +48,7 @@ def refuse_changed(tensor: Tensor, gradient: Any) -> None:
     raise EngineError(
         Reason.SHAPE,
         f"backward returned an invalid gradient - got {list(gradient.shape)} but expected shape compatible with "
-        f"{list(tensor.shape)}: the tensor's sizes were changed in place since it was used{held}",
+        f"{list(tensor.shape)}: the tensor's sizes were changed in place after its use{held}",
     )
 
 
@@ -171,9 +171,7 @@ def explain(op: Named, args: tuple[Any, ...], error: Exception) -> EngineError:
         names = ", ".join(dtypes.TITLES.get(value.dtype, str(value.dtype)) for value in given)
         return EngineError(Reason.NOT_SUPPORTED, f"\"{op.name}\" not implemented for '{names}'", **details)
     if isinstance(error, TypeError | AttributeError):
-        return EngineError(
-            Reason.ARGUMENT_TYPE, f"{op.name}() was given an argument it cannot take: {error}", **details
-        )
+        return EngineError(Reason.ARGUMENT_TYPE, f"{op.name}() got an invalid argument: {error}", **details)
     if getattr(op, "promotes", None) and len(given) > 1:
         for a, b in itertools.combinations(given, 2):
             for back in range(1, min(a.ndim, b.ndim) + 1):

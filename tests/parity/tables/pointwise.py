@@ -256,7 +256,7 @@ REFUSALS = [
     refuses("mul_", RuntimeError, "result type Float can't be cast to the desired output type Long", ints(1, 2), 2.5),
     refuses("add_", RuntimeError, "doesn't match the broadcast shape", t(3, grad=False), t(2, 3, grad=False)),
     refuses("pow", RuntimeError, "Integers to negative integer powers are not allowed", ints(1, 2), -1),
-    refuses("sign", NotImplementedError, "sgn", t(3, dtype="complex64")),
+    refuses("sign", NotImplementedError, "Please use torch.sgn instead.", t(3, dtype="complex64")),
     refuses("clamp", RuntimeError, "At least one of", t(3)),
     refuses("div", RuntimeError, "rounding_mode", t(3), 2.0, rounding_mode="up"),
     refuses("remainder", RuntimeError, "ZeroDivisionError", ints(1, 2), 0),

@@ -43,12 +43,15 @@ def _abs_into(xp: Any, input: Array) -> None:
 abs.into(_abs_into, always=True)
 
 
+_COMPLEX_SIGN = "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
+
+
 @op(in_place=True, cost=8)
 def sign(xp: Any, input: Array) -> Array:
     """-1, 0 or 1; 0 for nan (torch.sign)."""
     kind = dtypes.category(input.dtype)
     if kind == dtypes.COMPLEX:
-        raise EngineError(Reason.NOT_SUPPORTED, "Unlike NumPy's, sign is not meant for complex numbers: use torch.sgn")
+        raise EngineError(Reason.NOT_SUPPORTED, _COMPLEX_SIGN)
     return _sign(xp, input, kind)
 
 

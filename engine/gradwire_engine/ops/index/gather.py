@@ -102,22 +102,29 @@ index_add.fits("alpha")
 
 
 def _check_source(input: Array, dim: int, index: Array, source: Array, name: str) -> None:
+    copies = name == "index_copy"
     if source.dtype != input.dtype:
-        raise EngineError(
-            Reason.RUNTIME, f"{name}(): self ({input.dtype}) and source ({source.dtype}) must have the same scalar type"
+        a, b = dtypes.TITLES[input.dtype], dtypes.TITLES[source.dtype]
+        says = (
+            f"index_copy_(): self and source expected to have the same dtype, but got (self) {a} and (source) {b}"
+            if copies
+            else f"{name}_(): self ({a}) and source ({b}) must have the same scalar type"
         )
+        raise EngineError(Reason.RUNTIME, says, op=name)
     size = source.shape[dim] if source.ndim else 1
     if index.size != size:
+        says = f"{name}_(): Number of indices ({index.size}) should be equal to source.size(dim)"
         raise EngineError(
-            Reason.RUNTIME,
-            f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): ({size}), for dim: {dim}",
+            Reason.INDEX_OUT_OF_RANGE if copies else Reason.RUNTIME,
+            f"{says} ({size})" if copies else f"{says}: ({size}), for dim: {dim}",
+            op=name,
         )
     slices, parts = (shape[:dim] + shape[dim + 1 :] for shape in (tuple(input.shape), tuple(source.shape)))
     if slices != parts:
         says = (
             f"index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
             f"{list(slices)} at dimension {dim} and source slice shape: {list(parts)} at dimension {dim}."
-            if name == "index_copy"
+            if copies
             else "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape "
             f"= {list(input.shape)} source.shape = {list(source.shape)}"
         )

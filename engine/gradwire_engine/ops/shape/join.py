@@ -241,8 +241,6 @@ triu.grad(input=lambda g, diagonal: triu(g, diagonal))
 )
 def diag_embed(xp: Any, input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Put the last dimension on the diagonal of two new dimensions, zeros elsewhere (torch.diag_embed)."""
-    if not input.ndim:
-        raise EngineError(Reason.RUNTIME, "diag_embed() needs at least one dimension")
     a, b = normalize_dim(dim1, input.ndim + 1), normalize_dim(dim2, input.ndim + 1)
     if a == b:
         raise EngineError(Reason.RUNTIME, f"diagonal dimensions cannot be identical {dim1}, {dim2}")

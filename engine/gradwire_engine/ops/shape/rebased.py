@@ -34,7 +34,7 @@ def _fit_to_changed_shape(g: Any, shape: tuple[int, ...]) -> Any:
     raise EngineError(
         Reason.SHAPE,
         f"a function returned an invalid gradient - got {list(g.shape)} but expected shape compatible with "
-        f"{list(shape)}: the tensor's sizes were changed in place without a record since a node made it",
+        f"{list(shape)}: the tensor's sizes were changed in place, unrecorded, after its node was made",
     )
 
 

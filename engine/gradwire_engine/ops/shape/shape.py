@@ -108,7 +108,9 @@ def view_dtype(xp: Any, input: Array, dtype: DType) -> Array:
         )  # fmt: skip
     if old != new and input.strides[-1] != old and input.size:
         raise EngineError(
-            Reason.RUNTIME, "self.stride(-1) must be 1 to view a tensor as a dtype of another element size"
+            Reason.RUNTIME,
+            f"self.stride(-1) must be 1 to view {dtypes.TITLES[input.dtype]} as {dtypes.TITLES[dtype]} (different "
+            f"element sizes), but got {input.strides[-1] // old}",
         )
     if new > old and (input.shape[-1] * old) % new:
         raise EngineError(
@@ -166,7 +168,9 @@ def unflatten(input: Array, dim: int, sizes: Ints) -> Array:
     if not given:
         raise EngineError(Reason.RUNTIME, "unflatten: sizes must be non-empty")
     if not input.ndim:
-        raise EngineError(Reason.RUNTIME, "unflatten: a tensor of 0 dimensions has none to unflatten")
+        raise EngineError(
+            Reason.RUNTIME, "unflatten got an unexpected error:\nDimension specified as 0 but tensor has no dimensions"
+        )
     try:
         parts = infer_size(given, input.shape[dim])
     except EngineError as error:
