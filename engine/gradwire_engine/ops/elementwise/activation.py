@@ -433,7 +433,7 @@ mish.grad(input=lambda g, input: g * _mish_slope(input))
 def logsigmoid(xp: Any, input: Array) -> Array:
     """log(sigmoid(input)), without overflow (torch.nn.functional.logsigmoid)."""
     _check_float("log_sigmoid_cpu", input)
-    excess = xp.log1p(xp.exp(-xp.abs(input)))  # first, so that two arrays are held at once, not three
+    excess = xp.log1p(xp.exp(-xp.abs(input)))  # computed first: two arrays are live at once, not three
     return xp.minimum(input, 0) - excess
 
 
