@@ -4,9 +4,9 @@ from gradwire.v1 import commands_pb2
 from gradwire_engine.graph.graph import AccumulateGrad
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE
-from gradwire_server.session.graphs import AnyNode
 from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec
+from gradwire_server.session.state.graphs import AnyNode
 
 DEFAULT_PAGE = 1000
 MAX_PAGE = 10_000

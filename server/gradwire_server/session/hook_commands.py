@@ -16,9 +16,9 @@ from gradwire_engine.graph.callbacks import Due, hook_accumulated, hook_tensor, 
 from gradwire_engine.graph.hooks import Ask, When
 from gradwire_engine.graph.tensor import at_edge
 from gradwire_server.common.errors import Refusal, refusal_of
-from gradwire_server.session.hook_table import MAX_SUSPENDED, Suspended
 from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec
+from gradwire_server.session.state.hook_table import MAX_SUSPENDED, Suspended
 
 _MAX_NAME = 200
 _KINDS = {

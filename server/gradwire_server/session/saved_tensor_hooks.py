@@ -11,8 +11,8 @@ from gradwire_engine.graph.graph import AccumulateGrad, Saved
 from gradwire_engine.graph.hooks import Ask
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.hook_commands import ask_for, node_behind
-from gradwire_server.session.hook_table import MAX_SUSPENDED
 from gradwire_server.session.specs import fill_spec
+from gradwire_server.session.state.hook_table import MAX_SUSPENDED
 
 if TYPE_CHECKING:
     from gradwire_server.session.session import Session

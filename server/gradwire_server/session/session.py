@@ -26,12 +26,12 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
 from gradwire_server.common.shared_counters import PrincipalTotals
-from gradwire_server.session.graphs import Snapshots
-from gradwire_server.session.hook_table import HookTable
 from gradwire_server.session.meter import Meter
 from gradwire_server.session.prepared_ops import Prepared
-from gradwire_server.session.response_cache import Memory, Recall, Recalled
-from gradwire_server.session.transfers import Transfers
+from gradwire_server.session.state.graphs import Snapshots
+from gradwire_server.session.state.hook_table import HookTable
+from gradwire_server.session.state.response_cache import Memory, Recall, Recalled
+from gradwire_server.session.state.transfers import Transfers
 
 Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
 

@@ -27,7 +27,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared_ops import Prepared
 from gradwire_server.session.programs import Program
 from gradwire_server.session.session import Failure
-from gradwire_server.session.transfers import Download, Upload
+from gradwire_server.session.state.transfers import Download, Upload
 from gradwire_server.storage.snapshot_encoder import KINDS
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from gradwire_engine.graph.tensor import EdgeTensor, Step, Storage, Tensor, View
 from gradwire_engine.op.rebase import Route
 from gradwire_engine.op.strides import owner_of
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.transfers import Upload
+from gradwire_server.session.state.transfers import Upload
 
 if TYPE_CHECKING:
     from gradwire_server.session.session import Session
