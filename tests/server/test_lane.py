@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gradwire_engine.core.errors import EngineError
-from gradwire_server.session.session import CancelToken
+from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.worker import lane as lanes
 from gradwire_server.worker.lane import Lane
 from gradwire_server.worker.places import ForkPlaces

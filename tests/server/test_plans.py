@@ -16,7 +16,8 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.session import interpreter
 from gradwire_server.session.commands import HANDLERS
 from gradwire_server.session.programs import HASH_BYTES
-from gradwire_server.session.session import CancelToken, Session
+from gradwire_server.session.session import Session
+from gradwire_server.session.state.cancel_token import CancelToken
 from tests.steps import Polled, through
 
 Step = programs_pb2.ProgramStep

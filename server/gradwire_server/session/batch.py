@@ -20,7 +20,8 @@ from gradwire_server.common.timings import with_timings
 from gradwire_server.session.commands import HANDLERS, MESSAGES, method_of, new_ids
 from gradwire_server.session.prepared_calls import prepare, run_calls
 from gradwire_server.session.retry import settle, settling
-from gradwire_server.session.session import Pending, Session, Writer
+from gradwire_server.session.session import Pending, Session
+from gradwire_server.session.writers import Writer
 
 # Applied even when cancelled: clients rely on ids being free again and on prepared ops being registered.
 _NEVER_STOPPED = ("release", "prepare")

@@ -15,8 +15,9 @@ from gradwire_engine import Tensor
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared_ops import Prepared, Words
 from gradwire_server.session.retry import settle
-from gradwire_server.session.session import Session, Writer
+from gradwire_server.session.session import Session
 from gradwire_server.session.tensor_commands import apply_op, bind_results
+from gradwire_server.session.writers import Writer
 
 MAX_PREPARED_BYTES = 256
 _WORD = 8

@@ -5,19 +5,16 @@ which are plain values and only grow, and accesses transfers' bytes. The front k
 """
 
 import math
-import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from gradwire.v1 import types_pb2
-from gradwire_engine import Account, Command, Context, Interrupt, Tensor
+from gradwire_engine import Account, Command, Context, Tensor
 from gradwire_engine import Generator as RandomGenerator
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import FLOAT, category, name_of
-from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import AccumulateGrad
 from gradwire_server.common import engine_errors  # noqa: F401 - the import teaches refusal_of the engine's exceptions
 from gradwire_server.common.budgets import Budget
@@ -27,163 +24,20 @@ from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
 from gradwire_server.common.shared_counters import PrincipalTotals
 from gradwire_server.session.meter import Meter
-from gradwire_server.session.prepared_ops import Prepared
+from gradwire_server.session.state.cancel_token import CancelToken
+from gradwire_server.session.state.failures import Failure
 from gradwire_server.session.state.graphs import Snapshots
 from gradwire_server.session.state.hook_table import HookTable
 from gradwire_server.session.state.response_cache import Memory, Recall, Recalled
 from gradwire_server.session.state.transfers import Transfers
+from gradwire_server.session.writers import WRITER_SHIFT, Writer
 
 Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
 
-_WRITER_SHIFT = 40  # a command's number is its writer's number, shifted by these bits, and its seq
 CLIENT_IDS = 1 << 52  # clients choose ids below; the server chooses ids from here to twice as much
 MAX_POISON = 100_000
 _MAX_QUOTE = 400
 _DISABLED = types_pb2.GRAD_MODE_DISABLED
-
-
-@dataclass(slots=True)
-class Failure:
-    """Cause of a poisoned id: the command that failed first."""
-
-    seq: int
-    writer: int
-    reason: str
-    message: str
-
-
-@dataclass(slots=True)
-class Writer:
-    """One writer: how far its commands are applied, their cached responses, its prepared ops."""
-
-    number: int
-    recall: Recall
-    applied: int = 0
-    durable: int = 0  # its last command that survives a crash of the server
-    prepared: dict[int, Prepared] = field(default_factory=dict)
-    dropped: "DroppedHooks" = field(default_factory=lambda: DroppedHooks())
-
-    def command_number(self, seq: int) -> int:
-        """Number of this writer's command `seq`, unique within the session."""
-        return self.number << _WRITER_SHIFT | seq
-
-
-class DroppedHooks:
-    """Numbers of unreachable hooks, repeated in answers until the client acknowledges one."""
-
-    __slots__ = ("gone", "seq", "told")
-    MOST = 4096  # in one answer
-
-    def __init__(self) -> None:
-        self.gone: deque[int] = deque()
-        self.told = 0
-        self.seq = 0
-
-    def acknowledge(self, seq: int) -> None:
-        """Forget the told numbers if the client has all answers through `seq`."""
-        if self.told and seq >= self.seq:
-            for _ in range(self.told):
-                self.gone.popleft()
-            self.told = 0
-
-    def tell(self, seq: int) -> list[int]:
-        """Numbers for the answer to the command `seq`."""
-        if not self.told:
-            self.told, self.seq = min(len(self.gone), self.MOST), seq
-        return list(islice(self.gone, self.told))
-
-
-class Aside(Protocol):
-    """A session's interface to its worker's lane: lets others compute during its expensive ops (lane.py)."""
-
-    def look(self, cancel_token: "CancelToken", /) -> None:
-        """Yield to other sessions between two ops of one command. Raises EngineError: CANCELLED."""
-
-    def aside(
-        self, cancel_token: "CancelToken", compute: Callable[[], Any], name: str, alone: bool, room: int, /
-    ) -> Any:
-        """Return the result of `compute`. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
-
-
-class CancelToken(Interrupt):
-    """The running call and whether it should stop: polled by the engine between nodes, pulled by the control thread.
-
-    `ticket` is the running call's; for a batch `writer` and `seq` are the running command's. `at` is the time of the
-    next check: the end of the slice, when a long command yields to other sessions, or the deadline.
-    """
-
-    __slots__ = (
-        "_slice_ends", "account", "cancel_ticket", "closed", "deadline", "lane", "seconds", "seq", "through", "ticket",
-        "writer",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._slice_ends = math.inf
-        self.closed = False  # the session is closed; its waiting calls are refused
-        self.cancel_ticket = 0  # calls up to this one are cancelled
-        self.through: dict[int, int] = {}  # by writer: commands through this seq are cancelled
-        self.ticket = 1
-        self.writer = 0
-        self.seq = 0
-        self.deadline: float | None = None
-        self.seconds: float | None = None  # the command's own time limit, for the refusal's message
-        self.lane: Aside | None = None  # computes expensive ops aside
-        self.account: Account | None = None  # the session's
-
-    def begin(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
-        """Begin a call."""
-        self.ticket, self.writer = ticket, writer
-        self.seconds = None
-        self._until(deadline)
-
-    def limit(self, milliseconds: int) -> None:
-        """Set the running command's own time limit; 0 removes it."""
-        self.seconds = milliseconds / 1000 if milliseconds else None
-        self._until(time.monotonic() + milliseconds / 1000 if milliseconds else None)
-
-    def _until(self, deadline: float | None) -> None:
-        self.deadline = deadline
-        self.at = self._slice_ends if deadline is None else min(deadline, self._slice_ends)
-
-    def slice(self, ends: float) -> None:
-        """Begin a slice that ends at time.monotonic() `ends`."""
-        self._slice_ends = ends
-        self._until(self.deadline)
-
-    def pull(self) -> None:
-        """Make the running command check for cancellation. Called by the control thread."""
-        self.at = -math.inf
-        if self.account is not None:
-            self.account.pressed = True
-
-    def look(self) -> None:
-        """Check for cancellation, and yield to others, between two ops of a command. Raises EngineError: CANCELLED."""
-        if self.lane is not None:
-            self.lane.look(self)
-        elif self.stopping():
-            raise EngineError(Reason.CANCELLED, "the command was cancelled")
-
-    def aside(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
-        """Compute an expensive op aside, if there is a lane. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
-        return compute() if self.lane is None else self.lane.aside(self, compute, name, alone, room)
-
-    def cancelled(self) -> bool:
-        """Whether the client cancelled the running command."""
-        return self.cancel_ticket >= self.ticket or self.through.get(self.writer, -1) >= self.seq
-
-    def stopping(self) -> bool:
-        """Whether the running command is cancelled or past its deadline."""
-        if self.cancel_ticket >= self.ticket or (self.through and self.cancelled()):
-            return True
-        return self.deadline is not None and time.monotonic() >= self.deadline
-
-    def refusal(self) -> Refusal:
-        """Refusal of a stopped command: CANCELLED or DEADLINE_EXCEEDED."""
-        if self.cancelled():
-            return Refusal("CANCELLED", "cancelled by the client; no tensor has changed")
-        limit = "the call's deadline" if self.seconds is None else f"the command's limit of {self.seconds} s"
-        return Refusal("DEADLINE_EXCEEDED", f"{limit} passed before the work was done; no tensor has changed")
 
 
 class Doing(Command):
@@ -196,7 +50,7 @@ class Doing(Command):
     def told(self) -> dict[str, Any]:
         """Details for a log line; a unary call has no seq."""
         session, principal = self.names.get(self.key, ("", ""))
-        writer, seq = divmod(self.number, 1 << _WRITER_SHIFT)
+        writer, seq = divmod(self.number, 1 << WRITER_SHIFT)
         about = {"session": session, "principal": principal, "number": self.key}
         return {**about, "writer": writer, "seq": seq} if seq else about
 
@@ -468,7 +322,7 @@ class Session:
 
     def gone_hooks(self, number: int) -> "deque[int]":
         """Queue for the number of a dropped hook: its writer's, or a dummy if there is no such writer."""
-        writer = self.writers.get(number >> _WRITER_SHIFT)
+        writer = self.writers.get(number >> WRITER_SHIFT)
         return deque(maxlen=0) if writer is None else writer.dropped.gone
 
     def leaf_id(self, node: AccumulateGrad) -> int:

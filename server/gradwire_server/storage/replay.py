@@ -16,7 +16,8 @@ from gradwire.v1 import commands_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
-from gradwire_server.session.session import CancelToken, Pending
+from gradwire_server.session.session import Pending
+from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.transfers import Upload
 from gradwire_server.storage.stores import LogStore
 from gradwire_server.storage.write_ahead_log import LOADED, START, Notes, outcome, read

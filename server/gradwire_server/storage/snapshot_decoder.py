@@ -26,7 +26,7 @@ from gradwire_engine.op.rebase import OpView, Route
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared_ops import Prepared
 from gradwire_server.session.programs import Program
-from gradwire_server.session.session import Failure
+from gradwire_server.session.state.failures import Failure
 from gradwire_server.session.state.transfers import Download, Upload
 from gradwire_server.storage.snapshot_encoder import KINDS
 

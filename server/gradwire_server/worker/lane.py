@@ -17,7 +17,8 @@ from gradwire_server.worker.apart import Child
 from gradwire_server.worker.places import ForkPlaces
 
 if TYPE_CHECKING:
-    from gradwire_server.session.session import CancelToken, Session
+    from gradwire_server.session.session import Session
+    from gradwire_server.session.state.cancel_token import CancelToken
     from gradwire_server.worker.scheduler import Scheduler
 
 PRESS_SECONDS = 0.05  # a session computes this long before it must yield between two ops

@@ -32,7 +32,8 @@ from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.arguments import schemas
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.session.meter import Meter
-from gradwire_server.session.session import CancelToken, Pending, Session
+from gradwire_server.session.session import Pending, Session
+from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.transfers import Download
 from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.log_writer import LogWriter

@@ -1,0 +1,103 @@
+"""The cancel token: whether a session's running command must stop, yield, or compute aside."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from gradwire_engine import Account, Interrupt
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_server.common.errors import Refusal
+
+
+class Aside(Protocol):
+    """A session's interface to its worker's lane: lets others compute during its expensive ops (lane.py)."""
+
+    def look(self, cancel_token: "CancelToken", /) -> None:
+        """Yield to other sessions between two ops of one command. Raises EngineError: CANCELLED."""
+
+    def aside(
+        self, cancel_token: "CancelToken", compute: Callable[[], Any], name: str, alone: bool, room: int, /
+    ) -> Any:
+        """Return the result of `compute`. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
+
+
+class CancelToken(Interrupt):
+    """The running call and whether it should stop: polled by the engine between nodes, pulled by the control thread.
+
+    `ticket` is the running call's; for a batch `writer` and `seq` are the running command's. `at` is the time of the
+    next check: the end of the slice, when a long command yields to other sessions, or the deadline.
+    """
+
+    __slots__ = (
+        "_slice_ends", "account", "cancel_ticket", "closed", "deadline", "lane", "seconds", "seq", "through", "ticket",
+        "writer",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._slice_ends = math.inf
+        self.closed = False  # the session is closed; its waiting calls are refused
+        self.cancel_ticket = 0  # calls up to this one are cancelled
+        self.through: dict[int, int] = {}  # by writer: commands through this seq are cancelled
+        self.ticket = 1
+        self.writer = 0
+        self.seq = 0
+        self.deadline: float | None = None
+        self.seconds: float | None = None  # the command's own time limit, for the refusal's message
+        self.lane: Aside | None = None  # computes expensive ops aside
+        self.account: Account | None = None  # the session's
+
+    def begin(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
+        """Begin a call."""
+        self.ticket, self.writer = ticket, writer
+        self.seconds = None
+        self._until(deadline)
+
+    def limit(self, milliseconds: int) -> None:
+        """Set the running command's own time limit; 0 removes it."""
+        self.seconds = milliseconds / 1000 if milliseconds else None
+        self._until(time.monotonic() + milliseconds / 1000 if milliseconds else None)
+
+    def _until(self, deadline: float | None) -> None:
+        self.deadline = deadline
+        self.at = self._slice_ends if deadline is None else min(deadline, self._slice_ends)
+
+    def slice(self, ends: float) -> None:
+        """Begin a slice that ends at time.monotonic() `ends`."""
+        self._slice_ends = ends
+        self._until(self.deadline)
+
+    def pull(self) -> None:
+        """Make the running command check for cancellation. Called by the control thread."""
+        self.at = -math.inf
+        if self.account is not None:
+            self.account.pressed = True
+
+    def look(self) -> None:
+        """Check for cancellation, and yield to others, between two ops of a command. Raises EngineError: CANCELLED."""
+        if self.lane is not None:
+            self.lane.look(self)
+        elif self.stopping():
+            raise EngineError(Reason.CANCELLED, "the command was cancelled")
+
+    def aside(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
+        """Compute an expensive op aside, if there is a lane. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
+        return compute() if self.lane is None else self.lane.aside(self, compute, name, alone, room)
+
+    def cancelled(self) -> bool:
+        """Whether the client cancelled the running command."""
+        return self.cancel_ticket >= self.ticket or self.through.get(self.writer, -1) >= self.seq
+
+    def stopping(self) -> bool:
+        """Whether the running command is cancelled or past its deadline."""
+        if self.cancel_ticket >= self.ticket or (self.through and self.cancelled()):
+            return True
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def refusal(self) -> Refusal:
+        """Refusal of a stopped command: CANCELLED or DEADLINE_EXCEEDED."""
+        if self.cancelled():
+            return Refusal("CANCELLED", "cancelled by the client; no tensor has changed")
+        limit = "the call's deadline" if self.seconds is None else f"the command's limit of {self.seconds} s"
+        return Refusal("DEADLINE_EXCEEDED", f"{limit} passed before the work was done; no tensor has changed")
