@@ -219,10 +219,10 @@ def test_refusals_keep_no_tensor_alive(session: Remote) -> None:
         gc.enable()
 
 
-def test_poison_is_bounded(session: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gradwire_server.session import session as sessions
+def test_failed_ids_are_bounded(session: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gradwire_server.session.state import failures
 
-    monkeypatch.setattr(sessions, "MAX_POISON", 3)
+    monkeypatch.setattr(failures, "MAX_FAILED_IDS", 3)
     response = session.run(*[command(op("exp", Id(999), outputs=[100 + place])) for place in range(5)])
     assert all(result.error.reason == errors_pb2.REASON_TENSOR_NOT_FOUND for result in response.results)
     reasons = [refused(session.read, 100 + place)[1] for place in range(5)]

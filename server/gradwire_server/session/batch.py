@@ -1,8 +1,8 @@
 """Batches: applies commands, of a batch or of a unary call, on the compute thread.
 
-A failed command becomes a refusal in its place and poisons its result ids; the rest of the batch runs. A repeated
-request is answered from the response cache. A batch yields between two commands when its turn is over, so it does not
-block other sessions. An expensive command also yields between its steps.
+A failed command becomes a refusal in its place, and its result ids become failed ids; the rest of the batch runs. A
+repeated request is answered from the response cache. A batch yields between two commands when its turn is over, so it
+does not block other sessions. An expensive command also yields between its steps.
 """
 
 import time
@@ -322,14 +322,14 @@ def _through(
 def _refused(
     session: Session, writer: Writer, command: service_pb2.Command, results: Any, result: Any, refusal: Refusal
 ) -> None:
-    """Answer a command with its refusal, log it, and poison the command's result ids."""
+    """Answer a command with its refusal, log it, and note the command's result ids as failed."""
     seq = writer.applied + 1
     which = command.WhichOneof("command")
     refusal.fill((result or results.add(seq=seq)).error)
     if session.notes is not None:
         session.notes.refused(session, seq, refusal)
     if which is not None:
-        session.poison_ids(new_ids(which, getattr(command, which)), refusal, seq, writer.number)
+        session.failed_ids.add(new_ids(which, getattr(command, which)), refusal, seq, writer.number, session.store)
 
 
 @contextmanager

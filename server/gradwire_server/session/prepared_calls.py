@@ -78,7 +78,7 @@ def run_calls(
                     session.meter.refused(prepared.call.name, refused)
                 if session.notes is not None:
                     session.notes.refused(session, seq, refused)
-                session.poison_ids(prepared.new_ids(ids, at), refused, seq, writer.number)
+                session.failed_ids.add(prepared.new_ids(ids, at), refused, seq, writer.number, session.store)
         writer.applied = seq
 
 

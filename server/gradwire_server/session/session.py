@@ -1,4 +1,4 @@
-"""A session: its tensors by id, poisoned ids, each writer's progress, and the engine's contexts.
+"""A session: its tensors by id, each writer's progress, the engine's contexts, and its state for the worker.
 
 Only the compute thread uses a session, with two exceptions. The control thread writes attributes of the cancel token,
 which are plain values and only grow, and accesses transfers' bytes. The front keeps leases and numbers the writers.
@@ -6,16 +6,15 @@ which are plain values and only grow, and accesses transfers' bytes. The front k
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from gradwire.v1 import types_pb2
-from gradwire_engine import Account, Command, Context, Tensor
+from gradwire_engine import Account, Command, Context
 from gradwire_engine import Generator as RandomGenerator
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import FLOAT, category, name_of
-from gradwire_engine.graph.graph import AccumulateGrad
 from gradwire_server.common import engine_errors  # noqa: F401 - the import teaches refusal_of the engine's exceptions
 from gradwire_server.common.budgets import Budget
 from gradwire_server.common.errors import Refusal
@@ -25,18 +24,15 @@ from gradwire_server.common.protocol import EPOCH
 from gradwire_server.common.shared_counters import PrincipalTotals
 from gradwire_server.session.meter import Meter
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.session.state.failures import Failure
 from gradwire_server.session.state.graphs import Snapshots
 from gradwire_server.session.state.hook_table import HookTable
 from gradwire_server.session.state.response_cache import Memory, Recall, Recalled
+from gradwire_server.session.state.tensor_table import TensorTable
 from gradwire_server.session.state.transfers import Transfers
 from gradwire_server.session.writers import WRITER_SHIFT, Writer
 
 Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
 
-CLIENT_IDS = 1 << 52  # clients choose ids below; the server chooses ids from here to twice as much
-MAX_POISON = 100_000
-_MAX_QUOTE = 400
 _DISABLED = types_pb2.GRAD_MODE_DISABLED
 
 
@@ -72,10 +68,11 @@ class Noted(Protocol):
         """Note a refused command."""
 
 
-class Session:
-    """The state behind a session id. Ids map to engine tensors; several ids may name one tensor."""
+class Session(TensorTable):
+    """The state behind a session id."""
 
     def __init__(self, key: int, limits: Limits, cancel_token: CancelToken) -> None:
+        super().__init__(limits.max_session_tensors)
         self.key = key
         self.limits = limits
         self.epoch = EPOCH
@@ -92,14 +89,7 @@ class Session:
         self.writers: dict[int, Writer] = {}
         self.recalled = Recalled()
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
-        self.max_tensors = limits.max_session_tensors
         self.max_programs = limits.max_programs
-        self.store: dict[int, Tensor] = {}
-        self.names: dict[Tensor, int] = {}
-        self.leaving: Sequence[int] = ()  # ids to release once the answer is sent
-        self.aliases: dict[Tensor, set[int]] = {}
-        self.poison: OrderedDict[int, Failure] = OrderedDict()
-        self.next_id = CLIENT_IDS
         operations = limits.max_op_operations or math.inf
         self.account = cancel_token.account = Account(limit=limits.max_session_bytes, operations=operations)
         self.transfers = Transfers(self.account)
@@ -178,168 +168,20 @@ class Session:
             )
         return writer
 
-    def tensor(self, tensor_id: int) -> Tensor:
-        """The tensor of that id. Raises Refusal: TENSOR_NOT_FOUND, DEPENDENCY_FAILED."""
-        found = self.store.get(tensor_id)
-        if found is None:
-            raise self.missing(tensor_id)
-        return found
-
-    def tensors(self, ids: Iterable[int]) -> list[Tensor]:
-        """The tensors of those ids. Raises Refusal as `tensor` does."""
-        return [self.tensor(tensor_id) for tensor_id in ids]
-
     def number(self, place: int) -> NoReturn:
         """Refuse an input number, which exists only in a program's run. Raises Refusal: ARGUMENT_TYPE."""
         raise Refusal("ARGUMENT_TYPE", f"number {place}: only a step of a program takes the numbers of its run")
-
-    def missing(self, tensor_id: int) -> Refusal:
-        """Refusal for an id without a tensor: DEPENDENCY_FAILED or TENSOR_NOT_FOUND."""
-        failure = self.poison.get(tensor_id)
-        if failure is None:
-            return Refusal("TENSOR_NOT_FOUND", f"no tensor {tensor_id} in this session", tensor=tensor_id)
-        return Refusal(
-            "DEPENDENCY_FAILED",
-            f"tensor {tensor_id} was to come of command {failure.seq}, which failed: {failure.message}",
-            root_seq=failure.seq,
-            tensor=tensor_id,
-            root_reason=failure.reason,
-            root_writer=failure.writer,
-        )
-
-    def check_new(self, tensor_id: int) -> None:
-        """Check that an id can name a new tensor. Raises Refusal: TENSOR_EXISTS, ARGUMENT_VALUE, TENSOR_LIMIT."""
-        store = self.store
-        if tensor_id not in store and tensor_id < CLIENT_IDS and len(store) < self.max_tensors:
-            return
-        if tensor_id in store:
-            raise Refusal("TENSOR_EXISTS", f"the session has a tensor {tensor_id} already", tensor=tensor_id)
-        if tensor_id >= CLIENT_IDS:
-            raise Refusal(
-                "ARGUMENT_VALUE", f"a client chooses ids below 2^52, not {tensor_id}", argument="id", tensor=tensor_id
-            )
-        self.check_room(1)
-
-    def check_room(self, count: int) -> None:
-        """Check that `count` more tensors can be named. Raises Refusal: TENSOR_LIMIT."""
-        limit, held = self.max_tensors, len(self.store)
-        if held + count > limit:
-            raise Refusal(
-                "TENSOR_LIMIT",
-                f"the session names at most {limit} tensors; {held} and {count} more are over it",
-                limit=limit,
-            )
-
-    def check_all_new(self, ids: Sequence[int]) -> None:
-        """Check ids as `check_new` does, for several or no new tensors; the server chooses an id for 0."""
-        seen: set[int] = set()
-        self.check_room(max(1, len(ids)))
-        for tensor_id in ids:
-            if tensor_id and tensor_id in seen:
-                raise Refusal("TENSOR_EXISTS", f"id {tensor_id} is given to two results", tensor=tensor_id)
-            self.check_new(tensor_id)
-            seen.add(tensor_id)
-
-    def bind(self, tensor_id: int, tensor: Tensor) -> int:
-        """Name a tensor by an id, for 0 one that the server chooses. Call `check_new` first."""
-        if not tensor_id:
-            tensor_id = self.next_id
-            self.next_id += 1
-        self.store[tensor_id] = tensor
-        if self.names.setdefault(tensor, tensor_id) != tensor_id:
-            self.aliases.setdefault(tensor, {self.names[tensor]}).add(tensor_id)
-        if self.poison:
-            self.poison.pop(tensor_id, None)
-        return tensor_id
-
-    def allot(self, ids: Sequence[int], count: int) -> list[int]:
-        """Ids for `count` new tensors: the client's, or the server's where the client gave none or 0."""
-        allotted = list(ids) + [0] * (count - len(ids))
-        for place, tensor_id in enumerate(allotted):
-            if not tensor_id:
-                allotted[place] = self.next_id
-                self.next_id += 1
-        return allotted
-
-    def release(self, tensor_id: int) -> bool:
-        """Forget an id; return whether it named a tensor."""
-        tensor = self.store.pop(tensor_id, None)
-        if tensor is None:
-            if self.poison:
-                self.poison.pop(tensor_id, None)
-            return False
-        others = self.aliases.get(tensor) if self.aliases else None
-        if others is None:
-            del self.names[tensor]
-            return True
-        others.discard(tensor_id)
-        self.names[tensor] = min(others)
-        if len(others) == 1:
-            del self.aliases[tensor]
-        return True
-
-    def release_all(self, ids: Iterable[int]) -> int:
-        """Forget ids; return how many named a tensor."""
-        if self.aliases or self.poison:
-            return sum([self.release(tensor_id) for tensor_id in ids])
-        forget, names = self.store.pop, self.names
-        released = 0
-        for tensor_id in ids:
-            tensor = forget(tensor_id, None)
-            if tensor is not None:
-                del names[tensor]
-                released += 1
-        return released
-
-    def let_go(self) -> None:
-        """Forget the ids in `leaving`."""
-        leaving, self.leaving = self.leaving, ()
-        self.release_all(leaving)
-
-    def ids_of(self, tensors: Iterable[Tensor]) -> list[int]:
-        """All ids that name these tensors."""
-        ids: list[int] = []
-        for tensor in tensors:
-            name = self.names.get(tensor)
-            if name is not None:
-                ids.extend(sorted(self.aliases[tensor]) if tensor in self.aliases else (name,))
-        return ids
-
-    def poison_ids(self, ids: Iterable[int], refusal: Refusal, seq: int, writer: int) -> None:
-        """Poison the ids of a failed command's results with their root cause."""
-        if refusal.reason == "DEPENDENCY_FAILED":
-            root = int(refusal.metadata["tensor"])
-            failure = self.poison.get(root)
-        else:
-            failure = None
-        if failure is None:
-            failure = Failure(seq, writer, refusal.reason, refusal.message[:_MAX_QUOTE])
-        for tensor_id in ids:
-            if tensor_id and tensor_id not in self.store:
-                self.poison[tensor_id] = failure
-        while len(self.poison) > MAX_POISON:
-            self.poison.popitem(last=False)
 
     def gone_hooks(self, number: int) -> "deque[int]":
         """Queue for the number of a dropped hook: its writer's, or a dummy if there is no such writer."""
         writer = self.writers.get(number >> WRITER_SHIFT)
         return deque(maxlen=0) if writer is None else writer.dropped.gone
 
-    def leaf_id(self, node: AccumulateGrad) -> int:
-        """Id of the leaf tensor of a node, or 0."""
-        return self.names.get(node.variable, 0)
-
     def drop(self) -> int:
         """Free everything and break reference cycles made by `create_graph`; return the bytes held before."""
         held = self.account.bytes
         self.transfers.clear()
-        for tensor in self.store.values():
-            if tensor.state is not None:
-                tensor.state.grad = None
-        self.store.clear()
-        self.names.clear()
-        self.aliases.clear()
-        self.poison.clear()
+        self.clear()
         self.snapshots.clear()
         self.programs.clear()
         self.hooks.clear()

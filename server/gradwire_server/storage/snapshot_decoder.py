@@ -257,7 +257,7 @@ class SnapshotDecoder:
         for leaf in state.leaf_numbers:
             session.snapshots.leaf_ids[self.nodes[leaf.node - 1]] = leaf.number
         for failure in state.failures:
-            session.poison[failure.id] = Failure(failure.seq, failure.writer, failure.reason, failure.message)
+            session.failed_ids[failure.id] = Failure(failure.seq, failure.writer, failure.reason, failure.message)
         for raw in state.programs:
             session.programs[_hash(raw)] = Program(raw, session)
         for answer in state.answers:

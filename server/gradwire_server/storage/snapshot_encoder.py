@@ -140,7 +140,7 @@ class SnapshotEncoder:
                 told.prepared.add(number=number, op=prepared.raw)
         for request_id, (method, digest, response) in session.memory.held.items():
             state.answers.add(request_id=request_id, method=method, request_digest=digest, response=response)
-        for tensor_id, failure in session.poison.items():
+        for tensor_id, failure in session.failed_ids.items():
             state.failures.add(
                 id=tensor_id, seq=failure.seq, writer=failure.writer, reason=failure.reason, message=failure.message
             )
