@@ -148,7 +148,7 @@ def _one(bench: Bench, messages: Messages, home: Path) -> str:
     except OutOfOrder:
         return "SEQUENCE_GAP"
     except Refusal as refusal:
-        if bench.runtime.sessions[bench.number].broken is None:
+        if bench.runtime.sessions[bench.number].durability.broken is None:
             return refusal.reason
     else:
         return ""

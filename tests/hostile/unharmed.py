@@ -1,8 +1,8 @@
 """Refusals: `python -m tests.hostile.unharmed` draws commands, and whatever is refused leaves the session as it was.
 
 A session takes messages drawn as messages.py draws them. Before and after each that is refused it is described as for a
-snapshot: tensors, values, versions, gradients, the graph with what it saved, hooks, failed ids. What differs is a fault,
-but for a differentiation that fails in its middle, which may free what its nodes saved (commands.proto).
+snapshot: tensors, values, versions, gradients, the graph with what it saved, hooks, failed ids. What differs is a
+fault, but for a differentiation that fails in its middle, which may free what its nodes saved (commands.proto).
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ def test_a_call_counts_that_came_together_with_the_opening_of_its_session() -> N
 
 def computed_more(held: Session, seconds: float, since: float) -> None:
     """Let a session have computed longer, once its call since then is counted: that is after it is answered."""
-    until(lambda: held.idle_since > since)
-    held.computed += seconds
+    until(lambda: held.schedule.idle_since > since)
+    held.usage.computed += seconds
 
 
 def test_a_batch_waits_for_the_quota_and_is_applied_then() -> None:

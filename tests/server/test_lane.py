@@ -9,6 +9,8 @@ import pytest
 
 from gradwire_engine.core.errors import EngineError
 from gradwire_server.session.state.cancel_token import CancelToken
+from gradwire_server.session.state.schedule import Schedule
+from gradwire_server.session.state.usage import Usage
 from gradwire_server.worker import lane as lanes
 from gradwire_server.worker.lane import Lane
 from gradwire_server.worker.places import ForkPlaces
@@ -33,8 +35,8 @@ class Session:
 
     def __init__(self, owner: int = 1) -> None:
         self.cancel_token = CancelToken()
-        self.owner, self.key, self.place, self.waited = owner, 1, 0, 0.0
-        self.turn_ends = 0.0
+        self.schedule, self.usage, self.key = Schedule(), Usage(), 1
+        self.usage.owner = owner
 
 
 class Scheduler:
@@ -185,7 +187,7 @@ def test_what_is_computed_aside_is_reserved_meanwhile_and_the_wait_afterwards_is
         threading.Event().wait(0.05)
         release.set()
     assert (made, seen, scheduler.runtime.reserved, lane.away) == ([7], [(100, 1)], 0, 0)
-    assert session.waited >= 0.04
+    assert session.schedule.waited >= 0.04
 
 
 def test_a_thread_that_computes_aside_puts_no_other_session_aside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -305,11 +305,11 @@ def test_a_session_that_computes_little_comes_between_two_slices_of_a_long_turn(
     playing = Playing()
     playing.scheduler.seconds = 1000.0
     for number in (1, 2):
-        playing.runtime.sessions[number].used = 1000.0
+        playing.runtime.sessions[number].schedule.used = 1000.0
     playing.batch(1, ticket=1, commands=50)
     playing.batch(2, ticket=2, commands=2)
     playing.scheduler.slice()
-    playing.runtime.sessions[2].used = 0.0
+    playing.runtime.sessions[2].schedule.used = 0.0
     playing.open(3, 3)
     for _ in range(8):
         playing.scheduler.slice()
@@ -321,7 +321,7 @@ def test_a_session_that_computes_little_comes_between_two_slices_of_a_long_turn(
 def test_light_sessions_that_come_together_do_not_wait_for_as_many_slices_of_a_heavy_one() -> None:
     playing = Playing()
     playing.scheduler.seconds = 1000.0
-    playing.runtime.sessions[1].used = 1000.0
+    playing.runtime.sessions[1].schedule.used = 1000.0
     playing.batch(1, ticket=1, commands=50)
     playing.scheduler.slice()
     for number in range(10, 30):
@@ -339,7 +339,7 @@ def test_a_step_of_several_calls_waits_for_a_slice_before_each_and_for_no_turn()
     """Each call comes when the one before is answered, as a training loop's do: the session stays light."""
     playing = Playing()
     playing.scheduler.seconds = 1000.0
-    playing.runtime.sessions[1].used = 1000.0
+    playing.runtime.sessions[1].schedule.used = 1000.0
     playing.batch(1, ticket=1, commands=500)
     playing.cost[2] = 0.001  # type: ignore[assignment]
     for ticket in range(2, 12):
@@ -357,10 +357,10 @@ def test_a_step_of_several_calls_waits_for_a_slice_before_each_and_for_no_turn()
 
 def test_light_sessions_do_not_starve_a_heavy_one() -> None:
     playing = Playing()
-    playing.runtime.sessions[1].used = 1000.0
+    playing.runtime.sessions[1].schedule.used = 1000.0
     playing.batch(1, ticket=1, commands=5)
     for ticket in range(2, 30):
-        playing.runtime.sessions[2].used = 0.0
+        playing.runtime.sessions[2].schedule.used = 0.0
         playing.add("Attach", 2, NUMBER.pack(ticket), ticket)
         playing.scheduler.slice()
         if 1 in playing.done:

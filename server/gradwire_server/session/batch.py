@@ -56,7 +56,7 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
     session.inline_left = session.limits.max_inline_bytes
     session.cancel_token.begin(call.ticket, call.deadline)
     session.command.number = 0
-    session.torn = True
+    session.durability.torn = True
 
     def execute() -> Iterator[None] | None:
         answer.Clear()
@@ -81,15 +81,15 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
                 refusal = done.value
                 break
             yield
-    if session.meter is not None:
-        session.meter.applied(which, request, refusal)
+    if session.usage.meter is not None:
+        session.usage.meter.applied(which, request, refusal)
     if refusal is not None:
-        session.torn = False
+        session.durability.torn = False
         raise refusal
     response = _written(session, answer)
     if request_id:
         session.memory.keep(request_id, call.method, call.raw, response)
-    session.torn = False
+    session.durability.torn = False
     return response
 
 
@@ -104,7 +104,7 @@ def _written(session: Session, answer: Any) -> bytes:
         if len(response) <= limit:
             return response
         refusal = _too_large(len(response), limit)
-    refusal.applied, session.torn = True, False
+    refusal.applied, session.durability.torn = True, False
     raise refusal
 
 
@@ -114,7 +114,7 @@ def serialized(message: Any) -> bytes:
 
 
 def run_batch(call: Pending) -> Generator[None, None, bytes]:
-    """Apply a batch, except commands applied before, whose results are repeated. Yields at `call.session.turn_ends`.
+    """Apply a batch, except commands applied before, whose results are repeated. Yields when the session's turn ends.
 
     Raises Refusal, OutOfOrder.
     """
@@ -146,12 +146,12 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
     repeated = min(max(writer.applied + 1 - first, 0), count)
     earlier = writer.recall.results(first, first + repeated - 1) if repeated else []
     if repeated < count:
-        if session.kept is not None:
-            session.kept.use()
-        session.torn = True  # until the call is over (runtime.py)
+        if session.durability.files is not None:
+            session.durability.files.use()
+        session.durability.torn = True  # until the call is over (runtime.py)
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
-        response.durable_seq = writer.durable if session.notes is None else writer.applied
+        response.durable_seq = writer.durable if session.durability.notes is None else writer.applied
         if writer.dropped.gone:
             response.dropped_hooks.extend(writer.dropped.tell(writer.applied))
         serializing = time.monotonic()
@@ -161,7 +161,7 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
             return with_timings(call, fresh, serializing) if request.timings else fresh
         response = service_pb2.RunResponse.FromString(fresh)
     response.applied_seq = writer.applied
-    response.durable_seq = writer.durable if session.notes is None else writer.applied
+    response.durable_seq = writer.durable if session.durability.notes is None else writer.applied
     if earlier:
         later = list(response.results)
         del response.results[:]
@@ -212,7 +212,7 @@ def _run_commands(
 
 
 def _steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[None]:
-    cancel_token, clock = session.cancel_token, time.monotonic
+    cancel_token, schedule, clock = session.cancel_token, session.schedule, time.monotonic
     final = len(commands) - 1
     for number, command in enumerate(commands):
         if repeated:
@@ -220,7 +220,7 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
             if span <= repeated:
                 repeated -= span
                 continue
-        if clock() >= session.turn_ends:  # never after the last command, whose answer is ready
+        if clock() >= schedule.turn_ends:  # never after the last command, whose answer is ready
             yield None
         timeout = command.timeout_ms
         if timeout:
@@ -285,8 +285,8 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
     if refusal is not None:
         _refused(session, writer, command, results, result, refusal)
     writer.applied = seq
-    if session.meter is not None:
-        session.meter.applied(which, getattr(command, which or "", None), refusal)  # also if it never began
+    if session.usage.meter is not None:
+        session.usage.meter.applied(which, getattr(command, which or "", None), refusal)  # also if it never began
     return None
 
 
@@ -304,8 +304,8 @@ def _take_steps(
     if refusal is not None:
         _refused(session, writer, command, results, result, refusal)
     writer.applied += 1
-    if session.meter is not None:
-        session.meter.applied(which, getattr(command, which), refusal)
+    if session.usage.meter is not None:
+        session.usage.meter.applied(which, getattr(command, which), refusal)
 
 
 def _through(
@@ -326,8 +326,8 @@ def _refused(
     seq = writer.applied + 1
     which = command.WhichOneof("command")
     refusal.fill((result or results.add(seq=seq)).error)
-    if session.notes is not None:
-        session.notes.refused(session, seq, refusal)
+    if session.durability.notes is not None:
+        session.durability.notes.refused(session, seq, refusal)
     if which is not None:
         session.failed_ids.add(new_ids(which, getattr(command, which)), refusal, seq, writer.number, session.store)
 

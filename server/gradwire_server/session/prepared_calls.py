@@ -52,16 +52,16 @@ def run_calls(
     except Refusal as refusal:
         for seq in range(writer.applied + 1, first + calls.count):
             refusal.fill(results.add(seq=seq).error)
-            if session.notes is not None:
-                session.notes.refused(session, seq, refusal)
+            if session.durability.notes is not None:
+                session.durability.notes.refused(session, seq, refusal)
             writer.applied = seq
         return
-    if session.meter is not None:
-        session.meter.called([prepared.call.name for prepared, _ in plan[repeated:]])
-    cancel_token, running, clock = session.cancel_token, session.command, time.monotonic
+    if session.usage.meter is not None:
+        session.usage.meter.called([prepared.call.name for prepared, _ in plan[repeated:]])
+    cancel_token, running, clock, schedule = session.cancel_token, session.command, time.monotonic, session.schedule
     origin = writer.command_number(0)
     for seq, (prepared, at) in enumerate(plan[repeated:], writer.applied + 1):
-        if clock() >= session.turn_ends:
+        if clock() >= schedule.turn_ends:
             yield
         cancel_token.seq = seq
         running.number = origin | seq
@@ -74,10 +74,10 @@ def run_calls(
             refused = settle(session, "Op", error, again)
             if refused is not None:
                 refused.fill(results.add(seq=seq).error)
-                if session.meter is not None:
-                    session.meter.refused(prepared.call.name, refused)
-                if session.notes is not None:
-                    session.notes.refused(session, seq, refused)
+                if session.usage.meter is not None:
+                    session.usage.meter.refused(prepared.call.name, refused)
+                if session.durability.notes is not None:
+                    session.durability.notes.refused(session, seq, refused)
                 session.failed_ids.add(prepared.new_ids(ids, at), refused, seq, writer.number, session.store)
         writer.applied = seq
 

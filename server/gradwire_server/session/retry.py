@@ -31,8 +31,8 @@ def settling(
     if _scarce(error):
         _forget(error)  # frees intermediate results that its frames hold
     if _scarce(error) and _make_room(session):
-        if session.notes is not None:
-            session.notes.retried(session)
+        if session.durability.notes is not None:
+            session.durability.notes.retried(session)
         try:
             yield from again() or ()
             failed = None

@@ -8,7 +8,7 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Account, Command, Context
@@ -16,19 +16,19 @@ from gradwire_engine import Generator as RandomGenerator
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import FLOAT, category, name_of
 from gradwire_server.common import engine_errors  # noqa: F401 - the import teaches refusal_of the engine's exceptions
-from gradwire_server.common.budgets import Budget
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
-from gradwire_server.common.shared_counters import PrincipalTotals
-from gradwire_server.session.meter import Meter
 from gradwire_server.session.state.cancel_token import CancelToken
+from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.graphs import Snapshots
 from gradwire_server.session.state.hook_table import HookTable
 from gradwire_server.session.state.response_cache import Memory, Recall, Recalled
+from gradwire_server.session.state.schedule import Schedule
 from gradwire_server.session.state.tensor_table import TensorTable
 from gradwire_server.session.state.transfers import Transfers
+from gradwire_server.session.state.usage import Usage
 from gradwire_server.session.writers import WRITER_SHIFT, Writer
 
 Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
@@ -51,23 +51,6 @@ class Doing(Command):
         return {**about, "writer": writer, "seq": seq} if seq else about
 
 
-class Stored(Protocol):
-    """A session's interface to its stored files (storage/kept.py)."""
-
-    def use(self) -> None:
-        """Note that the session is about to apply commands that no file contains. Raises Refusal: STORAGE."""
-
-
-class Noted(Protocol):
-    """What a session's log records besides commands (storage/write_ahead_log.py)."""
-
-    def retried(self, session: "Session") -> None:
-        """Note that the running command is tried a second time."""
-
-    def refused(self, session: "Session", seq: int, refusal: Refusal) -> None:
-        """Note a refused command."""
-
-
 class Session(TensorTable):
     """The state behind a session id."""
 
@@ -76,16 +59,9 @@ class Session(TensorTable):
         self.key = key
         self.limits = limits
         self.epoch = EPOCH
-        self.line: deque[Pending] = deque()  # calls that wait for their turn, in order
-        self.parked: list[Pending] = []  # batches that arrived before their predecessor
-        self.turn_ends = 0.0
-        self.used = 0.0  # seconds computed, less idle time at a rate (worker/scheduler.py)
-        self.idle_since = 0.0
-        self.credit = 0.0  # seconds left of the turn; negative: taken from other sessions
-        self.budget: Budget | None = None
-        self.rests = False  # whether it waits for its compute quota
-        self.left = False  # whether it computed aside in the current slice
-        self.waited = 0.0  # seconds of the slice in which it did not compute
+        self.schedule: Schedule[Pending] = Schedule()
+        self.usage = Usage()
+        self.durability = Durability()
         self.writers: dict[int, Writer] = {}
         self.recalled = Recalled()
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
@@ -96,17 +72,8 @@ class Session(TensorTable):
         self.snapshots = Snapshots()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the most recently run is last
         self.hooks = HookTable()
-        self.broken: Refusal | None = None  # why it could not be restored, or cannot continue
-        self.torn = False  # part of a call was applied that is neither answered nor logged
-        self.kept: Stored | None = None  # its stored files; None if it is not stored
-        self.notes: Noted | None = None  # refusals and retries for its log; None without a log
-        self.place = 0  # of its principal in the shared counters; 0 without a quota
-        self.told = PrincipalTotals()  # its usage as last published in the shared counters
-        self.owner = 0  # its principal's number; 0 without a principal
         self.cancel_token = cancel_token
-        self.meter: Meter | None = None  # the worker's, if it counts
         self.alone = 0  # commands applied by unary calls
-        self.computed = 0.0  # seconds
         self.inline_left = 0  # bytes of values that the current response may still hold
         self.command = Doing(key)
         self.recording = Context(

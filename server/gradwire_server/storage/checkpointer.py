@@ -78,11 +78,11 @@ class Checkpointer:
 
     def begin(self, session: Session, order: Order) -> None:
         """Begin a session that is stored in its own folder."""
-        session.kept = SessionFiles(Path(order.home), order.home_head, self.snapshots)
+        session.durability.files = SessionFiles(Path(order.home), order.home_head, self.snapshots)
 
     def forget(self, session: Session, keep: bool) -> None:
         """Forget a session that has ended; `keep` leaves its files."""
-        kept, session.kept, session.notes = kept_of(session), None, None
+        kept, session.durability.files, session.durability.notes = kept_of(session), None, None
         if kept is None:
             return
         if kept.log is not None and self.log_writer is not None:
@@ -194,7 +194,7 @@ class Checkpointer:
         kept.log = Log(path, exists=self.log_store.exists(path))
         kept.log.before = old
         self.log_writer.journal.put(kept.log, (), begun.set_result)
-        session.notes, session.transfers.logs = kept.notes, True
+        session.durability.notes, session.transfers.logs = kept.notes, True
         return begun
 
     def _commit(
@@ -353,7 +353,7 @@ class Checkpointer:
         if self.logs:
             path = log_path(kept.folder, kept.generation)
             kept.log = Log(path, end, self.log_store.exists(path))
-            session.notes, session.transfers.logs = kept.notes, True
+            session.durability.notes, session.transfers.logs = kept.notes, True
         else:
             self.snapshots.set_running(kept.folder, True)
         return b""

@@ -6,7 +6,7 @@ import logging
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from gradwire_server.session.session import Session
 from gradwire_server.storage.snapshot_files import storage_refusal
@@ -57,5 +57,7 @@ class SessionFiles:
 
 
 def kept_of(session: Session) -> SessionFiles | None:
-    """The session's files, if it is stored; `session.kept` has the narrower type session.Stored."""
-    return cast("SessionFiles | None", session.kept)
+    """The session's files, if it is stored."""
+    files = session.durability.files
+    assert files is None or isinstance(files, SessionFiles)  # what Checkpointer.begin has set
+    return files

@@ -56,19 +56,19 @@ class LogWriter:
         try:
             answer = yield from run_unary(call)
         except Refusal as refusal:
-            session.torn = True
+            session.durability.torn = True
             if refusal.applied or before != _counters(session):
                 notes.refused(session, 0, refusal)
                 self._record_refused(session, call)
-            session.torn = False
+            session.durability.torn = False
             notes.clear()
             raise
         except BaseException:
             notes.clear()
             raise
-        session.torn = True
+        session.durability.torn = True
         self.record(session, call)
-        session.torn = False
+        session.durability.torn = False
         return answer
 
     def record(self, session: Session, call: Pending) -> None:
@@ -122,7 +122,7 @@ class LogWriter:
         def hold(answer: Answered, _: bytes) -> None:
             def written(_: Refusal | None) -> None:
                 target.closed = True
-                answer(b"", session.broken)
+                answer(b"", session.durability.broken)
 
             journal.put(target, (), written)
 

@@ -112,9 +112,9 @@ class Replay:
         end = START
         try:
             for record, ends in read(path, self.store):
-                session.cancel_token, session.notes = self.cancel_token, self.notes
-                session.turn_ends = float("inf")
-                real.slice(session.turn_ends)
+                session.cancel_token, session.durability.notes = self.cancel_token, self.notes
+                session.schedule.turn_ends = float("inf")
+                real.slice(session.schedule.turn_ends)
                 session.account.limit, session.account.operations = 0, math.inf
                 session.max_tensors = session.max_programs = _UNLIMITED  # the original limits were checked already
                 try:
@@ -122,7 +122,7 @@ class Replay:
                     self._compare(path, record, end)
                     session.let_go()
                 finally:
-                    session.cancel_token, session.notes = real, None
+                    session.cancel_token, session.durability.notes = real, None
                     self.notes.clear()
                 end = ends
                 yield
@@ -131,7 +131,7 @@ class Replay:
         finally:
             real.ticket = 1
             session.account.operations = session.limits.max_op_operations or math.inf
-            session.torn = False
+            session.durability.torn = False
             session.max_tensors, session.max_programs = session.limits.max_session_tensors, session.limits.max_programs
         return end
 

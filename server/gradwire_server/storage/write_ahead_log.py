@@ -34,6 +34,7 @@ from gradwire_server.storage.stores import LogStore
 
 if TYPE_CHECKING:
     from gradwire_server.session.session import Session
+    from gradwire_server.session.state.durability import CommandState
 
 MAGIC = b"GWLOG02\n"
 _FLUSHED = struct.Struct("<QI")  # flushed bytes, and the CRC-32 of that number
@@ -292,11 +293,11 @@ class Notes:
     refusals: list[pb.LogRefusal] = field(default_factory=list)
     resumptions: list[pb.LogResumption] = field(default_factory=list)
 
-    def retried(self, session: Session) -> None:
+    def retried(self, session: CommandState) -> None:
         """Note that the running command is tried a second time: a replay begins where the second try did."""
         self._resumed(session, session.cancel_token.seq - 1, session.recording.generator.get_state())
 
-    def refused(self, session: Session, seq: int, refusal: Refusal) -> None:
+    def refused(self, session: CommandState, seq: int, refusal: Refusal) -> None:
         """Note a refused command."""
         self.refusals.append(
             pb.LogRefusal(
@@ -308,7 +309,7 @@ class Notes:
         if not refusal.applied:  # a replay does not try it, so it makes none of its nodes
             self._resumed(session, seq)
 
-    def _resumed(self, session: Session, after_seq: int, generator: bytes = b"") -> None:
+    def _resumed(self, session: CommandState, after_seq: int, generator: bytes = b"") -> None:
         number = session.recording.nodes.next
         self.resumptions.append(pb.LogResumption(after_seq=after_seq, node_seq=number, generator=generator))
 

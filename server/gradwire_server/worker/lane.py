@@ -138,11 +138,11 @@ class Lane:
         session = self.scheduler.running
         if session is None or session.cancel_token is not cancel_token:  # this thread already runs aside
             return
-        if time.monotonic() < session.turn_ends or not self.scheduler.others_wait():
+        if time.monotonic() < session.schedule.turn_ends or not self.scheduler.others_wait():
             return
         with self._gone(session):
             time.sleep(_OTHERS_SECONDS)
-            session.waited += _OTHERS_SECONDS
+            session.schedule.waited += _OTHERS_SECONDS
 
     def _in_thread(self, session: "Session", compute: Callable[[], Any]) -> Any:
         with self._gone(session) as gone:
@@ -156,7 +156,7 @@ class Lane:
                 self._places.leave()
 
     def _in_child(self, session: "Session", compute: Callable[[], Any], name: str) -> Any:
-        owner = session.owner or -session.key
+        owner = session.usage.owner or -session.key
         self._take_place(session, owner)
         try:
             try:
@@ -186,7 +186,7 @@ class Lane:
     def _most_seconds(self, session: "Session") -> float:
         """Seconds that one command may compute: the smaller quota of session and principal for a minute."""
         limits = self.scheduler.runtime.limits
-        principals = limits.max_principal_compute_seconds if session.place else 0.0
+        principals = limits.max_principal_compute_seconds if session.usage.place else 0.0
         return min(each or float("inf") for each in (limits.max_session_compute_seconds, principals))
 
     @contextmanager
@@ -217,7 +217,7 @@ class Lane:
         try:
             yield
         finally:
-            session.waited += time.monotonic() - began
+            session.schedule.waited += time.monotonic() - began
 
     # Makes a command of many quick ops yield.
 

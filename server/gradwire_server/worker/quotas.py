@@ -22,19 +22,20 @@ class Quotas:
 
     def begin(self, session: Session) -> None:
         """Start the compute budget of the session's principal, over all workers."""
-        self._budget(session.place)
+        self._budget(session.usage.place)
 
     def tell(self, session: Session, ended: bool = False) -> None:
         """Publish what a session holds now in the shared counters; zeros if it has `ended`."""
-        if session.place:
-            now, before = PrincipalTotals(), session.told
+        usage = session.usage
+        if usage.place:
+            now, before = PrincipalTotals(), usage.published
             if not ended:
                 now = PrincipalTotals(max(0, session.account.bytes), len(session.store), len(session.programs))
             if now != before:
-                held = self._of(session.place)
+                held = self._of(usage.place)
                 changed = [was + new - old for was, new, old in zip(held, now, before, strict=True)]
-                self._write(session.place, PrincipalTotals(*changed))
-                session.told = now
+                self._write(usage.place, PrincipalTotals(*changed))
+                usage.published = now
 
     def _of(self, place: int) -> PrincipalTotals:
         held = self._held.get(place)
@@ -47,20 +48,22 @@ class Quotas:
 
     def spend(self, session: Session, seconds: float) -> None:
         """Charge `seconds` of computing to a session's principal."""
-        if session.place:
-            held = self._of(session.place)
-            self._write(session.place, held._replace(computed=held.computed + int(seconds * 1e6)))
+        usage = session.usage
+        if usage.place:
+            held = self._of(usage.place)
+            self._write(usage.place, held._replace(computed=held.computed + int(seconds * 1e6)))
 
     def rest(self, session: Session) -> float:
         """Seconds that a session must rest, since it or its principal has used up its compute quota."""
+        usage = session.usage
         most, rest = self.limits.max_session_compute_seconds, 0.0
         if most:
-            if session.budget is None:
-                session.budget = Budget(most)
-            rest = session.budget.rest(session.computed)
-        budget = self._budget(session.place)
+            if usage.budget is None:
+                usage.budget = Budget(most)
+            rest = usage.budget.rest(usage.computed)
+        budget = self._budget(usage.place)
         if budget is not None:
-            rest = max(rest, budget.rest(self.counters.computed(session.place) / 1e6))
+            rest = max(rest, budget.rest(self.counters.computed(usage.place) / 1e6))
         return rest
 
     def _budget(self, place: int) -> Budget | None:
@@ -75,16 +78,17 @@ class Quotas:
 
     def limit(self, session: Session) -> None:
         """Lower a session's limits to what its principal has left."""
-        if not session.place:
+        usage = session.usage
+        if not usage.place:
             return
         limits = self.limits
-        share = self.counters.share(session.place)
+        share = self.counters.share(usage.place)
         if limits.max_principal_bytes:
-            left = limits.max_principal_bytes - share.bytes + session.told.bytes
+            left = limits.max_principal_bytes - share.bytes + usage.published.bytes
             session.account.limit = max(1, min(session.account.limit, left))
         if limits.max_principal_tensors:
-            left = limits.max_principal_tensors - share.tensors + session.told.tensors
+            left = limits.max_principal_tensors - share.tensors + usage.published.tensors
             session.max_tensors = max(0, min(limits.max_session_tensors, left))
         if limits.max_principal_programs:
-            left = limits.max_principal_programs - share.programs + session.told.programs
+            left = limits.max_principal_programs - share.programs + usage.published.programs
             session.max_programs = max(0, min(limits.max_programs, left))

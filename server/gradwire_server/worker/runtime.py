@@ -210,7 +210,7 @@ class Runtime:
                     max(0, each.account.bytes),
                     len(each.store),
                     each.commands,
-                    each.computed,
+                    each.usage.computed,
                     len(each.hooks.suspended),
                 ]
                 for each in sessions
@@ -245,14 +245,14 @@ class Runtime:
             with self._lock:
                 self._newest = max(self._newest, number)
                 session = Session(number, self.limits, self._cancel_tokens.setdefault(number, CancelToken()))
-                session.meter = self.meter
+                session.usage.meter = self.meter
                 session.command.names = self.names
                 self.sessions[number] = session
         return Pending(method, self.sessions.get(number, self._nobody), raw, ticket, deadline, sent)
 
     def execute(self, call: Pending) -> Generator[None, None, bytes]:
         """Execute a call in steps. Raises Refusal, OutOfOrder; nothing else."""
-        session = call.session
+        session, durability = call.session, call.session.durability
         held = session.account.bytes
         try:
             life = self._life.get(call.method)
@@ -262,24 +262,26 @@ class Runtime:
                     answer = yield from self._keep(self.checkpointer, call, answer)
                 return answer
             self._check(session)
-            if call.method != "Run" and session.kept is not None:
-                session.kept.use()
+            if call.method != "Run" and durability.files is not None:
+                durability.files.use()
             if call.method in _FILING:
                 return (yield from self._file(call))
             if call.method == "Run":
                 steps = run_batch(call)
             else:
                 steps = (
-                    run_unary(call) if session.notes is None or self.log_writer is None else self.log_writer.unary(call)
+                    run_unary(call)
+                    if durability.notes is None or self.log_writer is None
+                    else self.log_writer.unary(call)
                 )
             while True:
                 try:
                     next(steps)
                 except StopIteration as done:
                     if call.method == "Run":
-                        if session.notes is not None and self.log_writer is not None:
+                        if durability.notes is not None and self.log_writer is not None:
                             self.log_writer.record(session, call)
-                        session.torn = False
+                        durability.torn = False
                     answer = done.value
                     return answer
                 self._hold(session.account.bytes - held)
@@ -288,11 +290,11 @@ class Runtime:
                 yield
                 self.limit(session)
         except (Refusal, OutOfOrder) as refused:
-            if session.torn:
+            if durability.torn:
                 return self._tear(call, refused)
             raise
         except Exception as error:  # noqa: BLE001 - a refusal too; the unforeseen is logged
-            if session.torn:
+            if durability.torn:
                 return self._tear(call, error)
             raise refusal_of(error, call.method, session.command.told()) from None
         finally:
@@ -307,14 +309,14 @@ class Runtime:
         waits until all earlier records are written. Raises Refusal otherwise.
         """
         session = call.session
-        session.torn = False
+        session.durability.torn = False
         told = refusal_of(error, call.method, session.command.told())
         broken = Refusal(told.reason, f"the session cannot go on, since a call ended in its middle: {told.message}")
         if told.reason == "MEMORY_LIMIT" and self.log_writer is not None and self.log_writer.give_up(call):
             broken = Refusal("UNAVAILABLE", f"the session goes back to its last answer: {told.message}")
             broken.metadata[GOES_BACK] = "1"
         log.error("session cannot go on", extra={**session.command.told(), "error": told.message})
-        session.broken, session.cancel_token.closed = broken, True
+        session.durability.broken, session.cancel_token.closed = broken, True
         if call.hold is None:
             raise broken
         return b""
@@ -335,13 +337,13 @@ class Runtime:
             try:
                 return (yield from checkpointer.restore(session, call, self.limit))
             except Exception as error:  # noqa: BLE001 - raised again by later calls of the session
-                session.broken = refusal_of(error, call.method)
+                session.durability.broken = refusal_of(error, call.method)
                 session.cancel_token.closed = True
-                raise session.broken from None
+                raise session.durability.broken from None
         if call.method == "Save":
             self._check(session)
             return (yield from checkpointer.save(session, call))
-        if session.notes is not None and self.log_writer is not None:
+        if session.durability.notes is not None and self.log_writer is not None:
             if call.method == "KeepUpload":
                 yield from self.log_writer.keep_upload(call)
             else:
@@ -355,21 +357,22 @@ class Runtime:
         loaded = yield from self.tensor_files.load(call)
         if isinstance(loaded, bytes):
             return loaded
-        session, log_writer = call.session, self.log_writer if call.session.notes is not None else None
+        durability = call.session.durability
+        log_writer = self.log_writer if durability.notes is not None else None
         if log_writer is not None:
             yield from log_writer.keep_loaded(call, loaded)
-        session.torn = True
+        durability.torn = True
         answer = loaded.bind()
         if log_writer is not None:
             log_writer.record_load(call, loaded)
-        session.torn = False
+        durability.torn = False
         return answer
 
     def _check(self, session: Session) -> None:
         """Check that a session may compute, and update its limits. Raises Refusal."""
         if session.cancel_token.closed or session is self._nobody:
-            raise session.broken or Refusal("SESSION_NOT_FOUND", "the session was closed")
-        if session.notes is not None and self.log_writer is not None:
+            raise session.durability.broken or Refusal("SESSION_NOT_FOUND", "the session was closed")
+        if session.durability.notes is not None and self.log_writer is not None:
             self.log_writer.check(session)
         self.limit(session)
 
@@ -401,7 +404,7 @@ class Runtime:
 
         With write-ahead logs, `_keep` stores a first snapshot afterwards.
         """
-        session.place, session.owner = OPENED.unpack_from(raw)
+        session.usage.place, session.usage.owner = OPENED.unpack_from(raw)
         self.shares.begin(session)
         session.attach(1)
         if self.checkpointer is not None:
@@ -412,7 +415,7 @@ class Runtime:
         """Open a session as `_open` does; `_keep` restores its stored state afterwards."""
         assert self.checkpointer is not None
         order = Order.unpack(raw)
-        session.place, session.owner = order.place, order.owner
+        session.usage.place, session.usage.owner = order.place, order.owner
         self.shares.begin(session)
         self.checkpointer.begin(session, order)
         return b""
@@ -445,7 +448,7 @@ class Runtime:
             self._cancel_tokens.pop(session.key, None)
             self.names.pop(session.key, None)
         self.shares.tell(session, ended=True)
-        session.place = 0
+        session.usage.place = 0
         if not self.sessions:
             release()
         if not self.sessions or held >= _MUCH:
@@ -477,7 +480,8 @@ class Runtime:
                 each.transfers.tidy()
         self.rings.tidy()
         now = time.monotonic()
-        if all(not each.line and now - each.idle_since > _IDLE_SECONDS for each in self.sessions.values()):
+        schedules = [each.schedule for each in self.sessions.values()]
+        if all(not each.line and now - each.idle_since > _IDLE_SECONDS for each in schedules):
             give_back()  # only when idle: a computing session would allocate the memory again
         self.bytes = self.reserved + sum(each.account.bytes for each in self.sessions.values())
         self._hold(0)

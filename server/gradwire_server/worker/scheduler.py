@@ -100,44 +100,45 @@ class Scheduler:
 
     def add(self, call: Pending) -> None:
         """Queue a call; refuse it if its session rests too long for it."""
-        session, line = call.session, call.session.line
+        session, line = call.session, call.session.schedule.line
         if self._counted and call.method in _COMPUTING and not session.cancel_token.closed:
             rest = self.runtime.shares.rest(session)
             if rest and _cannot_wait(call, rest):
                 self.answer(call, b"", _resting(rest))
                 return
         line.append(call)
-        if session.rests and call.method not in _COMPUTING:
+        if session.schedule.rests and call.method not in _COMPUTING:
             self._wake(session)  # a session's end and its saving do not wait for a quota
         elif len(line) == 1:
             self._enter(session)
 
     def _enter(self, session: Session) -> None:
         """Make a session runnable, unless it must rest."""
+        schedule = session.schedule
         if self._rests(session):
             return
-        idle = time.monotonic() - session.idle_since
-        session.used = max(0.0, session.used - idle / _LIGHT)
-        session.credit = min(0.0, session.credit + idle)
+        idle = time.monotonic() - schedule.idle_since
+        schedule.used = max(0.0, schedule.used - idle / _LIGHT)
+        schedule.credit = min(0.0, schedule.credit + idle)
         self._queue(session)
 
     def _queue(self, session: Session) -> None:
-        (self.light if session.used <= _BURST_SECONDS else self.ring).append(session)
+        (self.light if session.schedule.used <= _BURST_SECONDS else self.ring).append(session)
 
     def _rests(self, session: Session) -> bool:
         """Let a session rest if its quota is used up; return whether it rests."""
-        if not self._counted or session.line[0].method not in _COMPUTING or session.cancel_token.closed:
+        if not self._counted or session.schedule.line[0].method not in _COMPUTING or session.cancel_token.closed:
             return False
         rest = self.runtime.shares.rest(session)
         if not rest:
             return False
-        session.rests = True
+        session.schedule.rests = True
         heapq.heappush(self.resting, (time.monotonic() + rest, next(self._order), session))
         return True
 
     def _wake(self, session: Session) -> None:
         """End a session's rest."""
-        session.rests = False
+        session.schedule.rests = False
         self.resting = [each for each in self.resting if each[2] is not session]
         heapq.heapify(self.resting)
         self.ring.append(session)
@@ -146,7 +147,7 @@ class Scheduler:
         """End rests that are over, or whose session's first call was cancelled or is past its deadline."""
         now = time.monotonic()
         for until, _, session in list(self.resting):
-            cancel_token, call = session.cancel_token, session.line[0]
+            cancel_token, call = session.cancel_token, session.schedule.line[0]
             late = call.deadline is not None and now >= call.deadline
             if now >= until or cancel_token.closed or cancel_token.cancel_ticket >= call.ticket or late:
                 self._wake(session)
@@ -155,33 +156,35 @@ class Scheduler:
         """Compute for a slice: a light session, if light sessions have time left, else the session in turn."""
         if self.light and (not self.ring or self._light_seconds <= _MOST_LIGHT * self.slice_seconds):
             session = self.light.popleft()
+            schedule = session.schedule
             took = self._compute(session)
-            if not session.left:
+            if not schedule.left:
                 self._light_seconds += took
-            session.left = False
-            if session.line and not self._rests(session):
+            schedule.left = False
+            if schedule.line and not self._rests(session):
                 self._queue(session)
             return
         self._light_seconds = 0.0
         session = self._whose_turn()
-        session.credit -= self._compute(session)
-        if session.left:
-            session.left = False
-            if session.line and not self._rests(session):
+        schedule = session.schedule
+        schedule.credit -= self._compute(session)
+        if schedule.left:
+            schedule.left = False
+            if schedule.line and not self._rests(session):
                 self.ring.append(session)
             return
-        if not session.line or self._rests(session):
+        if not schedule.line or self._rests(session):
             self.ring.popleft()
             self._turn = None
-        elif session.credit <= 0:
+        elif schedule.credit <= 0:
             self.ring.rotate(-1)
             self._turn = None
         if not self.light and (not self.ring or (self.ring[0] is session and len(self.ring) == 1)):
-            session.credit = 0.0  # no other session waited
+            schedule.credit = 0.0  # no other session waited
 
     def leave(self, session: Session) -> None:
         """Take a session that computes aside out of the turns; its calls wait."""
-        session.left = True
+        session.schedule.left = True
         self.running = None
         self.tells(0)
         if self._turn is session:
@@ -192,7 +195,7 @@ class Scheduler:
     def come_back(self, session: Session) -> None:
         """Resume the slice of a session that computed aside; the slice ends at the next check."""
         self.running = session
-        session.turn_ends = time.monotonic()
+        session.schedule.turn_ends = time.monotonic()
         self.tells(time.monotonic_ns())
 
     def _whose_turn(self) -> Session:
@@ -201,9 +204,10 @@ class Scheduler:
         if session is self._turn:
             return session
         while True:
-            alike = sum(each.owner == session.owner for each in self.ring) if session.owner else 1
-            session.credit += self.seconds / alike
-            if session.credit > 0:
+            owner, schedule = session.usage.owner, session.schedule
+            alike = sum(each.usage.owner == owner for each in self.ring) if owner else 1
+            schedule.credit += self.seconds / alike
+            if schedule.credit > 0:
                 self._turn = session
                 return session
             self.ring.rotate(-1)
@@ -211,29 +215,29 @@ class Scheduler:
 
     def _compute(self, session: Session) -> float:
         """Let a session compute for a slice; return the seconds it computed."""
-        began, now = self.clock(), time.monotonic()
-        session.waited = 0.0
-        session.turn_ends = now + self.slice_seconds
-        session.cancel_token.slice(session.turn_ends)
+        began, now, schedule = self.clock(), time.monotonic(), session.schedule
+        schedule.waited = 0.0
+        schedule.turn_ends = now + self.slice_seconds
+        session.cancel_token.slice(schedule.turn_ends)
         session.cancel_token.lane = self.lane
         self.running = session
         self.slices += 1
         self.tells(time.monotonic_ns())
-        line = session.line
+        line = schedule.line
         while line and self._step(line[0], now):
             line.popleft()
             now = time.monotonic()
-            if now >= session.turn_ends:
+            if now >= schedule.turn_ends:
                 break
         self.running = None
         self.tells(0)
-        took = max(0.0, self.clock() - began - session.waited)
-        session.used = min(_MOST_USED, session.used + took)
-        session.computed += took
+        took = max(0.0, self.clock() - began - session.schedule.waited)
+        session.schedule.used = min(_MOST_USED, session.schedule.used + took)
+        session.usage.computed += took
         if self._counted:
             self.runtime.shares.spend(session, took)
         if not line:
-            session.idle_since = time.monotonic()
+            schedule.idle_since = time.monotonic()
         return took
 
     def _step(self, call: Pending, now: float) -> bool:
@@ -242,7 +246,8 @@ class Scheduler:
             call.queued = now - call.sent
             call.steps = self.runtime.execute(call)
         call.resumed = now
-        result, failure, waited = b"", None, call.session.waited
+        schedule = call.session.schedule
+        result, failure, waited = b"", None, schedule.waited
         try:
             next(call.steps)
         except StopIteration as done:
@@ -254,10 +259,10 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - passed to the call's answer
             failure = refusal_of(error, call.method)
         else:
-            call.computed += time.monotonic() - now - (call.session.waited - waited)
+            call.computed += time.monotonic() - now - (schedule.waited - waited)
             return False
         if self.runtime.meter is not None:
-            self._count(call, call.computed + time.monotonic() - now - (call.session.waited - waited))
+            self._count(call, call.computed + time.monotonic() - now - (schedule.waited - waited))
         call.steps = None
         if call.hold is None or failure is not None:
             self.answer(call, result, failure)
@@ -266,7 +271,7 @@ class Scheduler:
         if call.session.leaving:
             self.runtime.let_go(call.session)
         failure = None  # breaks the reference cycle of its traceback and this frame
-        if call.session.parked:
+        if schedule.parked:
             self._unpark(call.session)
         return True
 
@@ -284,7 +289,7 @@ class Scheduler:
         hold(lambda held, failure: self.answer(call, held, failure), result)
         checkpointer = self.runtime.checkpointer
         if checkpointer is not None and checkpointer.wants_saving(call.session):
-            call.session.line.append(Pending("Save", call.session, checkpointer.own_order(), 0))
+            call.session.schedule.line.append(Pending("Save", call.session, checkpointer.own_order(), 0))
 
     def _park(self, call: Pending) -> bool:
         """Park a batch until its predecessor arrives; False if it has waited long enough."""
@@ -297,16 +302,17 @@ class Scheduler:
             return False
         if first:
             self.parked(call)
-        session.parked.append(call)
+        session.schedule.parked.append(call)
         self.waiting.add(session)
         return True
 
     def _unpark(self, session: Session) -> None:
         """Queue a session's parked batches again, after one of its calls was applied."""
-        parked, session.parked = session.parked, []
+        schedule = session.schedule
+        parked, schedule.parked = schedule.parked, []
         self.waiting.discard(session)
         # Behind the finished call, which the caller removes next.
-        session.line.extend(parked)
+        schedule.line.extend(parked)
 
     def patience(self) -> float | None:
         """Longest wait for calls in seconds: until a parked batch times out or a rest ends; None without limit."""
@@ -314,7 +320,7 @@ class Scheduler:
             return min(_LOOK_SECONDS, max(0.0, self.resting[0][0] - time.monotonic()))
         if not self.waiting:
             return None
-        ends = min(call.give_up or 0.0 for session in self.waiting for call in session.parked)
+        ends = min(call.give_up or 0.0 for session in self.waiting for call in session.schedule.parked)
         return max(0.0, ends - time.monotonic())
 
     def end(self) -> None:
@@ -327,8 +333,8 @@ class Scheduler:
         """Refuse the parked batches that have waited long enough."""
         now = time.monotonic()
         for session in list(self.waiting):
-            if any(now >= (call.give_up or 0.0) for call in session.parked):
-                idle = not session.line
+            if any(now >= (call.give_up or 0.0) for call in session.schedule.parked):
+                idle = not session.schedule.line
                 self._unpark(session)
                 if idle:
                     self._enter(session)

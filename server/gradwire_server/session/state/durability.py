@@ -1,0 +1,53 @@
+"""Durability: whether a session's state, its files and its log agree."""
+
+from typing import Protocol
+
+from gradwire_engine import Context
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session.state.cancel_token import CancelToken
+
+
+class Stored(Protocol):
+    """A session's interface to its stored files (storage/kept.py)."""
+
+    def use(self) -> None:
+        """Note that the session is about to apply commands that no file contains. Raises Refusal: STORAGE."""
+
+
+class CommandState(Protocol):
+    """A session, of which a command may have changed the next id, and the counters in `recording` even if refused."""
+
+    next_id: int
+    recording: Context
+    cancel_token: CancelToken  # has the running command's seq
+
+
+class Noted(Protocol):
+    """What a session's log records besides commands (storage/write_ahead_log.py)."""
+
+    def retried(self, session: CommandState) -> None:
+        """Note that the running command is tried a second time."""
+
+    def refused(self, session: CommandState, seq: int, refusal: Refusal) -> None:
+        """Note a refused command."""
+
+
+class Durability:
+    """A session's files and log, and whether the session agrees with them.
+
+    Invariants:
+
+    - Before a call of a session with `files` changes it, `files.use` was called.
+    - `torn` is true from a call's first command until its record is queued. A call that fails while it is true breaks
+      the session (worker/runtime.py).
+    - `broken` never becomes None again; the session's calls are refused with it.
+    - `notes` is set only with `files`. A replay replaces it for the time of one record.
+    """
+
+    __slots__ = ("broken", "files", "notes", "torn")
+
+    def __init__(self) -> None:
+        self.files: Stored | None = None  # None if the session is not stored
+        self.notes: Noted | None = None  # refusals and retries for its log; None without a log
+        self.torn = False  # part of a call was applied that is neither answered nor logged
+        self.broken: Refusal | None = None  # why it could not be restored, or cannot continue
