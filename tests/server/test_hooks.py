@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2, hooks_pb2, types_pb2
-from gradwire_server.session import hook_table
+from gradwire_server.session.state import hook_table
 from tests.server.harness import Id, Remote, Running, refused, running
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2, types_pb2
-from gradwire_server.session import transfers
+from gradwire_server.session.state import transfers
 from tests.server.harness import KIB, Id, Remote, command, op, refused, running, upload_parts
 
 BACKENDS = [0, 2]

@@ -16,6 +16,7 @@ from gradwire_engine.graph.callbacks import Due, hook_accumulated, hook_tensor, 
 from gradwire_engine.graph.hooks import Ask, When
 from gradwire_engine.graph.tensor import at_edge
 from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.session.state.hook_table import MAX_SUSPENDED, Suspended
@@ -33,11 +34,11 @@ _KINDS = {
 
 
 def pass_through(
-    session: Session, run: Backward | Gradients, asks: bool, finish: Callable[[Any], None], answer: Any
+    scope: TensorScope, run: Backward | Gradients, asks: bool, finish: Callable[[Any], None], answer: Any
 ) -> Iterator[None]:
     """Run a backward to its end, or to the next hook that the client must run. Raises Refusal, EngineError."""
     if asks and answer is not None:
-        yield from _go_on(session, Suspended(run, finish), None, answer)
+        yield from _go_on(scope, Suspended(run, finish), None, answer)
     else:
         yield from run.to_end()
         finish(answer)
@@ -83,30 +84,32 @@ def _not_waiting(session: Session, number: int) -> Refusal:
     return Refusal("ARGUMENT_VALUE", f"no backward {number} waits in this session", argument="backward")
 
 
-def _go_on(session: Session, waiting: Suspended, given: Sequence[Tensor | None] | None, answer: Any) -> Iterator[None]:
+def _go_on(
+    scope: TensorScope, waiting: Suspended, given: Sequence[Tensor | None] | None, answer: Any
+) -> Iterator[None]:
     due = yield from waiting.run.advance(given)
     if due is None:
         waiting.finish(answer)
         return
-    session.check_room(len(due.gradients) + len(due.others) + 1)
+    scope.check_room(len(due.gradients) + len(due.others) + 1)
     call = answer.due
-    call.backward = session.hooks.suspend(waiting)
+    call.backward = scope.hooks.suspend(waiting)
     call.hook = due.number
     call.kind = _KINDS[due.when]
-    _show(session, due, call)
+    _show(scope, due, call)
 
 
-def _show(session: Session, due: Due, call: types_pb2.HookCall) -> None:
+def _show(scope: TensorScope, due: Due, call: types_pb2.HookCall) -> None:
     """Give ids to a hook's tensors; the client releases them."""
     for tensors, specs in ((due.gradients, call.gradients), (due.others, call.others)):
         for item in tensors:
             spec = specs.add()
             if item is not None:
-                same_as = session.names.get(item, 0)
-                fill_spec(spec, item, session.bind(0, item))
+                same_as = scope.id_of(item)
+                fill_spec(spec, item, scope.bind(0, item))
                 spec.same_as = same_as
     if due.leaf is not None:
-        fill_spec(call.leaf, due.leaf, session.names.get(due.leaf, 0) or session.bind(0, due.leaf))
+        fill_spec(call.leaf, due.leaf, scope.id_of(due.leaf) or scope.bind(0, due.leaf))
 
 
 def ask_for(session: Session, number: int) -> Ask:

@@ -1,8 +1,7 @@
 """The interpreter: runs a program: binds its inputs, executes its steps in each repetition, names its outputs.
 
-Each repetition has a `Scope`, which replaces the session: the handlers of tensor_commands.py look up tensors and bind
-results in it by slot. A refused step ends the run. Effects of earlier steps remain, so a run is never retried when
-memory is short.
+Each repetition has a `Scope`, in which the handlers of tensor_commands.py look up tensors and bind results by slot.
+A refused step ends the run. Effects of earlier steps remain, so a run is never retried when memory is short.
 """
 
 import logging
@@ -26,6 +25,7 @@ from gradwire_engine.op.op import Op
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session import tensor_commands
 from gradwire_server.session.programs import Input, Step, filled, find_program, refuse_argument
+from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.specs import fill_spec
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("gradwire.server")
 MAX_REPEAT = 1 << 24
 #: Commands allowed as steps, besides ops (ProgramStep of programs.proto).
-_HANDLERS: dict[str, Callable[..., Iterator[None] | None]] = {
+_HANDLERS: dict[str, Callable[[TensorScope, Any, None], Iterator[None] | None]] = {
     "create": tensor_commands.create,
     "backward": tensor_commands.run_backward,
     "retain_grad": tensor_commands.run_retain_grad,
@@ -50,7 +50,11 @@ MAX_PLANS = 4  # of a program, for inputs with different layouts or memory shari
 
 
 class Scope:
-    """A repetition's tensors by slot, with the session's attributes that command handlers use."""
+    """A repetition's tensors by slot: the `TensorScope` of its steps.
+
+    Limits, account, transfers and hooks are the session's. Slots were checked when the program was registered, and they
+    are no ids: no tensor has an id here.
+    """
 
     def __init__(
         self, session: "Session", store: dict[int, Tensor], numbers: Sequence[float], tracer: Tracer | None = None
@@ -60,7 +64,8 @@ class Scope:
         self.numbers = numbers
         self.limits = session.limits
         self.account = session.account
-        self.names: dict[Tensor, int] = {}
+        self.transfers = session.transfers
+        self.hooks = session.hooks
         self.tracer = tracer
         self.recording = self.context(0)
 
@@ -89,6 +94,14 @@ class Scope:
     def tensors(self, slots: Iterable[int]) -> list[Tensor]:
         """The tensors of slots."""
         return [self.tensor(slot) for slot in slots]
+
+    def id_of(self, tensor: Tensor) -> int:
+        """0: a run's tensors have no ids."""
+        return 0
+
+    def ids_of(self, tensors: Iterable[Tensor]) -> list[int]:
+        """No ids, as `id_of`."""
+        return []
 
     def check_new(self, slot: int) -> None:
         """Do nothing: slots were checked when the program was registered."""

@@ -12,7 +12,7 @@ from gradwire_server.session.arguments import Tensors, call_of, check_in_place, 
 Words: TypeAlias = list[int]
 
 
-class Scope(Tensors, Protocol):
+class OpScope(Tensors, Protocol):
     """The session in which an op is prepared."""
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
@@ -24,7 +24,7 @@ class Prepared:
 
     __slots__ = ("call", "context", "indices", "lists", "numbers", "outputs", "raw", "tensors", "values", "width")
 
-    def __init__(self, request: commands_pb2.OpRequest, session: Scope) -> None:
+    def __init__(self, request: commands_pb2.OpRequest, session: OpScope) -> None:
         """Decode an op. Raises Refusal: ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; OP_UNKNOWN."""
         self.call = call = call_of(request.op)
         self.raw = request.SerializeToString()

@@ -52,7 +52,13 @@ class Doing(Command):
 
 
 class Session(TensorTable):
-    """The state behind a session id."""
+    """The state behind a session id: a `TensorScope` whose ids last until they are released.
+
+    The session has what commands change: tensors, writers, programs, hooks, transfers, the random generator. What the
+    worker keeps about it is in `schedule`, `usage` and `durability`; each of them names who writes it.
+
+    Invariants: `current` is the active context while a command runs. A writer's seqs are applied in order, each once.
+    """
 
     def __init__(self, key: int, limits: Limits, cancel_token: CancelToken) -> None:
         super().__init__(limits.max_session_tensors)

@@ -1,6 +1,6 @@
 """Specs: describes engine tensors for the wire."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Tensor
@@ -50,10 +50,10 @@ def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_d
     spec.id = tensor_id
 
 
-def tell_base(spec: types_pb2.TensorSpec, tensor: Tensor, names: Mapping[Tensor, int]) -> None:
-    """Set the base's id in a view's description, if the session has an id for the base."""
+def tell_base(spec: types_pb2.TensorSpec, tensor: Tensor, id_of: Callable[[Tensor], int]) -> None:
+    """Set the base's id in a view's description; 0 if the session has none for the base."""
     if tensor.view is not None:
-        spec.base = names.get(tensor.view.base, 0)
+        spec.base = id_of(tensor.view.base)
 
 
 def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> None:

@@ -1,6 +1,6 @@
 """Tensor commands: handlers that create, change, differentiate and read tensors (commands.py has the table).
 
-A program's steps run the same handlers; there `session` is a `Scope` of interpreter.py.
+A program's steps run the handlers that take a `TensorScope` (scope.py).
 """
 
 from collections import Counter
@@ -25,22 +25,23 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
 from gradwire_server.session.arguments import CALLS, Call, call_of, check_in_place
 from gradwire_server.session.hook_commands import pass_through
+from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec, tell_base
 
 MAX_DESCRIBED = 10_000
 
 
-def create(session: Session, request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None) -> None:
+def create(scope: TensorScope, request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None) -> None:
     """Create a leaf. The size is checked against dtype and shape before any allocation."""
-    session.check_new(request.id)
+    scope.check_new(request.id)
     source = request.WhichOneof("source")
     if source is None:
         raise Refusal("MALFORMED", "create needs a payload or a transfer")
     described: Any = request.payload if source == "payload" else request.transfer
     dtype = dtype_of(described.dtype)
     wanted = checked_bytes(described.shape, dtype)
-    limits = session.limits
+    limits = scope.limits
     if wanted > limits.max_tensor_bytes:
         raise Refusal(
             "PAYLOAD_SIZE",
@@ -59,17 +60,17 @@ def create(session: Session, request: commands_pb2.CreateRequest, answer: comman
                 limit=limits.max_inline_bytes,
                 given=wanted,
             )
-        session.account.admit(wanted)
+        scope.account.admit(wanted)
     else:
-        upload = session.transfers.finished(described.transfer_id)
+        upload = scope.transfers.finished(described.transfer_id)
         check_size(described.shape, dtype, upload.total)
         data = upload.buffer
     array = array_of(data, dtype, described.shape, copy=source == "payload")
-    session.enter(session.context(request.grad_mode))
+    scope.enter(scope.context(request.grad_mode))
     made = tensor(to_device(array, device), request.requires_grad)
     if source == "transfer":
-        session.transfers.forget(described.transfer_id)
-    made_id = session.bind(request.id, made)
+        scope.transfers.forget(described.transfer_id)
+    made_id = scope.bind(request.id, made)
     if answer is not None:
         fill_spec(answer.tensor, made, made_id)
 
@@ -182,41 +183,41 @@ def _too_many(name: str, made: int, ids: Sequence[int]) -> Refusal:
 
 
 def run_backward(
-    session: Session, request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
+    scope: TensorScope, request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
 ) -> Iterator[None]:
     """Add gradients to the leaves."""
-    session.enter(session.recording)
+    scope.enter(scope.recording)
     run = Backward(
-        session.tensors(request.tensors),
-        _optional(session, request.gradients),
+        scope.tensors(request.tensors),
+        _optional(scope, request.gradients),
         request.retain_graph if request.HasField("retain_graph") else None,
         request.create_graph,
-        session.tensors(request.inputs) or None,
+        scope.tensors(request.inputs) or None,
         check_nan=request.check_nan,
     )
 
     def finish(answer: Any) -> None:
         received = run.deliver()
         if answer is not None:
-            answer.accumulated.extend(session.ids_of(received))
+            answer.accumulated.extend(scope.ids_of(received))
 
-    return pass_through(session, run, request.answers_hooks, finish, answer)
+    return pass_through(scope, run, request.answers_hooks, finish, answer)
 
 
 def run_gradients(
-    session: Session, request: commands_pb2.GradientsRequest, answer: commands_pb2.GradientsResponse | None
+    scope: TensorScope, request: commands_pb2.GradientsRequest, answer: commands_pb2.GradientsResponse | None
 ) -> Iterator[None]:
     """Compute gradients and bind them."""
-    session.enter(session.recording)
+    scope.enter(scope.recording)
     ids = request.results
-    session.check_all_new(ids)
+    scope.check_all_new(ids)
     if len(ids) > len(request.inputs):
         raise _too_many("gradients", len(request.inputs), ids)
-    session.check_room(len(request.inputs))
+    scope.check_room(len(request.inputs))
     run = Gradients(
-        session.tensors(request.outputs),
-        session.tensors(request.inputs),
-        _optional(session, request.grad_outputs),
+        scope.tensors(request.outputs),
+        scope.tensors(request.inputs),
+        _optional(scope, request.grad_outputs),
         request.retain_graph if request.HasField("retain_graph") else None,
         request.create_graph,
         check_nan=request.check_nan,
@@ -224,85 +225,85 @@ def run_gradients(
     )
 
     def finish(answer: Any) -> None:
-        session.check_all_new(ids)  # again, since hooks may have used the ids meanwhile
+        scope.check_all_new(ids)  # again, since hooks may have used the ids meanwhile
         made = run.results(request.allow_unused, request.materialize_grads)
         received = run.deliver()
         for number, item in enumerate(made):
-            same_as = 0 if item is None else session.names.get(item, 0)
-            tensor_id = 0 if item is None else session.bind(ids[number] if number < len(ids) else 0, item)
+            same_as = 0 if item is None else scope.id_of(item)
+            tensor_id = 0 if item is None else scope.bind(ids[number] if number < len(ids) else 0, item)
             if answer is not None:
                 spec = answer.gradients.add()
                 if item is not None:
                     fill_spec(spec, item, tensor_id)
                     spec.same_as = same_as
-                    tell_base(spec, item, session.names)
+                    tell_base(spec, item, scope.id_of)
         if answer is not None:
-            answer.accumulated.extend(session.ids_of(received))
+            answer.accumulated.extend(scope.ids_of(received))
 
-    return pass_through(session, run, request.answers_hooks, finish, answer)
+    return pass_through(scope, run, request.answers_hooks, finish, answer)
 
 
-def _optional(session: Session, ids: Iterable[int]) -> list[Tensor | None]:
-    return [session.tensor(tensor_id) if tensor_id else None for tensor_id in ids]
+def _optional(scope: TensorScope, ids: Iterable[int]) -> list[Tensor | None]:
+    return [scope.tensor(tensor_id) if tensor_id else None for tensor_id in ids]
 
 
 def run_retain_grad(
-    session: Session, request: commands_pb2.RetainGradRequest, answer: commands_pb2.RetainGradResponse | None
+    scope: TensorScope, request: commands_pb2.RetainGradRequest, answer: commands_pb2.RetainGradResponse | None
 ) -> None:
     """Let a non-leaf keep its gradient."""
-    target = session.tensor(request.tensor)
+    target = scope.tensor(request.tensor)
     retain_grad(target)
     if answer is not None:
         fill_spec(answer.tensor, target, request.tensor)
 
 
-def grad(session: Session, request: commands_pb2.GradRequest, answer: commands_pb2.GradResponse | None) -> None:
+def grad(scope: TensorScope, request: commands_pb2.GradRequest, answer: commands_pb2.GradResponse | None) -> None:
     """Give a gradient an id, or return the id it has."""
-    session.check_new(request.id)
-    found = session.tensor(request.tensor).grad
+    scope.check_new(request.id)
+    found = scope.tensor(request.tensor).grad
     if found is None:
         return
-    known = 0 if request.id else session.names.get(found, 0)
-    grad_id = known or session.bind(request.id, found)
+    known = 0 if request.id else scope.id_of(found)
+    grad_id = known or scope.bind(request.id, found)
     if answer is not None:
         fill_spec(answer.grad, found, grad_id)
 
 
 def run_set_grad(
-    session: Session, request: commands_pb2.SetGradRequest, answer: commands_pb2.SetGradResponse | None
+    scope: TensorScope, request: commands_pb2.SetGradRequest, answer: commands_pb2.SetGradResponse | None
 ) -> None:
     """Set or clear a gradient."""
-    target = session.tensor(request.tensor)
-    set_grad(target, session.tensor(request.grad) if request.grad else None)
+    target = scope.tensor(request.tensor)
+    set_grad(target, scope.tensor(request.grad) if request.grad else None)
 
 
 def run_set_requires_grad(
-    session: Session,
+    scope: TensorScope,
     request: commands_pb2.SetRequiresGradRequest,
     answer: commands_pb2.SetRequiresGradResponse | None,
 ) -> None:
     """Set a leaf's requires_grad."""
-    target = session.tensor(request.tensor)
+    target = scope.tensor(request.tensor)
     set_requires_grad(target, request.requires_grad)
     if answer is not None:
         fill_spec(answer.tensor, target, request.tensor)
 
 
 def run_set_data(
-    session: Session, request: commands_pb2.SetDataRequest, answer: commands_pb2.SetDataResponse | None
+    scope: TensorScope, request: commands_pb2.SetDataRequest, answer: commands_pb2.SetDataResponse | None
 ) -> None:
     """Make a tensor share another tensor's values."""
-    target = session.tensor(request.tensor)
-    set_data(target, session.tensor(request.data))
+    target = scope.tensor(request.tensor)
+    set_data(target, scope.tensor(request.data))
     if answer is not None:
         fill_spec(answer.tensor, target, request.tensor)
 
 
 def manual_seed(
-    session: Session, request: commands_pb2.ManualSeedRequest, answer: commands_pb2.ManualSeedResponse | None
+    scope: TensorScope, request: commands_pb2.ManualSeedRequest, answer: commands_pb2.ManualSeedResponse | None
 ) -> None:
     """Seed, restore or read the random generator."""
-    generator = session.recording.generator
+    generator = scope.recording.generator
     which = request.WhichOneof("set")
     if which == "seed":
         generator.manual_seed(request.seed)
@@ -340,7 +341,7 @@ def describe(
         for tensor_id, item in zip(request.tensors, found, strict=True):
             spec = answer.tensors.add()
             fill_spec(spec, item, tensor_id)
-            tell_base(spec, item, session.names)
+            tell_base(spec, item, session.id_of)
         answer.tensor_count = len(session.store)
         answer.bytes = session.account.bytes
 

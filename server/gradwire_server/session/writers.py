@@ -10,22 +10,6 @@ from gradwire_server.session.state.response_cache import Recall
 WRITER_SHIFT = 40  # a command's number is its writer's number, shifted by these bits, and its seq
 
 
-@dataclass(slots=True)
-class Writer:
-    """One writer: how far its commands are applied, their cached responses, its prepared ops."""
-
-    number: int
-    recall: Recall
-    applied: int = 0
-    durable: int = 0  # its last command that survives a crash of the server
-    prepared: dict[int, Prepared] = field(default_factory=dict)
-    dropped: "DroppedHooks" = field(default_factory=lambda: DroppedHooks())
-
-    def command_number(self, seq: int) -> int:
-        """Number of this writer's command `seq`, unique within the session."""
-        return self.number << WRITER_SHIFT | seq
-
-
 class DroppedHooks:
     """Numbers of unreachable hooks, repeated in answers until the client acknowledges one."""
 
@@ -49,3 +33,19 @@ class DroppedHooks:
         if not self.told:
             self.told, self.seq = min(len(self.gone), self.MOST), seq
         return list(islice(self.gone, self.told))
+
+
+@dataclass(slots=True)
+class Writer:
+    """One writer: how far its commands are applied, their cached responses, its prepared ops."""
+
+    number: int
+    recall: Recall
+    applied: int = 0
+    durable: int = 0  # its last command that survives a crash of the server
+    prepared: dict[int, Prepared] = field(default_factory=dict)
+    dropped: DroppedHooks = field(default_factory=DroppedHooks)
+
+    def command_number(self, seq: int) -> int:
+        """Number of this writer's command `seq`, unique within the session."""
+        return self.number << WRITER_SHIFT | seq

@@ -132,6 +132,10 @@ class TensorTable:
         leaving, self.leaving = self.leaving, ()
         self.release_all(leaving)
 
+    def id_of(self, tensor: Tensor) -> int:
+        """The id that names a tensor, or 0."""
+        return self.names.get(tensor, 0)
+
     def ids_of(self, tensors: Iterable[Tensor]) -> list[int]:
         """All ids that name these tensors."""
         ids: list[int] = []
