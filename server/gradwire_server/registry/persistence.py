@@ -9,23 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.common.limits import Limits
+from gradwire_server.registry.principal_places import PrincipalPlaces
 from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
+from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.storage.orders import LATER, Order
 from gradwire_server.worker.frames import KEEP, NUMBER, OPENED
 from gradwire_server.workers.entry import ID_SHOWN
-
-if TYPE_CHECKING:
-    from gradwire_server.registry.backend import Backend
-    from gradwire_server.workers.worker_pool import Entry, Worker
+from gradwire_server.workers.worker_pool import Entry, Worker
 
 _SWEEP_SECONDS = 60.0
 _PATIENCE_SECONDS = 1.0  # a busy session delays the periodic snapshots of its worker's other sessions by at most this
@@ -35,13 +35,34 @@ T = TypeVar("T")
 log = logging.getLogger("gradwire.server")
 
 
+class OpenSessions(Protocol):
+    """What persistence needs of the backend (backend.py): the open sessions, their workers and places."""
+
+    limits: Limits
+    registry: SessionRegistry[Worker]
+    workers: Sequence[Worker]
+    places: PrincipalPlaces
+
+    def place_session(self) -> Worker:
+        """The worker for a new session. Raises Refusal: UNAVAILABLE."""
+
+    def opened(self, entry: Entry) -> service_pb2.OpenSessionResponse:
+        """The answer to a session's newest writer."""
+
+    def not_opened(self, entry: Entry, error: BaseException) -> None:
+        """Remove a session whose id no client has. Raises Refusal: UNAVAILABLE, if its worker ended."""
+
+    def drop(self, entry: Entry, how: bytes = b"") -> asyncio.Future[int]:
+        """Free the memory of a session removed from the registry; bytes freed."""
+
+
 class Persistence:
     """The front's side of stored sessions.
 
     `logs`: whether workers log what they answer. `every`: seconds between snapshots, 0 for none.
     """
 
-    def __init__(self, backend: Backend, catalog: SessionCatalog, logs: bool, every: float) -> None:
+    def __init__(self, backend: OpenSessions, catalog: SessionCatalog, logs: bool, every: float) -> None:
         self.backend = backend
         self.catalog = catalog
         self.logs = logs

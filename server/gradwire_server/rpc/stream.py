@@ -11,7 +11,7 @@ is under way. It submits a batch on arrival and writes its answer as soon as tha
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -26,9 +26,9 @@ from gradwire_server.common.limits import MIB, RESPONSE_BYTES
 from gradwire_server.common.pipelined_writer import leave
 from gradwire_server.common.protobuf_peek import bytes_field, peek_field, peek_parent, varint_field
 from gradwire_server.common.timings import ASK
+from gradwire_server.registry.interface import SessionBackend
 
 if TYPE_CHECKING:
-    from gradwire_server.rpc.service import Front
     from gradwire_server.rpc.traces import Call
 
 
@@ -43,6 +43,36 @@ class Wire(Protocol):
 
     def invocation_metadata(self) -> Any:
         """The call's metadata: pairs of key and value."""
+
+
+class StreamHost(Protocol):
+    """What streams need of the service (service.py): admission, counts of unanswered bytes, traces."""
+
+    backend: SessionBackend
+    streams: "Streams"
+    draining: bool
+
+    @property
+    def crowded(self) -> bool:
+        """Whether unanswered requests exceed their bytes, so streams are not read."""
+
+    def admit(self, method: str, session_id: str | None = None) -> None:
+        """Check that a call may begin. Raises Refusal: UNAVAILABLE."""
+
+    def begin(self, size: int = 0) -> None:
+        """Count a batch of `size` bytes as being answered."""
+
+    def end(self, size: int = 0) -> None:
+        """Count a batch of `size` bytes as answered."""
+
+    def parent_of(self, context: Wire, /) -> str:
+        """The call's traceparent; empty without one."""
+
+    def traced(self, parent: str, method: str, session_id: str) -> "Call | None":
+        """Begin a traced call; None without a traceparent."""
+
+    async def tracing(self, traced: "Call", answer: Awaitable[bytes]) -> bytes:
+        """Await a call's answer, and record the spans."""
 
 
 class Direct:
@@ -92,7 +122,7 @@ class Batch:
 class Stream:
     """An open stream. `serve` returns when the client is done, and raises if the stream ends otherwise."""
 
-    def __init__(self, front: "Front", context: Wire) -> None:
+    def __init__(self, front: StreamHost, context: Wire) -> None:
         self.front = front
         self.backend = front.backend
         self.context = context

@@ -10,22 +10,35 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_server.session.session import Session
+from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.worker.apart import Child
 from gradwire_server.worker.places import ForkPlaces
-
-if TYPE_CHECKING:
-    from gradwire_server.session.session import Session
-    from gradwire_server.session.state.cancel_token import CancelToken
-    from gradwire_server.worker.scheduler import Scheduler
+from gradwire_server.worker.runtime import Runtime
 
 PRESS_SECONDS = 0.05  # a session computes this long before it must yield between two ops
 _OTHERS_SECONDS = 0.01  # other sessions then compute this long
 _MOST_AWAY = 128  # sessions whose op runs or waits aside, one thread each
 _SPARE = 2  # standby threads that are kept; others end
 _IDLE_LOOKS = 20
+
+
+class Slices(Protocol):
+    """What the lane needs of the scheduler (scheduler.py): the running session, and how it leaves and returns."""
+
+    runtime: Runtime
+    running: Session | None  # whose slice it is
+    slices: int  # slices begun
+    others_wait: Callable[[], bool]  # whether any other session could compute
+
+    def leave(self, session: Session) -> None:
+        """Take a session that computes aside out of the turns; its calls wait."""
+
+    def come_back(self, session: Session) -> None:
+        """Resume the slice of a session that computed aside."""
 
 
 class Baton:
@@ -100,7 +113,7 @@ class Baton:
 class Lane:
     """Expensive ops of one worker's sessions, computed aside. Only the holder of the baton calls its methods."""
 
-    def __init__(self, scheduler: "Scheduler", run: Callable[[], None], most: int, forks: bool = True) -> None:
+    def __init__(self, scheduler: Slices, run: Callable[[], None], most: int, forks: bool = True) -> None:
         """`run` is the body of a thread that takes over; at most `most` ops are computed apart at once."""
         self.scheduler = scheduler
         self.baton = Baton()
@@ -114,7 +127,7 @@ class Lane:
     # Called by the engine through a session's cancel token.
 
     def aside(
-        self, cancel_token: "CancelToken", compute: Callable[[], Any], name: str, alone: bool, room: int = 0
+        self, cancel_token: CancelToken, compute: Callable[[], Any], name: str, alone: bool, room: int = 0
     ) -> Any:
         """Return the result of `compute` while other sessions compute. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
         session = self.scheduler.running
@@ -131,7 +144,7 @@ class Lane:
         finally:
             host.reserve(-room)
 
-    def look(self, cancel_token: "CancelToken") -> None:
+    def look(self, cancel_token: CancelToken) -> None:
         """Yield to other sessions between two ops of an expensive command. Raises EngineError: CANCELLED."""
         if cancel_token.stopping() or cancel_token.closed:
             raise EngineError(Reason.CANCELLED, "the command was cancelled")
@@ -144,7 +157,7 @@ class Lane:
             time.sleep(_OTHERS_SECONDS)
             session.schedule.waited += _OTHERS_SECONDS
 
-    def _in_thread(self, session: "Session", compute: Callable[[], Any]) -> Any:
+    def _in_thread(self, session: Session, compute: Callable[[], Any]) -> Any:
         with self._gone(session) as gone:
             if not gone:
                 return compute()
@@ -155,7 +168,7 @@ class Lane:
             finally:
                 self._places.leave()
 
-    def _in_child(self, session: "Session", compute: Callable[[], Any], name: str) -> Any:
+    def _in_child(self, session: Session, compute: Callable[[], Any], name: str) -> Any:
         owner = session.usage.owner or -session.key
         self._take_place(session, owner)
         try:
@@ -175,7 +188,7 @@ class Lane:
             finally:
                 self._places.give_back(owner)
 
-    def _take_place(self, session: "Session", owner: int) -> None:
+    def _take_place(self, session: Session, owner: int) -> None:
         if self._places.take_at_once(owner):
             return
         with self._gone(session) as gone, self._timed(session):
@@ -183,14 +196,14 @@ class Lane:
                 raise EngineError(Reason.COMPUTE_LIMIT, "no thread is to be had; other ops take long already")
             self._places.take(owner, _Check(session.cancel_token))
 
-    def _most_seconds(self, session: "Session") -> float:
+    def _most_seconds(self, session: Session) -> float:
         """Seconds that one command may compute: the smaller quota of session and principal for a minute."""
         limits = self.scheduler.runtime.limits
         principals = limits.max_principal_compute_seconds if session.usage.place else 0.0
         return min(each or float("inf") for each in (limits.max_session_compute_seconds, principals))
 
     @contextmanager
-    def _gone(self, session: "Session") -> Iterator[bool]:
+    def _gone(self, session: Session) -> Iterator[bool]:
         """Take the session out of the turns inside the block, while others compute.
 
         Yields False if no thread can be started.
@@ -211,7 +224,7 @@ class Lane:
             scheduler.come_back(session)
 
     @contextmanager
-    def _timed(self, session: "Session") -> Iterator[None]:
+    def _timed(self, session: Session) -> Iterator[None]:
         """Count the block's duration as waiting, not computing."""
         began = time.monotonic()
         try:
@@ -242,7 +255,7 @@ class Lane:
                 self._waiting.clear()
 
 
-def _alone(cancel_token: "CancelToken", compute: Callable[[], Any]) -> Any:
+def _alone(cancel_token: CancelToken, compute: Callable[[], Any]) -> Any:
     """Compute in a child, which has no other sessions to yield to and no threads."""
     cancel_token.lane = None
     if cancel_token.account is not None:
@@ -253,7 +266,7 @@ def _alone(cancel_token: "CancelToken", compute: Callable[[], Any]) -> Any:
 class _Check:
     """Checks whether to end an op that is computed aside. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
 
-    def __init__(self, cancel_token: "CancelToken", most: float = float("inf"), name: str = "") -> None:
+    def __init__(self, cancel_token: CancelToken, most: float = float("inf"), name: str = "") -> None:
         self.cancel_token = cancel_token
         self.most = most
         self.name = name
