@@ -25,7 +25,7 @@ from gradwire.v1 import service_pb2 as s
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
-from gradwire_server.worker.frames import OPENED
+from gradwire_server.storage.orders import Order
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler, work
 from tests.hostile.served import percentile
@@ -95,7 +95,7 @@ class Beside:
     def _open(self, number: int) -> None:
         x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
         values = {W: np.zeros((8, 1)), X: x, Y: x @ np.ones((8, 1)), A: np.ones((128, 128))}
-        calls = [("Open", OPENED.pack(0, 0))]
+        calls = [("Open", Order().pack())]
         for tensor, array in values.items():
             given = payload(array.astype(np.float32))
             request = c.CreateRequest(id=tensor, payload=given, requires_grad=tensor == W)

@@ -31,7 +31,7 @@ from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.memories import flat
 from gradwire_server.storage.orders import Order
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
-from gradwire_server.worker.frames import KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival
+from gradwire_server.worker.frames import KEEP, NUMBER, UPLOAD_BEGUN, Arrival
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import Id, command, op, payload
 
@@ -71,7 +71,7 @@ class Bench:
 
     def open(self, home: Path) -> None:
         """A new session that is stored there."""
-        self.do("Open", OPENED.pack(0, 0) + self._order(home).pack(), begins=True)
+        self.do("Open", self._order(home).pack(), begins=True)
 
     def restore(self, home: Path) -> Session:
         """A session of what is stored there. Raises Refusal."""

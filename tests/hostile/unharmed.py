@@ -16,7 +16,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import MESSAGES
-from gradwire_server.worker.frames import OPENED
+from gradwire_server.storage.orders import Order
 from gradwire_server.worker.runtime import Runtime
 from tests.hostile.dispatch import LIMITS, Wrong
 from tests.hostile.following import shown
@@ -55,7 +55,7 @@ class Bench:
         if self.number:
             self.do("Drop", b"")
         self.number += 1
-        self.do("Open", OPENED.pack(0, 0))
+        self.do("Open", Order().pack())
         for request in messages.first():
             self.do("Create", request.SerializeToString())
 

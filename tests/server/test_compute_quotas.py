@@ -19,7 +19,7 @@ from gradwire_server.common.budgets import Budget
 from gradwire_server.common.limits import KIB, MIB
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending, Session
-from gradwire_server.worker.frames import OPENED
+from gradwire_server.storage.orders import Order
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
 from tests.server.harness import LIMITS, WAIT, Running, command, op, refusal, refused, running, until
@@ -117,7 +117,7 @@ def test_a_call_counts_that_came_together_with_the_opening_of_its_session() -> N
 
     host.execute = slowly  # type: ignore[method-assign]
     zeros = op("zeros", [1]).SerializeToString()
-    scheduler.add(host.begin("Open", 1, OPENED.pack(1, 0), 1, None))
+    scheduler.add(host.begin("Open", 1, Order(place=1).pack(), 1, None))
     scheduler.add(host.begin("Op", 1, zeros, 2, None))
     while scheduler.runnable:
         scheduler.slice()

@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.logging import JsonFormatter
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.worker.frames import NAME
-from gradwire_server.worker.main import Control
+from gradwire_server.storage.orders import Order
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.worker.slots import Slots
 from tests.server.harness import Remote, command, running
 
 
@@ -70,14 +67,9 @@ def test_lines_of_a_session_tell_session_principal_and_seq_but_no_secret(
         assert secret not in stream.getvalue()
 
 
-def test_a_worker_process_is_told_whose_its_sessions_are_and_forgets_it() -> None:
+def test_a_worker_is_told_whose_its_sessions_are() -> None:
     host = Runtime(Limits().resolved(), SharedCounters(1))
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        control = Control(host, ours, Slots(1 << 20, Slots.file(1 << 20)))
-        control._handle(NAME, 1, 0, b"abcdef alice")  # may come before the session
-        host.begin("Open", 1, b"", 1, None)
-        assert host.sessions[1].command.told() == {"session": "abcdef", "principal": "alice", "number": 1}
-        host._drop(host.sessions[1], b"")
-        control._handle(NAME, 1, 0, b"abcdef alice")  # or after it
-        assert host.names == {}
+    order = Order(shown="abcdef", principal="alice")
+    for _ in host.execute(host.begin("Open", 1, order.pack(), 1, None)):
+        pass
+    assert host.sessions[1].command.told() == {"session": "abcdef", "principal": "alice", "number": 1}

@@ -13,7 +13,7 @@ from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.orders import Order
-from gradwire_server.worker.frames import KEEP, OPENED
+from gradwire_server.worker.frames import KEEP
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import Id, command, op, payload
 from tests.server.memory_stores import MemoryLogs, MemorySnapshots
@@ -87,7 +87,7 @@ def test_a_session_comes_back_from_stores_that_are_no_files(
 ) -> None:
     worker = Stored(logs, snapshots)
     order = order_of(catalog, "one")
-    worker.do("Open", OPENED.pack(0, 0) + order.pack())
+    worker.do("Open", order.pack())
     worker.compute()
     worker.end(KEEP)
     assert catalog.put("one")
@@ -113,7 +113,7 @@ def test_a_log_that_ends_within_a_record_is_cut_where_the_last_whole_one_ends(
 ) -> None:
     worker = Stored(True, snapshots)
     order = order_of(catalog, "one")
-    worker.do("Open", OPENED.pack(0, 0) + order.pack())
+    worker.do("Open", order.pack())
     worker.compute()
     worker.end(KEEP)
     (log,) = snapshots.logs.held.values()
@@ -126,7 +126,7 @@ def test_a_log_that_ends_within_a_record_is_cut_where_the_last_whole_one_ends(
 
 def test_a_named_snapshot_is_listed_and_deleted(snapshots: MemorySnapshots, catalog: SessionCatalog) -> None:
     worker = Stored(False, snapshots)
-    worker.do("Open", OPENED.pack(0, 0) + order_of(catalog, "one").pack())
+    worker.do("Open", order_of(catalog, "one").pack())
     worker.compute()
     head = pb.SnapshotHead(principal="alice", name="best").SerializeToString()
     request = pb.SaveSessionRequest(name="best", tensors=[pb.NamedTensor(name="y", id=2)]).SerializeToString()

@@ -18,7 +18,8 @@ from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
-from gradwire_server.worker.frames import METHODS, NUMBER, OPENED, packed, unpacked
+from gradwire_server.storage.orders import Order
+from gradwire_server.worker.frames import METHODS, NUMBER, packed, unpacked
 from gradwire_server.worker.pipe import HEAD, Inbox, head
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
@@ -244,7 +245,7 @@ class Playing:
         self.scheduler.add(self.runtime.begin(method, number, raw, ticket, None))
 
     def open(self, number: int, ticket: int, owner: int = 0) -> None:
-        self.add("Open", number, OPENED.pack(0, owner), ticket)
+        self.add("Open", number, Order(owner=owner).pack(), ticket)
 
     def batch(self, number: int, ticket: int, commands: int, first: int = 1) -> None:
         zeros = [command(op("zeros", [1], outputs=[first + n])) for n in range(commands)]

@@ -15,11 +15,11 @@ from gradwire_server.common.protobuf_peek import peek_run
 from gradwire_server.common.protocol import PROTOCOL
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.files import Files
-from gradwire_server.registry.persistence import Persistence
+from gradwire_server.registry.persistence import Persistence, order_of
 from gradwire_server.registry.principal_places import PrincipalPlaces
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.session_registry import SessionRegistry
-from gradwire_server.worker.frames import KEEP, NUMBER, OPENED
+from gradwire_server.worker.frames import KEEP, NUMBER
 from gradwire_server.worker.rings import machine
 from gradwire_server.workers.worker_pool import Entry, Events, LentRing, Load, OpenUpload, Worker
 
@@ -54,7 +54,6 @@ class Backend:
         events = Events(self.registry.begin, self.registry.finish, self.take_back, self.lost)
         for worker in workers:
             worker.load, worker.events = self.load, events
-        self.registry.entered = lambda entry: entry.worker.name(entry)
 
     async def keep_in(self, catalog: SessionCatalog, logs: bool, every: float) -> None:
         """Store sessions in a directory. Call before `start`. Raises OSError if the directory cannot be opened."""
@@ -119,7 +118,7 @@ class Backend:
             entry.worker.sessions += 1
             entry.worker.active += 1
             if self.persistence is None:
-                entry.worker.tell("Open", entry.number, OPENED.pack(place, entry.owner_number))
+                entry.worker.tell("Open", entry.number, order_of(entry, place).pack())
             else:
                 await self._open_kept(self.persistence, entry, place)
         return self.opened(entry)

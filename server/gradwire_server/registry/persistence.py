@@ -23,7 +23,7 @@ from gradwire_server.registry.principal_places import PrincipalPlaces
 from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.storage.orders import LATER, Order
-from gradwire_server.worker.frames import KEEP, NUMBER, OPENED
+from gradwire_server.worker.frames import KEEP, NUMBER
 from gradwire_server.workers.entry import ID_SHOWN
 from gradwire_server.workers.worker_pool import Entry, Worker
 
@@ -130,18 +130,20 @@ class Persistence:
 
     # Opening.
 
-    def order(self, session_id: str, client: str, lease: float, **told: Any) -> Order:
+    def order(self, entry: Entry, place: int, folder: str = "", request: bytes = b"") -> Order:
         """The order that tells a worker about a new or restored session."""
         head = pb.SnapshotHead(
-            session_digest=digest_of(session_id), principal=CALLER.get().name, client=client,
-            lease_ms=int(lease * 1000),
+            session_digest=digest_of(entry.id), principal=CALLER.get().name, client=entry.client,
+            lease_ms=int(entry.lease * 1000),
         )  # fmt: skip
-        return Order(home=str(self.catalog.home(session_id)), home_head=head.SerializeToString(), **told)
+        order = order_of(entry, place)
+        order.home, order.home_head = str(self.catalog.home(entry.id)), head.SerializeToString()
+        order.folder, order.request = folder, request
+        return order
 
     async def opened(self, entry: Entry, place: int) -> None:
         """Tell a worker of a new session. With a log, the session is stored before its client gets the answer."""
-        raw = OPENED.pack(place, entry.owner_number) + self.order(entry.id, entry.client, entry.lease).pack()
-        answer = entry.worker.ask("Open", entry.number, raw)
+        answer = entry.worker.ask("Open", entry.number, self.order(entry, place).pack())
         entry.stored = self.logs
         if self.logs:
             await answer
@@ -165,8 +167,7 @@ class Persistence:
         entry.worker.sessions += 1
         entry.worker.active += 1
         entry.writers, entry.stored = backend.limits.writers, True
-        order = self.order(session_id, entry.client, entry.lease, folder=str(kept.folder), place=place)
-        order.owner = entry.owner_number
+        order = self.order(entry, place, str(kept.folder))
         entry.restoring = entry.worker.ask("Restore", entry.number, order.pack())
         entry.restoring.add_done_callback(lambda done: self._restored(entry, done))
         log.info("session comes back", extra={"session": entry.shown, "principal": entry.owner})
@@ -351,8 +352,7 @@ class Persistence:
         entry.worker.active += 1
         try:
             place = backend.places.of(owner, backend.registry.has_sessions)
-            order = self.order(entry.id, entry.client, entry.lease, folder=str(folder), place=place, request=raw)
-            order.owner = entry.owner_number
+            order = self.order(entry, place, str(folder), raw)
             answer = await entry.worker.call(entry, "Restore", order.pack())
             if self.logs:
                 await entry.worker.call(entry, "Save", Order().pack())
@@ -381,6 +381,11 @@ class Persistence:
     async def delete(self, name: str) -> int:
         """Answer DeleteSnapshot."""
         return await self._away(self.catalog.delete, CALLER.get().name, name)
+
+
+def order_of(entry: Entry, place: int) -> Order:
+    """The order that tells a worker whose session it opens. `place` is the principal's, in the shared counters."""
+    return Order(place=place, owner=entry.owner_number, shown=entry.shown, principal=entry.owner)
 
 
 def _looked_at(done: asyncio.Future[Any]) -> None:

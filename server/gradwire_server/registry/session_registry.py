@@ -40,7 +40,6 @@ class SessionRegistry(Generic[W]):
         self._owners: Counter[str] = Counter()  # sessions by principal
         self._traffic: dict[str, Traffic] = {}  # by principal
         self.answered: Callable[[], None] = _nothing  # called after each answered request
-        self.entered: Callable[[Entry[W]], None] | None = None  # called with each new session
         self._numbers = itertools.count(1)
         self.opened = self.expired = 0  # counts since the start
 
@@ -64,8 +63,6 @@ class SessionRegistry(Generic[W]):
         entry = Entry(session_id, next(self._numbers), worker, lease, self.clock(), client)
         self.entries[entry.id] = entry
         self._owners[entry.owner] += 1
-        if self.entered is not None:
-            self.entered(entry)
         if entry.owner:
             entry.traffic = self._traffic.setdefault(entry.owner, entry.traffic)
         return entry

@@ -6,7 +6,7 @@ which are plain values and only grow, and accesses transfers' bytes. The front k
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
@@ -41,13 +41,13 @@ class Doing(Command):
 
     def __init__(self, key: int) -> None:
         self.key = key
-        self.names: Mapping[int, tuple[str, str]] = {}
+        self.session = ""  # the part of the session's id that logs may contain
+        self.principal = ""
 
     def told(self) -> dict[str, Any]:
         """Details for a log line; a unary call has no seq."""
-        session, principal = self.names.get(self.key, ("", ""))
         writer, seq = divmod(self.number, 1 << WRITER_SHIFT)
-        about = {"session": session, "principal": principal, "number": self.key}
+        about = {"session": self.session, "principal": self.principal, "number": self.key}
         return {**about, "writer": writer, "seq": seq} if seq else about
 
 

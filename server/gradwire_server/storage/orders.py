@@ -13,7 +13,7 @@ _BYTES = ("head", "request", "home_head")
 
 @dataclass
 class Order:
-    """The front's instruction to store or restore a session or a named snapshot."""
+    """The front's instruction to open, store or restore a session, or to store a named snapshot."""
 
     folder: str = ""  # source or target; "" for the session's own
     head: bytes = b""  # a SnapshotHead without the worker's fields
@@ -22,6 +22,8 @@ class Order:
     last: bool = False  # whether the session ends here
     place: int = 0  # of the principal in the shared counters
     owner: int = 0  # the principal's number
+    shown: str = ""  # the part of the session's id that logs may contain
+    principal: str = ""  # for logs
     home: str = ""  # the session's own folder; its head follows
     home_head: bytes = b""
 

@@ -38,7 +38,6 @@ from gradwire_server.worker.frames import (
     IN_SLOT,
     LEND,
     METHODS,
-    NAME,
     NUMBERS,
     OPS,
     PARKED,
@@ -186,9 +185,6 @@ class Control:
             self.runtime.close(number, ticket)
         elif kind == CANCEL_THROUGH:
             self.runtime.cancel_through(number, int.from_bytes(body, "little"), ticket)
-        elif kind == NAME:
-            shown, _, principal = body.decode().partition(" ")
-            self.runtime.name(number, shown, principal)
         elif kind == APPEND:
             self._append(ticket, *IN_SLOT.unpack(body))
         elif kind == UPLOAD:

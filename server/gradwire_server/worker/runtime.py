@@ -39,7 +39,7 @@ from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.log_writer import LogWriter
 from gradwire_server.storage.orders import Order
 from gradwire_server.storage.tensor_files import TensorFiles
-from gradwire_server.worker.frames import GOES_BACK, KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival
+from gradwire_server.worker.frames import GOES_BACK, KEEP, NUMBER, UPLOAD_BEGUN, Arrival
 from gradwire_server.worker.quotas import Quotas
 from gradwire_server.worker.rings import Ring, Rings
 
@@ -73,7 +73,6 @@ class Runtime:
         self.bytes = 0  # of all sessions, as of each one's last call; `_tidy` corrects it for collected garbage
         self.reserved = 0  # bytes of these, for ops computed aside
         self.meter = Meter() if counts else None
-        self.names: dict[int, tuple[str, str]] = {}  # by session: the loggable part of its id, and its principal
         self._nobody = Session(0, limits, CancelToken())
         self._cancel_tokens: dict[int, CancelToken] = {}
         self._newest = 0  # the highest number of a session that was opened
@@ -123,12 +122,6 @@ class Runtime:
             cancel_token.closed = True
             cancel_token.cancel_ticket = max(cancel_token.cancel_ticket, ticket)
             cancel_token.pull()
-
-    def name(self, number: int, shown: str, principal: str) -> None:
-        """Set the loggable part of a session's id, and its principal."""
-        with self._lock:
-            if number > self._newest or number in self._cancel_tokens:  # else the session was opened and closed already
-                self.names[number] = shown, principal
 
     def _cancel_token(self, number: int) -> CancelToken | None:
         """Cancel token of a session, also before it is opened; None after it was dropped."""
@@ -246,7 +239,6 @@ class Runtime:
                 self._newest = max(self._newest, number)
                 session = Session(number, self.limits, self._cancel_tokens.setdefault(number, CancelToken()))
                 session.usage.meter = self.meter
-                session.command.names = self.names
                 self.sessions[number] = session
         return Pending(method, self.sessions.get(number, self._nobody), raw, ticket, deadline, sent)
 
@@ -404,21 +396,22 @@ class Runtime:
 
         With write-ahead logs, `_keep` stores a first snapshot afterwards.
         """
-        session.usage.place, session.usage.owner = OPENED.unpack_from(raw)
-        self.shares.begin(session)
+        self._begin_life(session, Order.unpack(raw))
         session.attach(1)
-        if self.checkpointer is not None:
-            self.checkpointer.begin(session, Order.unpack(raw[OPENED.size :]))
         return b""
 
     def _restore(self, session: Session, raw: bytes) -> bytes:
         """Open a session as `_open` does; `_keep` restores its stored state afterwards."""
-        assert self.checkpointer is not None
-        order = Order.unpack(raw)
+        self._begin_life(session, Order.unpack(raw))
+        return b""
+
+    def _begin_life(self, session: Session, order: Order) -> None:
+        """Note whose session it is, and where it is stored."""
+        session.command.session, session.command.principal = order.shown, order.principal
         session.usage.place, session.usage.owner = order.place, order.owner
         self.shares.begin(session)
-        self.checkpointer.begin(session, order)
-        return b""
+        if self.checkpointer is not None:
+            self.checkpointer.begin(session, order)
 
     def _save(self, session: Session, raw: bytes) -> bytes:
         """Check that there is a checkpointer; `_keep` does the saving. Raises Refusal: NOT_SUPPORTED."""
@@ -446,7 +439,6 @@ class Runtime:
         with self._lock:
             self.sessions.pop(session.key, None)
             self._cancel_tokens.pop(session.key, None)
-            self.names.pop(session.key, None)
         self.shares.tell(session, ended=True)
         session.usage.place = 0
         if not self.sessions:

@@ -35,7 +35,6 @@ from gradwire_server.worker.frames import (
     IN_SLOT,
     LEND,
     METHODS,
-    NAME,
     NUMBERS,
     OPS,
     PARKED,
@@ -314,11 +313,6 @@ class ProcessWorker(Worker):
     def _next(self) -> int:
         self._ticket += 1
         return self._ticket
-
-    def name(self, entry: Entry) -> None:
-        """Tell the worker a session's short id for the log, and its principal."""
-        body = f"{entry.shown} {entry.owner}".encode()
-        self._control.send(head(len(body), NAME, entry.number), body)
 
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
         """What the worker holds and has counted, without waiting for its computations."""

@@ -77,10 +77,6 @@ class ThreadWorker(Worker):
         """Cancel the session's running calls and refuse waiting ones."""
         self.runtime.close(entry.number, self.last_ticket)
 
-    def name(self, entry: Entry) -> None:
-        """Tell the worker a session's short id for the log, and its principal."""
-        self.runtime.name(entry.number, entry.shown, entry.owner)
-
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
         """What the worker holds and has counted."""
         return self.runtime.numbers(first, last)

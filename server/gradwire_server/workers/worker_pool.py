@@ -222,10 +222,6 @@ class Worker(ABC):
         """Cancel a writer's commands up to a seq."""
 
     @abstractmethod
-    def name(self, entry: Entry) -> None:
-        """Tell the worker a session's short id for the log, and its principal."""
-
-    @abstractmethod
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
         """The result of Runtime.numbers."""
 
