@@ -21,7 +21,7 @@ class Handed:
         self.backend = InProcessBackend(LIMITS)
         (self.worker,) = self.backend.workers
         self.sent: list[tuple[int, int]] = []
-        self.worker._send = self._send  # type: ignore[method-assign]
+        self.worker.send = self._send  # type: ignore[method-assign]
         open_session = self.backend.registry.open
         self.one, self.other = (open_session(service_pb2.OpenSessionRequest(), lambda: self.worker) for _ in range(2))
 

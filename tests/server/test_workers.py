@@ -163,7 +163,7 @@ def test_a_broken_upload_leaves_nothing_behind(server: Running, session: Remote)
     assert refused(session.upload, bytes(200_000), total=1000)[1] == "PAYLOAD_SIZE"
     assert refused(session.upload, bytes(200_000), start=64 * 1024, total=1 << 18)[1] == "ARGUMENT_VALUE"
     worker = server.backend.registry.entries[session.id].worker
-    until(lambda: not worker._asked)
+    until(lambda: not worker._control.asked)
     data = np.arange(50_000, dtype=np.int64)
     transfer = c.Transfer(transfer_id=session.upload(data.tobytes()), dtype=payload(data).dtype, shape=data.shape)
     made = session.stub.Create(c.CreateRequest(session_id=session.id, transfer=transfer)).tensor.id

@@ -21,7 +21,8 @@ from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.worker.frames import KEEP, NUMBER
 from gradwire_server.worker.rings import machine
-from gradwire_server.workers.worker_pool import Entry, Events, LentRing, Load, OpenUpload, Worker
+from gradwire_server.workers.bulk import LentRing, OpenUpload
+from gradwire_server.workers.worker_pool import Entry, Events, Load, Storing, Worker
 
 _SWEEP_SECONDS = 1.0
 _NUMBERS_SECONDS = 2.0  # deadline for a worker's answer about what it holds
@@ -35,12 +36,12 @@ class Backend:
     def __init__(
         self,
         limits: Limits,
-        workers: Sequence[Worker],
+        make: Callable[[Load, Events], Sequence[Worker]],
         counters: SharedCounters,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`make` makes the workers, with what they report to."""
         self.limits = limits
-        self.workers = workers
         self.counters = counters
         self.places = PrincipalPlaces(limits, counters)
         self.load = Load(counters)
@@ -51,20 +52,18 @@ class Backend:
         self._about: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
         self._ops = b""
-        events = Events(self.registry.begin, self.registry.finish, self.take_back, self.lost)
-        for worker in workers:
-            worker.load, worker.events = self.load, events
+        self.workers = make(self.load, Events(self.registry.begin, self.registry.finish, self.take_back, self.lost))
 
     async def keep_in(self, catalog: SessionCatalog, logs: bool, every: float) -> None:
         """Store sessions in a directory. Call before `start`. Raises OSError if the directory cannot be opened."""
         await asyncio.get_running_loop().run_in_executor(None, catalog.open)
         self.persistence = Persistence(self, catalog, logs, every)
-        for worker in self.workers:
-            worker.keep(catalog.lock, logs)
 
     async def start(self) -> None:
         """Start the workers and the sweep of leases."""
-        self._about = (await asyncio.gather(*(worker.start() for worker in self.workers)))[0]
+        keeps = self.persistence
+        storing = None if keeps is None else Storing(keeps.catalog.lock, keeps.logs)
+        self._about = (await asyncio.gather(*(worker.start(storing) for worker in self.workers)))[0]
         self._sweeper = asyncio.create_task(self._sweep())
         if self.persistence is not None:
             await self.persistence.start()
@@ -115,8 +114,7 @@ class Backend:
         else:
             place = self.places.of(CALLER.get().name, self.registry.has_sessions)
             entry = self.registry.open(request, self.place_session)
-            entry.worker.sessions += 1
-            entry.worker.active += 1
+            entry.worker.add_session()
             if self.persistence is None:
                 entry.worker.tell("Open", entry.number, order_of(entry, place).pack())
             else:
@@ -186,7 +184,7 @@ class Backend:
                 f"the session has no writer {request.writer}; OpenSession gives one",
                 argument="writer",
             )
-        entry.worker.cancel_through(entry, request.writer, request.through_seq)
+        entry.worker.cancel(entry, (request.writer, request.through_seq))
         runs = [peek_run(raw) for method, raw in entry.pending.values() if method == "Run"]
         return service_pb2.CancelResponse(
             cancelled=any(
@@ -217,38 +215,38 @@ class Backend:
         """Whether to stop reading a session's stream for now."""
         return self.registry.is_full(session_id)
 
-    async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> OpenUpload:
+    async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> OpenUpload[Worker]:
         """Begin or resume an upload."""
         entry = self.registry.find(session_id)
-        return await entry.worker.begin_upload(entry, start)
+        return await entry.worker.transfers.begin_upload(entry, start)
 
-    async def append(self, arrival: OpenUpload, data: memoryview) -> None:
+    async def append(self, arrival: OpenUpload[Worker], data: memoryview) -> None:
         """Receive an upload's next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE, MESSAGE_TOO_LARGE."""
         self.registry.find(arrival.entry.id)
         if data.nbytes > self.limits.chunk_bytes:
             limit = self.limits.chunk_bytes
             raise Refusal("MESSAGE_TOO_LARGE", f"a chunk has at most {limit} bytes, not {data.nbytes}", limit=limit)
-        await arrival.entry.worker.append(arrival, data)
+        await arrival.entry.worker.transfers.append(arrival, data)
 
-    async def end_upload(self, arrival: OpenUpload) -> int:
+    async def end_upload(self, arrival: OpenUpload[Worker]) -> int:
         """Bytes that the upload has received."""
-        received = await arrival.entry.worker.end_upload(arrival)
+        received = await arrival.entry.worker.transfers.end_upload(arrival)
         await self.keep_upload(arrival)
         return received
 
-    async def keep_upload(self, arrival: OpenUpload) -> None:
+    async def keep_upload(self, arrival: OpenUpload[Worker]) -> None:
         """Store a complete upload's bytes, if the server logs what it acknowledges."""
         if self.persistence is not None and self.persistence.logs:
             await arrival.entry.worker.call(arrival.entry, "KeepUpload", arrival.transfer_id.encode())
 
-    def leave_upload(self, arrival: OpenUpload) -> None:
+    def leave_upload(self, arrival: OpenUpload[Worker]) -> None:
         """Release an upload's call."""
-        arrival.entry.worker.leave_upload(arrival)
+        arrival.entry.worker.transfers.leave_upload(arrival)
 
     async def chunks(self, session_id: str, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
         """Parts of a download. Each looks the session up, so a transfer renews the lease and ends with the session."""
         entry = self.registry.find(session_id)
-        async with aclosing(entry.worker.chunks(entry, transfer_id, offset)) as parts:
+        async with aclosing(entry.worker.transfers.chunks(entry, transfer_id, offset)) as parts:
             async for message in parts:
                 self.registry.find(session_id)
                 yield message
@@ -259,26 +257,26 @@ class Backend:
         if entry is not None:
             await entry.worker.call(entry, "FinishDownload", bytes((received,)) + transfer_id.encode())
 
-    async def lend_ring(self, session_id: str, nonce: str) -> "LentRing":
+    async def lend_ring(self, session_id: str, nonce: str) -> LentRing[Worker]:
         """Lend shared memory for one call."""
         entry = self.registry.find(session_id)
-        return await entry.worker.lend_ring(entry, nonce)
+        return await entry.worker.transfers.lend_ring(entry, nonce)
 
-    async def return_ring(self, session_id: str, ring: "LentRing", clean: bool) -> None:
+    async def return_ring(self, session_id: str, ring: LentRing[Worker], clean: bool) -> None:
         """Return a ring after its call."""
-        ring.entry.worker.return_ring(ring, clean)
+        ring.entry.worker.transfers.return_ring(ring, clean)
 
-    async def take(self, arrival: OpenUpload, ring: "LentRing", place: int, size: int) -> None:
+    async def take(self, arrival: OpenUpload[Worker], ring: LentRing[Worker], place: int, size: int) -> None:
         """Receive an upload's next bytes from a ring."""
         self.registry.find(arrival.entry.id)
-        await arrival.entry.worker.take(arrival, ring, place, size)
+        await arrival.entry.worker.transfers.take(arrival, ring, place, size)
 
     async def give(
-        self, session_id: str, transfer_id: str, offset: int, ring: "LentRing", place: int
+        self, session_id: str, transfer_id: str, offset: int, ring: LentRing[Worker], place: int
     ) -> tuple[int, int]:
         """Write a download's next piece into a ring."""
         entry = self.registry.find(session_id)
-        return await entry.worker.give(entry, transfer_id, offset, ring, place)
+        return await entry.worker.transfers.give(entry, transfer_id, offset, ring, place)
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
         """Description and limits of the server."""
@@ -360,7 +358,7 @@ class Backend:
 
     def drop(self, entry: Entry, how: bytes = b"") -> "asyncio.Future[int]":
         """Free the memory of a session removed from the registry; bytes freed."""
-        entry.worker.sessions -= 1
+        entry.worker.remove_session()
         entry.worker.close(entry)
         return asyncio.ensure_future(_freed(entry.worker.call(entry, "Drop", how)))
 
@@ -412,12 +410,9 @@ class Backend:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.load.tick()
             self.sweep()
-            now = time.monotonic_ns()
-            for worker in self.workers:
-                worker.end_if_held(now)
             active = Counter(self.registry.active())
             for worker in self.workers:
-                worker.active = active[worker]
+                worker.count_active(active[worker])
             self.tidy()
 
 

@@ -164,8 +164,7 @@ class Persistence:
         place = backend.places.of(kept.head.principal, backend.registry.has_sessions)
         entry = backend.registry.adopt(session_id, backend.place_session, head.lease_ms / 1000, head.client)
         self.catalog.take(session_id)
-        entry.worker.sessions += 1
-        entry.worker.active += 1
+        entry.worker.add_session()
         entry.writers, entry.stored = backend.limits.writers, True
         order = self.order(entry, place, str(kept.folder))
         entry.restoring = entry.worker.ask("Restore", entry.number, order.pack())
@@ -194,7 +193,7 @@ class Persistence:
 
     def _drop(self, entry: Entry) -> None:
         """Free a session's memory and keep its files."""
-        entry.worker.sessions -= 1
+        entry.worker.remove_session()
         entry.worker.close(entry)
         entry.worker.call(entry, "Drop", KEEP).add_done_callback(_looked_at)
 
@@ -348,8 +347,7 @@ class Persistence:
         folder, _ = await self._away(self.catalog.found, owner, request.name)
         opening = service_pb2.OpenSessionRequest(lease_ms=request.lease_ms, client=request.client)
         entry = backend.registry.open(opening, backend.place_session)
-        entry.worker.sessions += 1
-        entry.worker.active += 1
+        entry.worker.add_session()
         try:
             place = backend.places.of(owner, backend.registry.has_sessions)
             order = self.order(entry, place, str(folder), raw)

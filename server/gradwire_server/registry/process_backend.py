@@ -13,6 +13,7 @@ from gradwire_server.registry.backend import Backend
 from gradwire_server.worker.frames import Plan
 from gradwire_server.worker.rings import RING_BYTES
 from gradwire_server.workers.process_worker import VISIBLE, ProcessWorker, gpus
+from gradwire_server.workers.worker_pool import Events, Load
 
 
 class WorkersBackend(Backend):
@@ -41,8 +42,14 @@ class WorkersBackend(Backend):
 
         visible = gpus()
         environments = [{VISIBLE: visible[slot % len(visible)]} if visible else {} for slot in range(workers)]
-        processes = [ProcessWorker(slot, plan, descriptor, resolved, environments[slot]) for slot in range(workers)]
-        super().__init__(resolved, processes, SharedCounters(workers, descriptor), clock)
+
+        def make(load: Load, events: Events) -> list[ProcessWorker]:
+            return [
+                ProcessWorker(slot, load, events, plan, descriptor, resolved, environments[slot])
+                for slot in range(workers)
+            ]
+
+        super().__init__(resolved, make, SharedCounters(workers, descriptor), clock)
         self.cores = cores
         self._descriptor = descriptor
 

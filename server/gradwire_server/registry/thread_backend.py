@@ -6,7 +6,9 @@ from collections.abc import Callable
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.backend import Backend
+from gradwire_server.worker.runtime import Runtime
 from gradwire_server.workers.thread_worker import ThreadWorker
+from gradwire_server.workers.worker_pool import Events, Load, Worker
 
 
 class InProcessBackend(Backend):
@@ -22,6 +24,14 @@ class InProcessBackend(Backend):
         """With `counts`, the worker counts for the metrics."""
         resolved = limits.resolved()
         counters = SharedCounters(1)
-        worker = ThreadWorker(resolved, counters, owns_process, counts)
-        self.runtime = worker.runtime
-        super().__init__(resolved, [worker], counters, clock)
+
+        def make(load: Load, events: Events) -> list[Worker]:
+            self._worker = ThreadWorker(load, events, resolved, counters, owns_process, counts)
+            return [self._worker]
+
+        super().__init__(resolved, make, counters, clock)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The worker's runtime."""
+        return self._worker.runtime

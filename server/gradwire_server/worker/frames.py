@@ -25,7 +25,7 @@ GOES_BACK = "goes_back"  # metadata of a refusal: drop the session from memory a
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, taker; the transfer's id follows
 # Frame kinds. On the first pipe, to the worker: an index into METHODS. On the second pipe, and to the front:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
-LEND, RETURN, TAKE, GIVE, EMPTIED, NUMBERS, PARKED, OPS = range(266, 274)
+LEND, RETURN, TAKE, GIVE, EMPTIED, QUERY, PARKED = range(266, 273)
 IN_SLOT = struct.Struct("<QQ")  # slot, bytes used
 
 # Workers ignore these signals, which terminals and supervisors send to all processes: only the front ends workers.

@@ -38,9 +38,8 @@ from gradwire_server.worker.frames import (
     IN_SLOT,
     LEND,
     METHODS,
-    NUMBERS,
-    OPS,
     PARKED,
+    QUERY,
     READY,
     REFUSAL,
     RESULT,
@@ -206,7 +205,7 @@ class Control:
                 self._answer(REFUSAL, ticket, 0, packed(refusal))
 
     def _serve(self, kind: int, number: int, ticket: int, told: dict[str, Any]) -> None:
-        """Answer a request about transfers, rings, numbers or ops. Raises Refusal."""
+        """Answer a request about transfers or rings, or a query. Raises Refusal."""
         if kind == CHUNK:
             with self.runtime.chunk(number, told["transfer_id"], told["offset"]) as (start, data, total):
                 self.slots.put(told["slot"], data)
@@ -219,11 +218,8 @@ class Control:
         elif kind == TAKE:
             self.runtime.take(self._arrivals[told["arrival"]], self._rings[told["ring"]], told["place"], told["size"])
             self._answer(RESULT, ticket, 0)
-        elif kind == NUMBERS:
-            numbers = self.runtime.numbers(told["first"], told["last"])
-            self._answer(RESULT, ticket, 0, json.dumps(numbers).encode())
-        elif kind == OPS:
-            self._answer(RESULT, ticket, 0, self.runtime.list_ops())
+        elif kind == QUERY:
+            self._answer(RESULT, ticket, 0, self.runtime.query(told["question"], told["about"]))
         elif kind == GIVE:
             ring = self._rings[told["ring"]]
             size, following = self.runtime.give(number, told["transfer_id"], told["offset"], ring, told["place"])

@@ -6,11 +6,12 @@ sessions and keeps their leases (session_registry.py).
 """
 
 import gc
+import json
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,6 +89,10 @@ class Runtime:
             "Save": self._save,
             "Restore": self._restore,
         }
+
+    def store(self, checkpointer: Checkpointer) -> None:
+        """Store sessions from now on; before the first call."""
+        self.checkpointer = checkpointer
 
     @property
     def log_writer(self) -> LogWriter | None:
@@ -188,6 +193,13 @@ class Runtime:
             size = data.nbytes
             ring.bytes[place : place + size] = np.frombuffer(data, np.uint8)
         return size, 0 if offset + size == download.total else offset + size
+
+    def query(self, question: str, about: Mapping[str, Any]) -> bytes:
+        """Answer "numbers", as JSON, or "list_ops". Any thread."""
+        if question == "numbers":
+            return json.dumps(self.numbers(**about)).encode()
+        assert question == "list_ops"
+        return self.list_ops()
 
     def numbers(self, first: int, last: int) -> dict[str, Any]:
         """This worker's totals and meter, and figures of its sessions numbered `first` to `last`."""

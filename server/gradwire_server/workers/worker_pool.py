@@ -6,9 +6,10 @@ does not delay other sessions.
 """
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,7 +17,8 @@ from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.worker.frames import GOES_BACK, UPLOAD_BEGUN, Arrival
+from gradwire_server.worker.frames import GOES_BACK
+from gradwire_server.workers.bulk import BulkTransfer
 from gradwire_server.workers.entry import Entry as EntryOf
 
 Entry: TypeAlias = "EntryOf[Worker]"
@@ -50,30 +52,6 @@ class Load:
         self._peak = self._running
 
 
-@dataclass(slots=True)
-class OpenUpload(Arrival):
-    """An upload's call: its session and its progress."""
-
-    entry: Entry
-    received: int  # bytes when the call began; kept current by a thread worker
-    ticket: int = 0
-    sent: bool = False
-    failure: Refusal | None = None
-
-
-@dataclass(slots=True)
-class LentRing:
-    """A ring lent to a call: where the client finds it, and `ring`, the worker's handle."""
-
-    entry: Entry
-    pid: int
-    fd: int
-    name: str
-    nbytes: int
-    piece: int
-    ring: Any
-
-
 @dataclass(frozen=True, slots=True)
 class Events:
     """Callbacks of a worker for its calls and its end; the backend provides them."""
@@ -84,22 +62,46 @@ class Events:
     lost: "Callable[[Worker, str], tuple[int, Refusal]]"  # a worker ended, and why: sessions lost, refusal
 
 
-class Worker(ABC):
-    """A place where sessions compute. Gets calls in order and returns their answers."""
+@dataclass(frozen=True, slots=True)
+class Storing:
+    """How a worker stores its sessions. `lock`: descriptor that the storing process keeps open."""
 
-    def __init__(self, slot: int) -> None:
+    lock: int
+    logs: bool
+
+
+class Worker(ABC):
+    """A place where sessions compute. Gets calls in order and returns their answers.
+
+    Large tensors take another way: `transfers` (bulk.py). Only the worker writes its attributes.
+    """
+
+    def __init__(self, slot: int, load: Load, events: Events) -> None:
         self.slot = slot
+        self.load = load
+        self.events = events
         self.alive = False
         self.sessions = 0
         self.restarts = 0
         self.active = 0  # active sessions at the last sweep, and those opened since
-        self.load: Load
-        self.events: Events
         self._ticket = 0
         self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry, int]] = {}  # by ticket: future, session, bytes
         self._parked: set[int] = set()  # tickets of calls that wait in the worker for an earlier seq
         self._told: dict[int, asyncio.Future[None]] = {}
         self._orders: dict[int, asyncio.Future[bytes]] = {}
+
+    def add_session(self) -> None:
+        """Count a session that was opened or restored here."""
+        self.sessions += 1
+        self.active += 1
+
+    def remove_session(self) -> None:
+        """Count a session that leaves."""
+        self.sessions -= 1
+
+    def count_active(self, active: int) -> None:
+        """Note the number of active sessions."""
+        self.active = active
 
     def call(self, entry: Entry, method: str, raw: bytes, deadline: float | None = None) -> "asyncio.Future[bytes]":
         """Submit a call in its session's order; its answer. A session with unanswered calls cannot expire."""
@@ -113,7 +115,7 @@ class Worker(ABC):
         if entry.kept_back is None and _has_room(entry, size):
             entry.handed += 1
             entry.handed_bytes += size
-            self._send(method, entry.number, raw, ticket, deadline)
+            self.send(method, entry.number, raw, ticket, deadline)
         else:
             if entry.kept_back is None:
                 entry.kept_back = deque()
@@ -133,7 +135,7 @@ class Worker(ABC):
             ticket, method, raw, deadline = kept.popleft()
             entry.handed += 1
             entry.handed_bytes += len(raw)
-            self._send(method, entry.number, raw, ticket, deadline)
+            self.send(method, entry.number, raw, ticket, deadline)
         if not kept:
             entry.kept_back = None
 
@@ -154,14 +156,14 @@ class Worker(ABC):
         """Send a call without an answer; done when it is applied or the worker has ended."""
         self._ticket = ticket = self._ticket + 1
         self._told[ticket] = future = asyncio.get_running_loop().create_future()
-        self._send(method, number, raw, ticket, None)
+        self.send(method, number, raw, ticket, None)
         return future
 
     def ask(self, method: str, number: int, raw: bytes) -> "asyncio.Future[bytes]":
         """As `call`, for the server's own orders: neither renews the lease nor counts as session work."""
         self._ticket = ticket = self._ticket + 1
         self._orders[ticket] = future = asyncio.get_running_loop().create_future()
-        self._send(method, number, raw, ticket, None)
+        self.send(method, number, raw, ticket, None)
         return future
 
     def lost(self, failure: Refusal) -> None:
@@ -198,81 +200,44 @@ class Worker(ABC):
         """Ticket of the last call."""
         return self._ticket
 
+    async def numbers(self, first: int, last: int) -> dict[str, Any]:
+        """What the worker holds and has counted: Runtime.numbers of the sessions numbered `first` to `last`."""
+        told: dict[str, Any] = json.loads(await self.query("numbers", first=first, last=last))
+        told["sessions"] = {int(number): each for number, each in told["sessions"].items()}
+        return told
+
+    async def list_ops(self) -> bytes:
+        """All ops: a serialized ListOpsResponse."""
+        return await self.query("list_ops")
+
+    @property
     @abstractmethod
-    async def start(self) -> service_pb2.ServerInfoResponse:
-        """Start the worker; what it computes with."""
+    def transfers(self) -> "BulkTransfer[Worker]":
+        """The large tensors of its sessions."""
+
+    @abstractmethod
+    async def start(self, storing: Storing | None) -> service_pb2.ServerInfoResponse:
+        """Start the worker; what it computes with. It stores sessions as told, or not at all."""
 
     @abstractmethod
     async def stop(self, grace: float) -> None:
         """Finish the submitted calls within the grace, and end."""
 
     @abstractmethod
-    def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None: ...
+    def send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
+        """Pass a call of session `number` on. The worker reports the answer to `answered`, by the ticket."""
 
     @abstractmethod
-    def keep(self, lock: int, logs: bool) -> None:
-        """Store sessions. Call before `start`. `lock`: descriptor that the storing process keeps open."""
-
-    @abstractmethod
-    def cancel(self, entry: Entry) -> None:
-        """Cancel the session's running and waiting calls."""
-
-    @abstractmethod
-    def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
-        """Cancel a writer's commands up to a seq."""
-
-    @abstractmethod
-    async def numbers(self, first: int, last: int) -> dict[str, Any]:
-        """The result of Runtime.numbers."""
-
-    @abstractmethod
-    async def list_ops(self) -> bytes:
-        """The result of Runtime.list_ops."""
+    def cancel(self, entry: Entry, through: tuple[int, int] | None = None) -> None:
+        """Cancel the session's running and waiting calls, or only a writer's commands `through` (writer, seq)."""
 
     @abstractmethod
     def close(self, entry: Entry) -> None:
         """Cancel the session's running calls and refuse waiting ones; "Drop" follows."""
 
-    def end_if_held(self, now: int) -> None:  # noqa: B027 - a thread cannot be ended
-        """End the worker if one computation has blocked its other calls for too long. `now`: time.monotonic_ns()."""
-
-    async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> OpenUpload:
-        """Begin or resume an upload."""
-        answer = await self.call(entry, "BeginUpload", start.SerializeToString())
-        received, taker = UPLOAD_BEGUN.unpack_from(answer)
-        transfer_id = answer[UPLOAD_BEGUN.size :].decode()
-        return OpenUpload(entry.number, transfer_id, taker, start.offset, entry, received)
-
     @abstractmethod
-    async def append(self, arrival: OpenUpload, data: memoryview) -> None:
-        """Receive an upload's next bytes."""
-
-    @abstractmethod
-    async def end_upload(self, arrival: OpenUpload) -> int:
-        """End this call's part of an upload; bytes received so far."""
-
-    def leave_upload(self, arrival: OpenUpload) -> None:  # noqa: B027 - not every worker keeps anything of it
-        """Release an upload's call, successful or not."""
-
-    @abstractmethod
-    def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
-        """Parts of a download."""
-
-    @abstractmethod
-    async def lend_ring(self, entry: Entry, nonce: str) -> LentRing:
-        """Lend a ring for one call."""
-
-    @abstractmethod
-    def return_ring(self, lent: LentRing, clean: bool) -> None:
-        """Return a ring after its call."""
-
-    @abstractmethod
-    async def take(self, arrival: OpenUpload, lent: LentRing, place: int, size: int) -> None:
-        """Receive an upload's next bytes from a ring."""
-
-    @abstractmethod
-    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: LentRing, place: int) -> tuple[int, int]:
-        """Write a download's next piece into a ring; its size, and the next piece's offset, 0 after the last."""
+    async def query(self, question: str, **about: Any) -> bytes:
+        """Answer a question of Runtime.query at once, without waiting for computations."""
 
 
 def _has_room(entry: Entry, size: int) -> bool:

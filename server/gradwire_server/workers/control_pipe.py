@@ -1,0 +1,82 @@
+"""The control pipe: a worker process's second pipe, for all that must not wait for its computations."""
+
+import asyncio
+import itertools
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from gradwire_server.common.errors import Refusal
+from gradwire_server.worker.frames import EMPTIED, REFUSAL, unpacked
+from gradwire_server.worker.pipe import Frame, FrontPipe, head
+from gradwire_server.workers.bulk import OpenUpload
+
+
+class ControlPipe:
+    """The front's end of the pipe. A ticket finds the question, or the upload, that a frame answers."""
+
+    def __init__(self) -> None:
+        self.asked: dict[int, asyncio.Future[Frame] | OpenUpload[Any]] = {}  # by ticket
+        self._tickets = itertools.count(1)
+        self._pipe: FrontPipe
+        self._emptied: Callable[[int], None]
+
+    def connect(self, sock: socket.socket, emptied: Callable[[int], None], lost: Callable[[], None]) -> None:
+        """Use a new process's pipe. Calls `emptied` with each slot that was read, and `lost` at the pipe's end."""
+        self._emptied = emptied
+        self._pipe = FrontPipe(sock, self._received, lost)
+
+    def drain(self) -> None:
+        """Handle the frames that have arrived."""
+        self._pipe.drain()
+
+    def close(self) -> None:
+        """Close the pipe."""
+        self._pipe.close()
+
+    def ticket(self) -> int:
+        """A ticket that no frame has had."""
+        return next(self._tickets)
+
+    def send(self, kind: int, number: int, ticket: int = 0, body: bytes = b"") -> None:
+        """Send a frame that is not answered, about session `number`."""
+        self._pipe.send(head(len(body), kind, number, ticket), body)
+
+    async def ask(self, kind: int, number: int, ticket: int, body: bytes = b"") -> Frame:
+        """Send a frame and wait for the answer. Raises Refusal."""
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self.asked[ticket] = future
+        try:
+            self.send(kind, number, ticket, body)
+            return await future
+        finally:
+            self.asked.pop(ticket, None)
+
+    async def ask_for(self, kind: int, number: int, **told: Any) -> Frame:
+        """Ask with a JSON object. Raises Refusal."""
+        return await self.ask(kind, number, self.ticket(), json.dumps(told).encode())
+
+    def fail(self, failure: Refusal) -> None:
+        """Fail all that was asked, and all uploads: the process has ended."""
+        for asked in self.asked.values():
+            if isinstance(asked, OpenUpload):
+                asked.failure = failure
+            elif not asked.done():
+                asked.set_exception(failure)
+        self.asked.clear()
+
+    def _received(self, frame: Frame) -> None:
+        if frame.kind == EMPTIED:
+            self._emptied(frame.number)
+            return
+        asked = self.asked.get(frame.ticket)
+        if asked is None:
+            return
+        if isinstance(asked, OpenUpload):
+            asked.failure = unpacked(frame.body)
+        elif not asked.done():
+            if frame.kind == REFUSAL:
+                asked.set_exception(unpacked(frame.body))
+            else:
+                asked.set_result(frame)
