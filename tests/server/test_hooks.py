@@ -108,7 +108,7 @@ def test_a_place_of_the_graph_is_named_once_and_not_of_a_leaf():
         with pytest.raises(grpc.RpcError, match="501"):
             session.stub.NameEdge(request)
         request.tensor, request.edge = leaf, 502
-        with pytest.raises(grpc.RpcError, match="a leaf has no place"):
+        with pytest.raises(grpc.RpcError, match="a leaf has no node in the graph"):
             session.stub.NameEdge(request)
 
 
