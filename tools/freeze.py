@@ -8,22 +8,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-import grpc_tools
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from grpc_tools import protoc
 
 from gradwire_server import __version__
-from tools.stubs import PROTOS, ROOT
+from tools.stubs import ROOT, compile_protos, protos
 
 
 def contract() -> FileDescriptorSet:
-    """What proto/ declares now."""
-    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    """What messages follow now."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder, "descriptors")
-        arguments = ["protoc", f"-I{ROOT / 'proto'}", f"-I{well_known}", f"--descriptor_set_out={made}", *PROTOS]
-        if protoc.main(arguments) != 0:
-            raise SystemExit("protoc failed")
+        names, made = protos(Path(folder)), Path(folder, "descriptors")
+        compile_protos(Path(folder), f"--descriptor_set_out={made}", *names)
         return FileDescriptorSet.FromString(made.read_bytes())
 
 
