@@ -12,12 +12,12 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB, Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder
-from gradwire_server.session.commands import MESSAGES
+from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.storage.orders import Order
 from gradwire_server.worker.runtime import Runtime
 from tests.hostile.messages import Messages
 
-METHODS = ("Run", *sorted(MESSAGES))
+METHODS = ("Run", *sorted(BY_METHOD))
 LIMITS = Limits(max_session_bytes=8 * MIB, max_bytes=64 * MIB, max_session_tensors=1000, max_tensor_bytes=MIB)
 _RENEWED = 1_000  # calls of a session before it is dropped for another
 

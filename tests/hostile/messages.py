@@ -17,7 +17,7 @@ from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import types_pb2 as t
 from gradwire_engine import REGISTRY
 from gradwire_engine.core.schema import REQUIRED
-from gradwire_server.session.commands import MESSAGES
+from gradwire_server.session.commands import BY_METHOD
 
 IDS = range(1, 30)
 NAMES = sorted(REGISTRY)
@@ -149,7 +149,7 @@ class Messages:
 
     def request(self, which: str) -> Message:
         """A command's request."""
-        kind = MESSAGES[which][1]
+        kind = BY_METHOD[which].request
         tensor, tensors = self.a_tensor(), [self.a_tensor() for _ in range(self.rng.randrange(3))]
         drawn: dict[str, Any] = {
             "Op": self.op,
@@ -201,9 +201,9 @@ class Messages:
         """A batch of the writer's next commands, or of others."""
         run = s.RunRequest(session_id=self.session_id, writer=1, first_seq=self.seq)
         for _ in range(self.rng.randrange(1, 12)):
-            which = self.one_of(*("Op",) * 20, "Create", *MESSAGES)
+            which = self.one_of(*("Op",) * 20, "Create", *BY_METHOD)
             command = run.commands.add()
-            getattr(command, MESSAGES[which][0]).MergeFrom(self.request(which))
+            getattr(command, BY_METHOD[which].name).MergeFrom(self.request(which))
             command.quiet = self.rng.random() < 0.2
         if self.rng.random() < 0.1:
             run.first_seq = self.rng.randrange(5)
@@ -233,7 +233,7 @@ class Messages:
 
     def draw(self) -> tuple[str, bytes]:
         """A method, and its request's bytes."""
-        method = self.one_of(*("Run", "Op") * 12, *MESSAGES, *OTHERS)
+        method = self.one_of(*("Run", "Op") * 12, *BY_METHOD, *OTHERS)
         if method == "Run":
             request: Message = self.batch()
         elif method in OTHERS:

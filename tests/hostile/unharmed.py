@@ -15,7 +15,7 @@ from collections import Counter
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder
-from gradwire_server.session.commands import MESSAGES
+from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.storage.orders import Order
 from gradwire_server.worker.runtime import Runtime
 from tests.hostile.dispatch import LIMITS, Wrong
@@ -24,7 +24,6 @@ from tests.hostile.messages import Messages
 
 #: What a differentiation that fails on its way may be refused for when it has passed some nodes.
 _MIDWAY = {"VERSION_CONFLICT", "MEMORY_LIMIT", "CANCELLED", "RUNTIME", "SHAPE", "DTYPE"}
-_PASSES = ("Backward", "Gradients", "ResumeBackward")
 _RENEWED = 150  # messages of a session
 
 
@@ -68,7 +67,7 @@ def draw(seed: int, count: int) -> Counter[str]:
         if sum(found.values()) % _RENEWED == 0:
             bench.renew(messages)
         method, raw = messages.draw()
-        if method not in MESSAGES:
+        if method not in BY_METHOD:
             continue
         session = bench.runtime.sessions[bench.number]
         if session.hooks.suspended:  # which is in no description
@@ -77,7 +76,7 @@ def draw(seed: int, count: int) -> Counter[str]:
         before = shown(session)
         reason = bench.do(method, raw)
         found[method if reason else ""] += 1
-        if not reason or session.hooks.suspended or (method in _PASSES and reason in _MIDWAY):
+        if not reason or session.hooks.suspended or (BY_METHOD[method].facts.may_suspend and reason in _MIDWAY):
             continue
         after = shown(session)
         if after != before:

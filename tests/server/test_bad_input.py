@@ -464,7 +464,7 @@ def test_no_traceback_leaves_the_server(filled: Remote, monkeypatch: pytest.Monk
     def broken(*_: Any) -> None:
         raise KeyError("secret of the implementation")
 
-    monkeypatch.setitem(commands.HANDLERS, "grad", broken)
+    monkeypatch.setattr(commands.COMMANDS["grad"], "handler", broken)
     code, reason, metadata = refused(filled.grad, X)
     assert (code, reason) == ("INTERNAL", "INTERNAL")
     assert "secret" not in str(metadata)
@@ -484,7 +484,7 @@ def test_errors_of_the_interpreter_become_refusals(
     def broken(*_: Any) -> None:
         raise error
 
-    monkeypatch.setitem(commands.HANDLERS, "grad", broken)
+    monkeypatch.setattr(commands.COMMANDS["grad"], "handler", broken)
     wanted = ("RESOURCE_EXHAUSTED", "MEMORY_LIMIT") if isinstance(error, MemoryError) else ("INTERNAL", "INTERNAL")
     assert refused(filled.grad, X)[:2] == wanted
     monkeypatch.undo()

@@ -10,7 +10,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2
-from gradwire_server.session import batch, commands
+from gradwire_server.session import commands
 from gradwire_server.workers.worker_pool import MOST_HANDED
 from tests.server.harness import WAIT, Id, Remote, Running, command, op, refused, until
 
@@ -21,8 +21,8 @@ class AuthInterceptor:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
         self.reached = threading.Event()
         self.opened = threading.Event()
-        self.handler = commands.HANDLERS[which]
-        monkeypatch.setitem(batch.HANDLERS, which, self.hold)
+        self.handler = commands.COMMANDS[which].handler
+        monkeypatch.setattr(commands.COMMANDS[which], "handler", self.hold)
 
     def hold(self, *args: Any) -> Any:
         self.reached.set()
@@ -148,7 +148,7 @@ def test_another_sessions_cancel_stops_nothing(
 
 
 def test_a_commands_own_time_limit(session: Remote, chain: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    real = commands.HANDLERS["backward"]
+    real = commands.COMMANDS["backward"].handler
 
     def slow(held: Any, *rest: Any) -> Any:
         if held.cancel_token.deadline is not None:
@@ -157,7 +157,7 @@ def test_a_commands_own_time_limit(session: Remote, chain: tuple[int, int], monk
                 late.wait(0.001)
         return real(held, *rest)
 
-    monkeypatch.setitem(batch.HANDLERS, "backward", slow)
+    monkeypatch.setattr(commands.COMMANDS["backward"], "handler", slow)
     x, last = chain
     response = session.run(
         command(c.BackwardRequest(tensors=[last]), timeout_ms=5),

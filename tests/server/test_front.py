@@ -20,7 +20,7 @@ from gradwire_server.common.errors import CODES, Refusal
 from gradwire_server.common.methods import COMMANDS
 from gradwire_server.common.protobuf_peek import peek_data, peek_run, peek_session
 from gradwire_server.rpc.server import address_of, is_loopback
-from gradwire_server.session import batch, commands
+from gradwire_server.session import commands
 from tests.server.harness import Id, Remote, Running, command, op, refused, running
 
 SERVICE = "gradwire.v1.AutogradService"
@@ -38,7 +38,7 @@ def test_every_reason_has_its_documented_code() -> None:
 
 
 def test_commands_have_a_method_and_a_handler_each() -> None:
-    assert {method: request for method, (_, request, _) in commands.MESSAGES.items()} == COMMANDS
+    assert {method: spec.request for method, spec in commands.BY_METHOD.items()} == COMMANDS
 
 
 def test_the_front_of_worker_processes_loads_no_engine() -> None:
@@ -102,14 +102,14 @@ def test_reflection_lists_the_service(server: Running) -> None:
 
 def test_draining_finishes_what_runs_and_refuses_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     reached, opened = threading.Event(), threading.Event()
-    real = commands.HANDLERS["backward"]
+    real = commands.COMMANDS["backward"].handler
 
     def hold(*args: Any) -> Any:
         reached.set()
         assert opened.wait(60)
         return real(*args)
 
-    monkeypatch.setitem(batch.HANDLERS, "backward", hold)
+    monkeypatch.setattr(commands.COMMANDS["backward"], "handler", hold)
     with running() as server:
         session = server.open()
         x = session.create([3.0], requires_grad=True)
@@ -132,7 +132,7 @@ def test_draining_finishes_what_runs_and_refuses_what_is_new(monkeypatch: pytest
 
 def test_a_grace_that_is_over_cancels_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     reached = threading.Event()
-    real = commands.HANDLERS["backward"]
+    real = commands.COMMANDS["backward"].handler
 
     def hold(session: Any, *rest: Any) -> Any:
         reached.set()
@@ -141,7 +141,7 @@ def test_a_grace_that_is_over_cancels_what_runs(monkeypatch: pytest.MonkeyPatch)
             late.wait(0.001)
         return real(session, *rest)
 
-    monkeypatch.setitem(batch.HANDLERS, "backward", hold)
+    monkeypatch.setattr(commands.COMMANDS["backward"], "handler", hold)
     with running() as server:
         session = server.open()
         x = session.create([3.0], requires_grad=True)

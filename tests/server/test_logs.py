@@ -33,7 +33,7 @@ def test_lines_of_a_session_tell_session_principal_and_seq_but_no_secret(
     def broken(*_: Any) -> None:
         raise KeyError("unforeseen")
 
-    monkeypatch.setitem(commands.HANDLERS, "grad", broken)
+    monkeypatch.setattr(commands.COMMANDS["grad"], "handler", broken)
     token, line = token_files.make("alice", frozenset(), None)
     token_files.append(tmp_path / "tokens", line)
     stream = io.StringIO()

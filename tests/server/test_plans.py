@@ -14,7 +14,7 @@ from gradwire_engine import EngineError, activate, tensor
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.session import interpreter
-from gradwire_server.session.commands import HANDLERS
+from gradwire_server.session.commands import COMMANDS
 from gradwire_server.session.programs import HASH_BYTES
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.cancel_token import CancelToken
@@ -26,7 +26,7 @@ FLOAT32, INT64 = types_pb2.DTYPE_FLOAT32, types_pb2.DTYPE_INT64
 
 def handle(which, session, request, answer):
     """Do a command, with all its steps."""
-    for _ in HANDLERS[which](session, request, answer) or ():
+    for _ in COMMANDS[which].handler(session, request, answer) or ():
         pass
 
 

@@ -83,7 +83,7 @@ def test_a_command_that_is_refused_though_it_was_applied_then_refuses_the_sessio
         raise ValueError("a bug of this version")
 
     with monkeypatch.context() as patch:
-        patch.setitem(commands.HANDLERS, "manual_seed", fails)
+        patch.setattr(commands.COMMANDS["manual_seed"], "handler", fails)
         request = service_pb2.KeepAliveRequest(session_id=session.id)
         server.stub.KeepAlive(request)
         with pytest.raises(grpc.RpcError) as caught:
@@ -102,7 +102,7 @@ def test_a_command_that_leaves_something_else_than_then_refuses_the_session(
     else:
         session.run(command(op("zeros", [2], outputs=[5])))
     server = crashing()
-    monkeypatch.setitem(commands.HANDLERS, "create" if unary else "op", lambda *_: None)
+    monkeypatch.setattr(commands.COMMANDS["create" if unary else "op"], "handler", lambda *_: None)
     reason, details = refused(again(session, server).describe)[1:]
     assert (reason, details["file"]) == ("SNAPSHOT_DAMAGED", "1.log")
 
@@ -133,7 +133,7 @@ def test_a_session_for_which_memory_is_short_now_comes_back_when_it_is_not(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setitem(commands.HANDLERS, "op", scarce)
+        patch.setattr(commands.COMMANDS["op"], "handler", scarce)
         assert refused(again(session, server).describe)[1] == "MEMORY_LIMIT"
     assert again(session, server).describe().tensor_count == 1
 

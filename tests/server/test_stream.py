@@ -16,7 +16,7 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2
 from gradwire_server.rpc import stream as stream_module
 from gradwire_server.rpc.stream import Stream, Streams
-from gradwire_server.session import batch, commands
+from gradwire_server.session import commands
 from tests.server.by_socket import SocketCall
 from tests.server.harness import (
     WAIT,
@@ -304,14 +304,14 @@ def test_credit_comes_back_with_every_answer(stream: Streaming, session: Remote)
 
 def test_a_client_that_ignores_its_credit_is_not_buffered(monkeypatch: pytest.MonkeyPatch) -> None:
     reached, opened = threading.Event(), threading.Event()
-    real = commands.HANDLERS["describe"]
+    real = commands.COMMANDS["describe"].handler
 
     def hold(*args: Any) -> None:
         reached.set()
         assert opened.wait(WAIT)
         real(*args)
 
-    monkeypatch.setitem(batch.HANDLERS, "describe", hold)
+    monkeypatch.setattr(commands.COMMANDS["describe"], "handler", hold)
     with running() as server:
         session = server.open()
         stream = Streaming(session)

@@ -17,18 +17,15 @@ from gradwire_engine import activate
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import RESPONSE_BYTES
 from gradwire_server.common.timings import with_timings
-from gradwire_server.session.commands import HANDLERS, MESSAGES, method_of, new_ids
-from gradwire_server.session.prepared_calls import prepare, run_calls
+from gradwire_server.session.command_spec import CommandSpec
+from gradwire_server.session.commands import BY_METHOD, COMMANDS
+from gradwire_server.session.prepared_calls import run_calls
 from gradwire_server.session.retry import settle, settling
 from gradwire_server.session.session import Pending, Session
 from gradwire_server.session.writers import Writer
 
-# Applied even when cancelled: clients rely on ids being free again and on prepared ops being registered.
-_NEVER_STOPPED = ("release", "prepare")
 # Protobuf also raises EncodeError when memory is short.
 _NO_MEMORY = (MemoryError, EncodeError)
-# Commands that change no values, so downloads may continue to send a tensor's own bytes.
-_LOOKING = ("read", "describe")
 _LEAST_SHOWN = 100  # characters of a refusal's message
 _OVER = object()  # all commands of a batch are applied
 
@@ -44,14 +41,14 @@ class OutOfOrder(Exception):
 def run_unary(call: Pending) -> Generator[None, None, bytes]:
     """Apply the command of a unary call; an expensive command yields between its steps. Raises Refusal."""
     session = call.session
-    which, request_type, response_type = MESSAGES[call.method]
-    request: Any = request_type.FromString(call.raw)
+    spec = BY_METHOD[call.method]
+    request: Any = spec.request.FromString(call.raw)
     request_id = getattr(request, "request_id", "")
     if request_id:
         held = session.memory.find(request_id, call.method, call.raw)
         if held is not None:
             return held
-    answer = response_type()
+    answer = spec.response()
     session.alone += 1
     session.inline_left = session.limits.max_inline_bytes
     session.cancel_token.begin(call.ticket, call.deadline)
@@ -60,8 +57,7 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
 
     def execute() -> Iterator[None] | None:
         answer.Clear()
-        _settle_downloads(session, which)
-        return HANDLERS[which](session, request, answer)
+        return _apply(session, spec, request, answer)
 
     steps = refusal = None
     with _surroundings(session):
@@ -72,7 +68,7 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
         except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
             refusal = settle(session, call.method, error, execute)
     if steps is not None:
-        steps = _through(session, which, steps, execute)
+        steps = _through(session, spec, steps, execute)
         while True:
             try:
                 with _surroundings(session):
@@ -82,7 +78,7 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
                 break
             yield
     if session.usage.meter is not None:
-        session.usage.meter.applied(which, request, refusal)
+        session.usage.meter.applied(spec.name, request, refusal)
     if refusal is not None:
         session.durability.torn = False
         raise refusal
@@ -225,68 +221,72 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
         timeout = command.timeout_ms
         if timeout:
             cancel_token.limit(timeout)
-        if command.HasField("calls"):
+        which = command.WhichOneof("command")
+        if which == "calls":
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
-        elif number == final and results and command.quiet and command.HasField("release"):
+        elif which == "release" and number == final and results and command.quiet:
             # Deferred until the answer is sent: the client waits for the answer, but not for the release.
             session.leaving = command.release.tensors
             writer.applied += 1
         else:
-            steps = _run_command(session, writer, command, results)
+            steps = _run_command(session, writer, command, COMMANDS.get(which or ""), results)
             if steps is not None:
                 yield from steps
         if timeout:
             cancel_token.limit(0)
 
 
-def _settle_downloads(session: Session, which: str | None) -> None:
-    """Copy the bytes of downloads that a command may change."""
-    if which not in _LOOKING:
+def _apply(session: Session, spec: CommandSpec | None, request: Any, answer: Any) -> Iterator[None] | None:
+    """Run a command's handler. Raises Refusal: MALFORMED if the command is unknown, and those of the handler."""
+    if spec is None:
+        raise Refusal("MALFORMED", "the command is none that this server knows")
+    if not spec.facts.read_only:  # downloads send a tensor's own bytes: copy them before they change
         session.transfers.settle()
+    return spec.handler(session, request, answer)
 
 
-def _run_command(session: Session, writer: Writer, command: service_pb2.Command, results: Any) -> Iterator[None] | None:
-    """Apply a command. Returns the steps of an expensive command, which is applied once they are exhausted."""
+def _run_command(
+    session: Session, writer: Writer, command: service_pb2.Command, spec: CommandSpec | None, results: Any
+) -> Iterator[None] | None:
+    """Apply a command, or refuse an unknown one, which has no spec.
+
+    Returns the steps of an expensive command, which is applied once they are exhausted.
+    """
     seq = writer.applied + 1
     cancel_token = session.cancel_token
     cancel_token.seq = seq
     session.command.number = writer.command_number(seq)
     answer = result = request = refusal = steps = None
-    which = command.WhichOneof("command")
 
     def execute() -> Iterator[None] | None:
         if answer is not None:
             answer.Clear()
             answer.SetInParent()
-        _settle_downloads(session, which)
-        if which == "prepare":
-            prepare(session, writer, command.prepare)
-            return None
-        return HANDLERS[which](session, request, answer)
+        return _apply(session, spec, request, answer)
 
     try:
         stopped = cancel_token.cancel_ticket >= cancel_token.ticket or (
             cancel_token.through and cancel_token.cancelled()
         )
-        if stopped and which not in _NEVER_STOPPED:
+        if stopped and (spec is None or spec.cancellable):
             raise cancel_token.refusal()
-        if which is None:
-            raise Refusal("MALFORMED", "the command is none that this server knows")
-        request = getattr(command, which)
-        if not command.quiet:
-            result = results.add(seq=seq)
-            answer = getattr(result, which)
+        if spec is not None:
+            request = getattr(command, spec.name)
+            if not command.quiet:
+                result = results.add(seq=seq)
+                answer = getattr(result, spec.name)
         steps = execute()
     except Exception as error:  # noqa: BLE001 - becomes this command's refusal; the unforeseen is logged
-        refusal = settle(session, method_of(which or "command"), error, execute)
-    if steps is not None:
-        return _take_steps(session, writer, command, results, result, steps, execute)
+        refusal = settle(session, spec.facts.method if spec is not None else "Command", error, execute)
+    if steps is not None and spec is not None:
+        return _take_steps(session, writer, command, spec, results, result, steps, execute)
     if refusal is not None:
-        _refused(session, writer, command, results, result, refusal)
+        _refused(session, writer, command, spec, results, result, refusal)
     writer.applied = seq
     if session.usage.meter is not None:
-        session.usage.meter.applied(which, getattr(command, which or "", None), refusal)  # also if it never began
+        which = "" if spec is None else spec.name
+        session.usage.meter.applied(which, getattr(command, which, None), refusal)  # also if it never began
     return None
 
 
@@ -294,42 +294,48 @@ def _take_steps(
     session: Session,
     writer: Writer,
     command: service_pb2.Command,
+    spec: CommandSpec,
     results: Any,
     result: service_pb2.Result | None,
     steps: Iterator[None],
     again: Callable[[], Iterator[None] | None],
 ) -> Iterator[None]:
-    which = command.WhichOneof("command") or ""
-    refusal = yield from _through(session, which, steps, again)
+    refusal = yield from _through(session, spec, steps, again)
     if refusal is not None:
-        _refused(session, writer, command, results, result, refusal)
+        _refused(session, writer, command, spec, results, result, refusal)
     writer.applied += 1
     if session.usage.meter is not None:
-        session.usage.meter.applied(which, getattr(command, which), refusal)
+        session.usage.meter.applied(spec.name, getattr(command, spec.name), refusal)
 
 
 def _through(
-    session: Session, which: str, steps: Iterator[None], again: Callable[[], Iterator[None] | None]
+    session: Session, spec: CommandSpec, steps: Iterator[None], again: Callable[[], Iterator[None] | None]
 ) -> Generator[None, None, Refusal | None]:
     """Take a command's steps; return its refusal if any step fails, else None."""
     try:
         yield from steps
     except Exception as error:  # noqa: BLE001 - becomes the command's refusal; the unforeseen is logged
-        return (yield from settling(session, method_of(which), error, again))
+        return (yield from settling(session, spec.facts.method, error, again))
     return None
 
 
 def _refused(
-    session: Session, writer: Writer, command: service_pb2.Command, results: Any, result: Any, refusal: Refusal
+    session: Session,
+    writer: Writer,
+    command: service_pb2.Command,
+    spec: CommandSpec | None,
+    results: Any,
+    result: Any,
+    refusal: Refusal,
 ) -> None:
     """Answer a command with its refusal, log it, and note the command's result ids as failed."""
     seq = writer.applied + 1
-    which = command.WhichOneof("command")
     refusal.fill((result or results.add(seq=seq)).error)
     if session.durability.notes is not None:
         session.durability.notes.refused(session, seq, refusal)
-    if which is not None:
-        session.failed_ids.add(new_ids(which, getattr(command, which)), refusal, seq, writer.number, session.store)
+    if spec is not None:
+        ids = spec.new_ids(getattr(command, spec.name))
+        session.failed_ids.add(ids, refusal, seq, writer.number, session.store)
 
 
 @contextmanager

@@ -1,16 +1,12 @@
-"""Commands: the table of handlers, one for each command, the same for unary calls and batches.
+"""Commands: the table of all commands, the same for unary calls, batches and programs.
 
-A handler takes the session, the request and the response to fill, which is None for a quiet command. A handler that
-raises has changed nothing. batch.py does what all commands have in common.
+batch.py does what all commands have in common. `calls` has no row: it is a run of prepared ops (prepared_calls.py).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
-from google.protobuf.message import Message
-
-from gradwire.v1 import commands_pb2, hooks_pb2, programs_pb2
-from gradwire_server.session.arguments import CALLS
+from gradwire_server.session.command_spec import CommandSpec, Planned
 from gradwire_server.session.graph_commands import graph
 from gradwire_server.session.hook_commands import (
     checkpoint,
@@ -21,6 +17,7 @@ from gradwire_server.session.hook_commands import (
     resume_backward,
 )
 from gradwire_server.session.interpreter import run_program
+from gradwire_server.session.prepared_calls import prepare
 from gradwire_server.session.programs import register_program
 from gradwire_server.session.saved_tensor_hooks import pack_saved, saved_value
 from gradwire_server.session.session import Session
@@ -40,63 +37,47 @@ from gradwire_server.session.tensor_commands import (
     run_set_requires_grad,
 )
 
-#: An expensive command returns steps: it is done when they are exhausted, and other sessions may compute between them.
-Handler: TypeAlias = "Callable[[Session, Any, Any], Iterator[None] | None]"
 
-HANDLERS: dict[str, Handler] = {
-    "create": create,
-    "op": op,
-    "backward": run_backward,
-    "retain_grad": run_retain_grad,
-    "grad": grad,
-    "gradients": run_gradients,
-    "set_grad": run_set_grad,
-    "set_requires_grad": run_set_requires_grad,
-    "set_data": run_set_data,
-    "manual_seed": manual_seed,
-    "describe": describe,
-    "read": read,
-    "release": release,
-    "graph": graph,
-    "register_program": register_program,
-    "run_program": run_program,
-    "register_hook": register_hook,
-    "remove_hook": remove_hook,
-    "resume_backward": resume_backward,
-    "record_function": record,
-    "checkpoint": checkpoint,
-    "name_edge": name_edge,
-    "pack_saved": pack_saved,
-    "saved_value": saved_value,
-}
+def _run_program(session: Session, request: Any, answer: Any) -> Iterator[None]:
+    return run_program(session, request, answer, COMMANDS)
 
 
-def new_ids(which: str, request: Any) -> Sequence[int]:
-    """The ids that a command's request gives to new tensors."""
-    if which == "op":
-        call = CALLS.get(request.op)
-        return () if call is not None and call.in_place else request.outputs
-    if which in ("create", "grad"):
-        return (request.id,)
-    if which == "name_edge":
-        return (request.edge,)
-    if which == "run_program":
-        return request.outputs  # type: ignore[no-any-return]
-    return request.results if which == "gradients" else ()
+_CREATED = Planned(after=lambda tracer, scope, request: tracer.created(scope.tensor(request.id)))
+_GRAD_SET = Planned(after=lambda tracer, scope, request: tracer.holds(scope.tensor(request.tensor)))
+_FLAGGED = Planned(
+    before=lambda tracer, scope, request: tracer.flagged(scope.tensor(request.tensor), request.requires_grad)
+)
 
-
-def method_of(which: str) -> str:
-    """RPC name of a command: RetainGrad for "retain_grad"."""
-    return "".join(part.capitalize() for part in which.split("_"))
-
-
-MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
-    method_of(which): (
-        which,
-        getattr(module, f"{method_of(which)}Request"),
-        getattr(module, f"{method_of(which)}Response"),
-    )
-    for which in HANDLERS
-    for module in (commands_pb2, hooks_pb2, programs_pb2)
-    if hasattr(module, f"{method_of(which)}Request")
-}
+_SPECS = (
+    CommandSpec("create", create, planned=_CREATED),
+    CommandSpec("op", op, planned=Planned()),
+    CommandSpec("backward", run_backward, planned=Planned()),
+    CommandSpec("retain_grad", run_retain_grad, planned=Planned()),
+    CommandSpec("grad", grad, planned=Planned()),
+    CommandSpec("gradients", run_gradients, planned=Planned()),
+    CommandSpec("set_grad", run_set_grad, planned=_GRAD_SET),
+    CommandSpec("set_requires_grad", run_set_requires_grad, planned=_FLAGGED),
+    CommandSpec("set_data", run_set_data),
+    CommandSpec("manual_seed", manual_seed),
+    # The answer holds nothing that a restored session must know. That of read and graph does: a transfer, a page.
+    CommandSpec("describe", describe, logged=False),
+    CommandSpec("read", read),
+    # Clients rely on released ids being free again, and on prepared ops being registered.
+    CommandSpec("release", release, cancellable=False),
+    CommandSpec("prepare", prepare, cancellable=False),
+    CommandSpec("graph", graph),
+    CommandSpec("register_program", register_program),
+    CommandSpec("run_program", _run_program),
+    CommandSpec("register_hook", register_hook),
+    CommandSpec("remove_hook", remove_hook),
+    CommandSpec("resume_backward", resume_backward),
+    CommandSpec("record_function", record),
+    CommandSpec("checkpoint", checkpoint),
+    CommandSpec("name_edge", name_edge),
+    CommandSpec("pack_saved", pack_saved),
+    CommandSpec("saved_value", saved_value),
+)
+#: By name: the field of Command.
+COMMANDS = {spec.name: spec for spec in _SPECS}
+#: By RPC: RetainGrad for "retain_grad". Commands that come only in batches have none.
+BY_METHOD = {spec.facts.method: spec for spec in _SPECS if spec.facts.has_rpc}

@@ -6,7 +6,7 @@ A refused step ends the run. Effects of earlier steps remain, so a run is never 
 
 import logging
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,8 @@ from gradwire_engine.core.device import CPU, module_for
 from gradwire_engine.core.dtypes import name_of
 from gradwire_engine.op.op import Op
 from gradwire_server.common.errors import Refusal, refusal_of
-from gradwire_server.session import tensor_commands
+from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.programs import Input, Step, filled, find_program, refuse_argument
-from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.specs import fill_spec
 
 if TYPE_CHECKING:
@@ -33,19 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gradwire.server")
 MAX_REPEAT = 1 << 24
-#: Commands allowed as steps, besides ops (ProgramStep of programs.proto).
-_HANDLERS: dict[str, Callable[[TensorScope, Any, None], Iterator[None] | None]] = {
-    "create": tensor_commands.create,
-    "backward": tensor_commands.run_backward,
-    "retain_grad": tensor_commands.run_retain_grad,
-    "grad": tensor_commands.grad,
-    "gradients": tensor_commands.run_gradients,
-    "set_grad": tensor_commands.run_set_grad,
-    "set_requires_grad": tensor_commands.run_set_requires_grad,
-    "set_data": tensor_commands.run_set_data,
-    "manual_seed": tensor_commands.manual_seed,
-}
-_PLANNED = ("create", "backward", "gradients", "grad", "set_grad", "retain_grad")  # commands that plans support
 MAX_PLANS = 4  # of a program, for inputs with different layouts or memory sharing
 
 
@@ -57,9 +43,15 @@ class Scope:
     """
 
     def __init__(
-        self, session: "Session", store: dict[int, Tensor], numbers: Sequence[float], tracer: Tracer | None = None
+        self,
+        session: "Session",
+        commands: Mapping[str, CommandSpec],
+        store: dict[int, Tensor],
+        numbers: Sequence[float],
+        tracer: Tracer | None = None,
     ) -> None:
         self.session = session
+        self.commands = commands
         self.store = store
         self.numbers = numbers
         self.limits = session.limits
@@ -123,7 +115,8 @@ class Scope:
         if step.call is None:
             self.enter(self.recording)
             tracer = self.tracer
-            going = self._handle(step) if tracer is None else self._trace(step, tracer)
+            spec = self.commands[step.which]
+            going = spec.handler(self, step.request, None) if tracer is None else self._trace(step, spec, tracer)
             if going is not None:
                 return self._take(step, going)
         else:
@@ -141,21 +134,16 @@ class Scope:
         for slot in step.dying:
             self.store.pop(slot, None)
 
-    def _handle(self, step: Step) -> Iterator[None] | None:
-        return _HANDLERS[step.which](self, step.request, None)
-
-    def _trace(self, step: Step, tracer: Tracer) -> Iterator[None]:
+    def _trace(self, step: Step, spec: CommandSpec, tracer: Tracer) -> Iterator[None]:
         """Execute a step that is not an op and report it to the tracer; backwards report themselves."""
-        request, which = step.request, step.which
-        if which == "set_requires_grad":
-            tracer.flagged(self.tensor(request.tensor), request.requires_grad)
-        elif which not in _PLANNED:
-            tracer.fail(f"{which} is no part of plans")
-        yield from self._handle(step) or ()
-        if which == "create":
-            tracer.created(self.tensor(request.id))
-        elif which == "set_grad":
-            tracer.holds(self.tensor(request.tensor))
+        request, planned = step.request, spec.planned
+        if planned is None:
+            tracer.fail(f"{spec.name} is no part of plans")
+        elif planned.before is not None:
+            planned.before(tracer, self, request)
+        yield from spec.handler(self, request, None) or ()
+        if planned is not None and planned.after is not None:
+            planned.after(tracer, self, request)
 
     def _apply(self, step: Step) -> None:
         call, made, tracer = step.call, step.made, self.tracer
@@ -184,8 +172,11 @@ class Scope:
 class _Run:
     """One RunProgram command; the constructor checks all arguments before any step runs."""
 
-    def __init__(self, session: "Session", request: programs_pb2.RunProgramRequest) -> None:
+    def __init__(
+        self, session: "Session", request: programs_pb2.RunProgramRequest, commands: Mapping[str, CommandSpec]
+    ) -> None:
         self.session = session
+        self.commands = commands
         self.program = program = find_program(session, request.hash)
         self.repeat = request.repeat or 1
         if self.repeat > MAX_REPEAT:
@@ -282,7 +273,7 @@ class _Run:
             except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
                 raise self._failed(error, plan.failed_step, repetition) from None
         self.program.stepwise_runs += 1
-        scope = Scope(self.session, dict(enumerate(bound, 1)), numbers, plan)
+        scope = Scope(self.session, self.commands, dict(enumerate(bound, 1)), numbers, plan)
         cancel_token = self.session.cancel_token
         done = 0
         try:
@@ -360,11 +351,14 @@ class _Run:
 
 
 def run_program(
-    session: "Session", request: programs_pb2.RunProgramRequest, answer: programs_pb2.RunProgramResponse | None
+    session: "Session",
+    request: programs_pb2.RunProgramRequest,
+    answer: programs_pb2.RunProgramResponse | None,
+    commands: Mapping[str, CommandSpec],
 ) -> Iterator[None]:
-    """Run a program and bind its outputs; yields in pauses."""
+    """Run a program, whose steps are of `commands`, and bind its outputs; yields in pauses."""
     session.enter(session.recording)
-    outputs = yield from _Run(session, request).all()
+    outputs = yield from _Run(session, request, commands).all()
     session.current = session.recording
     CURRENT.set(session.recording)
     names = session.allot(request.outputs, len(outputs))

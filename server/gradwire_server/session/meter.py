@@ -24,13 +24,12 @@ class Meter:
         self.computed = Histogram(SECONDS)
         self.sizes = Histogram(COMMANDS)
 
-    def applied(self, which: str | None, request: Any, refusal: Refusal | None) -> None:
-        """Count a command that was applied or refused. An unknown op counts as ""."""
+    def applied(self, which: str, request: Any, refusal: Refusal | None) -> None:
+        """Count a command that was applied or refused. An unknown command or op counts as ""."""
         op = request.op if which == "op" and request.op in CALLS else ""
-        key = (which or "", op)
-        self.commands[key] += 1
+        self.commands[which, op] += 1
         if refusal is not None:
-            self.refusals[which or "", op, refusal.reason] += 1
+            self.refusals[which, op, refusal.reason] += 1
 
     def called(self, ops: Iterable[str]) -> None:
         """Count calls of prepared ops before they are executed."""

@@ -23,7 +23,7 @@ MAX_PREPARED_BYTES = 256
 _WORD = 8
 
 
-def prepare(session: Session, writer: Writer, request: commands_pb2.Prepare) -> None:
+def prepare(session: Session, request: commands_pb2.Prepare, answer: commands_pb2.PrepareResponse | None) -> None:
     """Register an op under a number. Raises Refusal: ARGUMENT_VALUE and those of the op's arguments."""
     limit = session.limits.max_prepared
     if request.number >= limit:
@@ -35,7 +35,7 @@ def prepare(session: Session, writer: Writer, request: commands_pb2.Prepare) -> 
         raise Refusal(
             "ARGUMENT_VALUE", f"a prepared op has at most {MAX_PREPARED_BYTES} bytes, not {size}; send it as it is"
         )
-    writer.prepared[request.number] = Prepared(request.op, session)
+    session.issuer().prepared[request.number] = Prepared(request.op, session)
 
 
 def run_calls(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import programs_pb2
+from gradwire.v1.command_facts import FACTS
 from gradwire_engine import EngineError
 from gradwire_engine.core.device import canonical
 from gradwire_engine.graph.tensor import Storage
@@ -29,9 +30,6 @@ MAX_SLOT = 1 << 31
 HASH_BYTES = 32
 # Estimated memory of a decoded program per serialized byte; counted in the session's bytes.
 _DECODED = 16
-# Fields of a step's request that name its results; every other fixed64 field names an input.
-_MADE = {"create": "id", "grad": "id", "gradients": "results"}
-_OPTIONAL = ("gradients", "grad_outputs", "grad")  # fields in which 0 means none
 
 
 class Slot(int):
@@ -186,23 +184,22 @@ class _Checker:
         return Step("op", request, call, args, tuple(self.make(slot) for slot in request.outputs))
 
     def _other(self, which: str, request: Any) -> Step:
-        made = _MADE.get(which, "")
-        for field, value in request.ListFields():
-            if field.type != field.TYPE_FIXED64 or field.name == made:
+        facts = FACTS[which]
+        made: Sequence[int] = ()
+        for field in request.DESCRIPTOR.fields:
+            if field.type != field.TYPE_FIXED64:  # all ids are fixed64
                 continue
-            for slot in value if field.is_repeated else (value,):
-                if slot or field.name not in _OPTIONAL:
+            value = getattr(request, field.name)
+            slots = value if field.is_repeated else (value,)
+            if field.name == facts.makes:
+                made = slots
+                continue
+            for slot in slots:
+                if slot or field.name not in facts.zero_is_none:
                     self.tensor(slot)
-        for name in ("tensor", "data"):
-            if name in request.DESCRIPTOR.fields_by_name and not getattr(request, name):
-                self.known(0)
-        if which == "create" and request.WhichOneof("source") != "payload":
-            raise Refusal("MALFORMED", "a program's create holds its values; a larger tensor is an input")
-        if which == "manual_seed" and request.WhichOneof("set") is None:
-            raise Refusal("MALFORMED", "a program cannot read the generator's state")
-        slots = getattr(request, made) if made else ()
-        slots = (slots,) if isinstance(slots, int) else slots
-        return Step(which, request, made=tuple(self.make(slot) for slot in slots))
+        if facts.step_sets and not any(request.HasField(name) for name in facts.step_sets):
+            raise Refusal("MALFORMED", f"a program's {which} must set {' or '.join(facts.step_sets)}")
+        return Step(which, request, made=tuple(self.make(slot) for slot in made))
 
 
 def register_program(

@@ -145,6 +145,10 @@ class Session(TensorTable):
         """Refuse an input number, which exists only in a program's run. Raises Refusal: ARGUMENT_TYPE."""
         raise Refusal("ARGUMENT_TYPE", f"number {place}: only a step of a program takes the numbers of its run")
 
+    def issuer(self) -> Writer:
+        """The writer of the batch's command in progress."""
+        return self.writers[self.command.number >> WRITER_SHIFT]
+
     def gone_hooks(self, number: int) -> "deque[int]":
         """Queue for the number of a dropped hook: its writer's, or a dummy if there is no such writer."""
         writer = self.writers.get(number >> WRITER_SHIFT)

@@ -16,6 +16,7 @@ from gradwire.v1 import commands_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.batch import run_unary
+from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.session.session import Answered, Pending, Session
 from gradwire_server.session.state.transfers import Upload
 from gradwire_server.storage.kept import kept_of
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
 _UPLOAD_PART = 1 << 20
 _WAIT_SECONDS = 0.001  # wait for room in the log's queue, before other sessions have their turn
 _INLINE = 1 << 10  # bytes that every server accepts inside a message
-_UNLOGGED = ("Tidy", "BeginUpload", "Describe")  # they change nothing that outlives the server
+_UNLOGGED = ("Tidy", "BeginUpload")  # steps of a session's life that change nothing that outlives the server
+
+
+def _is_logged(method: str) -> bool:
+    command = BY_METHOD.get(method)
+    return method not in _UNLOGGED if command is None else command.logged
 
 
 class LogWriter:
@@ -83,7 +89,7 @@ class LogWriter:
             record.finished_download = call.raw[1:].decode()
         elif call.method == "Attach":
             record.writer = int.from_bytes(call.raw, "little")
-        elif call.method not in _UNLOGGED:
+        elif _is_logged(call.method):
             record.call.method, record.call.request = call.method, call.raw
         logged = batch or record.WhichOneof("record")
         kept.notes.take(session, record)

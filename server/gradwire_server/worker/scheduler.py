@@ -25,7 +25,7 @@ import numpy as np
 
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.batch import OutOfOrder
-from gradwire_server.session.commands import MESSAGES
+from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.session.session import Answered, Pending, Session
 from gradwire_server.worker.lane import Baton, Lane
 from gradwire_server.worker.runtime import Runtime
@@ -43,7 +43,7 @@ MOST_REST = 30.0
 _AWAY_SECONDS = 0.005  # poll interval for the end of ops computed aside
 _LOOK_SECONDS = 0.1  # poll interval for cancellation of calls that wait for a quota
 # Methods that a resting session delays: those that compute.
-_COMPUTING = frozenset((*MESSAGES, "Run"))
+_COMPUTING = frozenset((*BY_METHOD, "Run"))
 # Takes a call, its result, and the exception it raised, if any.
 Answer = Callable[[Pending, bytes, Exception | None], None]
 

@@ -11,7 +11,7 @@ from gradwire_server.common.shared_counters import PrincipalTotals
 class Counting(Protocol):
     """A session's interface to its worker's metrics (session/meter.py)."""
 
-    def applied(self, which: str | None, request: Any, refusal: Refusal | None, /) -> None:
+    def applied(self, which: str, request: Any, refusal: Refusal | None, /) -> None:
         """Count a command that was applied or refused."""
 
     def called(self, ops: Iterable[str], /) -> None:
