@@ -39,8 +39,6 @@ class CommandFacts(NamedTuple):
 
     #: RPC of the command, or the message's name of a command that comes only in batches.
     method: str
-    #: Its number in Command.
-    number: int
     #: Whether it is also an RPC.
     has_rpc: bool = True
     #: Whether a program may have it as a step.
@@ -110,7 +108,7 @@ def _rows(pool: Any) -> Iterator[tuple[str, list[str]]]:
         for told in (*facts.get("zero_is_none", ()), *facts.get("step_sets", ()), facts.get("makes", "")):
             if told and told not in request.fields_by_name:
                 raise SystemExit(f"{name}: {told} is no field of {request.name}")
-        row = [f'"{method}"', str(field.number)]
+        row = [f'"{method}"']
         row += ["has_rpc=False"] * (method not in methods)
         row += ["is_step=True"] * (name in steps)
         row += ["may_suspend=True"] * (name in results and "due" in results[name].message_type.fields_by_name)

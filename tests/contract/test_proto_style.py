@@ -19,6 +19,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from grpc_tools import protoc
 
+from gradwire.v1.command_facts import FACTS
 from tests.rpcs import WITHOUT_SESSION
 from tools.stubs import PROTOS, ROOT
 
@@ -157,17 +158,11 @@ def test_first_field_of_every_session_request_is_the_session(
         assert (by_number.get(1) == "session_id") == (name not in WITHOUT_SESSION), name
 
 
-# Of a writer's batches alone, where seq does what request_id does elsewhere.
-BATCH_ONLY = {"Prepare", "Calls"}
-
-
 def test_every_mutating_command_can_be_retried(messages: dict[str, DescriptorProto]) -> None:
-    command_types = {field.type_name.rpartition(".")[2] for field in messages["Command"].field if field.type_name}
-    command_types -= BATCH_ONLY
-    read_only = {"DescribeRequest", "ReadRequest", "GraphRequest"}
-    for name in command_types:
-        numbers = {field.name: field.number for field in messages[name].field}
-        assert numbers.get("request_id") == (None if name in read_only else 2), name
+    for command, facts in FACTS.items():
+        if facts.has_rpc:  # in batches seq does what request_id does elsewhere
+            numbers = {field.name: field.number for field in messages[f"{facts.method}Request"].field}
+            assert numbers.get("request_id") == (None if facts.read_only else 2), command
 
 
 def test_batches_and_unary_calls_share_their_messages(
@@ -176,7 +171,7 @@ def test_batches_and_unary_calls_share_their_messages(
     unary = {method.input_type for method in methods}
     results = {field.name: field.type_name for field in messages["Result"].field}
     for field in messages["Command"].field:
-        if field.type_name and field.type_name.rpartition(".")[2] not in BATCH_ONLY:
+        if field.type_name and FACTS[field.name].has_rpc:
             assert field.type_name in unary
             assert results[field.name] == field.type_name.removesuffix("Request") + "Response"
 

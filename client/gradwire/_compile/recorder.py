@@ -19,13 +19,16 @@ from gradwire._base.errors import GradwireError, make_error
 from gradwire._base.signals import handlers_running
 from gradwire._proxy.handle import Handle
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
+from gradwire.v1.command_facts import FACTS
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import Session
 
-# Fields with the ids of tensors that a command makes; all other fixed64 fields hold ids that it uses.
-_MADE = {("create", "id"), ("op", "outputs"), ("grad", "id"), ("gradients", "results")}
-_LOOKED_AT = ("describe", "graph", "release")
+# Why a request is refused that is no step, of a command that others are steps of.
+_UNFIT = {
+    "create": "a large tensor is made of values in a compiled function; make it outside",
+    "manual_seed": "the random generator's state is read in a compiled function; use the session's generator",
+}
 
 
 class Varying(float):
@@ -83,38 +86,32 @@ class Recorder:
         """Refuse a command that no program can hold, before it is sent. Raises GradwireError: NOT_SUPPORTED."""
         if self._is_elsewhere():
             return
-        which = command.WhichOneof("command")
-        if which == "read":
+        which = _name(command)
+        facts = FACTS[which]
+        if facts.answers_values:
             self._refuse(
                 "a value is read in the middle of a compiled function (item, tolist, bool, float, print, an index "
                 "that is a tensor of one element, ...); return the tensor and read it outside"
             )
-        if which in (
-            "register_hook",
-            "remove_hook",
-            "resume_backward",
-            "record_function",
-            "checkpoint",
-            "name_edge",
-            "pack_saved",
-        ):
+        if facts.runs_client_code:
             self._refuse(
                 "a hook, a checkpoint or a custom function (autograd.Function) in a compiled function: its Python "
                 "would have to run in the middle of the program; keep it outside"
             )
-        if which == "manual_seed" and command.manual_seed.WhichOneof("set") is None:
-            self._refuse("the random generator's state is read in a compiled function; use the session's generator")
-        if which == "create" and command.create.WhichOneof("source") != "payload":
-            self._refuse("a large tensor is made of values in a compiled function; make it outside")
+        if facts.step_sets and not any(getattr(command, which).HasField(name) for name in facts.step_sets):
+            self._refuse(_UNFIT[which])
 
     def note(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
         """Record a command that succeeded."""
         if self._is_elsewhere():
             return
-        which = command.WhichOneof("command")
+        which = _name(command)
+        facts = FACTS[which]
         if which == "describe" and command.describe.tensors:
             self._obstruct("it asks how often a tensor was changed in place (_version)")
-        if which in _LOOKED_AT or (which == "grad" and not result.grad.HasField("grad")):
+        if not facts.is_step and not facts.left_out_of_programs:
+            self._obstruct(f"it uses {which}, which is no step of a program")
+        if not facts.is_step or (which == "grad" and not result.grad.HasField("grad")):
             return
         kept = service_pb2.Command()
         kept.CopyFrom(command)
@@ -158,9 +155,9 @@ class Recorder:
         """Proxies made during the call that are still alive."""
         return [handle for reference in self._born if (handle := reference()) is not None]
 
-    def has(self, *kinds: str) -> bool:
-        """Whether a command of one of these kinds was recorded."""
-        return any(command.WhichOneof("command") in kinds for command, _ in self.steps)
+    def differentiates(self) -> bool:
+        """Whether a command was recorded that may add to gradients."""
+        return any(FACTS[_name(command)].differentiates for command, _ in self.steps)
 
 
 class Trace:
@@ -175,9 +172,8 @@ class Trace:
         known = {handle._id for handle in feeds}
         outside: list[int] = []
         for command, _ in recorder.steps:
-            which = command.WhichOneof("command")
-            assert which is not None
-            for is_made, tensor_id in _ids(which, getattr(command, which)):
+            which = _name(command)
+            for is_made, tensor_id in _ids(getattr(command, which), FACTS[which].makes):
                 if is_made:
                     made.add(tensor_id)
                 elif tensor_id not in made and tensor_id not in known:
@@ -236,8 +232,7 @@ class Trace:
         )
 
     def _add_step(self, command: service_pb2.Command) -> None:
-        which = command.WhichOneof("command")
-        assert which is not None
+        which = _name(command)
         step = self.program.steps.add()
         request: Any = getattr(step, which)
         request.CopyFrom(getattr(command, which))
@@ -259,16 +254,24 @@ def _handles(values: Iterable[Any]) -> Iterator[Handle]:
             yield from _handles(value.items)
 
 
-def _ids(which: str, message: Any) -> list[tuple[bool, int]]:
-    """Tensor ids in a request as pairs (whether the command makes it, id), used ids first."""
+def _name(command: service_pb2.Command) -> str:
+    which: str | None = command.WhichOneof("command")
+    assert which is not None
+    return which
+
+
+def _ids(message: Any, makes: str) -> list[tuple[bool, int]]:
+    """Tensor ids in a request as pairs (whether the command makes it, id), used ids first.
+
+    `makes` is the field with the ids of tensors that the command makes; all other fixed64 fields hold ids that it uses.
+    """
     found: list[tuple[bool, int]] = []
     for field, value in message.ListFields():
         if field.type == field.TYPE_MESSAGE:
             for part in value if field.is_repeated else (value,):
-                found.extend(_ids(which, part))
+                found.extend(_ids(part, ""))
         elif field.type == field.TYPE_FIXED64:
-            is_made = (which, field.name) in _MADE
-            found.extend((is_made, each) for each in (value if field.is_repeated else (value,)) if each)
+            found.extend((field.name == makes, each) for each in (value if field.is_repeated else (value,)) if each)
     return sorted(found, key=lambda pair: pair[0])
 
 

@@ -132,7 +132,7 @@ class Noted:
         return None
 
     def _find_history(self) -> str | None:
-        if self.recorder.has("backward", "gradients"):
+        if self.recorder.differentiates():
             for handle in (*self.feeds, *self.trace.captures):
                 if handle._spec.requires_grad and not handle._spec.is_leaf:
                     return "it differentiates through a tensor from outside that is no leaf"

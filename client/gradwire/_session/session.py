@@ -45,6 +45,7 @@ from gradwire._transport.tracing import traceparent
 from gradwire._transport.transport import LAST_WORD_SECONDS, LONGEST_NAP, PROTOCOL, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
+from gradwire.v1.command_facts import FACTS
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import Recorder, Runner
@@ -59,8 +60,8 @@ _MOST_RELEASES = 65_536
 _LAST_PATIENCE_SECONDS = 3.0  # for an unreachable server, in `close`
 # Maximum bytes of a batch besides its commands. A release has 8 bytes.
 _BATCH_HEAD = 64
-# Commands that add to gradients.
-_ADDING = ("backward", "resume_backward", "gradients", "run_program")
+# Commands whose answer may name a hook to run.
+_SUSPENDING = tuple(name for name, facts in FACTS.items() if facts.may_suspend)
 _NOTHING = service_pb2.RunResponse()
 # Maximum extra bytes of a prepared op's call between commands of another kind.
 _CALLS_HEAD = 16
@@ -400,12 +401,13 @@ class Session:
             return
         else:
             self._stop(ticket)
-        if command.WhichOneof("command") in _ADDING:
+        if FACTS[command.WhichOneof("command") or ""].differentiates:
             self._doubt_gradients(of_all=True)
 
     def _give_up_due(self, result: service_pb2.Result) -> None:
         """Abandon a backward that is suspended at a hook."""
-        for answer in (result.backward, result.gradients, result.resume_backward):
+        for name in _SUSPENDING:
+            answer = getattr(result, name)
             if answer.HasField("due"):
                 request = hooks_pb2.ResumeBackwardRequest(backward=answer.due.backward, abandon=True)
                 self.abandon(service_pb2.Command(resume_backward=request))
