@@ -16,7 +16,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending.md"
 COPIED = ("client", "docs", "engine", "proto", "server", "tests", "tools", "Makefile", "pyproject.toml")
-TITLES = ["An op", "An RPC", "A setting", "An optimizer", "A snapshot store", "An execution backend", "A kernel"]
+TITLES = [
+    "An op", "An RPC", "A command", "A setting", "An optimizer", "A snapshot store", "An execution backend", "A kernel",
+]  # fmt: skip
 MOST_PROSE, MOST_CODE = 5, 15  # lines of a section; of code those that are neither imports nor tests
 WAIT = 240
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -177,6 +179,22 @@ def test_an_rpc(made: Copy) -> None:
         server.stop()
     """)
     assert told == "0\n1\n"
+
+
+@after("A command")
+def test_a_command(made: Copy) -> None:
+    told = made.program("""
+        import gradwire
+        from gradwire.v1 import commands_pb2, service_pb2
+        with gradwire.connect() as session:
+            x = gradwire.ones(2)
+            y = x + x
+            command = service_pb2.Command(count_tensors=commands_pb2.CountTensorsRequest())
+            print(session.wait(command).count_tensors.tensors)
+            request = commands_pb2.CountTensorsRequest(session_id=session.session_id)
+            print(session._transport.call("CountTensors", request, commands_pb2.CountTensorsResponse).tensors)
+    """)
+    assert told == "2\n2\n"
 
 
 @after("A setting")
