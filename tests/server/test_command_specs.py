@@ -17,9 +17,10 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.session.batch import run_batch
 from gradwire_server.session.commands import BY_METHOD, COMMANDS
-from gradwire_server.session.session import CLIENT_IDS, CancelToken, Pending, Session
+from gradwire_server.session.session import Pending, Session
 from gradwire_server.session.specs import fill_spec
-from gradwire_server.worker.frames import OPENED
+from gradwire_server.session.state.cancel_token import CancelToken
+from gradwire_server.session.state.tensor_table import CLIENT_IDS
 from tests.server.harness import Id, op
 from tests.server.memory_stores import MemoryLogs, MemorySnapshots
 from tests.server.test_stores import STATE, Stored, order_of
@@ -119,7 +120,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.session = Session(1, Limits().resolved(), CancelToken())
-        self.session.turn_ends = float("inf")
+        self.session.schedule.turn_ends = float("inf")
         self.session.attach(1)
         self.writer = self.session.writers[1]
         assert [errors_pb2.Reason.Name(each.error.reason) for each in self.run(*PREPARATION) if each.error.code] == []
@@ -196,7 +197,7 @@ def test_a_cancelled_batch_leaves_out_what_can_be_cancelled_and_poisons_what_it_
     (result,) = bench.run(message(name))
     assert (result.error.reason == errors_pb2.REASON_CANCELLED) is spec.cancellable
     assert (bench.state() == before) is spec.cancellable
-    assert set(bench.session.poison) == (set(spec.new_ids(REQUESTS[name])) if spec.cancellable else set())
+    assert set(bench.session.failed_ids) == (set(spec.new_ids(REQUESTS[name])) if spec.cancellable else set())
 
 
 @each_command
@@ -296,7 +297,7 @@ def test_a_unary_call_is_logged_unless_it_leaves_nothing_to_restore(name: str) -
     snapshots, spec = MemorySnapshots(MemoryLogs()), COMMANDS[name]
     worker = Stored(True, snapshots)
     order = order_of(SessionCatalog(STATE, 1000.0, 1, 0, store=snapshots), "one")
-    worker.do("Open", OPENED.pack(0, 0) + order.pack())
+    worker.do("Open", order.pack())
     worker.do("Run", s.RunRequest(writer=1, first_seq=1, commands=PREPARATION).SerializeToString())
     (log,) = snapshots.logs.held.values()
     before = bytes(log)
