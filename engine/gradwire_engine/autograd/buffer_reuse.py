@@ -18,13 +18,17 @@ def _references(gradient: Any) -> int:
 
 def own(gradient: Any) -> Tensor:
     """Tensor of this array itself if it has no other holder, else of a copy. Raises EngineError: MEMORY_LIMIT."""
-    flags = gradient.flags
-    if gradient.ndim > 0 and flags.c_contiguous and flags.writeable and _references(gradient) <= _SOLE_REFERENCES:
+    if gradient.ndim > 0 and _is_writable_row_major(gradient) and _references(gradient) <= _SOLE_REFERENCES:
         base = getattr(gradient, "base", gradient)
         if base is None or _is_reshaped(gradient, base):
             return Tensor(gradient)
     admit(gradient.shape, gradient.dtype, _behind(gradient))
     return Tensor(module_of(gradient).array(gradient, order="C"))
+
+
+def _is_writable_row_major(gradient: Any) -> bool:
+    flags = gradient.flags  # refers to the gradient, so the caller must not keep it
+    return bool(flags.c_contiguous and flags.writeable)
 
 
 def _behind(gradient: Any) -> int:
