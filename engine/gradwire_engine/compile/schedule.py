@@ -16,7 +16,7 @@ import numpy as np
 from gradwire_engine.compile.kernels import registry
 from gradwire_engine.compile.kernels.registry import CrossEntropy, Kernel
 from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer
-from gradwire_engine.graph.graph import Node, new_node
+from gradwire_engine.graph.graph import Node
 from gradwire_engine.graph.tensor import Tensor
 
 #: Last use of memory that outlives the run.
@@ -335,8 +335,7 @@ class Spent:
 
     def node(self, first: int) -> Node:
         """A node of the same name whose saved values are freed. first: number of the run's first node."""
-        made = new_node(self.op, self.name, self.plan, (), (), ())
-        made.seq = first + self.place
+        made = Node(self.op, self.name, self.plan, (), (), (), first + self.place)
         made.freed = True
         return made
 

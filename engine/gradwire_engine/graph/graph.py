@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gradwire_engine.graph.protocols import GraphOp, SavingPlan
     from gradwire_engine.graph.tensor import Storage, Tensor
 
-_new = object.__new__
 LAST = 1 << 62  # sequence number of leaves: their gradients are delivered as soon as they are complete
 
 
@@ -105,22 +104,6 @@ class Saved:
         )
 
 
-def saved_input(tensor: Tensor) -> Saved:
-    """Fast path of Saved(tensor, -1)."""
-    saved = _new(Saved)
-    saved.array = tensor.array
-    saved.storage = storage = tensor.storage
-    if storage.inference:
-        _refuse_inference()
-    saved.version = storage.version
-    saved.output = -1
-    saved.requires_grad = requires_grad = tensor.requires_grad
-    saved.node = node = tensor.node
-    saved.index = tensor.index
-    saved.leaf = tensor if node is None and requires_grad else None
-    return saved
-
-
 def _refuse_inference() -> None:
     raise EngineError(
         Reason.RUNTIME,
@@ -151,14 +134,16 @@ class Node:
         saved: tuple[Any, ...],
         edges: tuple[Edge | None, ...],
         metas: tuple[Fit | None, ...],
+        seq: int | None = None,
     ) -> None:
+        """seq: its number; None takes the session's next number."""
         self.op = op
         self.name = name
         self.plan = plan
         self.saved = saved
         self.edges = edges
         self.metas = metas
-        self.seq = CURRENT.get().nodes.take()
+        self.seq = CURRENT.get().nodes.take() if seq is None else seq
         self.freed = False
         self.command = 0  # number of the command that made it (core.context.Command)
         self.work = 0.0  # estimated operations of its formulas; 0 if not estimated
@@ -197,29 +182,6 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name} object at {id(self):#x}>"
-
-
-def new_node(
-    op: GraphOp,
-    name: str,
-    plan: SavingPlan,
-    saved: tuple[Any, ...],
-    edges: tuple[Edge | None, ...],
-    metas: tuple[Fit | None, ...],
-) -> Node:
-    """Fast path of Node(...), used for every recorded op. The caller sets `seq`, since it has the context at hand."""
-    node = _new(Node)
-    node.op = op
-    node.name = name
-    node.plan = plan
-    node.saved = saved
-    node.edges = edges
-    node.metas = metas
-    node.freed = False
-    node.command = 0
-    node.work = 0.0
-    node.outputs = node.retained = node.hooks = None
-    return node
 
 
 class FunctionNode(Node):

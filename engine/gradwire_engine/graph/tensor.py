@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from gradwire_engine.graph.protocols import GraphOp
 
 
-_new = object.__new__
-
-
 class Storage:
     """A version counter and bytes that tensors share.
 
@@ -220,26 +217,6 @@ class Tensor:
 def _base_bytes(array: Array, base: Any) -> int:
     """Bytes that a view of an array keeps allocated: all of its base."""
     return int(getattr(base, "nbytes", array.nbytes))
-
-
-def new_tensor(array: Array, context: Context) -> Tensor:
-    """Fast path of Tensor(array, context=context), used by every op."""
-    account = context.account
-    base = array.base
-    nbytes = array.nbytes if base is None else _base_bytes(array, base)
-    storage = _new(InferenceStorage if context.inference else Storage)
-    storage.version = storage.history = 0
-    storage.nbytes = nbytes
-    storage.account = account
-    storage.owner = None
-    account.bytes += nbytes
-    made = _new(Tensor)
-    made.array = array
-    made.storage = storage
-    made.requires_grad = False
-    made.node = made.view = made.state = None
-    made.index = 0
-    return made
 
 
 def tensor(array: Array, requires_grad: bool = False) -> Tensor:

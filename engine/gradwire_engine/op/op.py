@@ -25,8 +25,8 @@ from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import CPU, Array, cupy, device_of, module_of
 from gradwire_engine.core.dtypes import DType, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.graph import Edge, Fit, Node, Saved, new_node
-from gradwire_engine.graph.tensor import Origin, Step, Tensor, edge_of, new_tensor, note_flags, refresh
+from gradwire_engine.graph.graph import Edge, Fit, Node, Saved
+from gradwire_engine.graph.tensor import Origin, Step, Tensor, edge_of, note_flags, refresh
 from gradwire_engine.op.admission import admit, needed
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.declaration import OPS, Declaration
@@ -238,7 +238,7 @@ class Op(Declaration):
                 _note_work(many, estimate_backward(self, arrays))
             return many
         if type(result) is _ndarray and not self.view:
-            made = new_tensor(result, context)
+            made = Tensor(result, False, None, context)
         else:
             made = self._wrap(args, result, context)
             result = made.array
@@ -392,7 +392,7 @@ class Op(Declaration):
         name = self.node_name
         if type(name) is not str:
             name = name(*args)  # type: ignore[operator]
-        return new_node(self, name, plan, saved, edges, metas)
+        return Node(self, name, plan, saved, edges, metas, 0)
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own errors."""

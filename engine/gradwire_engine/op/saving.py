@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from gradwire_engine.core.device import device_of
-from gradwire_engine.graph.graph import Meta, Saved, saved_input
+from gradwire_engine.graph.graph import Meta, Saved
 from gradwire_engine.graph.tensor import Tensor
 
 Formula: TypeAlias = Callable[..., Any]
@@ -60,12 +60,12 @@ class Saving:
         """Values of these arguments and results that the formulas need."""
         if self.lone is not None:
             value = args[self.lone]
-            return (saved_input(value) if type(value) is Tensor else value,)
+            return (Saved(value, -1) if type(value) is Tensor else value,)
         saved: list[Any] = []
         for kind, place in self.getters:
             if kind == "input":
                 value = args[place]
-                saved.append(saved_input(value) if type(value) is Tensor else value)
+                saved.append(Saved(value, -1) if type(value) is Tensor else value)
             elif kind == "argument":
                 saved.append(args[place])
             else:
