@@ -116,6 +116,25 @@ def derivatives(options: argparse.Namespace) -> int:
     return 0
 
 
+def tricks(options: argparse.Namespace) -> int:
+    """What each trick saves: a workload with it and without it, by CPU time."""
+    from benchmarks import report
+    from benchmarks.tricks import measure
+
+    about = report.surroundings()
+    print(report.heading(about))
+    print(report.header(), flush=True)
+    results = []
+    for result in measure(options.only, options.turns):
+        results.append(result)
+        print(report.row(result), flush=True)
+    if not results:
+        print(f"there is no {options.only!r}; --only takes engine or grpc")
+        return 1
+    report.save(options.json or OUTPUT / "tricks.json", results, about)
+    return 0
+
+
 def profile(options: argparse.Namespace) -> int:
     """Where a workload's time goes in the client and in the server, by py-spy."""
     from benchmarks import report
@@ -177,6 +196,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("ops", parents=[common], help=ops.__doc__).set_defaults(run=ops)
     commands.add_parser("small", parents=[common], help=small.__doc__).set_defaults(run=small)
     commands.add_parser("derivatives", parents=[common], help=derivatives.__doc__).set_defaults(run=derivatives)
+    added = commands.add_parser("tricks", parents=[common], help=tricks.__doc__)
+    added.set_defaults(run=tricks, turns=200, threads=1)
     added = commands.add_parser("gate", help=gate.__doc__)
     added.add_argument("--only", default="", help="only the parts whose name contains this: ops, small, torch, tcp")
     added.add_argument("--update", action="store_true", help="commit to what is measured now")

