@@ -1,0 +1,100 @@
+"""Convolution and its transpose: strides, paddings, dilations and groups, against PyTorch and each other's adjoint."""
+
+import numpy as np
+import pytest
+
+from gradwire_engine import Reason
+from gradwire_engine.core import dtypes
+from gradwire_engine.ops.nn.convolution import conv
+from tests.engine.oracle import Refused, Same, normal, refused, same, torch
+
+F = torch.nn.functional
+C1, C2, C3 = ((getattr(conv, f"conv{n}d"), getattr(F, f"conv{n}d")) for n in (1, 2, 3))
+T1, T2, T3 = ((getattr(conv, f"conv_transpose{n}d"), getattr(F, f"conv_transpose{n}d")) for n in (1, 2, 3))
+IMAGE, KERNEL = normal(2, 4, 7, 6), normal(6, 4, 3, 2)
+SAME = [
+    same(*C2, IMAGE, KERNEL, normal(6)),
+    same(*C2, IMAGE, KERNEL, None, (2, 1), (1, 2), (1, 3)),
+    same(*C2, IMAGE, normal(6, 2, 3, 2), normal(6), groups=2),
+    same(*C2, IMAGE, normal(4, 1, 3, 3), padding=1, groups=4),
+    same(*C2, IMAGE, normal(5, 4, 1, 1)),
+    same(*C2, IMAGE, KERNEL, padding="same"),
+    same(*C2, IMAGE, KERNEL, padding="valid"),
+    same(*C2, normal(4, 7, 6), KERNEL, normal(6)),
+    same(*C2, normal(0, 4, 7, 6), KERNEL),
+    same(*C1, normal(2, 3, 9), normal(4, 3, 3), normal(4), 2, 1, 2),
+    same(*C1, normal(1, 2, 3000), normal(2, 2, 5), factor=10),
+    same(*C3, normal(1, 2, 4, 5, 3), normal(3, 2, 2, 3, 2), normal(3), 1, 1),
+    same(*C2, normal(2, 3, 5, 5, dtype="complex128"), normal(2, 3, 2, 2, dtype="complex128")),
+    same(*C2, normal(2, 3, 5, 5, dtype="float16"), normal(2, 3, 2, 2, dtype="float16"), factor=3),
+    same(*T2, normal(2, 6, 4, 5), KERNEL, normal(4)),
+    same(*T2, normal(2, 6, 4, 5), KERNEL, None, (2, 3), (1, 0), (1, 2)),
+    same(*T2, normal(2, 6, 4, 5), normal(6, 2, 3, 2), normal(4), groups=2),
+    same(*T1, normal(3, 5), normal(3, 2, 4), normal(2), 3, 1, 1),
+    same(*T3, normal(1, 2, 3, 2, 2), normal(2, 3, 2, 2, 3)),
+]
+RUN = Reason.RUNTIME
+REFUSED = [
+    refused(C2[0], RUN, "to have 4 channels, but got 3 channels", normal(2, 3, 7, 6), KERNEL, theirs=C2[1]),
+    refused(C2[0], RUN, "but got input of size: [7, 6]", normal(7, 6), KERNEL, theirs=C2[1]),
+    refused(C2[0], RUN, "weight of size [6, 4, 3]", IMAGE, normal(6, 4, 3), theirs=C2[1]),
+    refused(C2[0], RUN, "(2 x 6). Kernel size: (3 x 2)", normal(1, 4, 2, 6), KERNEL, theirs=C2[1]),
+    refused(C2[0], RUN, "bias of size [5]", IMAGE, KERNEL, normal(5), theirs=C2[1]),
+    refused(C2[0], RUN, "stride=[1, 1, 1]", IMAGE, KERNEL, stride=(1, 1, 1), theirs=C2[1]),
+    refused(C2[0], RUN, "non-positive stride", IMAGE, KERNEL, stride=0, theirs=C2[1]),
+    refused(C2[0], RUN, "negative padding", IMAGE, KERNEL, padding=-1, theirs=C2[1]),
+    refused(C2[0], RUN, "Invalid padding string: 'full'", IMAGE, KERNEL, padding="full", theirs=C2[1]),
+    refused(C2[0], RUN, "not supported for strided", IMAGE, KERNEL, stride=2, padding="same", theirs=C2[1]),
+    refused(C2[0], RUN, "Given groups=4", IMAGE, normal(6, 1, 2, 2), groups=4, theirs=C2[1]),
+    refused(C2[0], Reason.DTYPE, "Double but found Float", IMAGE, normal(6, 4, 3, 2, dtype="float32"), theirs=C2[1]),
+    refused(T2[0], RUN, "Given transposed=1", IMAGE, KERNEL, theirs=T2[1]),
+]
+
+
+@pytest.mark.parametrize("case", SAME, ids=str)
+def test_values_and_gradients_equal_pytorch(case: Same) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_a_refusal_names_what_is_wrong(case: Refused) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_three_primitives_are_adjoint_to_each_other(groups: int) -> None:
+    rng = np.random.default_rng(groups)
+    x, w = rng.standard_normal((2, 4, 6, 5)), rng.standard_normal((6, 4 // groups, 3, 2))
+    how = ((2, 1), (1, 1), (1, 2), groups)
+    out = conv.convolution(x, w, None, *how)
+    g = rng.standard_normal(out.shape)
+    whole = np.sum(g * out)
+    back = conv.convolution_transpose(g, w, None, *how, (6, 5))
+    weight = conv.convolution_weight(x, g, *how, (3, 2))
+    assert (back.shape, weight.shape) == (x.shape, w.shape)
+    assert np.sum(back * x) == pytest.approx(whole)
+    assert np.sum(weight * w) == pytest.approx(whole)
+
+
+def test_a_batch_larger_than_the_buffer_is_computed_in_parts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal((7, 3, 8, 8)), rng.standard_normal((4, 3, 3, 3))
+    how = ((1, 1), (1, 1), (1, 1), 1)
+    out = conv.convolution(x, w, None, *how)
+    g = rng.standard_normal(out.shape)
+    whole = [out, conv.convolution_transpose(g, w, None, *how, (8, 8)), conv.convolution_weight(x, g, *how, (3, 3))]
+    monkeypatch.setattr(conv, "_BUFFER", 2 * 27 * 64)
+    parts = [
+        conv.convolution(x, w, None, *how),
+        conv.convolution_transpose(g, w, None, *how, (8, 8)),
+        conv.convolution_weight(x, g, *how, (3, 3)),
+    ]
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_channel_sums_go_over_all_other_dimensions() -> None:
+    array = np.random.default_rng(1).standard_normal((2, 3, 4, 5))
+    np.testing.assert_allclose(conv.channel_sum(array), array.sum((0, 2, 3)), rtol=1e-12)
+    assert conv.spread_channels(np.ones(3), 4).shape == (1, 3, 1, 1)
+    assert conv.channel_sum(array.astype(dtypes.float32)).dtype == dtypes.float32
