@@ -1,0 +1,81 @@
+"""Cost estimates: elements of the broadcast, lists, dtypes, sorting, shapes and indices."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gradwire_engine.op import cost
+
+
+def _zeros(*shape: int, dtype: str = "f4") -> np.ndarray:
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "count"),
+    [
+        ([(3, 4)], 12),
+        ([(3, 1), (4,)], 12),
+        ([(0, 4), (5, 1, 1)], 20),
+        ([()], 1),
+        ([(2, 3), (4, 5)], 26),
+        ([(100,), ()], 100),
+    ],
+)
+def test_elements_are_those_of_the_broadcast_shape_or_the_sum(shapes: list, count: int) -> None:
+    assert cost.elements([_zeros(*shape) for shape in shapes]) == count
+
+
+def test_numbers_count_for_nothing_and_lists_by_their_arrays() -> None:
+    assert cost.elements([2.0, None, _zeros(7)]) == 7
+    assert cost.elements([]) == 1
+    one = cost.elements([[_zeros(10)]])
+    assert cost.elements([[_zeros(10)] * 3]) == 3 * one > 30
+    assert [each.size for each in cost.operands([_zeros(2), [_zeros(3), None], 4.0, "x"])] == [2, 3]
+
+
+def test_a_linear_cost_grows_with_elements_and_with_wide_dtypes() -> None:
+    made = cost.linear(4, backward=2.0)
+    assert made.forward(_zeros(1000)) == 4000
+    assert made.forward(_zeros(1000, dtype="c16")) == 8000
+    assert made.backward(_zeros(1000)) == 8000
+    assert (made.linear, made.copies) == (True, True)
+    assert not cost.linear(30).copies
+
+
+@pytest.mark.parametrize("weight", [4.0, 30.0, 250.0])
+def test_below_the_stated_number_of_elements_nothing_is_long(weight: float) -> None:
+    made = cost.linear(weight)
+    assert made.forward(_zeros(made.few)) <= cost.LONG
+    assert made.backward(_zeros(made.few)) <= cost.LONG
+
+
+def test_a_counted_cost_takes_a_multiple_or_a_function_for_its_formulas() -> None:
+    multiple = cost.counted(lambda x: float(x.size), 5.0)
+    assert (multiple.forward(_zeros(3)), multiple.backward(_zeros(3)), multiple.few) == (3.0, 15.0, -1)
+    apart = cost.counted(lambda x: 1.0, lambda x: 7.0, 99)
+    assert (apart.backward(_zeros(3)), apart.few) == (7.0, 99)
+
+
+def test_a_multiply_add_costs_more_where_there_is_no_blas() -> None:
+    costs = [cost.flop(np.dtype(name)) for name in ("f4", "f8", "c8", "c16", "f2", "i8")]
+    assert costs == [0.04, 0.08, 0.16, 0.32, 3.0, 3.0]
+
+
+def test_sorting_costs_the_logarithm_of_the_longest_dimension() -> None:
+    made = cost.by_sorting(6)
+    assert made.forward(_zeros(5, 1022)) == pytest.approx(6 * 5110 * math.log2(1024))
+    assert made.forward(_zeros()) == pytest.approx(6 * math.log2(3))
+
+
+def test_shapes_given_as_arguments_count_with_sizes_of_zero_as_one() -> None:
+    made = cost.of_shape(2, 1)
+    assert made.forward(_zeros(5), (10, 0, 3)) == 2 * (30 + 5)
+
+
+def test_indexing_costs_the_row_that_each_index_selects() -> None:
+    made = cost.placed(3)
+    assert made.forward(_zeros(100, 7), 0, _zeros(5, dtype="i8")) == 3.0 * (705 + 5 * 7)
+    assert made.forward(2.0) == 0.0
+    assert cost.placed_alike(3).forward(_zeros(100), 0, _zeros(5, dtype="i8")) == 315.0
