@@ -1,0 +1,90 @@
+"""The allocator: freed pages go back to the system when there are many, and nothing happens without glibc."""
+
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradwire_server.common import allocator
+
+MIB = 1 << 20
+
+
+class _Library:
+    """A C library that has so many bytes free and counts its trims."""
+
+    def __init__(self, free: int, after: int) -> None:
+        self.free, self.after, self.trims = free, after, 0
+
+    def mallinfo2(self) -> "_Library":
+        return self
+
+    @property
+    def fordblks(self) -> int:
+        return self.free
+
+    def malloc_trim(self, pad: int) -> None:
+        assert pad == 0
+        self.trims += 1
+        self.free = self.after
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> _Library:
+    made = _Library(20 * MIB, 15 * MIB)
+    monkeypatch.setattr(allocator, "_library", lambda: made)
+    monkeypatch.setattr(allocator, "_given", 0)
+    return made
+
+
+def test_many_freed_bytes_are_given_back_once(library: _Library) -> None:
+    allocator.give_back()
+    allocator.give_back()
+    assert library.trims == 1
+
+
+def test_few_freed_bytes_are_kept(library: _Library) -> None:
+    library.free = 8 * MIB
+    allocator.give_back()
+    assert library.trims == 0
+
+
+def test_what_was_freed_since_the_last_trim_counts(library: _Library) -> None:
+    allocator.give_back()
+    library.free = 24 * MIB
+    allocator.give_back()
+    assert library.trims == 2
+
+
+def test_bytes_that_were_used_again_and_freed_count_again(library: _Library) -> None:
+    allocator.give_back()
+    library.free = 2 * MIB
+    allocator.give_back()
+    library.free = 11 * MIB
+    allocator.give_back()
+    assert library.trims == 2
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "_library", lambda: None)
+    allocator.give_back()
+
+
+def test_raising_the_threshold_touches_no_page() -> None:
+    if not Path("/proc/self/status").exists():
+        pytest.skip("no /proc")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        allocator.keep_freed()
+    pages = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert pages * resource.getpagesize() < 50 * allocator._KEPT / 4
+
+
+def test_the_c_library_counts_freed_bytes() -> None:
+    library = allocator._library()
+    if library is None:
+        pytest.skip("no glibc since 2.33")
+    block = np.ones(MIB, np.uint8)
+    assert library.mallinfo2().arena + library.mallinfo2().hblkhd > 0
+    del block
