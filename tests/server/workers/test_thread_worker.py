@@ -1,0 +1,107 @@
+"""The worker that is a thread: it starts and ends with its backend, tells what it holds, and may own the process."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradwire.v1 import commands_pb2, service_pb2
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.registry.thread_backend import InProcessBackend
+from gradwire_server.workers import thread_worker
+from gradwire_server.workers.entry import Entry
+from gradwire_server.workers.thread_worker import ThreadWorker
+from tests.server.harness import Id, op, payload
+
+
+def run(use: Callable[[InProcessBackend, ThreadWorker], Awaitable[Any]], **options: Any) -> Any:
+    """What a use of a backend and its one worker returns."""
+
+    async def whole() -> Any:
+        backend = InProcessBackend(Limits(), **options)
+        (worker,) = backend.workers
+        assert isinstance(worker, ThreadWorker)
+        await backend.start()
+        assert worker.alive
+        try:
+            return await asyncio.wait_for(use(backend, worker), 60)
+        finally:
+            await backend.stop(10.0)
+            assert not worker.alive
+
+    return asyncio.run(whole())
+
+
+def test_a_call_of_a_session_that_is_not_open_is_refused() -> None:
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> str:
+        with pytest.raises(Refusal) as refusal:
+            await worker.call(Entry("id", 9, worker, 60.0, 0.0), "Op", op("neg", Id(1)).SerializeToString())
+        return refusal.value.reason
+
+    assert run(use) == "SESSION_NOT_FOUND"
+
+
+def test_a_worker_tells_its_sessions_and_what_they_hold() -> None:
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> tuple[Any, Any]:
+        session = (await backend.open_session(service_pb2.OpenSessionRequest())).session_id
+        create = commands_pb2.CreateRequest(id=1, payload=payload(np.ones(100))).SerializeToString()
+        await backend.call("Create", session, create, None)
+        during = await worker.numbers(0, 10)
+        await backend.close_session(session)
+        return during, await worker.numbers(0, 10)
+
+    during, after = run(use)
+    assert (during["tensors"], len(during["sessions"])) == (1, 1)
+    assert during["bytes"] >= 800
+    assert (after["bytes"], after["tensors"], after["sessions"]) == (0, 0, {})
+
+
+def test_ops_and_the_machine_are_described() -> None:
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> tuple[bytes, Any]:
+        return await worker.list_ops(), worker.runtime.describe()
+
+    ops, info = run(use)
+    assert "add" in {each.name for each in service_pb2.ListOpsResponse.FromString(ops).ops}
+    assert info.devices[0].name == "cpu"
+
+
+def test_a_cancelled_session_refuses_the_calls_that_came_before() -> None:
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> set[str]:
+        session = (await backend.open_session(service_pb2.OpenSessionRequest())).session_id
+        create = commands_pb2.CreateRequest(id=1, payload=payload(np.ones((90, 90)))).SerializeToString()
+        await backend.call("Create", session, create, None)
+        power = op("linalg.matrix_power", Id(1), 3).SerializeToString()
+        calls = [backend.call("Op", session, power, None) for _ in range(400)]
+        assert (await backend.cancel(service_pb2.CancelRequest(session_id=session))).cancelled
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        again = await backend.call("Op", session, op("neg", Id(1)).SerializeToString(), None)
+        assert commands_pb2.OpResponse.FromString(again).outputs
+        return {each.reason for each in answers if isinstance(each, Refusal)}
+
+    assert run(use) == {"CANCELLED"}
+
+
+@pytest.mark.parametrize("owns", [True, False])
+def test_only_a_worker_that_owns_the_process_caps_its_memory_and_collects_its_garbage(
+    owns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capped: list[int] = []
+    collects: list[bool] = []
+
+    def thread(*args: Any, **options: Any) -> SimpleNamespace:
+        collects.append(options["collects"])
+        return SimpleNamespace(stop=lambda grace: True)
+
+    monkeypatch.setattr(thread_worker, "cap_process", capped.append)
+    monkeypatch.setattr(thread_worker, "cupy", lambda: None)
+    monkeypatch.setattr(thread_worker, "ComputeThread", thread)
+
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> int:
+        return backend.limits.max_bytes
+
+    most = run(use, owns_process=owns)
+    assert (capped, collects) == ([most] if owns else [], [owns])
