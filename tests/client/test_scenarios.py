@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.client import scenarios
+from tests import scenarios
 from tests.client.oracle import agree, torch
 
 pytestmark = pytest.mark.usefixtures("session")

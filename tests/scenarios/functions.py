@@ -2,7 +2,7 @@
 
 import warnings
 
-from tests.client.scenarios.kit import leaf, refused
+from tests.scenarios.kit import leaf, refused
 
 
 def _pair(torch):

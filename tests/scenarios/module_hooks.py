@@ -1,6 +1,6 @@
 """Hooks of modules: before and after forward, and around backward."""
 
-from tests.client.scenarios.kit import refused
+from tests.scenarios.kit import refused
 
 
 def _linear(torch):

@@ -1,6 +1,6 @@
 """Hooks of tensors and nodes: when they are called, with what, and what comes of what they answer."""
 
-from tests.client.scenarios.kit import leaf, refused, square
+from tests.scenarios.kit import leaf, refused, square
 
 
 def a_hook_sees_the_gradient(torch):

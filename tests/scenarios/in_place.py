@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.client.scenarios.kit import leaf, refused, square
+from tests.scenarios.kit import leaf, refused, square
 
 
 def of_a_non_leaf(torch):

@@ -1,6 +1,6 @@
 """Places of the graph, hooks of several tensors, and gradients that are not there."""
 
-from tests.client.scenarios.kit import leaf, refused
+from tests.scenarios.kit import leaf, refused
 
 
 def a_gradient_is_asked_for_where_a_tensor_was(torch):

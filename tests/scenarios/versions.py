@@ -1,6 +1,6 @@
 """Saved values that changed since: noticed where they are needed, and nowhere else."""
 
-from tests.client.scenarios.kit import leaf, refused
+from tests.scenarios.kit import leaf, refused
 
 
 @refused(

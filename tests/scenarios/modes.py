@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from tests.client.scenarios.kit import leaf, refused
+from tests.scenarios.kit import leaf, refused
 
 
 def nested(torch):

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from tests.client.scenarios.kit import leaf, refused
+from tests.scenarios.kit import leaf, refused
 
 
 def _checkpoint(torch, *args, **kwargs):

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.client.scenarios.kit import leaf, refused
+from tests.scenarios.kit import leaf, refused
 
 
 def backward_with_a_gradient(torch):

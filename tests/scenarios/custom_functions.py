@@ -3,7 +3,7 @@
 from functools import cache
 from types import SimpleNamespace
 
-from tests.client.scenarios.kit import leaf, refused
+from tests.scenarios.kit import leaf, refused
 
 
 @cache
