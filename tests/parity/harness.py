@@ -22,7 +22,8 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire_engine.core import dtypes
-from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.errors import EngineError
+from tests.refusals import CLASSES
 
 try:
     import torch
@@ -30,14 +31,6 @@ except ImportError:
     torch = None  # type: ignore[assignment]
 
 FLOAT64, FLOAT32 = "float64", "float32"
-# The Python classes that clients raise for the engine's reasons; all others are RuntimeError.
-CLASSES: dict[Reason, type[Exception]] = {
-    Reason.DIM_OUT_OF_RANGE: IndexError,
-    Reason.INDEX_OUT_OF_RANGE: IndexError,
-    Reason.ARGUMENT_TYPE: TypeError,
-    Reason.ARGUMENT_VALUE: ValueError,
-    Reason.NOT_SUPPORTED: NotImplementedError,
-}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""Autograd's rules, one function each: a program of a module that looks like torch, which returns or is refused.
+
+One list, run beside PyTorch in two ways: on the engine in process (tests/engine/test_scenarios.py), and with the client
+over a server (tests/client/test_scenarios.py).
+"""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.scenarios.kit import Client
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A program, with the error and the phrase it is refused with, and why it needs the client, if it does."""
+
+    name: str
+    function: Callable[[Any], Any]
+    refusal: tuple[type[Exception], str] | None
+    over_the_wire_only: Client | None
+
+    def __call__(self, torch: Any) -> Any:
+        """Run with a module that looks like torch."""
+        return self.function(torch)
+
+
+def _of(module: Any) -> list[Scenario]:
+    found = []
+    for name, function in vars(module).items():
+        own = inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
+        if own:
+            reason = getattr(function, "over_the_wire_only", getattr(module, "OVER_THE_WIRE_ONLY", None))
+            title = f"{module.__name__.rpartition('.')[2]}-{name}"
+            found.append(Scenario(title, function, getattr(function, "refusal", None), reason))
+    return found
+
+
+SCENARIOS = [
+    scenario
+    for info in pkgutil.iter_modules(__path__)
+    if info.name != "kit"
+    for scenario in _of(importlib.import_module(f"{__name__}.{info.name}"))
+]

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from tests.scenarios.kit import leaf, refused
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
 
 
 def _checkpoint(torch, *args, **kwargs):
@@ -30,6 +30,7 @@ def the_function_is_called_again_in_backward(torch):
     return before, calls, y, x.grad
 
 
+@over_the_wire_only(Client.MODULES)
 def parameters_of_a_closure_receive_gradients(torch):
     model, x = _model(torch), torch.ones(2, 3)
     y = _checkpoint(torch, model, x)
@@ -37,6 +38,7 @@ def parameters_of_a_closure_receive_gradients(torch):
     return y, [p.grad for p in model.parameters()]
 
 
+@over_the_wire_only(Client.MODULES)
 def several_in_a_row(torch):
     model, x = _model(torch), leaf(torch)
     y = x
@@ -155,6 +157,7 @@ def an_error_the_second_time(torch):
     _checkpoint(torch, f, x).sum().backward()
 
 
+@over_the_wire_only(Client.MODULES)
 def a_sequence_in_segments(torch):
     model, x = _model(torch), leaf(torch)
     sequential = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint_sequential

@@ -3,13 +3,12 @@
 from functools import cache
 from types import SimpleNamespace
 
-from tests.scenarios.kit import leaf, refused
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
 
 
 @cache
 def _kinds(torch):
     """The functions that the scenarios use."""
-    once_differentiable = torch.autograd.function.once_differentiable
 
     class Square(torch.autograd.Function):
         @staticmethod
@@ -96,6 +95,12 @@ def _kinds(torch):
             Undefined.seen.append((one is None, other is None))
             return one
 
+    return SimpleNamespace(**{name: kind for name, kind in locals().items() if isinstance(kind, type)})
+
+
+def _cube(torch):
+    """A function whose derivative cannot be differentiated."""
+
     class Cube(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -103,12 +108,12 @@ def _kinds(torch):
             return x**3
 
         @staticmethod
-        @once_differentiable
+        @torch.autograd.function.once_differentiable
         def backward(ctx, g):
             (x,) = ctx.saved_tensors
             return 3 * x * x * g
 
-    return SimpleNamespace(**{name: kind for name, kind in locals().items() if isinstance(kind, type)})
+    return Cube
 
 
 def _answering(torch, answer):
@@ -148,6 +153,7 @@ def setup_context_and_a_saved_output(torch):
     return y, factor, g.detach(), torch.autograd.grad(g.sum(), x)
 
 
+@over_the_wire_only(Client.FUNCTIONAL)
 def gradcheck_and_gradgradcheck_accept_it(torch):
     x = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
     kinds = _kinds(torch)
@@ -159,6 +165,7 @@ def gradcheck_and_gradgradcheck_accept_it(torch):
     )
 
 
+@over_the_wire_only(Client.FUNCTIONAL)
 @refused(RuntimeError, "Jacobian mismatch")
 def gradcheck_finds_a_wrong_derivative(torch):
     x = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
@@ -191,6 +198,7 @@ def a_view_changed_in_place(torch):
     return y.grad_fn.name(), x.grad, y
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(RuntimeError, "a leaf Variable that requires grad has been used in an in-place operation")
 def a_leaf_changed_in_place(torch):
     _kinds(torch).Increment.apply(leaf(torch))
@@ -233,16 +241,18 @@ def gradients_that_stay_undefined(torch):
     return kinds.Undefined.seen, x.grad
 
 
+@over_the_wire_only(Client.ONCE_DIFFERENTIABLE)
 def once_differentiable_once(torch):
     x = leaf(torch)
-    _kinds(torch).Cube.apply(x).sum().backward()
+    _cube(torch).apply(x).sum().backward()
     return x.grad
 
 
+@over_the_wire_only(Client.ONCE_DIFFERENTIABLE)
 @refused(RuntimeError, "trying to differentiate twice a function that was marked with @once_differentiable")
 def once_differentiable_twice(torch):
     x = leaf(torch)
-    (g,) = torch.autograd.grad((_kinds(torch).Cube.apply(x) ** 2).sum(), x, create_graph=True)
+    (g,) = torch.autograd.grad((_cube(torch).apply(x) ** 2).sum(), x, create_graph=True)
     g.sum().backward()
 
 
@@ -258,6 +268,7 @@ def no_gradient_at_all(torch):
     return x.grad
 
 
+@over_the_wire_only(Client.CHECKS)
 def a_gradient_of_another_dtype_is_cast(torch):
     x = leaf(torch)
     _answering(torch, lambda g: (g.double(), None, None)).apply(x, 2).sum().backward()
@@ -269,6 +280,7 @@ def too_few_gradients(torch):
     _answering(torch, lambda g: g).apply(leaf(torch), 2).sum().backward()
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(RuntimeError, "returned a gradient different than None at position 2")
 def a_gradient_for_a_number(torch):
     _answering(torch, lambda g: (g, g)).apply(leaf(torch), 2).sum().backward()
@@ -279,6 +291,7 @@ def a_gradient_of_the_wrong_shape(torch):
     _answering(torch, lambda g: (g[:1].expand(4), None)).apply(leaf(torch), 2).sum().backward()
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(RuntimeError, r"expected Variable or None \(got int\)")
 def a_gradient_that_is_no_tensor(torch):
     _answering(torch, lambda g: (3, None)).apply(leaf(torch), 2).sum().backward()
@@ -304,6 +317,7 @@ def a_saved_tensor_that_was_changed(torch):
     y.sum().backward()
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(TypeError, "save_for_backward can only save variables")
 def saving_a_number(torch):
     class Saving(torch.autograd.Function):
@@ -315,6 +329,7 @@ def saving_a_number(torch):
     Saving.apply(leaf(torch))
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(NotImplementedError, "You must implement either the backward or vjp method")
 def without_a_backward(torch):
     class Forward(torch.autograd.Function):
@@ -484,6 +499,7 @@ def defaults_of_forward_are_among_the_inputs_of_setup_context(torch):
     return x.grad
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(RuntimeError, "Implementing both 'backward' and 'vjp'")
 def a_function_has_one_derivative(torch):
     class Both(torch.autograd.Function):
@@ -502,6 +518,7 @@ def a_function_has_one_derivative(torch):
     Both.apply(leaf(torch)).sum().backward()
 
 
+@over_the_wire_only(Client.STACKS)
 def a_backward_in_a_backward_in_a_backward_and_so_on(torch):
     class Down(torch.autograd.Function):
         @staticmethod

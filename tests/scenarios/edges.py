@@ -1,6 +1,6 @@
 """Places of the graph, hooks of several tensors, and gradients that are not there."""
 
-from tests.scenarios.kit import leaf, refused
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
 
 
 def a_gradient_is_asked_for_where_a_tensor_was(torch):
@@ -24,6 +24,7 @@ def the_edge_of_a_leaf_is_the_leaf(torch):
     return torch.autograd.grad((x * x).sum(), edge), edge.output_nr, type(edge.node).__name__
 
 
+@over_the_wire_only(Client.EDGES)
 def an_edge_of_a_node_and_an_output(torch):
     parts = (leaf(torch) * 2).split(1)
     edge = torch.autograd.graph.GradientEdge(parts[1].grad_fn, parts[1].output_nr)
@@ -38,6 +39,7 @@ def backward_towards_an_edge_leaves_other_tensors_alone(torch):
     return x.grad
 
 
+@over_the_wire_only(Client.EDGES)
 @refused(RuntimeError, "materialize_grads cannot be used when the given input is a GradientEdge")
 def an_edge_that_was_not_used_has_no_zeros(torch):
     x, y = leaf(torch).clone(), leaf(torch).clone()
@@ -57,6 +59,7 @@ def zeros_for_what_was_not_used_can_be_differentiated(torch):
     return zeros, torch.autograd.grad(zeros.sum(), x, materialize_grads=True)
 
 
+@over_the_wire_only(Client.MULTI_GRAD)
 def a_hook_of_several_tensors_gets_all_gradients_at_once(torch):
     x, y, z = leaf(torch), leaf(torch), leaf(torch)
     seen = []
@@ -72,6 +75,7 @@ def a_hook_of_several_tensors_gets_all_gradients_at_once(torch):
     return seen
 
 
+@over_the_wire_only(Client.MULTI_GRAD)
 def a_hook_of_any_of_several_tensors_runs_once_a_backward(torch):
     x = leaf(torch)
     a, b = x.sin(), x.cos()
@@ -82,11 +86,13 @@ def a_hook_of_any_of_several_tensors_runs_once_a_backward(torch):
     return len(seen)
 
 
+@over_the_wire_only(Client.MULTI_GRAD)
 @refused(ValueError, "Expects mode to be one of")
 def a_hook_of_several_tensors_has_two_modes(torch):
     torch.autograd.graph.register_multi_grad_hook((leaf(torch),), print, mode="some")
 
 
+@over_the_wire_only(Client.VERSIONS)
 def a_counted_change_that_was_none_is_refused_in_backward(torch):
     x = leaf(torch)
     y = x * 2
@@ -154,6 +160,7 @@ def the_hooks_of_a_leaf_and_its_node_in_order(torch):
     return x.grad
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(RuntimeError, "hooks should return None")
 def a_post_accumulate_hook_that_answers_a_tensor(torch):
     x = leaf(torch)
@@ -161,6 +168,7 @@ def a_post_accumulate_hook_that_answers_a_tensor(torch):
     x.sum().backward()
 
 
+@over_the_wire_only(Client.ANOMALY)
 def anomaly_mode_warns_of_the_node(torch):
     import warnings
 

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.scenarios.kit import leaf, refused
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
 
 
 def backward_with_a_gradient(torch):
@@ -61,6 +61,7 @@ def backward_with_a_non_leaf_input(torch):
     return h.grad, a.grad, h.retains_grad
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(RuntimeError, "`inputs` argument to `backward\\(\\)` cannot be empty")
 def backward_refuses_no_inputs(torch):
     leaf(torch).sum().backward(inputs=[])
@@ -122,6 +123,7 @@ def a_constant_is_refused(torch):
     torch.ones(()).backward()
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(RuntimeError, "element 1 of tensors does not require grad and does not have a grad_fn")
 def a_constant_among_roots_is_refused(torch):
     torch.autograd.backward([leaf(torch).sum(), torch.ones(())])
@@ -132,6 +134,7 @@ def a_gradient_of_another_shape_is_refused(torch):
     (leaf(torch) * 2).backward(torch.ones(4))
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(RuntimeError, "got 2 tensors and 1 gradients")
 def too_few_gradients_are_refused(torch):
     x = leaf(torch)
@@ -185,6 +188,7 @@ def grad_materializes_zeros(torch):
     return torch.autograd.grad(x.sum(), [x, y], materialize_grads=True)
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(ValueError, "Expected allow_unused to be True or not passed when materialize_grads=True")
 def grad_refuses_contrary_wishes(torch):
     x = leaf(torch)
@@ -202,12 +206,14 @@ def grad_of_several_outputs(torch):
     return torch.autograd.grad([x.sum(), x * x], [x], [None, torch.tensor([1.0, 2.0, 3.0])])
 
 
+@over_the_wire_only(Client.BATCHES)
 def grad_batched(torch):
     x = leaf(torch)
     y = x**2
     return torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)
 
 
+@over_the_wire_only(Client.BATCHES)
 def grad_batched_with_a_graph(torch):
     x = leaf(torch)
     (rows,) = torch.autograd.grad(x**3, x, torch.eye(3), is_grads_batched=True, create_graph=True)

@@ -1,6 +1,6 @@
 """Hooks of tensors and nodes: when they are called, with what, and what comes of what they answer."""
 
-from tests.scenarios.kit import leaf, refused, square
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused, square
 
 
 def a_hook_sees_the_gradient(torch):
@@ -218,6 +218,7 @@ def post_accumulate_hooks_see_the_gradient(torch):
     return seen, x.grad
 
 
+@over_the_wire_only(Client.MODULES)
 def an_optimizer_in_backward(torch):
     layers = [torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)]
     for layer in layers:
@@ -331,6 +332,7 @@ def a_refusal_inside_a_hook_comes_out(torch):
     return told, x.grad
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(TypeError, "expected Variable, but hook returned 'int'")
 def a_hook_that_returns_no_tensor(torch):
     x = leaf(torch)
@@ -369,6 +371,7 @@ def a_post_accumulate_hook_on_a_non_leaf(torch):
     (leaf(torch) * 2).register_post_accumulate_grad_hook(lambda p: None)
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(TypeError, "expected Variable, but hook returned 'int'")
 def a_post_accumulate_hook_that_returns_something(torch):
     x = leaf(torch)

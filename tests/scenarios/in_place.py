@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.scenarios.kit import leaf, refused, square
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused, square
 
 
 def of_a_non_leaf(torch):
@@ -314,6 +314,7 @@ def refused_for_a_view_of_a_leaf(torch):
     leaf(torch)[0].add_(1)
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(RuntimeError, "a view of a leaf Variable that requires grad is being used in an in-place operation")
 def refused_for_an_item_of_a_leaf(torch):
     leaf(torch)[0] = 1.0

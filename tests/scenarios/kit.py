@@ -1,7 +1,36 @@
-"""What scenarios say of themselves: `refused` where PyTorch raises, with the words that both messages have."""
+"""What scenarios say of themselves: that they are refused, and that they need more than the engine."""
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
+
+
+class Client(Enum):
+    """What PyTorch's surface has, the client provides and the engine does not: why a scenario needs the client."""
+
+    MODULES = "nn.Module, its layers and its hooks"
+    FUNCTIONAL = "autograd.functional and gradcheck"
+    DECORATORS = "grad modes as decorators, which also follow generators"
+    CHECKS = "checks of arguments and of what a user's function returns, before they are sent"
+    ONCE_DIFFERENTIABLE = "once_differentiable"
+    STACKS = "hooks nested deeper than Python's stack, which run in threads"
+    EDGES = "gradient edges that are given as a node and a number"
+    MULTI_GRAD = "register_multi_grad_hook"
+    VERSIONS = "increment_version"
+    ANOMALY = "anomaly mode's flags and warnings"
+    BATCHES = "is_grads_batched, one pass per element"
+    SAVED = "save_on_cpu and disable_saved_tensors_hooks"
+    INDEXING = "lists as indices, which become tensors"
+
+
+def over_the_wire_only(reason: Client) -> Callable[[Any], Any]:
+    """The scenario needs the client. A module of such scenarios has a constant OVER_THE_WIRE_ONLY instead."""
+
+    def mark(scenario: Any) -> Any:
+        scenario.over_the_wire_only = reason
+        return scenario
+
+    return mark
 
 
 def refused(error: type[Exception], phrase: str) -> Callable[[Any], Any]:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from tests.scenarios.kit import leaf, refused
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
 
 
 def nested(torch):
@@ -35,6 +35,7 @@ def as_a_function(torch):
     return inside, torch.is_grad_enabled()
 
 
+@over_the_wire_only(Client.DECORATORS)
 def as_decorators(torch):
     x = leaf(torch)
 
@@ -73,6 +74,7 @@ def one_object_used_twice(torch):
     return seen
 
 
+@over_the_wire_only(Client.DECORATORS)
 def generators_keep_their_own(torch):
     @torch.no_grad()
     def quiet():
@@ -86,6 +88,7 @@ def generators_keep_their_own(torch):
     return seen, torch.is_grad_enabled()
 
 
+@over_the_wire_only(Client.DECORATORS)
 def a_generator_closes_in_its_mode(torch):
     seen = []
 

@@ -1,6 +1,8 @@
 """Hooks of modules: before and after forward, and around backward."""
 
-from tests.scenarios.kit import refused
+from tests.scenarios.kit import Client, refused
+
+OVER_THE_WIRE_ONLY = Client.MODULES
 
 
 def _linear(torch):

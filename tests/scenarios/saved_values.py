@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from tests.scenarios.kit import leaf, refused
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
 
 
 def _hooks(torch, pack=lambda t: t, unpack=lambda t: t):
@@ -180,6 +180,7 @@ def pack_may_not_change_its_argument(torch):
         x.exp().exp()
 
 
+@over_the_wire_only(Client.CHECKS)
 @refused(TypeError, "unpack_hook expected to be a Tensor but got result of type")
 def unpack_has_to_return_a_tensor(torch):
     x = leaf(torch)
@@ -265,6 +266,7 @@ def hooks_inside_a_checkpoint_are_in_force(torch):
     return x.grad
 
 
+@over_the_wire_only(Client.SAVED)
 def save_on_cpu_changes_no_gradient(torch):
     x = leaf(torch)
     with torch.autograd.graph.save_on_cpu():
@@ -273,18 +275,21 @@ def save_on_cpu_changes_no_gradient(torch):
     return g, torch.autograd.grad(g.sum(), x)
 
 
+@over_the_wire_only(Client.SAVED)
 @refused(RuntimeError, "no hooks here")
 def disabled_hooks_say_why(torch):
     with torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"), _hooks(torch):
         pass
 
 
+@over_the_wire_only(Client.SAVED)
 @refused(RuntimeError, "no hooks here")
 def hooks_in_force_cannot_be_disabled(torch):
     with _hooks(torch), torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"):
         pass
 
 
+@over_the_wire_only(Client.SAVED)
 def the_innermost_message_counts(torch):
     said = []
     graph = torch.autograd.graph

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.scenarios.kit import leaf, refused, square
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused, square
 
 
 def a_view_rewrites_its_base(torch):
@@ -615,6 +615,7 @@ def writing_to_a_part_of_an_expanded_view_writes_to_all_of_it(torch):
     return first, y, e, x.grad, w.grad, y.grad_fn.name(), e.grad_fn.name()
 
 
+@over_the_wire_only(Client.INDEXING)
 def a_list_of_lists_stands_for_several_indices(torch):
     x = torch.arange(16.0).view(4, 4).requires_grad_()
     y = x[[[0, 1], [1, 0]]]
@@ -623,6 +624,7 @@ def a_list_of_lists_stands_for_several_indices(torch):
     return y, z, x.grad
 
 
+@over_the_wire_only(Client.INDEXING)
 def a_list_with_a_slice_stands_for_several_indices(torch):
     x = torch.arange(16.0).view(4, 4)
     x[[slice(None), [2, 3]]] = 7.0
