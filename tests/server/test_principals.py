@@ -20,6 +20,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
+from gradwire_server.auth import interceptor
 from gradwire_server.auth.tokens import TokenFileError, Tokens, append, make
 from gradwire_server.common.limits import MIB
 from tests.rpcs import NEEDS_NO_SESSION
@@ -53,6 +54,12 @@ class House:
         self.write()
         self.known = Tokens(self.path)
 
+    def renew(self) -> None:
+        """Other tokens for the same principals, and none besides."""
+        fresh = House(self.path.parent)
+        self.lines, self.tokens = fresh.lines, fresh.tokens
+        self.known.reload()
+
     def write(self) -> None:
         self.path.write_text("# who may\n\n" + "\n".join(self.lines.values()))
 
@@ -60,15 +67,35 @@ class House:
         return bearer(self.tokens[name])
 
 
+@pytest.fixture(scope="module", params=[0, 1], ids=["in-process", "1-worker"])
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Running]]:
+    """A token file, and a server that looks at it often. They serve all tests of a module: starting takes a second."""
+    found = House(tmp_path_factory.mktemp("house"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(interceptor, "LOOK_SECONDS", 0.02)
+        with running(request.param, tokens=found.known) as started:
+            yield found, started
+
+
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def guarded(shared: tuple[House, Running]) -> Iterator[Running]:
+    """The server, with new tokens and without sessions."""
+    found, started = shared
+    found.renew()
+    yield started
+    found.renew()
+    root = found.metadata("root")
+    for each in started.stub.ListSessions(s.ListSessionsRequest(), metadata=root).sessions:
+        started.stub.EndSession(s.EndSessionRequest(number=each.number), metadata=root)
+
+
+@pytest.fixture
+def house(request: pytest.FixtureRequest, tmp_path: Path) -> House:
+    """The server's token file; for a test without the server, one of its own."""
+    if "guarded" in request.fixturenames:
+        found: House = request.getfixturevalue("shared")[0]
+        return found
     return House(tmp_path)
-
-
-@pytest.fixture(params=[0, 1], ids=["in-process", "1-worker"])
-def guarded(house: House, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with running(request.param, tokens=house.known) as started:
-        yield started
 
 
 def calls(channel: grpc.Channel, method: Any, message: bytes, metadata: Metadata) -> Any:

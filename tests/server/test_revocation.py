@@ -24,23 +24,13 @@ from gradwire_server.auth.tls import Tls
 from gradwire_server.auth.tokens import Tokens, append, make
 from tests.certificates import Authority
 from tests.server.harness import Id, Running, command, op, refusal, refused, running, until, upload_parts
-from tests.server.test_principals import House, Metadata, bearer, opened
+from tests.server.test_principals import House, Metadata, bearer, guarded, house, opened, shared
 from tests.server.test_process import WAIT
 from tests.server.test_tls import secure
 
+__all__ = ["guarded", "house", "shared"]  # fixtures
+
 BIG = 1_900_000  # floats: more than a message takes, and than a connection takes in unread
-
-
-@pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
-    monkeypatch.setattr(interceptor, "LOOK_SECONDS", 0.02)
-    return House(tmp_path)
-
-
-@pytest.fixture(params=[0, 1], ids=["in-process", "1-worker"])
-def guarded(house: House, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with running(request.param, tokens=house.known) as started:
-        yield started
 
 
 @contextmanager
