@@ -21,6 +21,7 @@ from gradwire_server.common import blas
 from tests.server.harness import WAIT, Id, Remote, command, op, payload, refused, with_session
 
 SERVE = [sys.executable, "-m", "gradwire_server"]
+ALONE = ("--port=0", "--workers=0")  # for what workers have no part in: by default each core's takes a second to start
 
 
 @contextmanager
@@ -70,7 +71,7 @@ def opened(channel: grpc.Channel) -> Remote:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_says_where_and_ends_well(number: signal.Signals) -> None:
-    with process("--port", "0") as started:
+    with process("--port", "0", "--workers=1") as started:
         address = ready(started)
         assert address.startswith("127.0.0.1:")
         with connected(address) as channel:
@@ -83,7 +84,7 @@ def test_serve_says_where_and_ends_well(number: signal.Signals) -> None:
 
 
 def test_json_logs_are_json() -> None:
-    with process("--port=0", "--log-format=json") as started:
+    with process(*ALONE, "--log-format=json") as started:
         assert ready(started).startswith("127.0.0.1:")
         started.terminate()
         _, errors = started.communicate(timeout=WAIT)
@@ -101,7 +102,7 @@ def test_help_shows_options_variables_and_defaults() -> None:
 
 def test_flags_win_over_the_environment() -> None:
     environment = {**os.environ, "GRADWIRE_PORT": "0", "GRADWIRE_MAX_SESSIONS": "7", "GRADWIRE_CHUNK_BYTES": "5000"}
-    with process("--max-sessions=8", env=environment) as started:
+    with process("--max-sessions=8", "--workers=0", env=environment) as started:
         limits = info(ready(started)).limits
     assert (limits.max_sessions, limits.chunk_bytes) == (8, 5000)
 
@@ -127,7 +128,7 @@ def test_wrong_settings_are_refused_by_name(arguments: list[str], told: str) -> 
 
 
 def test_a_reachable_address_is_served_when_asked_for_and_said_in_the_log() -> None:
-    with process("--host=0.0.0.0", "--port=0", env={**os.environ, "GRADWIRE_INSECURE_BIND": "1"}) as started:
+    with process("--host=0.0.0.0", *ALONE, env={**os.environ, "GRADWIRE_INSECURE_BIND": "1"}) as started:
         assert ready(started).startswith("0.0.0.0:")
         started.terminate()
         _, errors = started.communicate(timeout=WAIT)
@@ -135,16 +136,17 @@ def test_a_reachable_address_is_served_when_asked_for_and_said_in_the_log() -> N
 
 
 def test_a_taken_port_is_told() -> None:
-    with process("--port=0") as first:
+    with process(*ALONE) as first:
         port = ready(first).rpartition(":")[2]
-        ended = subprocess.run([*SERVE, "--port", port], capture_output=True, text=True, check=False, timeout=WAIT)
+        line = [*SERVE, "--port", port, "--workers=0"]
+        ended = subprocess.run(line, capture_output=True, text=True, check=False, timeout=WAIT)
     assert ended.returncode == 1
     assert f"cannot listen at 127.0.0.1:{port}" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
 def test_blas_is_set_up_also_where_numpy_was_loaded_before() -> None:
-    code = "import numpy; from gradwire_server.app.cli import serve; serve(['--port=0', '--blas-threads=1'])"
+    code = "import numpy; from gradwire_server.app.cli import serve; serve(['--port=0', '--workers=0', '--blas-threads=1'])"
     with process(line=[sys.executable, "-c", code]) as started:
         told = info(ready(started)).build
     assert told["blas_threads"] == "1"
@@ -165,7 +167,7 @@ def test_blas_kernels_and_threads_are_chosen_unless_the_user_did(monkeypatch: py
 
 
 def test_a_thousand_sessions_leave_the_memory_as_it_was() -> None:
-    quiet = ["--port=0", "--log-level=warning"]
+    quiet = ["--port=0", "--workers=1", "--log-level=warning"]
     with process(*quiet) as started, connected(ready(started)) as channel:
         server = psutil.Process(started.pid)
         measured = [server, *server.children()]
@@ -189,7 +191,7 @@ def test_a_thousand_sessions_leave_the_memory_as_it_was() -> None:
 
 
 def test_a_result_beyond_the_memory_is_refused_and_harms_nobody() -> None:
-    with process("--port=0", f"--max-bytes={1 << 28}") as started, connected(ready(started)) as channel:
+    with process("--port=0", "--workers=1", f"--max-bytes={1 << 28}") as started, connected(ready(started)) as channel:
         session = opened(channel)
         x = session.create(np.ones((200_000, 1)))
         y = session.op("reshape", Id(x), [1, 200_000]).id
