@@ -21,9 +21,13 @@ import pytest
 
 import gradwire
 from gradwire._transport import local as _local
+from gradwire._transport import retransmission
 from gradwire._transport.embedded import EmbeddedServer
 from gradwire.v1 import commands_pb2, service_pb2_grpc
 from tests.client.faulty_proxy import FaultyProxy
+
+# Seconds before a session connects again. A run is cut some fifty times, and would do little but wait.
+FIRST_WAIT = 0.005
 
 
 @contextmanager
@@ -32,6 +36,7 @@ def proxy(target: str, seed: int = 0, most_bytes: int = 0) -> Iterator[FaultyPro
     running = FaultyProxy(target, seed, most_bytes)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("GRADWIRE_LOCAL_STREAM", "0")
+        patched.setattr(retransmission, "_FIRST_WAIT", FIRST_WAIT)
         try:
             yield running
         finally:
@@ -51,6 +56,7 @@ def local_proxy(target: str, seed: int = 0, most_bytes: int = 0) -> Iterator[Fau
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_local, "_connected", connect)
+        patched.setattr(retransmission, "_FIRST_WAIT", FIRST_WAIT)
         try:
             yield running
         finally:
