@@ -132,12 +132,12 @@ def _widened(leaf: Any) -> Any:
     return leaf.detach().float().requires_grad_(leaf.requires_grad) if leaf.dtype in _HALF else leaf
 
 
-def difference(call: Call) -> str:
-    """How the outcomes differ, beginning with a word for the kind; nothing where they agree.
+def difference(call: Call, mine: Outcome) -> str:
+    """How the engine's outcome differs from PyTorch's: a word for the kind and what it is; nothing where they agree.
 
     How PyTorch rounds on the way in half precision depends on the processor: there float32's outcome will do as well.
     """
-    mine, its = ours(call), theirs(call)
+    its = theirs(call)
     found = _difference(call, mine, its)
     halves = any(leaf.dtype in _HALF for leaf in call.theirs())
     if halves and found.startswith(("value", "gradient: ")) and not isinstance(its.gradients, Exception):
@@ -187,13 +187,19 @@ def _unequal(mine: engine.Tensor, its: Any, tolerance: float) -> str:
     return f"{one.tolist()}, PyTorch has {other.tolist()}"
 
 
-def accepted(cases: list[Case], take: Any) -> dict[str, str]:
-    """Per case and sample a letter for each dtype: y where `take` makes something of the call, n where it refuses."""
+def names(cases: list[Case]) -> list[str]:
+    """Per case its name in the table: the op, and which of the op's cases it is, from the op's first one on."""
+    first: dict[str, int] = {}
+    return [f"{made.op} {place - first.setdefault(made.op, place)}" for place, made in enumerate(cases)]
+
+
+def accepted(cases: list[Case]) -> dict[str, str]:
+    """Per case and sample a letter for each dtype: y where PyTorch makes something of the call, n where it refuses."""
     found: dict[str, str] = {}
-    for place, made in enumerate(cases):
+    for name, made in zip(names(cases), cases, strict=True):
         for number, dtype in calls(made):
-            key = f"{made.op} {place - cases.index(next(one for one in cases if one.op == made.op))} {number}"
-            found[key] = found.get(key, "") + "ny"[take(Call(made, made.samples[number], dtype)).error is None]
+            letter = "ny"[theirs(Call(made, made.samples[number], dtype)).error is None]
+            found[f"{name} {number}"] = found.get(f"{name} {number}", "") + letter
     return found
 
 
@@ -201,4 +207,4 @@ if __name__ == "__main__":
     from tests.parity.test_ops import CASES
 
     np.seterr(all="ignore")
-    TABLE.write_text(json.dumps(accepted(CASES, theirs), indent=0) + "\n")
+    TABLE.write_text(json.dumps(accepted(CASES), indent=0) + "\n")

@@ -146,7 +146,8 @@ def test_a_taken_port_is_told() -> None:
 
 
 def test_blas_is_set_up_also_where_numpy_was_loaded_before() -> None:
-    code = "import numpy; from gradwire_server.app.cli import serve; serve(['--port=0', '--workers=0', '--blas-threads=1'])"
+    arguments = [*ALONE, "--blas-threads=1"]
+    code = f"import numpy; from gradwire_server.app.cli import serve; serve({arguments})"
     with process(line=[sys.executable, "-c", code]) as started:
         told = info(ready(started)).build
     assert told["blas_threads"] == "1"
