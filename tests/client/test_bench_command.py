@@ -10,6 +10,7 @@ import pytest
 
 from gradwire._cli import bench
 from gradwire._cli.main import main
+from gradwire._transport import transport
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +54,10 @@ def test_bench_does_without_pytorch(
     assert "With PyTorch installed here" in out
 
 
-def test_bench_of_no_server_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_of_no_server_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_RETRY_WAITS", (0.01,) * 6)
     with socket.socket() as taken:  # bound and not listening: nobody else gets the port meanwhile
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradwire
-from gradwire._transport import link
+from gradwire._transport import link, transport
 from gradwire._transport.credentials import Credentials, from_environment
 from gradwire_server.auth.tls import Tls
 from gradwire_server.auth.tokens import Tokens, append, make
@@ -87,7 +87,10 @@ def test_tls_by_the_environment_with_a_token(tmp_path: Path, token: str, monkeyp
         works(gradwire.connect(f"localhost:{server.address.rpartition(':')[2]}"))
 
 
-def test_a_server_that_the_authority_does_not_know_gets_no_token(tmp_path: Path, token: str) -> None:
+def test_a_server_that_the_authority_does_not_know_gets_no_token(
+    tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_RETRY_WAITS", (0.01,) * 6)
     folders = tmp_path / "ours", tmp_path / "theirs"
     for folder in folders:
         folder.mkdir()
