@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradwire
+from gradwire._transport import bulk
 from gradwire.v1 import commands_pb2, service_pb2
 from tests.client.proxy import cutting
 
@@ -82,7 +83,11 @@ def test_a_download_goes_on_where_connections_break(server_address: str, streame
         session.close()
 
 
-def test_a_connection_that_stays_away_is_an_error_and_not_a_wait(server_address: str, streamed: None) -> None:
+def test_a_connection_that_stays_away_is_an_error_and_not_a_wait(
+    server_address: str, streamed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "_WAITS", (0.01,) * 5)
+    monkeypatch.setattr(bulk, "_LONGEST_WAIT", 0.05)
     with (
         cutting(server_address, [2 * MIB, *[0] * 1000]) as proxy,
         gradwire.connect(proxy.address, patience=0.5),
