@@ -299,22 +299,28 @@ def new_full(
     )
 
 
+def _triangle_indices(
+    row: int, col: int, offset: int, dtype: DType | None, device: Device | None, below: bool
+) -> Array:
+    """The positions of a triangle: on and below diagonal `offset`, or all others."""
+    rows, columns, dtype = max(row, 0), max(col, 0), dtype or dtypes.int64
+    xp = place(device, (2, rows, columns), dtype, 9)
+    if not rows * columns:  # one of them may have any size
+        return made(device, lambda: xp.zeros((2, 0), dtype), False)
+
+    def positions() -> Any:
+        inside = xp.tri(rows, columns, offset, dtype=bool)
+        return xp.stack(xp.nonzero(inside if below else ~inside)).astype(dtype)
+
+    return made(device, positions, False, (rows, columns), 12.0)
+
+
 @factory
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None
 ) -> Array:
     """Indices of a matrix's elements on and below a diagonal: (2, count), rows first (torch.tril_indices)."""
-    rows, columns = max(row, 0), max(col, 0)
-    xp = place(device, (2, rows, columns), dtype or dtypes.int64, 9)
-    if not rows * columns:  # the other size may be arbitrarily large
-        return made(device, lambda: xp.zeros((2, 0), dtype or dtypes.int64), False)
-    return made(
-        device,
-        lambda: xp.stack(xp.nonzero(xp.tri(rows, columns, offset, dtype=bool))).astype(dtype or dtypes.int64),
-        False,
-        (rows, columns),
-        12.0,
-    )
+    return _triangle_indices(row, col, offset, dtype, device, below=True)
 
 
 @factory
@@ -322,14 +328,4 @@ def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None
 ) -> Array:
     """Indices of a matrix's elements on and above a diagonal: (2, count), rows first (torch.triu_indices)."""
-    rows, columns = max(row, 0), max(col, 0)
-    xp = place(device, (2, rows, columns), dtype or dtypes.int64, 9)
-    if not rows * columns:  # the other size may be arbitrarily large
-        return made(device, lambda: xp.zeros((2, 0), dtype or dtypes.int64), False)
-    return made(
-        device,
-        lambda: xp.stack(xp.nonzero(~xp.tri(rows, columns, offset - 1, dtype=bool))).astype(dtype or dtypes.int64),
-        False,
-        (rows, columns),
-        12.0,
-    )
+    return _triangle_indices(row, col, offset - 1, dtype, device, below=False)
