@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import gradwire
+from gradwire._cli.main import main
 
 PROGRAM = """
 import multiprocessing, subprocess, sys
@@ -65,3 +66,11 @@ def test_a_child_looks_for_modules_in_the_same_order_as_without(tmp_path: Path) 
 
     plain = found()
     assert found(str(site), GRADWIRE_ALIAS_TORCH="1") == [*plain[:1], str(site), *plain[1:]]
+
+
+def test_a_missing_program_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "missing.py")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", missing])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"gradwire run: error: there is no file {missing}\n")

@@ -27,6 +27,8 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("script", help="the program")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     options = parser.parse_args(arguments)
+    if not os.path.exists(options.script):  # a folder or archive with a __main__.py runs too
+        parser.error(f"there is no file {options.script}")
     if options.address:
         os.environ["GRADWIRE_ADDRESS"] = options.address
     alias_torch()
