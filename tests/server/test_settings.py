@@ -124,5 +124,23 @@ def test_help_has_every_setting_with_its_default() -> None:
         assert f" {field.description}{default} " in after[:600], name
 
 
+@pytest.mark.parametrize("name", [name for name in Settings.model_fields if name.endswith("_bytes")])
+def test_every_size_takes_a_unit(name: str, tmp_path: Path) -> None:
+    assert getattr(load({}, toml(tmp_path, f'{name} = "256MiB"')), name) == 256 * MIB
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("local_streams", "true"), ("insecure_bind", "false"), ("grace_seconds", "10"), ("host", "127.0.0.1")],
+)
+def test_a_default_is_shown_as_it_would_be_given(name: str, text: str) -> None:
+    assert shown(name) == text
+
+
+def test_a_log_without_a_directory_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--durability=log needs --state-dir$"):
+        load({"durability": "log"})
+
+
 def test_settings_and_limits_have_the_same_defaults() -> None:
     assert Settings().limits() == Limits()

@@ -49,7 +49,9 @@ def shown(name: str) -> str:
         for unit, size in _UNITS:
             if default >= size and default % size == 0:
                 return f"{default // size}{unit}"
-    return f"{default:g}" if isinstance(default, float) else str(default).lower() if default is False else str(default)
+    if isinstance(default, bool):
+        return str(default).lower()  # as TOML writes it
+    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def load(flags: Mapping[str, Any], file: str = "") -> Settings:

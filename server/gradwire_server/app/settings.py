@@ -38,75 +38,73 @@ class Settings(BaseSettings):
 
     host: str = Field(
         "127.0.0.1",
-        description="Address to listen at; one that others can reach takes TLS and authentication, or --insecure-bind.",
+        description="Address to listen at; one that others can reach needs TLS and authentication, or --insecure-bind.",
     )
     port: int = Field(50051, ge=0, le=_LAST_PORT, description="Port to listen at; 0 picks a free one.")
     insecure_bind: bool = Field(
         False,
-        description="Listen at an address that others can reach without both encryption and authentication.",
+        description="Listen at an address that others can reach, even without encryption or authentication.",
     )
     local_streams: bool = Field(
         True,
-        description="Let clients on this machine of this user have their streams by a Unix socket, without gRPC, where "
-        "calls need neither token nor certificate.",
+        description="Serve this user's local clients by a Unix socket, without gRPC, unless tokens or TLS are "
+        "configured.",
     )
-    token_file: File = Field(
-        "", description="File of the tokens that calls need, a line each as `gradwire token` makes them."
-    )
-    tls_cert: File = Field("", description="PEM file of the server's certificate chain: calls are encrypted.")
-    tls_key: File = Field("", description="PEM file of the key to --tls-cert, without password.")
+    token_file: File = Field("", description="File of the accepted tokens, a line each as `gradwire token` makes them.")
+    tls_cert: File = Field("", description="PEM file of the server's certificate chain; encrypts connections.")
+    tls_key: File = Field("", description="PEM file of the key of --tls-cert, without password.")
     tls_client_ca: File = Field(
-        "", description="PEM file of the authorities that sign clients' certificates: every connection needs one."
+        "", description="PEM file of the authorities for clients' certificates; every connection then needs one."
     )
-    log_format: Literal["plain", "json"] = Field("plain", description="How log lines look.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe lines to log.")
+    log_format: Literal["plain", "json"] = Field("plain", description="Format of log lines.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest severity to log.")
     metrics: Address = Field(
         "",
-        description="Where to answer Prometheus, HOST:PORT, or a port of 127.0.0.1; whoever reaches it may read.",
+        description="Address of the Prometheus metrics, or a port of 127.0.0.1; it has no authentication.",
     )
     traces: Url = Field(
         "",
-        description="URL of an OpenTelemetry collector, http://HOST:4318/v1/traces, for calls that belong to a trace.",
+        description="URL of an OpenTelemetry collector for sampled calls, such as http://HOST:4318/v1/traces.",
     )
     grace_seconds: float = Field(
-        10.0, ge=0, le=_LONGEST, description="How long running calls may take to finish at shutdown."
+        10.0, ge=0, le=_LONGEST, description="Seconds that running calls may take to finish at shutdown."
     )
     workers: int = Field(
         -1,
         ge=-1,
         le=1024,
-        description="Worker processes that compute; -1 is one per GPU, or without one, per core; 0 computes in the "
-        "server's own process.",
+        description="Worker processes; -1 is one per GPU, or one per core without a GPU; 0 computes in the server's "
+        "process.",
     )
     blas_threads: int = Field(
         0,
         ge=0,
-        description="BLAS threads of each worker; 0 leaves it to OPENBLAS_NUM_THREADS and its like, else all cores are "
-        "shared among the workers that have work.",
+        description="BLAS threads of each worker; 0 uses OPENBLAS_NUM_THREADS and the like if set, else divides the "
+        "cores among the busy workers.",
     )
     max_connections: int = Field(
-        _DEFAULT.max_connections, ge=1, le=1 << 20, description="Connections open at once; more are closed at once."
+        _DEFAULT.max_connections, ge=1, le=1 << 20, description="Open connections; further ones are closed immediately."
     )
     max_connection_calls: int = Field(
         _DEFAULT.max_connection_calls,
         ge=1,
         le=1 << 20,
-        description="Calls under way on one connection; further ones wait in their client.",
+        description="Active calls on one connection; further ones wait in the client.",
     )
     max_calls: int = Field(
-        _DEFAULT.max_calls, ge=1, le=1 << 30, description="Calls under way in all; further ones are refused."
+        _DEFAULT.max_calls, ge=1, le=1 << 30, description="Active calls of all connections; further ones are refused."
     )
     handshake_seconds: float = Field(
         _DEFAULT.handshake_seconds,
         gt=0,
         le=3600,
-        description="How long a connection may take to begin to speak HTTP/2, TLS included.",
+        description="Seconds in which a connection must complete TLS and start HTTP/2.",
     )
     idle_connection_seconds: float = Field(
         _DEFAULT.idle_connection_seconds,
         ge=1,
         le=_LONGEST / 2,
-        description="How long a connection without any call stays; clients connect again by themselves.",
+        description="Seconds after which a connection without calls is closed; clients reconnect by themselves.",
     )
     max_message_bytes: Bytes = Field(
         _DEFAULT.max_message_bytes, ge=1 << 16, le=_MOST_BYTES, description="Bytes of one message."
@@ -115,10 +113,10 @@ class Settings(BaseSettings):
         _DEFAULT.max_inline_bytes,
         ge=1 << 10,
         le=_MOST,
-        description="Bytes of a payload in a message; larger ones are chunked.",
+        description="Bytes of a payload in a message; larger ones travel in chunks.",
     )
     max_tensor_bytes: Bytes = Field(
-        _DEFAULT.max_tensor_bytes, ge=1 << 10, le=_MOST, description="Bytes of one tensor sent in."
+        _DEFAULT.max_tensor_bytes, ge=1 << 10, le=_MOST, description="Bytes of one uploaded tensor."
     )
     max_session_bytes: Bytes = Field(
         _DEFAULT.max_session_bytes,
@@ -161,7 +159,7 @@ class Settings(BaseSettings):
         _DEFAULT.max_session_compute_seconds,
         ge=0,
         le=_LONGEST,
-        description="Seconds one session may compute within a minute; then it is made to wait. 0 sets no limit.",
+        description="Seconds one session may compute within a minute; then it waits. 0 sets no limit.",
     )
     max_principal_compute_seconds: float = Field(
         _DEFAULT.max_principal_compute_seconds,
@@ -173,28 +171,27 @@ class Settings(BaseSettings):
         _DEFAULT.max_op_operations,
         ge=0,
         le=_MOST,
-        description="Operations that one op may take, as foretold from its operands: about as many nanoseconds of a "
+        description="Operations that one op may take, estimated from its operands; one is about a nanosecond of a "
         "core. 0 sets no limit.",
     )
     hold_seconds: float = Field(
         _DEFAULT.hold_seconds,
         ge=0,
         le=_LONGEST,
-        description="Seconds that one call may keep a worker from all others; then the worker is ended and started "
-        "again. 0 sets no limit.",
+        description="Seconds that one call may block a worker; then the worker is restarted. 0 sets no limit.",
     )
     max_session_inflight_bytes: Bytes = Field(
         _DEFAULT.max_session_inflight_bytes,
         ge=0,
         le=_MOST,
-        description="Bytes of one session's requests that are not answered yet; then its streams are not read and its "
-        "other calls refused. 0 sets no limit.",
+        description="Bytes of one session's unanswered requests; beyond, its streams are not read and its other calls "
+        "are refused. 0 sets no limit.",
     )
     max_principal_inflight_bytes: Bytes = Field(
         _DEFAULT.max_principal_inflight_bytes,
         ge=0,
         le=_MOST,
-        description="Bytes of one principal's requests that are not answered yet; 0 sets no limit.",
+        description="Bytes of one principal's unanswered requests; 0 sets no limit.",
     )
     max_batch_commands: int = Field(_DEFAULT.max_batch_commands, ge=1, le=_MOST, description="Commands of one batch.")
     chunk_bytes: Bytes = Field(
@@ -204,70 +201,73 @@ class Settings(BaseSettings):
         _DEFAULT.max_shared_bytes,
         ge=0,
         le=_MOST,
-        description="Bytes of shared memory for transfers with clients on this machine of this user; 0 for none.",
+        description="Bytes of shared memory for transfers with this user's clients on this machine; 0 for none.",
     )
     lease_seconds: float = Field(
         _DEFAULT.lease_seconds,
         gt=0,
         le=_LONGEST,
-        description="How long a session lives without traffic, unless it asks otherwise.",
+        description="Seconds that a session lives without traffic, unless it requests another lease.",
     )
     max_lease_seconds: float = Field(
-        _DEFAULT.max_lease_seconds, gt=0, le=_LONGEST, description="The longest lease a session may ask for."
+        _DEFAULT.max_lease_seconds,
+        gt=0,
+        le=_LONGEST,
+        description="Longest lease in seconds that a session may request.",
     )
     gap_seconds: float = Field(
         _DEFAULT.gap_seconds,
         ge=0,
         le=_LONGEST,
-        description="How long a batch waits for one before it that has not arrived.",
+        description="Seconds that a batch waits for an earlier one that has not arrived.",
     )
 
     state_dir: Folder = Field(
         "",
-        description="Directory where sessions are stored, so that they outlive their lease and the server; without, "
-        "they do not.",
+        description="Directory of stored sessions, which then outlive their lease and the server.",
     )
     durability: Literal["snapshot", "log"] = Field(
         "snapshot",
-        description="What survives a crash: the last snapshot, or with log all that was answered.",
+        description="What survives a crash: the last snapshot, or with log everything answered; log needs --state-dir.",
     )
     snapshot_every: float = Field(
-        300.0, ge=0, le=_LONGEST, description="Seconds between snapshots of sessions that have changed; 0 for none."
+        300.0,
+        ge=0,
+        le=_LONGEST,
+        description="Seconds between snapshots of changed sessions; 0 takes none periodically.",
     )
     state_grace: float = Field(
-        604_800.0, ge=0, le=_LONGEST, description="How long a session that nobody uses is kept in --state-dir."
+        604_800.0, ge=0, le=_LONGEST, description="Seconds that an unused session is kept in --state-dir."
     )
     snapshot_dir: Folder = Field(
-        "", description="Directory of named snapshots, which several servers may share; default: in --state-dir."
+        "", description="Directory of named snapshots, which servers may share; default: in --state-dir."
     )
     max_principal_stored_sessions: int = Field(
         10_000,
         ge=0,
         le=_MOST,
-        description="Sessions of one principal that are kept though nobody uses them; the oldest give way. 0 sets no "
-        "limit.",
+        description="Unused sessions of one principal in --state-dir; the oldest are deleted first. 0 sets no limit.",
     )
     max_principal_snapshots: int = Field(
         100, ge=0, le=_MOST, description="Named snapshots of one principal; 0 sets no limit."
     )
-    max_principal_snapshot_bytes: int = Field(
+    max_principal_snapshot_bytes: Bytes = Field(
         0,
         ge=0,
         le=_MOST,
-        description="Bytes on disk of one principal's named snapshots, and of its sessions that nobody uses; 0 sets no "
-        "limit.",
+        description="Bytes on disk of one principal's named snapshots, and separately of its unused sessions; 0 sets "
+        "no limit.",
     )
     max_snapshot_seconds: float = Field(
-        0.0, ge=0, le=_LONGEST, description="How long named snapshots are kept at most; 0 for no end."
+        0.0, ge=0, le=_LONGEST, description="Seconds that named snapshots are kept at most; 0 sets no limit."
     )
 
     files_dir: Folder = Field(
         "",
-        description="Directory of the files that clients write with save(..., on='server'); default: in --state-dir. "
-        "Without either there are none.",
+        description="Directory of the files that clients write with save(..., on='server'); default: in --state-dir.",
     )
     max_principal_files: int = Field(
-        100, ge=0, le=_MOST, description="Files on the server's disk of one principal; 0 sets no limit."
+        100, ge=0, le=_MOST, description="Files of one principal on the server's disk; 0 sets no limit."
     )
     max_principal_file_bytes: Bytes = Field(
         0, ge=0, le=_MOST, description="Bytes of one principal's files on the server's disk; 0 sets no limit."
@@ -276,7 +276,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _stores_somewhere(self) -> "Settings":
         if self.durability == "log" and not self.state_dir:
-            raise ValueError("durability log needs state_dir")
+            raise ValueError("--durability=log needs --state-dir")
         return self
 
     @model_validator(mode="after")
