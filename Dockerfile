@@ -36,6 +36,6 @@ EXPOSE 50051
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=6s --start-period=60s --retries=3 \
     CMD ["python", "-m", "gradwire_server.app.healthcheck"]
-# --insecure-bind permits all interfaces of the container without certificates and tokens. Publish the port on the host's
-# loopback only, as docker-compose.yml does, or use docker-compose.tls.yml.
+# --insecure-bind permits all interfaces of the container without certificates and tokens. Publish the port on the
+# host's loopback only, as docker-compose.yml does, or use docker-compose.tls.yml.
 CMD ["gradwire", "serve", "--host", "0.0.0.0", "--insecure-bind"]

@@ -1,9 +1,9 @@
-"""A small transformer learns, character by character, a text that comes with Python, and then writes some.
+"""A small transformer learns one of Python's help texts character by character, then generates text.
 
     python examples/char_transformer.py [--steps 600] [--characters 20000]
 
 The text is the language reference that `help()` shows (`pydoc_data.topics`). The model is `nn.TransformerEncoder` with
-a causal mask. A step is one command (`torch.compile`); the text itself goes to the server once.
+a causal mask. A step is one command (`torch.compile`). The text is uploaded once.
 """
 
 import argparse
@@ -19,7 +19,7 @@ WIDTH = 64
 
 
 class Writer(nn.Module):
-    """For every place of a text: scores of the character that comes next."""
+    """Return scores of the next character at each position of a text."""
 
     def __init__(self, characters: int, layers: int = 2) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Writer(nn.Module):
         )
         self.blocks = nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(WIDTH), enable_nested_tensor=False)
         self.scores = nn.Linear(WIDTH, characters)
-        # True where a place may not look: at what comes after it.
+        # True for later positions, which a position must not see.
         self.register_buffer("ahead", torch.ones(CONTEXT, CONTEXT, dtype=torch.bool).triu(1))
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
@@ -40,14 +40,14 @@ class Writer(nn.Module):
 
 
 def encode(text: str) -> tuple[torch.Tensor, list[str]]:
-    """The text as whole numbers, and which character each number is."""
+    """Encode the text as integers; also return the character of each integer."""
     alphabet = sorted(set(text))
     number = {character: i for i, character in enumerate(alphabet)}
     return torch.tensor([number[character] for character in text]), alphabet
 
 
 def make_step(model: nn.Module, lr: float = 3e-3) -> Callable[[torch.Tensor], torch.Tensor]:
-    """One step on windows of CONTEXT + 1 characters, [batch, CONTEXT + 1]: each place predicts the next one."""
+    """Run one step on windows, [batch, CONTEXT + 1]: each position predicts the next character."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
 
     def step(windows: torch.Tensor) -> torch.Tensor:
@@ -63,7 +63,7 @@ def make_step(model: nn.Module, lr: float = 3e-3) -> Callable[[torch.Tensor], to
 
 
 def write(model: nn.Module, start: torch.Tensor, length: int) -> list[int]:
-    """`length` more numbers, each drawn from what the model expects after those before."""
+    """Draw `length` further integers, each from the model's distribution after the earlier ones."""
     text = start
     with torch.no_grad():
         for _ in range(length):

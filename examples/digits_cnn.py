@@ -2,8 +2,8 @@
 
     python examples/digits_cnn.py [--epochs 15] [--eager]
 
-`torch.compile` records the step once. From then on the client sends which images to take, and the server does forward,
-backward and the optimizer's step. `--eager` sends op by op instead; the numbers are the same.
+`torch.compile` records the step once. Then the client sends the indices of a batch. The server runs forward, backward
+and the optimizer's step. `--eager` sends op by op instead; the numbers are the same.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def build() -> nn.Sequential:
 
 
 def make_step(model: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """One step of AdamW on a batch, which answers the loss before it."""
+    """Run one step of AdamW on a batch. Returns the loss before it."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=1e-3)
 
     def step(images: torch.Tensor, digits: torch.Tensor) -> torch.Tensor:
@@ -51,7 +51,7 @@ def make_step(model: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], torch.
 
 
 def accuracy(model: nn.Module, images: torch.Tensor, digits: torch.Tensor) -> float:
-    """The share of images whose digit the model names; batch norm uses its running statistics."""
+    """Return the fraction of correctly classified images; batch norm uses its running statistics."""
     model.eval()
     with torch.no_grad():
         right = (model(images).argmax(dim=1) == digits).float().mean()
@@ -79,7 +79,7 @@ def main() -> None:
     start = time.perf_counter()
     for epoch in range(1, options.epochs + 1):
         order = torch.tensor(rng.permutation(len(X)))
-        # The last few images of an epoch are left out, so that all batches have one shape.
+        # Skips the last few images of an epoch, so all batches have one shape.
         losses = [step(X[batch], y[batch]) for batch in order.split(BATCH) if len(batch) == BATCH]
         print(f"epoch {epoch:2}  loss {torch.stack(losses).mean().item():.4f}")
     rate = options.epochs * (len(X) // BATCH) / (time.perf_counter() - start)

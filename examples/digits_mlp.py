@@ -2,8 +2,8 @@
 
     python examples/digits_mlp.py [--epochs 40] [--out demo-output] [--address host:port]
 
-It reads as a PyTorch program does, because it is one but for its import line. Without --address (or GRADWIRE_ADDRESS)
-the first tensor starts a server of its own, which ends with the program.
+This is a PyTorch program with another import line. Without --address (or GRADWIRE_ADDRESS) the first tensor starts a
+server, which ends with the program.
 """
 
 import argparse
@@ -25,7 +25,7 @@ BATCH = 64
 
 
 def load_data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """1,797 images of 8 x 8 pixels in [0, 1] and their digits: 80 % to learn from, 20 % to be tested with."""
+    """Load 1,797 images of 8 x 8 pixels in [0, 1] and their digits: 80 % for training, 20 % for testing."""
     images, digits = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(
         images / 16, digits, test_size=0.2, random_state=0, stratify=digits
@@ -39,7 +39,7 @@ def load_data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def train(model: nn.Module, X: torch.Tensor, y: torch.Tensor, epochs: int) -> tuple[list[float], float]:
-    """The mean loss of each epoch, and how many steps a second took place."""
+    """Train. Returns the mean loss of each epoch, and the number of steps per second."""
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     losses = []
@@ -54,20 +54,20 @@ def train(model: nn.Module, X: torch.Tensor, y: torch.Tensor, epochs: int) -> tu
             loss.backward()
             optimizer.step()
             total += loss.detach() * len(batch)
-        losses.append(total.item() / len(X))  # the only value that an epoch reads
+        losses.append(total.item() / len(X))  # the only value read per epoch
         progress.set_postfix(loss=f"{losses[-1]:.4f}")
     steps = epochs * -(-len(X) // BATCH)
     return losses, steps / (time.perf_counter() - start)
 
 
 def accuracy(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> float:
-    """The share of images whose digit the model names."""
+    """Return the fraction of correctly classified images."""
     with torch.no_grad():
         return (model(X).argmax(dim=1) == y).float().mean().item()
 
 
 def draw_losses(losses: list[float], path: Path) -> None:
-    """The loss of each epoch as a curve."""
+    """Plot the loss of each epoch."""
     figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
     axes.plot(range(1, len(losses) + 1), losses)
     axes.set(xlabel="epoch", ylabel="training loss", yscale="log", title="64-256-10 on handwritten digits")

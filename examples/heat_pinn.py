@@ -3,8 +3,8 @@
     python examples/heat_pinn.py [--adam 500] [--lbfgs 60] [--out demo-output]
 
 u_t = a u_xx for 0 < x < 1, with u(x, 0) = sin(pi x) and u = 0 at both ends: u = exp(-a pi^2 t) sin(pi x). The network
-never sees this solution. Its loss is how far its own derivatives, by `autograd.grad` with `create_graph`, are from the
-equation; training differentiates them once more, in a compiled function.
+never sees this solution. Its loss is the residual of the equation, computed from the network's derivatives by
+`autograd.grad` with `create_graph`. Training differentiates them once more, in a compiled function.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def exact(x: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 
 class Problem:
-    """Where the equation, the first temperatures and the cold ends are asked for: points drawn once, with a seed."""
+    """Points of the equation, the initial temperatures and the cold ends, drawn once with a seed."""
 
     def __init__(self, points: int, dtype: torch.dtype = torch.float64) -> None:
         rng = np.random.default_rng(0)
@@ -49,7 +49,7 @@ class Problem:
         self.ends = torch.tensor(np.hstack([ends, times]), dtype=dtype)
 
     def loss(self, model: nn.Module) -> torch.Tensor:
-        """The mean square of the equation's residual, plus that of the conditions."""
+        """Return the mean square of the equation's residual plus that of the conditions."""
         u = model(torch.cat([self.x, self.t], dim=1))
         ones = torch.ones_like(u)
         u_x, u_t = torch.autograd.grad(u, (self.x, self.t), ones, create_graph=True)
@@ -60,7 +60,7 @@ class Problem:
 
 
 def train(model: nn.Module, problem: Problem, adam: int, lbfgs: int) -> list[float]:
-    """Adam finds the valley, LBFGS its bottom. The losses now and then."""
+    """Train with Adam, then LBFGS. Returns some of the losses."""
     losses = []
 
     @torch.compile  # one command for the loss and all its derivatives
@@ -85,7 +85,7 @@ def train(model: nn.Module, problem: Problem, adam: int, lbfgs: int) -> list[flo
 
 
 def compare(model: nn.Module, path: Path | None = None, side: int = 64) -> float:
-    """The largest error on a grid of x and t, of temperatures between 0 and 1. With `path`: a picture of both."""
+    """Return the largest error on a grid of x and t. `path`: file of a picture."""
     x, t = np.meshgrid(np.linspace(0, 1, side), np.linspace(0, 1, side))
     points = torch.tensor(np.stack([x.ravel(), t.ravel()], axis=1), dtype=next(model.parameters()).dtype)
     with torch.no_grad():

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # Leaves, and where gradients land
+# # Leaves, and which tensors receive gradients
 #
-# Which tensors are leaves, who gets a gradient, how to get one elsewhere, and what leaves the graph.
+# Which tensors are leaves, which receive a gradient, how to retain one elsewhere, and what leaves the graph.
 #
 # Run it with `python examples/leaves.py`, which draws into `demo-output/`, or read `examples/leaves.ipynb`. Replace the
-# import line by `import torch` and it prints the same; only PyTorch has no pictures.
+# import line by `import torch`: it prints the same. PyTorch draws no pictures.
 
 # %%
 import warnings
@@ -16,7 +16,7 @@ PICTURES = Path("demo-output")
 
 
 def draw(name, *tensors, **leaves):
-    """The graph behind tensors: shown in a notebook, saved by a script."""
+    """Draw the graph of tensors: a notebook shows it, a script saves it."""
     if not hasattr(torch, "graph"):
         return
     picture = torch.graph(*tensors, params=leaves)
@@ -30,17 +30,17 @@ def draw(name, *tensors, **leaves):
 
 
 def show(**tensors):
-    """A line for each tensor: the columns of the table below."""
+    """Print a line for each tensor: the columns of the table below."""
     for name, t in tensors.items():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # reading .grad of a tensor that is no leaf warns, see below
+            warnings.simplefilter("ignore")  # reading .grad of a non-leaf warns, see below
             grad = None if t.grad is None else t.grad.tolist()
         node = None if t.grad_fn is None else t.grad_fn.name()
         print(f"{name:8} requires_grad={t.requires_grad!s:5} is_leaf={t.is_leaf!s:5} grad_fn={node} grad={grad}")
 
 
 def refused(action):
-    """What the error says, up to its first full stop."""
+    """Print the error's message, up to its first full stop."""
     try:
         action()
     except RuntimeError as error:
@@ -52,12 +52,12 @@ def refused(action):
 #
 # | requires_grad | made by | is_leaf | grad_fn | grad after backward |
 # | --- | --- | --- | --- | --- |
-# | True | you | True | None | filled, added up |
+# | True | you | True | None | accumulated |
 # | True | an op | False | the op's node | None, unless `retain_grad()` was called before |
 # | False | you | True | None | None |
 # | False | an op | True, by convention | None | None |
 #
-# First all four before backward:
+# All four before backward:
 
 # %%
 w = torch.tensor([1.0, 2.0], requires_grad=True)  # row 1
@@ -68,8 +68,8 @@ loss = product.sum()  # row 2
 show(w=w, product=product, loss=loss, x=x, scaled=scaled)
 
 # %% [markdown]
-# The graph is what backward will walk, from `loss` down to the leaves that require grad. `x` and `scaled` are not in
-# it: nothing flows to them.
+# Backward traverses this graph, from `loss` to the leaves that require grad. `x` and `scaled` are not in it, because
+# they receive no gradient.
 
 # %%
 draw("before", loss, w=w)
@@ -79,8 +79,8 @@ loss.backward()
 show(w=w, product=product, loss=loss, x=x, scaled=scaled)
 
 # %% [markdown]
-# Only `w` got a gradient; `torch.explain(product)` says in words why `product` got none. Backward also let go of the
-# values it had kept: what is grey and dashed is freed, so a second pass is refused.
+# Only `w` has a gradient. `torch.explain(product)` says in words why `product` has none. Backward also freed the saved
+# values: grey, dashed nodes are freed, so a second pass is refused.
 
 # %%
 draw("after", loss, w=w)
@@ -89,23 +89,24 @@ refused(lambda: loss.backward())
 # %% [markdown]
 # ## retain_grad(): a gradient in the middle
 #
-# `retain_grad()`, called before backward, makes a tensor that is no leaf keep its gradient. On a leaf that requires
-# grad it changes nothing, and on a tensor that needs no gradient it is refused.
+# `retain_grad()`, called before backward, makes a non-leaf keep its gradient. On a leaf that requires grad it has no
+# effect. On a tensor that does not require grad it is refused.
 
 # %%
 product = w * scaled
 product.retain_grad()
-product.retain_grad()  # again: nothing new
+product.retain_grad()  # again: no effect
 w.retain_grad()
 print(f"{product.retains_grad=} {w.retains_grad=}")
 refused(lambda: x.retain_grad())
 total = product.sum()
-draw("retained", total, w=w)  # the picture marks who keeps its gradient
+draw("retained", total, w=w)  # the picture marks tensors that retain their gradient
 total.backward()
 show(product=product)
 
 # %% [markdown]
-# Reading `.grad` where there is none to come gives None, and a warning that says why. Reading a leaf's never warns.
+# Reading `.grad` of a non-leaf without a retained gradient gives None and a warning. Reading a leaf's `.grad` never
+# warns.
 
 # %%
 with warnings.catch_warnings(record=True) as caught:
@@ -114,10 +115,10 @@ with warnings.catch_warnings(record=True) as caught:
 print(len(caught), caught[0].category.__name__, "retain_grad" in str(caught[0].message))
 
 # %% [markdown]
-# ## .grad adds up
+# ## .grad accumulates
 #
-# It is None at first. Each backward adds to it, in place: `w` has been through two. It is a leaf itself, needs no
-# gradient, and has the tensor's shape and dtype. You may drop it, or set it to a tensor of the same shape.
+# `.grad` is None at first. Each backward adds to it in place: `w` has taken part in two. The gradient is a leaf, does not
+# require grad, and has the tensor's shape and dtype. You may delete it, or set it to a tensor of the same shape.
 
 # %%
 print(f"{w.grad=}")
@@ -133,9 +134,9 @@ refused(lambda: setattr(w, "grad", torch.ones(3)))
 # %% [markdown]
 # ## requires_grad is a flag, not an op
 #
-# It is False unless you say otherwise. You may set it on a leaf, before or after; `requires_grad_()` answers the same
-# tensor. A tensor that is no leaf requires grad because of what it was made of, so there the flag is not yours:
-# `detach()` gives the same values without the history.
+# It is False by default. You may set it on a leaf, also later; `requires_grad_()` returns the same tensor. A non-leaf
+# requires grad because of its inputs, so its flag cannot be changed. `detach()` returns the same values without the
+# history.
 
 # %%
 a = torch.ones(2)
@@ -143,21 +144,21 @@ print(f"{a.requires_grad=}")
 a.requires_grad = True
 print(f"{a.requires_grad=} {a.is_leaf=} {a.requires_grad_() is a=}")
 b = a * 2
-b.requires_grad_(True)  # it is already so
+b.requires_grad_(True)  # already True
 refused(lambda: b.requires_grad_(False))
 print(f"{b.detach().requires_grad=} {b.detach().is_leaf=}")
 
 # %% [markdown]
-# Whole numbers and truth values have no derivatives:
+# Integers and booleans have no derivatives:
 
 # %%
 refused(lambda: torch.tensor([1, 2], requires_grad=True))
 refused(lambda: torch.tensor([True]).requires_grad_())
 
 # %% [markdown]
-# ## Which ops pass it on
+# ## Which results require grad
 #
-# A result requires grad when any input does, grad mode is on, its dtype is floating or complex, and the op has a
+# A result requires grad if any input does, grad mode is on, its dtype is floating or complex, and the op has a
 # derivative. Comparisons and `zeros_like` have none.
 
 # %%
@@ -168,7 +169,7 @@ with torch.no_grad():
 # %% [markdown]
 # ## Parameters
 #
-# A `Parameter` is a leaf that requires grad. It stays one when its module is cast or moved, and keeps its identity.
+# A `Parameter` is a leaf that requires grad. It remains one when its module is cast or moved, and keeps its identity.
 
 # %%
 layer = torch.nn.Linear(2, 1)
@@ -178,8 +179,8 @@ print(f"{weight.is_leaf=} {weight.requires_grad=} {weight.dtype=} {layer.weight 
 draw("layer", layer(x.double()).sum())
 
 # %% [markdown]
-# A tensor that you cast or move yourself is different: that is an op. The result is no leaf, and the gradient lands on
-# the original, in the original's dtype. It is the most common way to wonder where a gradient went.
+# Casting or moving a tensor yourself is an op. The result is not a leaf. The original receives the gradient, in its
+# dtype. This is the most common reason for a missing gradient.
 
 # %%
 wide = w.double()
@@ -192,8 +193,8 @@ draw("cast", wide.sum(), w=w)
 # %% [markdown]
 # ## Gradients of gradients
 #
-# With `create_graph` the gradient is the result of ops itself: it is no leaf and can be differentiated. A gradient that
-# depends on nothing still requires none.
+# With `create_graph` the gradient is itself a result of ops: it is not a leaf and can be differentiated. A constant
+# gradient still does not require grad.
 
 # %%
 a = torch.tensor(3.0, requires_grad=True)
@@ -208,8 +209,8 @@ show(constant=constant)
 # %% [markdown]
 # ## Changing a leaf
 #
-# In place, a leaf that requires grad changes only outside the graph. It stays the same leaf: that is a step of gradient
-# descent.
+# A leaf that requires grad can be changed in place only under `no_grad`. It remains the same leaf. This is a step of
+# gradient descent.
 
 # %%
 refused(lambda: w.add_(1))

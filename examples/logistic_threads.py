@@ -1,9 +1,9 @@
-"""Logistic regression from several threads that share one session: each adds its part's gradient to the same leaf.
+"""Logistic regression in several threads that share a session: each adds its part's gradient to the same leaf.
 
     python examples/logistic_threads.py [--threads 4]
 
-`weight.grad` accumulates whatever thread calls backward, so the sum over all parts is the gradient of the whole data,
-and the result is what one thread finds alone. Grad mode is each thread's own, as in PyTorch.
+Backwards of all threads accumulate in `weight.grad`. The sum over all parts is the gradient of the whole data, so the
+result equals that of one thread. Grad mode is per thread, as in PyTorch.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import gradwire as torch
 
 
 def make_data(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points, whether each is on the one side or the other, and the true direction."""
+    """Draw points. Returns them, the side of each, and the true direction."""
     rng = np.random.default_rng(0)
     points = rng.standard_normal((rows, columns))
     direction = rng.standard_normal(columns)
@@ -24,7 +24,7 @@ def make_data(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def train(points: np.ndarray, sides: np.ndarray, threads: int, steps: int) -> tuple[np.ndarray, list[float]]:
-    """Full-batch gradient descent; the weights it finds, and the loss of each step."""
+    """Run full-batch gradient descent. Returns the weights and the loss of each step."""
     X = torch.tensor(points).tensor_split(threads)
     y = torch.tensor(sides).tensor_split(threads)
     weight = torch.zeros(points.shape[1], dtype=torch.float64, requires_grad=True)

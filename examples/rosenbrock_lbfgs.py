@@ -1,8 +1,8 @@
-"""LBFGS walks down Rosenbrock's curved valley to (1, 1), where the function is 0.
+"""LBFGS minimizes Rosenbrock's function; its minimum is 0 at (1, 1).
 
     python examples/rosenbrock_lbfgs.py
 
-Replace the import line by `import torch` and it prints the same: nothing here is random.
+Replace the import line by `import torch`: it prints the same, because nothing is random.
 """
 
 import gradwire as torch

@@ -1,5 +1,5 @@
-// What a Node.js client of gradwire needs: a stub from the protos as they are, tensors as plain numbers, refusals as
-// errors with a reason. proto/gradwire/v1 documents every call.
+// A client of gradwire for Node.js: a stub from the protos, tensors as plain numbers, refusals as errors with a reason.
+// proto/gradwire/v1 documents every call.
 "use strict";
 
 const path = require("node:path");
@@ -8,7 +8,7 @@ const protoLoader = require("@grpc/proto-loader");
 
 const OPTIONS = {
   keepCase: true, // field names as the protos write them
-  longs: Number, // ids are below 2^53, so that a JavaScript number holds them exactly
+  longs: Number, // ids are below 2^53, so a JavaScript number is exact
   enums: String,
   defaults: true,
   oneofs: true,
@@ -19,7 +19,7 @@ const gradwire = grpc.loadPackageDefinition(
   protoLoader.loadSync("gradwire/v1/service.proto", { ...OPTIONS, includeDirs: [PROTOS] }),
 ).gradwire.v1;
 
-// google.rpc.Status and ErrorInfo, which a refused call carries in its trailers; npm has no package of their protos.
+// google.rpc.Status and ErrorInfo are in the trailers of a refused call; npm has no package of their protos.
 const rpc = protoLoader.fromJSON(
   {
     nested: {
@@ -55,7 +55,7 @@ const rpc = protoLoader.fromJSON(
   { ...OPTIONS, enums: Number },
 );
 
-/** The ErrorInfo of a refused call ({reason, domain, metadata}), or undefined where the trailers hold none. */
+/** The ErrorInfo of a refused call ({reason, domain, metadata}), or undefined if the trailers have none. */
 function errorInfo(error) {
   const [bytes] = error.metadata?.get("grpc-status-details-bin") ?? [];
   if (!bytes) return undefined;
