@@ -117,8 +117,8 @@ print(len(caught), caught[0].category.__name__, "retain_grad" in str(caught[0].m
 # %% [markdown]
 # ## .grad accumulates
 #
-# `.grad` is None at first. Each backward adds to it in place: `w` has taken part in two. The gradient is a leaf, does not
-# require grad, and has the tensor's shape and dtype. You may delete it, or set it to a tensor of the same shape.
+# `.grad` is None at first. Each backward adds to it in place: `w` has taken part in two. The gradient is a leaf, does
+# not require grad, and has the tensor's shape and dtype. You may delete it, or set it to a tensor of the same shape.
 
 # %%
 print(f"{w.grad=}")

@@ -12,7 +12,7 @@ from gradwire._tensor.tensor import Tensor
 
 
 class GradScaler:
-    """`scale(loss).backward(); step(optimizer); update()`. Answers to torch.amp.GradScaler.
+    """`scale(loss).backward(); step(optimizer); update()`. Like torch.amp.GradScaler.
 
     Each step reads one value: whether all gradients are finite. The scale falls by `backoff_factor` after a step that
     was skipped, and grows by `growth_factor` after `growth_interval` that were not. With `enabled=False` everything

@@ -40,7 +40,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 class Distribution:
     """The base: a subclass gives `rsample` or `sample`, `log_prob` and what else it knows.
 
-    Raises ValueError for arguments out of range. Answers to torch.distributions.Distribution.
+    Raises ValueError for arguments out of range. Like torch.distributions.Distribution.
     """
 
     arg_constraints: Any = {}  # noqa: RUF012

@@ -61,7 +61,7 @@ class _Odds(Distribution):
 
 
 class Bernoulli(_Odds):
-    """1 with probability `probs`, else 0. Answers to torch.distributions.Bernoulli."""
+    """1 with probability `probs`, else 0. Like torch.distributions.Bernoulli."""
 
     support = constraints.boolean
     has_enumerate_support = True
@@ -108,7 +108,7 @@ class Bernoulli(_Odds):
 
 
 class Geometric(_Odds):
-    """How often a trial of probability `probs` fails before it succeeds. Answers to torch.distributions.Geometric."""
+    """How often a trial of probability `probs` fails before it succeeds. Like torch.distributions.Geometric."""
 
     support = constraints.nonnegative_integer
 
@@ -150,7 +150,7 @@ class Geometric(_Odds):
 
 
 class Binomial(_Odds):
-    """How often of `total_count` a trial of probability `probs` succeeds. Answers to torch.distributions.Binomial."""
+    """How often of `total_count` a trial of probability `probs` succeeds. Like torch.distributions.Binomial."""
 
     has_enumerate_support = True
     arg_constraints = {"total_count": constraints.nonnegative_integer, **_Odds.arg_constraints}  # noqa: RUF012
@@ -212,7 +212,7 @@ class Binomial(_Odds):
 
 
 class Poisson(Distribution):
-    """rate^k exp(-rate) / k!. Answers to torch.distributions.Poisson."""
+    """rate^k exp(-rate) / k!. Like torch.distributions.Poisson."""
 
     arg_constraints = {"rate": constraints.nonnegative}  # noqa: RUF012
     support = constraints.nonnegative_integer
@@ -248,7 +248,7 @@ class Poisson(Distribution):
 
 
 class Categorical(Distribution):
-    """The number of a class, of the last dimension's `probs` or `logits`. Answers to torch.distributions.Categorical.
+    """The number of a class, of the last dimension's `probs` or `logits`. Like torch.distributions.Categorical.
 
     Raises ValueError unless exactly one of both is given, and for one without dimensions.
     """
@@ -344,7 +344,7 @@ class Categorical(Distribution):
 
 
 class OneHotCategorical(Distribution):
-    """As Categorical, a class being a vector with one 1. Answers to torch.distributions.OneHotCategorical."""
+    """As Categorical, a class being a vector with one 1. Like torch.distributions.OneHotCategorical."""
 
     support = constraints.one_hot
     has_enumerate_support = True
@@ -418,7 +418,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(Distribution):
-    """How often each class comes in `total_count` draws. Answers to torch.distributions.Multinomial."""
+    """How often each class comes in `total_count` draws. Like torch.distributions.Multinomial."""
 
     def __init__(
         self,

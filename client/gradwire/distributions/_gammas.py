@@ -42,7 +42,7 @@ def standard_gamma(concentration: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 class Gamma(Distribution):
-    """rate^c x^(c - 1) exp(-rate x) / Γ(c). Answers to torch.distributions.Gamma, without rsample."""
+    """rate^c x^(c - 1) exp(-rate x) / Γ(c). Like torch.distributions.Gamma, without rsample."""
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}  # noqa: RUF012
     support = constraints.nonnegative
@@ -85,7 +85,7 @@ class Gamma(Distribution):
 
 
 class Chi2(Gamma):
-    """Gamma(df / 2, 1 / 2). Answers to torch.distributions.Chi2."""
+    """Gamma(df / 2, 1 / 2). Like torch.distributions.Chi2."""
 
     arg_constraints = {"df": constraints.positive}  # noqa: RUF012
 
@@ -95,7 +95,7 @@ class Chi2(Gamma):
 
 
 class Dirichlet(Distribution):
-    """Π x_i^(c_i - 1) over vectors that sum to 1. Answers to torch.distributions.Dirichlet, without rsample."""
+    """Π x_i^(c_i - 1) over vectors that sum to 1. Like torch.distributions.Dirichlet, without rsample."""
 
     arg_constraints = {"concentration": constraints.positive}  # noqa: RUF012
     support = constraints.simplex
@@ -149,7 +149,7 @@ class Dirichlet(Distribution):
 
 
 class Beta(Distribution):
-    """x^(a - 1) (1 - x)^(b - 1) on (0, 1). Answers to torch.distributions.Beta, without rsample."""
+    """x^(a - 1) (1 - x)^(b - 1) on (0, 1). Like torch.distributions.Beta, without rsample."""
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}  # noqa: RUF012
     support = constraints.unit_interval
@@ -193,7 +193,7 @@ class Beta(Distribution):
 
 
 class StudentT(Distribution):
-    """(1 + z² / df)^(-(df + 1) / 2) with z = (x - loc) / scale. Answers to torch.distributions.StudentT."""
+    """(1 + z² / df)^(-(df + 1) / 2) with z = (x - loc) / scale. Like torch.distributions.StudentT."""
 
     arg_constraints = {  # noqa: RUF012
         "df": constraints.positive,

@@ -23,7 +23,7 @@ def summed(value: Tensor, count: int) -> Tensor:
 
 
 class Independent(Distribution):
-    """A distribution whose last batch dimensions belong to one event. Answers to torch.distributions.Independent."""
+    """A distribution whose last batch dimensions belong to one event. Like torch.distributions.Independent."""
 
     def __init__(
         self, base_distribution: Any, reinterpreted_batch_ndims: int, validate_args: bool | None = None
@@ -82,7 +82,7 @@ class Independent(Distribution):
 class MixtureSameFamily(Distribution):
     """One of the components, whose last batch dimension a Categorical chooses from.
 
-    Raises ValueError where the two do not go together. Answers to torch.distributions.MixtureSameFamily.
+    Raises ValueError where the two do not go together. Like torch.distributions.MixtureSameFamily.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class MixtureSameFamily(Distribution):
 class MultivariateNormal(Distribution):
     """The normal distribution of vectors, of a covariance, its inverse or its Cholesky factor.
 
-    Raises ValueError unless exactly one of these is given. Answers to torch.distributions.MultivariateNormal.
+    Raises ValueError unless exactly one of these is given. Like torch.distributions.MultivariateNormal.
     """
 
     arg_constraints = {  # noqa: RUF012
@@ -242,7 +242,7 @@ class MultivariateNormal(Distribution):
 
 
 class TransformedDistribution(Distribution):
-    """A variable that transforms were applied to. Answers to torch.distributions.TransformedDistribution."""
+    """A variable that transforms were applied to. Like torch.distributions.TransformedDistribution."""
 
     def __init__(self, base_distribution: Any, transforms: Any, validate_args: bool | None = None) -> None:
         held = [transforms] if isinstance(transforms, Transform) else list(transforms)
@@ -292,7 +292,7 @@ class TransformedDistribution(Distribution):
 
 
 class LogNormal(TransformedDistribution):
-    """exp of a normal variable. Answers to torch.distributions.LogNormal."""
+    """exp of a normal variable. Like torch.distributions.LogNormal."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
     support = constraints.positive

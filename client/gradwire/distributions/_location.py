@@ -39,7 +39,7 @@ class _LocationScale(Distribution):
 
 
 class Normal(_LocationScale):
-    """exp(-((x - loc) / scale)² / 2). Answers to torch.distributions.Normal."""
+    """exp(-((x - loc) / scale)² / 2). Like torch.distributions.Normal."""
 
     @property
     def stddev(self) -> Tensor:
@@ -74,7 +74,7 @@ class Normal(_LocationScale):
 
 
 class Laplace(_LocationScale):
-    """exp(-|x - loc| / scale). Answers to torch.distributions.Laplace."""
+    """exp(-|x - loc| / scale). Like torch.distributions.Laplace."""
 
     @property
     def variance(self) -> Tensor:
@@ -109,7 +109,7 @@ class Laplace(_LocationScale):
 
 
 class Cauchy(_LocationScale):
-    """1 / (1 + ((x - loc) / scale)²), which has no mean. Answers to torch.distributions.Cauchy."""
+    """1 / (1 + ((x - loc) / scale)²), which has no mean. Like torch.distributions.Cauchy."""
 
     @property
     def mean(self) -> Tensor:
@@ -144,7 +144,7 @@ class Cauchy(_LocationScale):
 
 
 class Gumbel(_LocationScale):
-    """exp(-z - exp(-z)) with z = (x - loc) / scale. Answers to torch.distributions.Gumbel."""
+    """exp(-z - exp(-z)) with z = (x - loc) / scale. Like torch.distributions.Gumbel."""
 
     @property
     def mean(self) -> Tensor:
@@ -181,7 +181,7 @@ class Gumbel(_LocationScale):
 
 
 class HalfNormal(Distribution):
-    """The absolute value of a normal variable around zero. Answers to torch.distributions.HalfNormal."""
+    """The absolute value of a normal variable around zero. Like torch.distributions.HalfNormal."""
 
     arg_constraints = {"scale": constraints.positive}  # noqa: RUF012
     support = constraints.nonnegative
@@ -230,7 +230,7 @@ class HalfNormal(Distribution):
 
 
 class Exponential(Distribution):
-    """rate exp(-rate x). Answers to torch.distributions.Exponential."""
+    """rate exp(-rate x). Like torch.distributions.Exponential."""
 
     arg_constraints = {"rate": constraints.positive}  # noqa: RUF012
     support = constraints.nonnegative

@@ -30,7 +30,7 @@ class _MayBeInPlace(Module):
 
 
 class ReLU(_MayBeInPlace):
-    """max(0, input). Answers to torch.nn.ReLU."""
+    """max(0, input). Like torch.nn.ReLU."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -38,7 +38,7 @@ class ReLU(_MayBeInPlace):
 
 
 class LeakyReLU(_MayBeInPlace):
-    """The input where positive, elsewhere negative_slope times it. Answers to torch.nn.LeakyReLU."""
+    """The input where positive, elsewhere negative_slope times it. Like torch.nn.LeakyReLU."""
 
     _shown = ("negative_slope",)
 
@@ -52,7 +52,7 @@ class LeakyReLU(_MayBeInPlace):
 
 
 class RReLU(_MayBeInPlace):
-    """leaky_relu with a slope drawn from [lower, upper], in evaluation the mean. Answers to torch.nn.RReLU."""
+    """leaky_relu with a slope drawn from [lower, upper], in evaluation the mean. Like torch.nn.RReLU."""
 
     _shown = (
         "lower",
@@ -70,7 +70,7 @@ class RReLU(_MayBeInPlace):
 
 
 class ReLU6(_MayBeInPlace):
-    """The input clamped to [0, 6]. Answers to torch.nn.ReLU6."""
+    """The input clamped to [0, 6]. Like torch.nn.ReLU6."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -78,7 +78,7 @@ class ReLU6(_MayBeInPlace):
 
 
 class ELU(_MayBeInPlace):
-    """The input where positive, elsewhere alpha * (exp(input) - 1). Answers to torch.nn.ELU."""
+    """The input where positive, elsewhere alpha * (exp(input) - 1). Like torch.nn.ELU."""
 
     _shown = ("alpha",)
 
@@ -92,7 +92,7 @@ class ELU(_MayBeInPlace):
 
 
 class CELU(_MayBeInPlace):
-    """The input where positive, elsewhere alpha * (exp(input / alpha) - 1). Answers to torch.nn.CELU."""
+    """The input where positive, elsewhere alpha * (exp(input / alpha) - 1). Like torch.nn.CELU."""
 
     _shown = ("alpha",)
 
@@ -106,7 +106,7 @@ class CELU(_MayBeInPlace):
 
 
 class SELU(_MayBeInPlace):
-    """elu, scaled so that layers normalize themselves. Answers to torch.nn.SELU."""
+    """elu, scaled so that layers normalize themselves. Like torch.nn.SELU."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -114,7 +114,7 @@ class SELU(_MayBeInPlace):
 
 
 class SiLU(_MayBeInPlace):
-    """input * sigmoid(input). Answers to torch.nn.SiLU."""
+    """input * sigmoid(input). Like torch.nn.SiLU."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -122,7 +122,7 @@ class SiLU(_MayBeInPlace):
 
 
 class Mish(_MayBeInPlace):
-    """input * tanh(softplus(input)). Answers to torch.nn.Mish."""
+    """input * tanh(softplus(input)). Like torch.nn.Mish."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -130,7 +130,7 @@ class Mish(_MayBeInPlace):
 
 
 class Hardsigmoid(_MayBeInPlace):
-    """relu6(input + 3) / 6. Answers to torch.nn.Hardsigmoid."""
+    """relu6(input + 3) / 6. Like torch.nn.Hardsigmoid."""
 
     _shows_inplace = False
 
@@ -140,7 +140,7 @@ class Hardsigmoid(_MayBeInPlace):
 
 
 class Hardswish(_MayBeInPlace):
-    """input * hardsigmoid(input). Answers to torch.nn.Hardswish."""
+    """input * hardsigmoid(input). Like torch.nn.Hardswish."""
 
     _shows_inplace = False
 
@@ -150,7 +150,7 @@ class Hardswish(_MayBeInPlace):
 
 
 class Threshold(_MayBeInPlace):
-    """The input where above `threshold`, elsewhere `value`. Answers to torch.nn.Threshold."""
+    """The input where above `threshold`, elsewhere `value`. Like torch.nn.Threshold."""
 
     _shown = (
         "threshold",
@@ -168,7 +168,7 @@ class Threshold(_MayBeInPlace):
 
 
 class Hardtanh(_MayBeInPlace):
-    """The input clamped to [min_val, max_val]. Answers to torch.nn.Hardtanh.
+    """The input clamped to [min_val, max_val]. Like torch.nn.Hardtanh.
 
     Raises AssertionError unless `max_val` is greater.
     """
@@ -188,7 +188,7 @@ class Hardtanh(_MayBeInPlace):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-input)). Answers to torch.nn.Sigmoid."""
+    """1 / (1 + exp(-input)). Like torch.nn.Sigmoid."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -196,7 +196,7 @@ class Sigmoid(Module):
 
 
 class Tanh(Module):
-    """tanh(input). Answers to torch.nn.Tanh."""
+    """tanh(input). Like torch.nn.Tanh."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -206,7 +206,7 @@ class Tanh(Module):
 class GELU(Module):
     """input times the normal distribution's function of it; approximate="tanh" is the usual approximation.
 
-    Answers to torch.nn.GELU.
+    Like torch.nn.GELU.
     """
 
     def __init__(self, approximate: str = "none") -> None:
@@ -233,7 +233,7 @@ class _AlongDim(Module):
 
 
 class Softmax(_AlongDim):
-    """exp(input) divided by its sum along `dim`. Answers to torch.nn.Softmax."""
+    """exp(input) divided by its sum along `dim`. Like torch.nn.Softmax."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -241,7 +241,7 @@ class Softmax(_AlongDim):
 
 
 class LogSoftmax(_AlongDim):
-    """The logarithm of softmax along `dim`. Answers to torch.nn.LogSoftmax."""
+    """The logarithm of softmax along `dim`. Like torch.nn.LogSoftmax."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -249,7 +249,7 @@ class LogSoftmax(_AlongDim):
 
 
 class Softmin(_AlongDim):
-    """softmax of the negated input. Answers to torch.nn.Softmin."""
+    """softmax of the negated input. Like torch.nn.Softmin."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -257,7 +257,7 @@ class Softmin(_AlongDim):
 
 
 class Softmax2d(Module):
-    """softmax over the channels of (N, C, H, W) or (C, H, W). Answers to torch.nn.Softmax2d."""
+    """softmax over the channels of (N, C, H, W) or (C, H, W). Like torch.nn.Softmax2d."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class. Raises ValueError for other ranks."""
@@ -267,7 +267,7 @@ class Softmax2d(Module):
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(input)). Answers to torch.nn.LogSigmoid."""
+    """log(sigmoid(input)). Like torch.nn.LogSigmoid."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -275,7 +275,7 @@ class LogSigmoid(Module):
 
 
 class Softsign(Module):
-    """input / (1 + |input|). Answers to torch.nn.Softsign."""
+    """input / (1 + |input|). Like torch.nn.Softsign."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -283,7 +283,7 @@ class Softsign(Module):
 
 
 class Tanhshrink(Module):
-    """input - tanh(input). Answers to torch.nn.Tanhshrink."""
+    """input - tanh(input). Like torch.nn.Tanhshrink."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -291,7 +291,7 @@ class Tanhshrink(Module):
 
 
 class GLU(Module):
-    """The first half of `dim` times the sigmoid of the second. Answers to torch.nn.GLU."""
+    """The first half of `dim` times the sigmoid of the second. Like torch.nn.GLU."""
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -307,7 +307,7 @@ class GLU(Module):
 
 
 class Hardshrink(Module):
-    """0 within [-lambd, lambd], elsewhere the input. Answers to torch.nn.Hardshrink."""
+    """0 within [-lambd, lambd], elsewhere the input. Like torch.nn.Hardshrink."""
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -323,7 +323,7 @@ class Hardshrink(Module):
 
 
 class Softshrink(Hardshrink):
-    """The input brought nearer to 0 by `lambd`. Answers to torch.nn.Softshrink."""
+    """The input brought nearer to 0 by `lambd`. Like torch.nn.Softshrink."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -331,7 +331,7 @@ class Softshrink(Hardshrink):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta * input)) / beta. Answers to torch.nn.Softplus."""
+    """log(1 + exp(beta * input)) / beta. Like torch.nn.Softplus."""
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -348,7 +348,7 @@ class Softplus(Module):
 
 
 class PReLU(Module):
-    """leaky_relu with a slope that is learnt, one or one per channel. Answers to torch.nn.PReLU."""
+    """leaky_relu with a slope that is learnt, one or one per channel. Like torch.nn.PReLU."""
 
     def __init__(
         self,

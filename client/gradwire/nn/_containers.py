@@ -79,7 +79,7 @@ class _Sequence(Module):
 class Sequential(_Sequence):
     """Modules called one after the other: `Sequential(a, b)` or `Sequential(OrderedDict(name=a, ...))`.
 
-    Answers to torch.nn.Sequential.
+    Like torch.nn.Sequential.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -108,7 +108,7 @@ class Sequential(_Sequence):
 
 
 class ModuleList(_Sequence):
-    """Modules in a list, registered; it has no forward of its own. Answers to torch.nn.ModuleList."""
+    """Modules in a list, registered; it has no forward of its own. Like torch.nn.ModuleList."""
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class ModuleList(_Sequence):
 
 
 class ModuleDict(Module):
-    """Modules by name, registered. Answers to torch.nn.ModuleDict."""
+    """Modules by name, registered. Like torch.nn.ModuleDict."""
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class ModuleDict(Module):
 
 
 class ParameterList(Module):
-    """Parameters in a list, registered; other tensors become parameters. Answers to torch.nn.ParameterList."""
+    """Parameters in a list, registered; other tensors become parameters. Like torch.nn.ParameterList."""
 
     def __init__(self, values: Iterable[Tensor] | None = None) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Parameters by name, registered; other tensors become parameters. Answers to torch.nn.ParameterDict."""
+    """Parameters by name, registered; other tensors become parameters. Like torch.nn.ParameterDict."""
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

@@ -125,7 +125,7 @@ def _check_arguments(
 
 
 class Conv1d(_ConvNd):
-    """Cross-correlation over one dimension, (N, C_in, L) to (N, C_out, L_out). Answers to torch.nn.Conv1d."""
+    """Cross-correlation over one dimension, (N, C_in, L) to (N, C_out, L_out). Like torch.nn.Conv1d."""
 
     _dims = 1
 
@@ -138,7 +138,7 @@ class Conv1d(_ConvNd):
 class Conv2d(_ConvNd):
     """Cross-correlation over two dimensions, (N, C_in, H, W) to (N, C_out, H_out, W_out).
 
-    Answers to torch.nn.Conv2d.
+    Like torch.nn.Conv2d.
     """
 
     _dims = 2
@@ -152,7 +152,7 @@ class Conv2d(_ConvNd):
 class Conv3d(_ConvNd):
     """Cross-correlation over three dimensions, (N, C_in, D, H, W) to (N, C_out, D_out, H_out, W_out).
 
-    Answers to torch.nn.Conv3d.
+    Like torch.nn.Conv3d.
     """
 
     _dims = 3
@@ -220,18 +220,18 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of Conv1d as a layer, (N, C_in, L) to (N, C_out, L_out). Answers to torch.nn.ConvTranspose1d."""
+    """The gradient of Conv1d as a layer, (N, C_in, L) to (N, C_out, L_out). Like torch.nn.ConvTranspose1d."""
 
     _dims = 1
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of Conv2d as a layer. Answers to torch.nn.ConvTranspose2d."""
+    """The gradient of Conv2d as a layer. Like torch.nn.ConvTranspose2d."""
 
     _dims = 2
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of Conv3d as a layer. Answers to torch.nn.ConvTranspose3d."""
+    """The gradient of Conv3d as a layer. Like torch.nn.ConvTranspose3d."""
 
     _dims = 3

@@ -17,7 +17,7 @@ Device = dtypes.device | str | int | None
 
 
 class Identity(Module):
-    """Gives back its input; takes and ignores any arguments. Answers to torch.nn.Identity."""
+    """Gives back its input; takes and ignores any arguments. Like torch.nn.Identity."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """input @ weight.T + bias: (*, in_features) to (*, out_features). Answers to torch.nn.Linear."""
+    """input @ weight.T + bias: (*, in_features) to (*, out_features). Like torch.nn.Linear."""
 
     bias: Parameter | None
 
@@ -67,7 +67,7 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """x1 A x2 + bias for each of the matrices A: (*, in1), (*, in2) to (*, out). Answers to torch.nn.Bilinear.
+    """x1 A x2 + bias for each of the matrices A: (*, in1), (*, in2) to (*, out). Like torch.nn.Bilinear.
 
     Raises ValueError for an `in1_features` that is not positive.
     """
@@ -116,7 +116,7 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """A table of vectors: whole numbers of any shape (*) to (*, embedding_dim). Answers to torch.nn.Embedding.
+    """A table of vectors: whole numbers of any shape (*) to (*, embedding_dim). Like torch.nn.Embedding.
 
     The vector at `padding_idx` starts as zeros and gets no gradient; vectors longer than `max_norm` are shortened in
     place when looked up. Raises NotImplementedError for `sparse`.
@@ -205,7 +205,7 @@ class Embedding(Module):
 class EmbeddingBag(Module):
     """The mean, sum or maximum of bags of vectors of a table: (B, N), or (N) with `offsets`, to (B, embedding_dim).
 
-    Raises NotImplementedError for `sparse`. Answers to torch.nn.EmbeddingBag.
+    Raises NotImplementedError for `sparse`. Like torch.nn.EmbeddingBag.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ class _Dropout(Module):
 class Dropout(_Dropout):
     """In training zeroes each element with probability `p` and scales the others by 1 / (1 - p).
 
-    Raises ValueError for a `p` outside [0, 1]. Answers to torch.nn.Dropout.
+    Raises ValueError for a `p` outside [0, 1]. Like torch.nn.Dropout.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -331,7 +331,7 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """Dropout of whole channels of (N, C, L). Answers to torch.nn.Dropout1d."""
+    """Dropout of whole channels of (N, C, L). Like torch.nn.Dropout1d."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -339,7 +339,7 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """Dropout of whole channels of (N, C, H, W). Answers to torch.nn.Dropout2d."""
+    """Dropout of whole channels of (N, C, H, W). Like torch.nn.Dropout2d."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -347,7 +347,7 @@ class Dropout2d(_Dropout):
 
 
 class Dropout3d(_Dropout):
-    """Dropout of whole channels of (N, C, D, H, W). Answers to torch.nn.Dropout3d."""
+    """Dropout of whole channels of (N, C, D, H, W). Like torch.nn.Dropout3d."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -355,7 +355,7 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps mean and variance of what SELU gives. Answers to torch.nn.AlphaDropout."""
+    """Dropout that keeps mean and variance of what SELU gives. Like torch.nn.AlphaDropout."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -363,7 +363,7 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """AlphaDropout of whole channels. Answers to torch.nn.FeatureAlphaDropout."""
+    """AlphaDropout of whole channels. Like torch.nn.FeatureAlphaDropout."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -371,7 +371,7 @@ class FeatureAlphaDropout(_Dropout):
 
 
 class Flatten(Module):
-    """Joins the dimensions from `start_dim` to `end_dim` into one. Answers to torch.nn.Flatten."""
+    """Joins the dimensions from `start_dim` to `end_dim` into one. Like torch.nn.Flatten."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -388,7 +388,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits dimension `dim` into sizes. Answers to torch.nn.Unflatten."""
+    """Splits dimension `dim` into sizes. Like torch.nn.Unflatten."""
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()

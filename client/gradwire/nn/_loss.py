@@ -34,7 +34,7 @@ class _WeightedLoss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(input - target)². Answers to torch.nn.MSELoss."""
+    """(input - target)². Like torch.nn.MSELoss."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """See the class."""
@@ -42,7 +42,7 @@ class MSELoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|. Answers to torch.nn.L1Loss."""
+    """|input - target|. Like torch.nn.L1Loss."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """See the class."""
@@ -50,7 +50,7 @@ class L1Loss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Squared and divided by `beta` within `beta` of the target, linear beyond. Answers to torch.nn.SmoothL1Loss."""
+    """Squared and divided by `beta` within `beta` of the target, linear beyond. Like torch.nn.SmoothL1Loss."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Squared within `delta` of the target, linear beyond. Answers to torch.nn.HuberLoss."""
+    """Squared within `delta` of the target, linear beyond. Like torch.nn.HuberLoss."""
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
@@ -80,7 +80,7 @@ class HuberLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """The Kullback-Leibler divergence of log-probabilities `input` from `target`. Answers to torch.nn.KLDivLoss.
+    """The Kullback-Leibler divergence of log-probabilities `input` from `target`. Like torch.nn.KLDivLoss.
 
     Beside the usual reductions takes "batchmean": the sum divided by the size of the first dimension.
     """
@@ -101,7 +101,7 @@ class KLDivLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the log-probability of the target class: (N, C, *) and classes (N, *). Answers to torch.nn.NLLLoss."""
+    """Minus the log-probability of the target class: (N, C, *) and classes (N, *). Like torch.nn.NLLLoss."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class NLLLoss(_WeightedLoss):
 class CrossEntropyLoss(_WeightedLoss):
     """nll_loss of log_softmax: scores (N, C, *) and classes (N, *), or probabilities (N, C, *).
 
-    Answers to torch.nn.CrossEntropyLoss.
+    Like torch.nn.CrossEntropyLoss.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """The cross entropy of probabilities `input` and targets in [0, 1]. Answers to torch.nn.BCELoss."""
+    """The cross entropy of probabilities `input` and targets in [0, 1]. Like torch.nn.BCELoss."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """See the class."""
@@ -159,7 +159,7 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
-    """BCELoss of sigmoid(input), computed stably. Answers to torch.nn.BCEWithLogitsLoss."""
+    """BCELoss of sigmoid(input), computed stably. Like torch.nn.BCEWithLogitsLoss."""
 
     pos_weight: Tensor | None
 
@@ -182,7 +182,7 @@ class BCEWithLogitsLoss(_WeightedLoss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Minus the log-likelihood of counts. Answers to torch.nn.PoissonNLLLoss."""
+    """Minus the log-likelihood of counts. Like torch.nn.PoissonNLLLoss."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class PoissonNLLLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """input where the target is 1, max(0, margin - input) where it is -1. Answers to torch.nn.HingeEmbeddingLoss."""
+    """input where the target is 1, max(0, margin - input) where it is -1. Like torch.nn.HingeEmbeddingLoss."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Hinge losses of every label against every other class. Answers to torch.nn.MultiLabelMarginLoss."""
+    """Hinge losses of every label against every other class. Like torch.nn.MultiLabelMarginLoss."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input)). Answers to torch.nn.SoftMarginLoss."""
+    """log(1 + exp(-target * input)). Like torch.nn.SoftMarginLoss."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class SoftMarginLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1. Answers to torch.nn.CosineEmbeddingLoss."""
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1. Like torch.nn.CosineEmbeddingLoss."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target * (input1 - input2) + margin). Answers to torch.nn.MarginRankingLoss."""
+    """max(0, -target * (input1 - input2) + margin). Like torch.nn.MarginRankingLoss."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class MarginRankingLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin). Answers to torch.nn.TripletMarginLoss."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin). Like torch.nn.TripletMarginLoss."""
 
     def __init__(
         self,
@@ -325,7 +325,7 @@ class TripletMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The mean binary cross entropy of sigmoid(input) over classes. Answers to torch.nn.MultiLabelSoftMarginLoss."""
+    """The mean binary cross entropy of sigmoid(input) over classes. Like torch.nn.MultiLabelSoftMarginLoss."""
 
     def __init__(
         self,
@@ -342,7 +342,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Hinge losses of the target class against every other. Answers to torch.nn.MultiMarginLoss."""
+    """Hinge losses of the target class against every other. Like torch.nn.MultiMarginLoss."""
 
     def __init__(
         self,
@@ -365,7 +365,7 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class GaussianNLLLoss(_Loss):
-    """Minus the log-likelihood of normal distributions with mean `input`. Answers to torch.nn.GaussianNLLLoss."""
+    """Minus the log-likelihood of normal distributions with mean `input`. Like torch.nn.GaussianNLLLoss."""
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
@@ -378,7 +378,7 @@ class GaussianNLLLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss with any distance. Answers to torch.nn.TripletMarginWithDistanceLoss."""
+    """TripletMarginLoss with any distance. Like torch.nn.TripletMarginWithDistanceLoss."""
 
     def __init__(
         self,
@@ -409,7 +409,7 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """-log of the probability that log_probs (T, N, C) spell the targets. Answers to torch.nn.CTCLoss."""
+    """-log of the probability that log_probs (T, N, C) spell the targets. Like torch.nn.CTCLoss."""
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
         super().__init__(None, None, reduction)
@@ -429,4 +429,4 @@ class CTCLoss(_Loss):
 
 
 class NLLLoss2d(NLLLoss):
-    """The older name of NLLLoss. Answers to torch.nn.NLLLoss2d."""
+    """The older name of NLLLoss. Like torch.nn.NLLLoss2d."""

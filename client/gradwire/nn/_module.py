@@ -34,7 +34,7 @@ def _forward_missing(self: Module, *args: Any, **kwargs: Any) -> Any:
 class Module:
     """The base of all layers and models. Subclass it, assign layers in `__init__`, compute in `forward`.
 
-    Answers to torch.nn.Module.
+    Like torch.nn.Module.
     """
 
     training: bool

@@ -105,19 +105,19 @@ class _BatchNorm(Module):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Normalizes each of C features over the batch: (N, C) or (N, C, L). Answers to torch.nn.BatchNorm1d."""
+    """Normalizes each of C features over the batch: (N, C) or (N, C, L). Like torch.nn.BatchNorm1d."""
 
     _allowed_dims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Normalizes each of C channels over batch and image: (N, C, H, W). Answers to torch.nn.BatchNorm2d."""
+    """Normalizes each of C channels over batch and image: (N, C, H, W). Like torch.nn.BatchNorm2d."""
 
     _allowed_dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Normalizes each of C channels over batch and volume: (N, C, D, H, W). Answers to torch.nn.BatchNorm3d."""
+    """Normalizes each of C channels over batch and volume: (N, C, D, H, W). Like torch.nn.BatchNorm3d."""
 
     _allowed_dims = (5,)
 
@@ -166,25 +166,25 @@ class _InstanceNorm(_BatchNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Normalizes each channel of each of (N, C, L). Answers to torch.nn.InstanceNorm1d."""
+    """Normalizes each channel of each of (N, C, L). Like torch.nn.InstanceNorm1d."""
 
     _allowed_dims = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Normalizes each channel of each of (N, C, H, W). Answers to torch.nn.InstanceNorm2d."""
+    """Normalizes each channel of each of (N, C, H, W). Like torch.nn.InstanceNorm2d."""
 
     _allowed_dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Normalizes each channel of each of (N, C, D, H, W). Answers to torch.nn.InstanceNorm3d."""
+    """Normalizes each channel of each of (N, C, D, H, W). Like torch.nn.InstanceNorm3d."""
 
     _allowed_dims = (4, 5)
 
 
 class LayerNorm(Module):
-    """Normalizes over the last dimensions, whose sizes are `normalized_shape`. Answers to torch.nn.LayerNorm."""
+    """Normalizes over the last dimensions, whose sizes are `normalized_shape`. Like torch.nn.LayerNorm."""
 
     weight: Parameter | None
     bias: Parameter | None
@@ -233,7 +233,7 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalizes groups of channels of each of (N, C, *). Answers to torch.nn.GroupNorm.
+    """Normalizes groups of channels of each of (N, C, *). Like torch.nn.GroupNorm.
 
     Raises ValueError unless the channels can be divided into the groups.
     """
@@ -287,7 +287,7 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """Divides by the root of the mean square over the last dimensions. Answers to torch.nn.RMSNorm."""
+    """Divides by the root of the mean square over the last dimensions. Like torch.nn.RMSNorm."""
 
     weight: Parameter | None
 
@@ -326,7 +326,7 @@ class RMSNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """Divides by the power of neighbouring channels. Answers to torch.nn.LocalResponseNorm."""
+    """Divides by the power of neighbouring channels. Like torch.nn.LocalResponseNorm."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()

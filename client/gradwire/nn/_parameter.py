@@ -13,7 +13,7 @@ class Parameter(Tensor):
     """A tensor that a module registers when it is assigned as an attribute.
 
     `Parameter(data)` is a new leaf on the storage of `data`, outside its graph, and requires a gradient unless told
-    otherwise. Raises RuntimeError if it should and its dtype has no gradients. Answers to torch.nn.Parameter.
+    otherwise. Raises RuntimeError if it should and its dtype has no gradients. Like torch.nn.Parameter.
     """
 
     __slots__ = ()

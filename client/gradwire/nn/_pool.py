@@ -73,7 +73,7 @@ class _AvgPool(Module):
 
 
 class AvgPool1d(Module):
-    """The mean of each window of (N, C, L). Answers to torch.nn.AvgPool1d."""
+    """The mean of each window of (N, C, L). Like torch.nn.AvgPool1d."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class _AdaptiveAvgPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest value of each window, with `return_indices` also its place. Answers to torch.nn.MaxPool1d."""
+    """The largest value of each window, with `return_indices` also its place. Like torch.nn.MaxPool1d."""
 
     def forward(self, input: Tensor) -> Any:
         """See the class."""
@@ -191,7 +191,7 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The largest value of each window, with `return_indices` also its place. Answers to torch.nn.MaxPool2d."""
+    """The largest value of each window, with `return_indices` also its place. Like torch.nn.MaxPool2d."""
 
     def forward(self, input: Tensor) -> Any:
         """See the class."""
@@ -199,7 +199,7 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest value of each window, with `return_indices` also its place. Answers to torch.nn.MaxPool3d."""
+    """The largest value of each window, with `return_indices` also its place. Like torch.nn.MaxPool3d."""
 
     def forward(self, input: Tensor) -> Any:
         """See the class."""
@@ -207,7 +207,7 @@ class MaxPool3d(_MaxPool):
 
 
 class AvgPool2d(_AvgPool):
-    """The mean of each window. Answers to torch.nn.AvgPool2d."""
+    """The mean of each window. Like torch.nn.AvgPool2d."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -215,7 +215,7 @@ class AvgPool2d(_AvgPool):
 
 
 class AvgPool3d(_AvgPool):
-    """The mean of each window. Answers to torch.nn.AvgPool3d."""
+    """The mean of each window. Like torch.nn.AvgPool3d."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
@@ -223,19 +223,19 @@ class AvgPool3d(_AvgPool):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Puts the values of MaxPool1d back where they were, zeros elsewhere. Answers to torch.nn.MaxUnpool1d."""
+    """Puts the values of MaxPool1d back where they were, zeros elsewhere. Like torch.nn.MaxUnpool1d."""
 
     _dims = 1
 
 
 class LPPool1d(_LPPool):
-    """The p-norm of each window. Answers to torch.nn.LPPool1d."""
+    """The p-norm of each window. Like torch.nn.LPPool1d."""
 
     _dims = 1
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The largest values of as many windows as the result shall have. Answers to torch.nn.AdaptiveMaxPool1d."""
+    """The largest values of as many windows as the result shall have. Like torch.nn.AdaptiveMaxPool1d."""
 
     def forward(self, input: Tensor) -> Any:
         """See the class."""
@@ -245,7 +245,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """The means of as many windows as the result shall have; None keeps a size.
 
-    Answers to torch.nn.AdaptiveAvgPool1d.
+    Like torch.nn.AdaptiveAvgPool1d.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -254,19 +254,19 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Puts the values of MaxPool2d back where they were, zeros elsewhere. Answers to torch.nn.MaxUnpool2d."""
+    """Puts the values of MaxPool2d back where they were, zeros elsewhere. Like torch.nn.MaxUnpool2d."""
 
     _dims = 2
 
 
 class LPPool2d(_LPPool):
-    """The p-norm of each window. Answers to torch.nn.LPPool2d."""
+    """The p-norm of each window. Like torch.nn.LPPool2d."""
 
     _dims = 2
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The largest values of as many windows as the result shall have. Answers to torch.nn.AdaptiveMaxPool2d."""
+    """The largest values of as many windows as the result shall have. Like torch.nn.AdaptiveMaxPool2d."""
 
     def forward(self, input: Tensor) -> Any:
         """See the class."""
@@ -276,7 +276,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """The means of as many windows as the result shall have; None keeps a size.
 
-    Answers to torch.nn.AdaptiveAvgPool2d.
+    Like torch.nn.AdaptiveAvgPool2d.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -285,19 +285,19 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """Puts the values of MaxPool3d back where they were, zeros elsewhere. Answers to torch.nn.MaxUnpool3d."""
+    """Puts the values of MaxPool3d back where they were, zeros elsewhere. Like torch.nn.MaxUnpool3d."""
 
     _dims = 3
 
 
 class LPPool3d(_LPPool):
-    """The p-norm of each window. Answers to torch.nn.LPPool3d."""
+    """The p-norm of each window. Like torch.nn.LPPool3d."""
 
     _dims = 3
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The largest values of as many windows as the result shall have. Answers to torch.nn.AdaptiveMaxPool3d."""
+    """The largest values of as many windows as the result shall have. Like torch.nn.AdaptiveMaxPool3d."""
 
     def forward(self, input: Tensor) -> Any:
         """See the class."""
@@ -307,7 +307,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     """The means of as many windows as the result shall have; None keeps a size.
 
-    Answers to torch.nn.AdaptiveAvgPool3d.
+    Like torch.nn.AdaptiveAvgPool3d.
     """
 
     def forward(self, input: Tensor) -> Tensor:

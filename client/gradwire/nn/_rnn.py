@@ -290,7 +290,7 @@ def _check_sizes(input_size: Any, hidden_size: Any, num_layers: int, dropout: An
 class RNN(RNNBase):
     """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu: (L, N, in) to (L, N, out) and the last h.
 
-    Answers to torch.nn.RNN; `nonlinearity` is "tanh" or "relu".
+    Like torch.nn.RNN; `nonlinearity` is "tanh" or "relu".
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class RNN(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units: (L, N, in) to (L, N, out) and the last h. Answers to torch.nn.GRU."""
+    """Gated recurrent units: (L, N, in) to (L, N, out) and the last h. Like torch.nn.GRU."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -331,7 +331,7 @@ class GRU(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory: (L, N, in) to (L, N, out) and the last (h, c). Answers to torch.nn.LSTM."""
+    """Long short-term memory: (L, N, in) to (L, N, out) and the last (h, c). Like torch.nn.LSTM."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
@@ -414,7 +414,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN: (N, in) and h to h. Answers to torch.nn.RNNCell."""
+    """One step of an RNN: (N, in) and h to h. Like torch.nn.RNNCell."""
 
     def __init__(
         self,
@@ -436,7 +436,7 @@ class RNNCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU: (N, in) and h to h. Answers to torch.nn.GRUCell."""
+    """One step of a GRU: (N, in) and h to h. Like torch.nn.GRUCell."""
 
     def __init__(
         self,
@@ -454,7 +454,7 @@ class GRUCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM: (N, in) and (h, c) to (h, c). Answers to torch.nn.LSTMCell."""
+    """One step of an LSTM: (N, in) and (h, c) to (h, c). Like torch.nn.LSTMCell."""
 
     def __init__(
         self,

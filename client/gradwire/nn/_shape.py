@@ -45,106 +45,106 @@ class _ConstantPad(_Pad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Adds a border of `value`. Answers to torch.nn.ConstantPad1d."""
+    """Adds a border of `value`. Like torch.nn.ConstantPad1d."""
 
     _dims = 1
 
 
 class ZeroPad1d(_Pad):
-    """Adds a border of zeros. Answers to torch.nn.ZeroPad1d."""
+    """Adds a border of zeros. Like torch.nn.ZeroPad1d."""
 
     _dims = 1
 
 
 class ReflectionPad1d(_Pad):
-    """Adds a border that mirrors the input. Answers to torch.nn.ReflectionPad1d."""
+    """Adds a border that mirrors the input. Like torch.nn.ReflectionPad1d."""
 
     _dims = 1
     _mode = "reflect"
 
 
 class ReplicationPad1d(_Pad):
-    """Adds a border that repeats the edge. Answers to torch.nn.ReplicationPad1d."""
+    """Adds a border that repeats the edge. Like torch.nn.ReplicationPad1d."""
 
     _dims = 1
     _mode = "replicate"
 
 
 class CircularPad1d(_Pad):
-    """Adds a border that goes on at the other side. Answers to torch.nn.CircularPad1d."""
+    """Adds a border that goes on at the other side. Like torch.nn.CircularPad1d."""
 
     _dims = 1
     _mode = "circular"
 
 
 class ConstantPad2d(_ConstantPad):
-    """Adds a border of `value`. Answers to torch.nn.ConstantPad2d."""
+    """Adds a border of `value`. Like torch.nn.ConstantPad2d."""
 
     _dims = 2
 
 
 class ZeroPad2d(_Pad):
-    """Adds a border of zeros. Answers to torch.nn.ZeroPad2d."""
+    """Adds a border of zeros. Like torch.nn.ZeroPad2d."""
 
     _dims = 2
 
 
 class ReflectionPad2d(_Pad):
-    """Adds a border that mirrors the input. Answers to torch.nn.ReflectionPad2d."""
+    """Adds a border that mirrors the input. Like torch.nn.ReflectionPad2d."""
 
     _dims = 2
     _mode = "reflect"
 
 
 class ReplicationPad2d(_Pad):
-    """Adds a border that repeats the edge. Answers to torch.nn.ReplicationPad2d."""
+    """Adds a border that repeats the edge. Like torch.nn.ReplicationPad2d."""
 
     _dims = 2
     _mode = "replicate"
 
 
 class CircularPad2d(_Pad):
-    """Adds a border that goes on at the other side. Answers to torch.nn.CircularPad2d."""
+    """Adds a border that goes on at the other side. Like torch.nn.CircularPad2d."""
 
     _dims = 2
     _mode = "circular"
 
 
 class ConstantPad3d(_ConstantPad):
-    """Adds a border of `value`. Answers to torch.nn.ConstantPad3d."""
+    """Adds a border of `value`. Like torch.nn.ConstantPad3d."""
 
     _dims = 3
 
 
 class ZeroPad3d(_Pad):
-    """Adds a border of zeros. Answers to torch.nn.ZeroPad3d."""
+    """Adds a border of zeros. Like torch.nn.ZeroPad3d."""
 
     _dims = 3
 
 
 class ReflectionPad3d(_Pad):
-    """Adds a border that mirrors the input. Answers to torch.nn.ReflectionPad3d."""
+    """Adds a border that mirrors the input. Like torch.nn.ReflectionPad3d."""
 
     _dims = 3
     _mode = "reflect"
 
 
 class ReplicationPad3d(_Pad):
-    """Adds a border that repeats the edge. Answers to torch.nn.ReplicationPad3d."""
+    """Adds a border that repeats the edge. Like torch.nn.ReplicationPad3d."""
 
     _dims = 3
     _mode = "replicate"
 
 
 class CircularPad3d(_Pad):
-    """Adds a border that goes on at the other side. Answers to torch.nn.CircularPad3d."""
+    """Adds a border that goes on at the other side. Like torch.nn.CircularPad3d."""
 
     _dims = 3
     _mode = "circular"
 
 
 class PixelShuffle(Module):
-    """(*, C r², H, W) to (*, C, H r, W r). Answers to torch.nn.PixelShuffle."""
+    """(*, C r², H, W) to (*, C, H r, W r). Like torch.nn.PixelShuffle."""
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*, C, H r, W r) to (*, C r², H, W). Answers to torch.nn.PixelUnshuffle."""
+    """(*, C, H r, W r) to (*, C r², H, W). Like torch.nn.PixelUnshuffle."""
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Deals the channels of each group out in turn. Answers to torch.nn.ChannelShuffle."""
+    """Deals the channels of each group out in turn. Like torch.nn.ChannelShuffle."""
 
     def __init__(self, groups: int) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class ChannelShuffle(Module):
 
 
 class Unfold(Module):
-    """Sliding blocks as columns. Answers to torch.nn.Unfold."""
+    """Sliding blocks as columns. Like torch.nn.Unfold."""
 
     def __init__(self, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> None:
         super().__init__()
@@ -211,7 +211,7 @@ class Unfold(Module):
 
 
 class Fold(Module):
-    """Columns laid back as sliding blocks, what overlaps added. Answers to torch.nn.Fold."""
+    """Columns laid back as sliding blocks, what overlaps added. Like torch.nn.Fold."""
 
     def __init__(
         self, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
@@ -236,7 +236,7 @@ class Fold(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between vectors along `dim`. Answers to torch.nn.CosineSimilarity."""
+    """The cosine of the angle between vectors along `dim`. Like torch.nn.CosineSimilarity."""
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ class CosineSimilarity(Module):
 
 
 class PairwiseDistance(Module):
-    """The p-norm of the difference along the last dimension. Answers to torch.nn.PairwiseDistance."""
+    """The p-norm of the difference along the last dimension. Like torch.nn.PairwiseDistance."""
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
@@ -263,7 +263,7 @@ class PairwiseDistance(Module):
 
 
 class Upsample(Module):
-    """The last dimensions at another size, or scaled. Answers to torch.nn.Upsample."""
+    """The last dimensions at another size, or scaled. Like torch.nn.Upsample."""
 
     def __init__(
         self,
@@ -297,14 +297,14 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample by the nearest. Answers to torch.nn.UpsamplingNearest2d."""
+    """Upsample by the nearest. Like torch.nn.UpsamplingNearest2d."""
 
     def __init__(self, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample bilinearly, with aligned corners. Answers to torch.nn.UpsamplingBilinear2d."""
+    """Upsample bilinearly, with aligned corners. Like torch.nn.UpsamplingBilinear2d."""
 
     def __init__(self, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None) -> None:
         super().__init__(size, scale_factor, "bilinear", align_corners=True)

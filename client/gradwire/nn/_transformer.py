@@ -29,7 +29,7 @@ class MultiheadAttention(Module):
     """Attention in `num_heads` heads: query (L, N, E), key (S, N, kdim), value (S, N, vdim) to (L, N, E) and weights.
 
     With `batch_first` the batch is the first dimension; without a batch it is left out. Raises ValueError and
-    AssertionError for sizes that do not divide. Answers to torch.nn.MultiheadAttention.
+    AssertionError for sizes that do not divide. Like torch.nn.MultiheadAttention.
     """
 
     in_proj_weight: Parameter | None
@@ -211,7 +211,7 @@ class _TransformerLayer(Module):
 class TransformerEncoderLayer(_TransformerLayer):
     """Self-attention and a feed-forward network, each added to its input.
 
-    Answers to torch.nn.TransformerEncoderLayer.
+    Like torch.nn.TransformerEncoderLayer.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class TransformerEncoderLayer(_TransformerLayer):
 class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to the encoder's output, and a feed-forward network.
 
-    Answers to torch.nn.TransformerDecoderLayer.
+    Like torch.nn.TransformerDecoderLayer.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """`num_layers` copies of an encoder layer. Answers to torch.nn.TransformerEncoder."""
+    """`num_layers` copies of an encoder layer. Like torch.nn.TransformerEncoder."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """`num_layers` copies of a decoder layer. Answers to torch.nn.TransformerDecoder."""
+    """`num_layers` copies of a decoder layer. Like torch.nn.TransformerDecoder."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__(decoder_layer, num_layers, norm)
@@ -359,7 +359,7 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """An encoder and a decoder: src (S, N, E) and tgt (T, N, E) to (T, N, E). Answers to torch.nn.Transformer.
+    """An encoder and a decoder: src (S, N, E) and tgt (T, N, E) to (T, N, E). Like torch.nn.Transformer.
 
     Raises RuntimeError where the batches, or the features and `d_model`, differ.
     """

@@ -205,7 +205,7 @@ Ints = int | Sequence[int]
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(0, input); answers to torch.nn.functional.relu."""
+    """max(0, input); like torch.nn.functional.relu."""
     return input.relu_() if inplace else ops.relu(input)
 
 

@@ -16,7 +16,7 @@ class Adam(Optimizer):
 
     `betas` are their decays; `weight_decay` adds to the gradient, or with `decoupled_weight_decay` shrinks the
     parameter itself; `amsgrad` divides by the largest v so far; `maximize` ascends. Raises ValueError for options out
-    of range. Answers to torch.optim.Adam.
+    of range. Like torch.optim.Adam.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the parameters themselves. Answers to torch.optim.AdamW."""
+    """Adam whose weight decay shrinks the parameters themselves. Like torch.optim.AdamW."""
 
     def __init__(
         self,

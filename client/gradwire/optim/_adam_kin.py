@@ -16,7 +16,7 @@ from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_betas, 
 
 
 class Adamax(Optimizer):
-    """param -= lr / (1 - beta1**step) * m / u, u being the decaying greatest |grad|. Answers to torch.optim.Adamax.
+    """param -= lr / (1 - beta1**step) * m / u, u being the decaying greatest |grad|. Like torch.optim.Adamax.
 
     Raises ValueError for options out of range.
     """
@@ -97,7 +97,7 @@ class _Moments(Optimizer):
 class NAdam(_Moments):
     """Adam with Nesterov's look ahead; `momentum_decay` makes the momentum grow towards beta1.
 
-    Raises ValueError for options out of range. Answers to torch.optim.NAdam.
+    Raises ValueError for options out of range. Like torch.optim.NAdam.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[Callable[[in
 class RAdam(_Moments):
     """Adam that divides only once enough gradients are known, and rectifies its first such steps.
 
-    Raises ValueError for options out of range. Answers to torch.optim.RAdam.
+    Raises ValueError for options out of range. Like torch.optim.RAdam.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class LBFGS(Optimizer):
     """Quasi-Newton steps; `step(closure)` makes up to `max_iter` of them and evaluates up to `max_eval` times.
 
     `closure` clears the gradients, computes the loss and its gradients, and returns it. `line_search_fn` is None (steps
-    of length `lr`) or "strong_wolfe". Raises ValueError for several groups. Answers to torch.optim.LBFGS.
+    of length `lr`) or "strong_wolfe". Raises ValueError for several groups. Like torch.optim.LBFGS.
     """
 
     def __init__(

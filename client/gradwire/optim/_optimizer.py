@@ -57,7 +57,7 @@ class Optimizer:
 
     `params` are tensors, pairs of name and tensor (`model.named_parameters()`), or groups: dictionaries with "params"
     and options that differ from `defaults`. Raises TypeError for what is no tensor, ValueError for none at all, for a
-    non-leaf and for a parameter in two groups. Answers to torch.optim.Optimizer.
+    non-leaf and for a parameter in two groups. Like torch.optim.Optimizer.
     """
 
     #: Whether it has made a step, which a scheduler asks.

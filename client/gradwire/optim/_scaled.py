@@ -18,7 +18,7 @@ def _rate(param: Tensor, group: dict[str, Any]) -> float:
 
 
 class Adagrad(Optimizer):
-    """param -= lr / (1 + (step - 1) * lr_decay) * grad / (sqrt(sum of grad²) + eps). Answers to torch.optim.Adagrad.
+    """param -= lr / (1 + (step - 1) * lr_decay) * grad / (sqrt(sum of grad²) + eps). Like torch.optim.Adagrad.
 
     Raises ValueError for options below zero.
     """
@@ -78,7 +78,7 @@ class Adagrad(Optimizer):
 
 
 class RMSprop(Optimizer):
-    """param -= lr * grad / (sqrt(v) + eps), v the decaying mean of grad². Answers to torch.optim.RMSprop.
+    """param -= lr * grad / (sqrt(v) + eps), v the decaying mean of grad². Like torch.optim.RMSprop.
 
     `centered` takes the square of the mean gradient off v; `momentum` sums the steps up. Raises ValueError for options
     below zero.
@@ -151,7 +151,7 @@ class RMSprop(Optimizer):
 class Adadelta(Optimizer):
     """param -= lr * sqrt(u + eps) / sqrt(v + eps) * grad, v and u the decaying means of grad² and of the steps².
 
-    Raises ValueError for options out of range. Answers to torch.optim.Adadelta.
+    Raises ValueError for options out of range. Like torch.optim.Adadelta.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Rprop(Optimizer):
     """Each element by a step of its own, longer while its gradient keeps its sign, shorter when that changes.
 
     `etas` are the factors for shorter and longer, `step_sizes` the least and the greatest step. Raises ValueError for
-    options out of range. Answers to torch.optim.Rprop.
+    options out of range. Like torch.optim.Rprop.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ class SGD(Optimizer):
     """param -= lr * (grad + weight_decay * param), with momentum: lr times a decaying sum of these.
 
     The sum is buf = momentum * buf + (1 - dampening) * grad, begun with the first gradient; `nesterov` looks one step
-    ahead; `maximize` ascends. Raises ValueError for options below zero. Answers to torch.optim.SGD.
+    ahead; `maximize` ascends. Raises ValueError for options below zero. Like torch.optim.SGD.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class LRScheduler:
 
     Creating one sets the first learning rates; each `step()`, called after the optimizer's, sets the next. Raises
     TypeError for what is no optimizer, KeyError where `last_epoch` says that it goes on but nothing was begun.
-    Answers to torch.optim.lr_scheduler.LRScheduler.
+    Like torch.optim.lr_scheduler.LRScheduler.
     """
 
     _get_lr_called_within_step = False
@@ -186,7 +186,7 @@ class _Lambdas(LRScheduler):
 
 
 class LambdaLR(_Lambdas):
-    """The first learning rate times a function of the epoch. Answers to torch.optim.lr_scheduler.LambdaLR."""
+    """The first learning rate times a function of the epoch. Like torch.optim.lr_scheduler.LambdaLR."""
 
     def get_lr(self) -> list[float]:
         """See the class."""
@@ -195,7 +195,7 @@ class LambdaLR(_Lambdas):
 
 
 class MultiplicativeLR(_Lambdas):
-    """The last learning rate times a function of the epoch. Answers to torch.optim.lr_scheduler.MultiplicativeLR."""
+    """The last learning rate times a function of the epoch. Like torch.optim.lr_scheduler.MultiplicativeLR."""
 
     def get_lr(self) -> list[float]:
         """See the class."""
@@ -206,7 +206,7 @@ class MultiplicativeLR(_Lambdas):
 
 
 class StepLR(LRScheduler):
-    """Times `gamma` every `step_size` epochs. Answers to torch.optim.lr_scheduler.StepLR."""
+    """Times `gamma` every `step_size` epochs. Like torch.optim.lr_scheduler.StepLR."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size = step_size
@@ -224,7 +224,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Times `gamma` at each of the milestones. Answers to torch.optim.lr_scheduler.MultiStepLR."""
+    """Times `gamma` at each of the milestones. Like torch.optim.lr_scheduler.MultiStepLR."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -245,7 +245,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """Times `factor` for the first `total_iters` epochs. Answers to torch.optim.lr_scheduler.ConstantLR."""
+    """Times `factor` for the first `total_iters` epochs. Like torch.optim.lr_scheduler.ConstantLR."""
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -271,7 +271,7 @@ class ConstantLR(LRScheduler):
 class LinearLR(LRScheduler):
     """Times a factor that goes straight from `start_factor` to `end_factor` within `total_iters` epochs.
 
-    Answers to torch.optim.lr_scheduler.LinearLR.
+    Like torch.optim.lr_scheduler.LinearLR.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Times `gamma` every epoch. Answers to torch.optim.lr_scheduler.ExponentialLR."""
+    """Times `gamma` every epoch. Like torch.optim.lr_scheduler.ExponentialLR."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -323,7 +323,7 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Down to zero within `total_iters` epochs, along a power. Answers to torch.optim.lr_scheduler.PolynomialLR."""
+    """Down to zero within `total_iters` epochs, along a power. Like torch.optim.lr_scheduler.PolynomialLR."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters = total_iters
@@ -346,7 +346,7 @@ class PolynomialLR(LRScheduler):
 class CosineAnnealingLR(LRScheduler):
     """Half a cosine wave down to `eta_min` in `T_max` epochs, and then up again.
 
-    Answers to torch.optim.lr_scheduler.CosineAnnealingLR.
+    Like torch.optim.lr_scheduler.CosineAnnealingLR.
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
@@ -381,7 +381,7 @@ class CosineAnnealingLR(LRScheduler):
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half a cosine wave down, then at the top again: after `T_0` epochs, then after `T_mult` times as many, and so on.
 
-    Answers to torch.optim.lr_scheduler.CosineAnnealingWarmRestarts.
+    Like torch.optim.lr_scheduler.CosineAnnealingWarmRestarts.
     """
 
     def __init__(
@@ -465,7 +465,7 @@ class OneCycleLR(LRScheduler):
     """Up from max_lr / div_factor to `max_lr`, then down to a `final_div_factor`-th of the first; momentum opposite.
 
     Give `total_steps`, or `epochs` and `steps_per_epoch`; call `step()` after every batch. Raises ValueError for
-    numbers out of range and for a step past the last. Answers to torch.optim.lr_scheduler.OneCycleLR.
+    numbers out of range and for a step past the last. Like torch.optim.lr_scheduler.OneCycleLR.
     """
 
     def __init__(
@@ -568,7 +568,7 @@ def _one_cycle(rise: float, total: int, three_phase: bool) -> list[dict[str, Any
 
 
 class CyclicLR(LRScheduler):
-    """Up and down between `base_lr` and `max_lr`; momentum opposite. Answers to torch.optim.lr_scheduler.CyclicLR.
+    """Up and down between `base_lr` and `max_lr`; momentum opposite. Like torch.optim.lr_scheduler.CyclicLR.
 
     `mode`: "triangular", "triangular2" (half as high every cycle) or "exp_range" (times gamma every step), unless
     `scale_fn` gives the height, of the cycle or of the step as `scale_mode` says.
@@ -693,7 +693,7 @@ class _Several(LRScheduler):
 
 
 class SequentialLR(_Several):
-    """One scheduler after the other, the next from each milestone on. Answers to torch.optim.lr_scheduler.SequentialLR.
+    """One scheduler after the other, the next from each milestone on. Like torch.optim.lr_scheduler.SequentialLR.
 
     Raises ValueError for schedulers of different optimizers, and unless there is one milestone less than schedulers.
     """
@@ -743,7 +743,7 @@ def _undo(scheduler: LRScheduler) -> None:
 
 
 class ChainedScheduler(_Several):
-    """Several schedulers at once, each a step at every step. Answers to torch.optim.lr_scheduler.ChainedScheduler."""
+    """Several schedulers at once, each a step at every step. Like torch.optim.lr_scheduler.ChainedScheduler."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:
@@ -766,7 +766,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     `step(metrics)` is given the figure: a number, or a tensor of one element, which is then read. Better is lower with
     mode="min", by more than `threshold`, which is relative or absolute as `threshold_mode` says. After a reduction
-    `cooldown` epochs count for nothing; `min_lr` is the least. Answers to torch.optim.lr_scheduler.ReduceLROnPlateau.
+    `cooldown` epochs count for nothing; `min_lr` is the least. Like torch.optim.lr_scheduler.ReduceLROnPlateau.
     """
 
     def __init__(

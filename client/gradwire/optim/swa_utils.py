@@ -88,7 +88,7 @@ class AveragedModel(Module):
     """A copy of a model, `module`, whose parameters are averages of the model's, by default plain ones.
 
     `update_parameters(model)` takes the present ones in; with `use_buffers` buffers are averaged, too, else copied.
-    Raises AssertionError for `avg_fn` and `multi_avg_fn` at once. Answers to torch.optim.swa_utils.AveragedModel.
+    Raises AssertionError for `avg_fn` and `multi_avg_fn` at once. Like torch.optim.swa_utils.AveragedModel.
     """
 
     n_averaged: Tensor
@@ -175,7 +175,7 @@ class SWALR(LRScheduler):
     """Anneals each group's learning rate to `swa_lr` in `anneal_epochs` steps, by "cos" or "linear".
 
     Raises ValueError for another strategy, for negative epochs, and where there is another number of rates than groups.
-    Answers to torch.optim.swa_utils.SWALR.
+    Like torch.optim.swa_utils.SWALR.
     """
 
     def __init__(

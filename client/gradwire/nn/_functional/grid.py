@@ -23,7 +23,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     """The places that grid_sample reads for affine maps: (N, 2, 3) to (N, H, W, 2), (N, 3, 4) to (N, D, H, W, 3).
 
     `size` is the output's, (N, C, H, W) or (N, C, D, H, W). Raises ValueError for a theta that is not floating,
-    RuntimeError for other shapes. Answers to torch.nn.functional.affine_grid.
+    RuntimeError for other shapes. Like torch.nn.functional.affine_grid.
     """
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")

@@ -39,7 +39,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """(input - target)² of tensors of one shape; answers to torch.nn.functional.mse_loss."""
+    """(input - target)² of tensors of one shape; like torch.nn.functional.mse_loss."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     _warn_of_broadcast("mse_loss", input, target)
     return ops.mse_loss(input, target, reduction=reduction, weight=weight)
@@ -53,7 +53,7 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """|input - target| of tensors of one shape; answers to torch.nn.functional.l1_loss."""
+    """|input - target| of tensors of one shape; like torch.nn.functional.l1_loss."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     _warn_of_broadcast("l1_loss", input, target)
     return ops.l1_loss(input, target, reduction=reduction, weight=weight)
@@ -67,7 +67,7 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """Squared within `beta` of the target, linear beyond; answers to torch.nn.functional.smooth_l1_loss."""
+    """Squared within `beta` of the target, linear beyond; like torch.nn.functional.smooth_l1_loss."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     _warn_of_broadcast("smooth_l1_loss", input, target)
     return ops.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
@@ -76,7 +76,7 @@ def smooth_l1_loss(
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """Squared within `delta` of the target, linear beyond; answers to torch.nn.functional.huber_loss."""
+    """Squared within `delta` of the target, linear beyond; like torch.nn.functional.huber_loss."""
     _warn_of_broadcast("huber_loss", input, target)
     return ops.huber_loss(input, target, reduction=reduction, delta=delta, weight=weight)
 
@@ -89,7 +89,7 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Tensor:
-    """The divergence of log-probabilities `input` from `target`; answers to torch.nn.functional.kl_div.
+    """The divergence of log-probabilities `input` from `target`; like torch.nn.functional.kl_div.
 
     `reduction` also takes "batchmean", the sum divided by the size of the first dimension: the divergence itself.
     """
@@ -130,7 +130,7 @@ def cross_entropy(
 ) -> Tensor:
     """nll_loss of log_softmax: scores (N, C, *), and classes (N, *) or probabilities (N, C, *).
 
-    Answers to torch.nn.functional.cross_entropy.
+    Like torch.nn.functional.cross_entropy.
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     return ops.cross_entropy(

@@ -26,7 +26,7 @@ def get_total_norm(
 ) -> Tensor:
     """The norm of all tensors as if they were one vector; zero for none.
 
-    With `error_if_nonfinite` raises RuntimeError for a norm that is infinite or nan, which costs a read. Answers to
+    With `error_if_nonfinite` raises RuntimeError for a norm that is infinite or nan, which costs a read. Like
     torch.nn.utils.get_total_norm.
     """
     held = [tensors] if isinstance(tensors, Tensor) else list(tensors)
@@ -65,7 +65,7 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale all gradients so that their common norm is at most `max_norm`; returns the norm before.
 
-    With `error_if_nonfinite` raises RuntimeError for a norm that is infinite or nan, which costs a read. Answers to
+    With `error_if_nonfinite` raises RuntimeError for a norm that is infinite or nan, which costs a read. Like
     torch.nn.utils.clip_grad_norm_.
     """
     held = [parameters] if isinstance(parameters, Tensor) else list(parameters)

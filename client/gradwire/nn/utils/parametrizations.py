@@ -40,7 +40,7 @@ class _WeightNorm(Module):
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Train a weight's length (`original0`) and direction (`original1`) apart, one length per index of `dim`.
 
-    Raises ValueError for a name that the module has not. Answers to torch.nn.utils.parametrizations.weight_norm.
+    Raises ValueError for a name that the module has not. Like torch.nn.utils.parametrizations.weight_norm.
     """
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
     return module
@@ -103,7 +103,7 @@ def spectral_norm(
 ) -> Module:
     """Divide a weight by its largest singular value, estimated anew at each use in training.
 
-    Raises ValueError for a name that the module has not, or for no iterations. Answers to
+    Raises ValueError for a name that the module has not, or for no iterations. Like
     torch.nn.utils.parametrizations.spectral_norm.
     """
     weight = getattr(module, name, None)
@@ -207,7 +207,7 @@ def orthogonal(
 
     The default is "matrix_exp" for square matrices, else "householder". With `use_trivialization` the map starts from
     the matrix that is there, and it can be assigned. Raises ValueError for another map, for a tensor that is no matrix,
-    and for a name that the module has not. Answers to torch.nn.utils.parametrizations.orthogonal.
+    and for a name that the module has not. Like torch.nn.utils.parametrizations.orthogonal.
     """
     weight: Any = getattr(module, name, None)
     if not isinstance(weight, Tensor):

@@ -33,7 +33,7 @@ _cache: contextvars.ContextVar[dict[tuple[int, str], Any] | None] = contextvars.
 
 @contextlib.contextmanager
 def cached() -> Iterator[None]:
-    """A block in which each parametrized tensor is computed once; answers to torch.nn.utils.parametrize.cached."""
+    """A block in which each parametrized tensor is computed once; like torch.nn.utils.parametrize.cached."""
     if _cache.get() is not None:
         yield
         return
@@ -181,7 +181,7 @@ def register_parametrization(
 
     Its `right_inverse(value)`, if it has one, gives the first originals and makes the tensor assignable. Raises
     ValueError for a name that is neither parameter nor buffer, and unless `unsafe` where shape or dtype would change.
-    Answers to torch.nn.utils.parametrize.register_parametrization.
+    Like torch.nn.utils.parametrize.register_parametrization.
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):

@@ -39,7 +39,7 @@ class PackedSequence(_Fields):
     """What recurrent layers take and give for sequences of different lengths; made by `pack_padded_sequence`.
 
     `data` (total, *) holds step after step, `batch_sizes` how many sequences each step has; the indices say how the
-    sequences were sorted, None where they came sorted. Answers to torch.nn.utils.rnn.PackedSequence.
+    sequences were sorted, None where they came sorted. Like torch.nn.utils.rnn.PackedSequence.
     """
 
     _read: list[int] | None
@@ -120,7 +120,7 @@ def pack_padded_sequence(
     """Pack sequences that are padded side by side: (L, B, *), or (B, L, *) with `batch_first`.
 
     `lengths` is a list or tensor of B numbers, falling unless `enforce_sorted` is False. Raises RuntimeError for
-    lengths that are not, that are below 1 or above L, or of another number. Answers to
+    lengths that are not, that are below 1 or above L, or of another number. Like
     torch.nn.utils.rnn.pack_padded_sequence.
     """
     counts = _numbers(lengths)
@@ -155,7 +155,7 @@ def pad_packed_sequence(
 ) -> tuple[Tensor, Tensor]:
     """The padded sequences, (L, B, *) or (B, L, *), and their lengths; `total_length` makes L that number.
 
-    Raises ValueError for a `total_length` below the longest. Answers to torch.nn.utils.rnn.pad_packed_sequence.
+    Raises ValueError for a `total_length` below the longest. Like torch.nn.utils.rnn.pad_packed_sequence.
     """
     sizes = sequence.sizes
     steps = len(sizes)
@@ -190,7 +190,7 @@ def pad_sequence(
     """Sequences (L_i, *) side by side, padded to the longest: (L, B, *), or (B, L, *) with `batch_first`.
 
     Raises RuntimeError for no sequence, for sequences that differ beyond their length, and for a `padding_side` other
-    than "right" and "left". Answers to torch.nn.utils.rnn.pad_sequence.
+    than "right" and "left". Like torch.nn.utils.rnn.pad_sequence.
     """
     if padding_side not in ("right", "left"):
         raise RuntimeError(f"padding_side must be one of 'left' or 'right', but got '{padding_side}'")

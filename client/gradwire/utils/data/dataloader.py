@@ -20,7 +20,7 @@ class DataLoader:
     `batch_size=None` hands out samples as they are; `sampler`, `batch_sampler` and `collate_fn` take the place of the
     usual ones. `num_workers`, `pin_memory` and what belongs to them is taken and changes nothing: samples are drawn
     where they are asked for. Batches of a `TensorDataset` are one command per tensor. Raises ValueError for options
-    that exclude each other. Answers to torch.utils.data.DataLoader.
+    that exclude each other. Like torch.utils.data.DataLoader.
     """
 
     def __init__(

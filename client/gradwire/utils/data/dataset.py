@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 class Dataset(Generic[T]):
     """Samples by number: a subclass gives `__getitem__`, and `__len__` for all that draws or shuffles.
 
-    `__getitems__(numbers)`, where a subclass has it, answers the samples of a whole batch. Answers to
+    `__getitems__(numbers)`, where a subclass has it, answers the samples of a whole batch. Like
     torch.utils.data.Dataset.
     """
 
@@ -31,7 +31,7 @@ class Dataset(Generic[T]):
 
 
 class IterableDataset(Dataset[T]):
-    """Samples one after the other: a subclass gives `__iter__`. Answers to torch.utils.data.IterableDataset."""
+    """Samples one after the other: a subclass gives `__iter__`. Like torch.utils.data.IterableDataset."""
 
     def __iter__(self) -> Iterator[T]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
