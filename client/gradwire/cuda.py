@@ -1,4 +1,4 @@
-"""What the server has of GPUs (torch.cuda)."""
+"""The server's GPUs (torch.cuda)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def current_device() -> int:
 
 
 def get_device_name(device: int | None = None) -> str:
-    """What a GPU is. Raises RuntimeError if there is none."""
+    """Description of a GPU. Raises RuntimeError if there is none."""
     found = _devices()
     number = device or 0
     if not 0 <= number < len(found):

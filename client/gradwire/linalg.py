@@ -8,7 +8,7 @@ from gradwire._base.absent import absent
 from gradwire._base.errors import GradwireRuntimeError
 from gradwire._tensor import ops
 
-# The server tells of a singular matrix as of any failure while it computes.
+# The server reports a singular matrix like any failure of a computation.
 LinAlgError = GradwireRuntimeError
 _PREFIX = "linalg_"
 __all__ = ["LinAlgError", *sorted(name[len(_PREFIX) :] for name in vars(ops) if name.startswith(_PREFIX))]

@@ -110,7 +110,7 @@ class GradScaler:
         self._stepped.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes."""
+        """The state for `load_state_dict`."""
         if not self._enabled:
             return {}
         return {
@@ -122,7 +122,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict`. Raises RuntimeError for an empty one."""
+        """Load a `state_dict`. Raises RuntimeError for an empty one."""
         if not self._enabled:
             return
         if not state_dict:

@@ -1,8 +1,8 @@
 """Functions with a derivative of the user's own (torch.autograd.Function).
 
 `forward` runs here, on proxies, without a graph. Then one command makes its results the outputs of a node of the
-server's graph. What is saved for backward is saved there, so that it is freed, counted and checked for changes as any
-op's. When backward comes to the node it asks for the derivative, and `backward` runs here.
+server's graph. Saved values are on the server, so they are freed, counted and checked for changes like any op's. When
+backward reaches the node, the server asks for the derivative, and `backward` runs in the client.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What was saved, with its history."""
+        """The saved tensors, with their history."""
         return self._to_save if self._saved is None else self._saved
 
     def mark_dirty(self, *args: Tensor) -> None:
@@ -78,7 +78,7 @@ class Function:
     """Subclass it with static methods `forward` and `backward`, and call `apply` (torch.autograd.Function).
 
     `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs, output)`, computes; `backward(ctx,
-    *grad_outputs)` answers one gradient per argument, None for those that are no tensors.
+    *grad_outputs)` returns one gradient per argument, None for non-tensors.
     """
 
     @staticmethod
@@ -150,7 +150,7 @@ class Function:
         several = isinstance(result, tuple)
         results = list(result) if several else [result]
         if not (is_grad_enabled() and any(needs)):
-            # An input returned as it is: PyTorch answers a view of it, or if it requires grad what is detached from it.
+            # An input returned as it is: PyTorch returns a view of it, or a detached tensor if it requires grad.
             given = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
             returned = any(id(each) in given for each in results)
             results = [each.detach() if id(each) in given and each._spec.requires_grad else each for each in results]
@@ -166,7 +166,7 @@ class Function:
 
 
 def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> list[Any]:
-    """The results. A view takes the place of an input that is returned as it is: it can have a history of its own."""
+    """The results. A view replaces an input that is returned unchanged: a view can have a separate history."""
     inputs = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
     with _unrecorded():
         made = [each.view_as(each) if id(each) in inputs else each for each in results]
@@ -181,7 +181,7 @@ def _unrecorded() -> Any:
 
 
 def _tensors_of(values: Sequence[Any]) -> list[Any]:
-    """The tensors, each in its place, and None for what is none."""
+    """The tensors in order, and None for non-tensors."""
     return [each if isinstance(each, Handle) else None for each in values]
 
 
@@ -262,7 +262,7 @@ def _formula(cls: type[Function]) -> Callable[..., Any]:
 
 
 def _checked(name: str, answer: Any, wanted: Sequence[bool]) -> Sequence[Any]:
-    """What backward answered, one gradient per argument. Raises RuntimeError."""
+    """The gradients that backward returned, one per argument. Raises RuntimeError."""
     made = list(answer) if isinstance(answer, tuple) else [answer]
     if len(made) > len(wanted) and all(each is None for each in made[len(wanted) :]):
         del made[len(wanted) :]
@@ -344,7 +344,7 @@ def _first(tensors: Sequence[Any], wanted: Any) -> int:
 
 
 def hand_on(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The same tensors behind a node of their own, through which their gradients pass unchanged."""
+    """The same tensors behind a new node, through which their gradients pass unchanged."""
     with no_grad():
         made = [each.view_as(each) for each in tensors]
     record(name, 0, tensors, made)
@@ -360,7 +360,7 @@ class InplaceFunction(Function):
 
 
 class _Delayed(Function):
-    """The identity, whose derivative is refused."""
+    """The identity; its derivative is refused."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Any) -> Any:

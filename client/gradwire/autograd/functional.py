@@ -1,7 +1,7 @@
 """Derivatives of functions of tensors: jacobian, hessian and products with them (torch.autograd.functional).
 
-Each calls the function once, on copies of the inputs that require grad, and differentiates what it answers. With
-`create_graph` the answers can be differentiated by the inputs given; else they are plain tensors.
+Each calls the function once, on copies of the inputs that require grad, and differentiates its results. With
+`create_graph` the results can be differentiated by the given inputs; else they are plain tensors.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def jacobian(
 ) -> Any:
     """The Jacobian: for each output and input a tensor of the one's shape and the other's (torch's jacobian).
 
-    A tensor, or tuples where the function takes or answers tuples. `vectorize` and `strategy` change nothing here:
-    the rows are computed one after the other, none waits for the one before. Raises RuntimeError for `strict` with
+    A tensor, or tuples if the function takes or returns tuples. `vectorize` and `strategy` change nothing here: the
+    rows are computed one after the other, none waits for the one before. Raises RuntimeError for `strict` with
     `vectorize`, as PyTorch does.
     """
     _not_together(strict, vectorize, create_graph, strategy, "jacobian")
@@ -94,7 +94,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The second derivatives of a function that answers one element (torch.autograd.functional.hessian).
+    """The second derivatives of a function with a result of one element (torch.autograd.functional.hessian).
 
     For each two inputs a tensor of the one's shape and the other's; a tensor, or tuples for a tuple of inputs.
     """
@@ -146,7 +146,7 @@ def _hessian_product(
 
 
 class _Call:
-    """One call of the function, on inputs of its own."""
+    """One call of the function, on copies of the inputs."""
 
     def __init__(self, name: str, func: _Function, inputs: _Tensors, create_graph: bool, strict: bool) -> None:
         self.name = name
@@ -177,7 +177,7 @@ class _Call:
         return _filled(found, self.inputs, self.strict, who)
 
     def answer(self, tensors: tuple[Tensor, ...], as_tuple: bool) -> Any:
-        """What the caller gets: a tuple where he works with tuples, without a graph unless he asked for one."""
+        """The caller's result: a tuple if the caller uses tuples, without a graph unless requested."""
         told = tensors if self.create_graph else tuple(each.detach() for each in tensors)
         return told if as_tuple else told[0]
 
@@ -257,7 +257,7 @@ def _not_together(strict: bool, vectorize: bool, create_graph: bool, strategy: s
 
 
 def _as_tuple(name: str, what: str, given: Any) -> tuple[bool, tuple[Tensor, ...]]:
-    """Whether a tuple was given, and its tensors. Raises TypeError for what is no tensor."""
+    """Whether a tuple was given, and its tensors. Raises TypeError for a non-tensor."""
     many = isinstance(given, tuple)
     tensors = given if many else (given,)
     for place, each in enumerate(tensors):

@@ -1,7 +1,7 @@
 """Checks of gradients against differences of the function's values (torch.autograd.gradcheck).
 
-Complex numbers are taken as pairs of reals on both sides: as an output's gradient 1 asks for the real part's
-derivatives and 1j for the imaginary part's, and what comes back holds those by the input's two parts.
+Complex numbers are taken as pairs of reals on both sides: an output gradient of 1 yields the real part's derivatives,
+1j the imaginary part's. The result contains those by both parts of the input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gradwire.autograd.function import Function
 
 
 class GradcheckError(RuntimeError):
-    """A gradient that is not what the function's values say (torch.autograd.gradcheck.GradcheckError)."""
+    """A gradient that contradicts the function's values (torch.autograd.gradcheck.GradcheckError)."""
 
 
 def gradcheck(
@@ -46,9 +46,8 @@ def gradcheck(
 
     Use float64 or complex128. `check_undefined_grad`: also whether it copes with outputs that no gradient came for.
     There is nothing for `check_grad_dtypes` and `check_batched_grad` to find here, `masked` is about sparse tensors,
-    and `fast_mode` is no faster: all elements are looked at. Raises GradcheckError where they differ, or with
-    raise_exception=False answers False; ValueError if no input requires grad; NotImplementedError for
-    `check_forward_ad`.
+    and `fast_mode` is no faster: all elements are looked at. Raises GradcheckError if they differ, or returns False
+    with raise_exception=False; ValueError if no input requires grad; NotImplementedError for `check_forward_ad`.
     """
     if check_forward_ad:
         raise GradwireNotImplementedError("gradcheck: forward mode, check_forward_ad=True, is not supported")
@@ -298,7 +297,7 @@ def _numerical(
 ) -> np.ndarray[Any, Any]:
     """The Jacobian by central differences: a row per real of the input.
 
-    As in PyTorch the input itself is moved, and put back: a function may know it by another way than its arguments.
+    As in PyTorch the input itself is moved, and put back: a function may use it without taking it as an argument.
     """
     moved = inputs[place]
     start = _values(moved).copy()
@@ -322,7 +321,7 @@ def _numerical(
 
 
 def _check_alike(one: Tensor, two: Tensor) -> None:
-    """Whether a function answers tensors of one kind, wherever it is looked at. Raises AssertionError."""
+    """Whether a function returns tensors of one kind at all points. Raises AssertionError."""
     for what, same in (("shape", one.shape == two.shape), ("dtype", one.dtype is two.dtype)):
         if not same:
             raise AssertionError(

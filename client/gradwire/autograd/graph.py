@@ -31,7 +31,7 @@ def register_multi_grad_hook(
 ) -> RemovableHandle:
     """Call `fn` in each backward that computes gradients of any of these tensors.
 
-    mode "all": `fn(gradients)` once, with None for those that backward did not come to, when the backward is through:
+    mode "all": `fn(gradients)` once, at the end of the backward, with None for tensors that backward did not reach:
     PyTorch calls it as soon as the last of them is there. "any": `fn(gradient)` with the first. Raises ValueError for
     another mode, RuntimeError for a tensor that requires no gradient.
     """
@@ -55,7 +55,7 @@ def _current() -> Pass:
 
 
 def _all_hooks(count: int, fn: Callable[..., None]) -> list[Callable[[Any], None]]:
-    gathered: weakref.WeakKeyDictionary[Pass, list[Any]] = weakref.WeakKeyDictionary()  # a pass that fails goes
+    gathered: weakref.WeakKeyDictionary[Pass, list[Any]] = weakref.WeakKeyDictionary()  # a failed pass is removed
 
     def note(place: int, gradient: Any) -> None:
         this = _current()
@@ -82,7 +82,7 @@ def _any_hooks(count: int, fn: Callable[..., None]) -> list[Callable[[Any], None
 class saved_tensors_hooks:
     """Inside, `pack_hook(tensor)` is given each value that an op saves for backward, and the server keeps none of it.
 
-    What it returns, anything, is kept here and given to `unpack_hook` when backward needs the value: it returns a
+    The client keeps its result, any object, and passes it to `unpack_hook` when backward needs the value: it returns a
     tensor of the same values, size, dtype and device. The innermost pair is in force. Each recorded op waits for the
     server then, as does each unpacking. Raises RuntimeError inside disable_saved_tensors_hooks; an op raises what
     `pack_hook` raises, and RuntimeError if that changes its argument in place.

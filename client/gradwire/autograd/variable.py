@@ -9,7 +9,7 @@ from gradwire._tensor.tensor import Tensor
 
 
 class _AnyTensor(type):
-    """Says that every tensor is a Variable."""
+    """Makes isinstance(tensor, Variable) true for every tensor."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Tensor)

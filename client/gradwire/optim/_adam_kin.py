@@ -1,4 +1,5 @@
-"""Adam's kin: Adamax (by the largest gradient), NAdam (Nesterov's momentum), RAdam (rectified while v is unsure)."""
+"""Adam's relatives: Adamax (by the largest gradient), NAdam (Nesterov's momentum), RAdam (rectified while v is
+unsure)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """L-BFGS: steps along the gradient times an approximate inverse Hessian, made of the last steps and gradient changes.
 
-What decides whether to go on (loss, largest gradient, curvature) is read once per evaluation; vectors never travel.
+The values that decide whether to continue (loss, largest gradient, curvature) are read once per evaluation; vectors
+never travel.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class LBFGS(Optimizer):
                 break
 
     def _direction(self, state: dict[str, Any], group: dict[str, Any], grad: Tensor) -> Tensor:
-        """Minus the gradient times the inverse Hessian that the history tells."""
+        """Minus the gradient times the history's estimate of the inverse Hessian."""
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
             downhill: Tensor = -grad
@@ -254,7 +255,8 @@ def strong_wolfe(
 
 
 def _kept_inside(t: float, low: float, high: float, stuck: bool) -> tuple[float, bool]:
-    """A step not too near to an end of its bracket twice in a row, and whether it was near to one this time."""
+    """Move a step away from its bracket's ends if it is near one twice in a row. Returns the step and whether it was
+    near."""
     margin = 0.1 * (high - low)
     if min(high - t, t - low) >= margin:
         return t, False

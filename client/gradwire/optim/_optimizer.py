@@ -1,7 +1,7 @@
-"""Optimizer: parameters in groups, the options of each group, and what is remembered about each parameter.
+"""Optimizer: parameters in groups, the options of each group, and the state of each parameter.
 
-Steps are in-place tensor ops without a graph. The numbers that change from step to step (bias corrections, a scheduled
-learning rate) are operands of those ops, so a whole step is deferred into one batch and no value travels.
+Steps are in-place tensor ops without a graph. Numbers that change from step to step (bias corrections, a scheduled
+learning rate) are operands of these ops. A whole step is therefore deferred into one batch, and no value travels.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Optimizer:
-    """The base of all optimizers; a subclass gives `_update(group)`, or its own `step`.
+    """The base of all optimizers; a subclass defines `_update(group)` or `step`.
 
     `params` are tensors, pairs of name and tensor (`model.named_parameters()`), or groups: dictionaries with "params"
-    and options that differ from `defaults`. Raises TypeError for what is no tensor, ValueError for none at all, for a
-    non-leaf and for a parameter in two groups. Like torch.optim.Optimizer.
+    and options that differ from `defaults`. Raises TypeError for a non-tensor. Raises ValueError without parameters,
+    for a non-leaf, and for a parameter in two groups. Like torch.optim.Optimizer.
     """
 
     #: Whether it has made a step, which a scheduler asks.
     _opt_called = False
     _stepping = False
-    #: Tells guards of compiled functions to compare its groups and state, but not its rates (`_compile.reach`).
+    #: Makes guards of compiled functions compare its groups and state, but not its rates (`_compile.reach`).
     __has_param_groups__ = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -136,7 +136,7 @@ class Optimizer:
                 clear_grad(param, set_to_none)
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` before each step; what it returns, unless None, replaces both."""
+        """Call `hook(optimizer, args, kwargs)` before each step; a result other than None replaces both."""
         return kept_in(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -177,7 +177,7 @@ class Optimizer:
             yield param, -grad if group["maximize"] else grad
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes: the groups' options, and the state with parameters as numbers."""
+        """The state for `load_state_dict`: the groups' options, and the state with parameters as numbers."""
         number = {id(param): place for place, param in enumerate(self._params())}
         groups = [{**group, "params": [number[id(param)] for param in group["params"]]} for group in self.param_groups]
         for group in groups:

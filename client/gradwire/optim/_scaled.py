@@ -1,6 +1,6 @@
 """Optimizers that divide each element's step by the root of what its gradients were: Adagrad, RMSprop, Adadelta; Rprop.
 
-Rprop looks only at the gradients' signs, and makes an element's step longer while its sign stays.
+Rprop uses only the gradients' signs, and makes an element's step longer while its sign is the same.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Adagrad(Optimizer):
 class RMSprop(Optimizer):
     """param -= lr * grad / (sqrt(v) + eps), v the decaying mean of grad². Like torch.optim.RMSprop.
 
-    `centered` takes the square of the mean gradient off v; `momentum` sums the steps up. Raises ValueError for options
-    below zero.
+    `centered` subtracts the square of the mean gradient from v; `momentum` sums the steps up. Raises ValueError for
+    options below zero.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Adadelta(Optimizer):
 
 
 class Rprop(Optimizer):
-    """Each element by a step of its own, longer while its gradient keeps its sign, shorter when that changes.
+    """Each element has a separate step, longer while its gradient keeps its sign, shorter when the sign changes.
 
     `etas` are the factors for shorter and longer, `step_sizes` the least and the greatest step. Raises ValueError for
     options out of range. Like torch.optim.Rprop.
@@ -246,7 +246,7 @@ class Rprop(Optimizer):
             agreement = grad * state["prev"]
             factor = full_like(grad, 1.0).masked_fill_(agreement > 0, longer).masked_fill_(agreement < 0, shorter)
             state["step_size"].mul_(factor).clamp_(least, greatest)
-            # Where the sign has changed the element stays, and the next step compares with nothing.
+            # An element whose sign has changed does not move, and the next step does not compare its sign.
             kept = grad.masked_fill(agreement < 0, 0.0)
             param.addcmul_(kept.sign(), state["step_size"], value=-1)
             state["prev"].copy_(kept)

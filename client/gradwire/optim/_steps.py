@@ -1,9 +1,9 @@
 """Steps as programs: once two steps in a row found the same tensors and options, a step is one command.
 
-The first step runs op by op, and makes what the optimizer remembers. The second is noted while it runs (recorder.py)
-and kept as a program; from then on a step sends the program's number and the numbers that change: learning rates, bias
-corrections. Before each step everything that the program stands on is looked at, so that what was changed from outside
-(a group's option, a state that was loaded, a gradient that is not there) is never missed: then that step runs op by op.
+The first step runs op by op and makes the optimizer's state. The second is noted while it runs (recorder.py) and kept
+as a program; from then on a step sends the program's number and the numbers that change: learning rates, bias
+corrections. Before each step everything that the program depends on is compared. Changes from outside (a group's
+option, a loaded state, a missing gradient) are always detected: then that step runs op by op.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Steps:
 
 
 def _session_of(optimizer: Optimizer) -> Session | None:
-    """The session of all parameters; None where there are two, or a parameter is no leaf."""
+    """The session of all parameters; None if there are two, or a parameter is a non-leaf."""
     found: Session | None = None
     for group in optimizer.param_groups:
         for param in group["params"]:
@@ -131,7 +131,7 @@ def _record(session: Session, optimizer: Optimizer, update: Callable[[], None], 
             gradients.leave(recorder)
     known = {id(leaf._grad) for leaf in session.watched.values()}
     if any(id(handle) not in known for handle in recorder.living()) or _look(optimizer) != look:
-        return None  # it makes what it remembers anew each time
+        return None  # it makes its state anew each time
     trace = Trace(recorder, (), ())
     limits = session.limits
     if len(trace.data) > limits.max_program_bytes or len(trace.program.steps) > limits.max_program_steps:

@@ -1,8 +1,8 @@
 """Learning rates that change from step to step: PyTorch's schedulers, number for number.
 
 A scheduler writes plain numbers into its optimizer's groups, and nothing here touches a tensor: the optimizer's next
-step carries the new number with it. Most schedulers go from one learning rate to the next, rather than from the epoch
-to the learning rate, so that several can act on one optimizer at once.
+step carries the new number with it. Most schedulers compute a learning rate from the last one, not from the epoch, so
+several can act on one optimizer.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def _per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
 
 
 class LRScheduler:
-    """The base of all schedulers; a subclass gives `get_lr()`, the learning rates that follow, one per group.
+    """The base of all schedulers; a subclass defines `get_lr()`: the next learning rates, one per group.
 
     Creating one sets the first learning rates; each `step()`, called after the optimizer's, sets the next. Raises
-    TypeError for what is no optimizer, KeyError where `last_epoch` says that it goes on but nothing was begun.
-    Like torch.optim.lr_scheduler.LRScheduler.
+    TypeError for a non-optimizer, KeyError if `last_epoch` continues a schedule that was never started. Like
+    torch.optim.lr_scheduler.LRScheduler.
     """
 
     _get_lr_called_within_step = False
@@ -98,7 +98,7 @@ class LRScheduler:
         return self._last_lr
 
     def step(self, epoch: int | None = None) -> None:
-        """Set the learning rates of the next epoch, or of a given one (an old habit of PyTorch's, with its warning)."""
+        """Set the learning rates of the next epoch, or of a given one (deprecated in PyTorch, with its warning)."""
         if self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. Call them in the opposite order: "
@@ -142,11 +142,11 @@ class LRScheduler:
         return [rate * factor for rate in self._rates()]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the scheduler knows, but its optimizer."""
+        """The scheduler's state, without its optimizer."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict`; load the optimizer's too, which has the learning rates."""
+        """Load a `state_dict`; load the optimizer's too, which has the learning rates."""
         self.__dict__.update(state_dict)
 
 
@@ -178,7 +178,7 @@ class _Lambdas(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict`; functions stay those that were given here."""
+        """Load a `state_dict`; functions remain those given here."""
         for fn, held in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
             if held is not None:
                 fn.__dict__.update(held)
@@ -269,7 +269,7 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """Times a factor that goes straight from `start_factor` to `end_factor` within `total_iters` epochs.
+    """Multiplies by a factor that changes linearly from `start_factor` to `end_factor` within `total_iters` epochs.
 
     Like torch.optim.lr_scheduler.LinearLR.
     """
@@ -549,7 +549,7 @@ def _total_steps(total_steps: int | None, epochs: int | None, steps_per_epoch: i
 
 
 def _one_cycle(rise: float, total: int, three_phase: bool) -> list[dict[str, Any]]:
-    """The phases of OneCycleLR: where each ends, and between which of a group's options it goes."""
+    """The phases of OneCycleLR: where each ends, and between which of a group's options it moves."""
 
     def phase(end: float, start_lr: str, end_lr: str, start_momentum: str, end_momentum: str) -> dict[str, Any]:
         return {
@@ -570,8 +570,8 @@ def _one_cycle(rise: float, total: int, three_phase: bool) -> list[dict[str, Any
 class CyclicLR(LRScheduler):
     """Up and down between `base_lr` and `max_lr`; momentum opposite. Like torch.optim.lr_scheduler.CyclicLR.
 
-    `mode`: "triangular", "triangular2" (half as high every cycle) or "exp_range" (times gamma every step), unless
-    `scale_fn` gives the height, of the cycle or of the step as `scale_mode` says.
+    `mode`: "triangular", "triangular2" (half as high every cycle) or "exp_range" (times gamma every step). `scale_fn`
+    overrides the height, per cycle or per step by `scale_mode`.
     """
 
     def __init__(
@@ -650,7 +650,7 @@ class CyclicLR(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Load a `state_dict`."""
         held = state_dict["_scale_fn_custom"]
         if held is not None and self._scale_fn_custom is not None:
             self._scale_fn_custom.__dict__.update(held)
@@ -686,7 +686,7 @@ class _Several(LRScheduler):
         return {**state, "_schedulers": [scheduler.state_dict() for scheduler in self._schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Load a `state_dict`."""
         for scheduler, held in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             scheduler.load_state_dict(held)
         self.__dict__.update({name: value for name, value in state_dict.items() if name != "_schedulers"})
@@ -723,7 +723,7 @@ class SequentialLR(_Several):
         self._last_lr = begins.get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
-        """A step of the scheduler whose turn it is."""
+        """A step of the current scheduler."""
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[turn]
@@ -743,7 +743,7 @@ def _undo(scheduler: LRScheduler) -> None:
 
 
 class ChainedScheduler(_Several):
-    """Several schedulers at once, each a step at every step. Like torch.optim.lr_scheduler.ChainedScheduler."""
+    """Runs several schedulers: each step is a step of all. Like torch.optim.lr_scheduler.ChainedScheduler."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:
@@ -764,8 +764,8 @@ class ChainedScheduler(_Several):
 class ReduceLROnPlateau(LRScheduler):
     """Times `factor` when a figure has not become better for more than `patience` epochs.
 
-    `step(metrics)` is given the figure: a number, or a tensor of one element, which is then read. Better is lower with
-    mode="min", by more than `threshold`, which is relative or absolute as `threshold_mode` says. After a reduction
+    `step(metrics)` is given the figure: a number, or a tensor of one element, which is then read. With mode="min",
+    lower is better, by more than `threshold`, which is relative or absolute (`threshold_mode`). After a reduction
     `cooldown` epochs count for nothing; `min_lr` is the least. Like torch.optim.lr_scheduler.ReduceLROnPlateau.
     """
 
@@ -813,7 +813,7 @@ class ReduceLROnPlateau(LRScheduler):
         return self.cooldown_counter > 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Look at an epoch's figure, and reduce the learning rates if it is time."""
+        """Evaluate an epoch's metric, and reduce the learning rates if necessary."""
         figure = float(metrics)
         if epoch is not None:
             _warn_of_epoch()

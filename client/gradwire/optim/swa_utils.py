@@ -36,7 +36,7 @@ def _check_decay(decay: float) -> None:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
-    """An exponential average of several tensors at once: averaged += (1 - decay) * (current - averaged)."""
+    """An exponential average of several tensors: averaged += (1 - decay) * (current - averaged)."""
     _check_decay(decay)
 
     @no_grad()
@@ -51,7 +51,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
 
 
 def get_swa_multi_avg_fn() -> Callable[..., None]:
-    """The plain average of several tensors at once: averaged += (current - averaged) / (count + 1)."""
+    """The plain average of several tensors: averaged += (current - averaged) / (count + 1)."""
 
     @no_grad()
     def update(averaged: _Averages, current: _Averages, count: Any) -> None:
@@ -87,8 +87,8 @@ def get_swa_avg_fn() -> Callable[..., Tensor]:
 class AveragedModel(Module):
     """A copy of a model, `module`, whose parameters are averages of the model's, by default plain ones.
 
-    `update_parameters(model)` takes the present ones in; with `use_buffers` buffers are averaged, too, else copied.
-    Raises AssertionError for `avg_fn` and `multi_avg_fn` at once. Like torch.optim.swa_utils.AveragedModel.
+    `update_parameters(model)` includes the current ones; with `use_buffers` buffers are averaged, too, else copied.
+    Raises AssertionError if both `avg_fn` and `multi_avg_fn` are given. Like torch.optim.swa_utils.AveragedModel.
     """
 
     n_averaged: Tensor
@@ -111,7 +111,7 @@ class AveragedModel(Module):
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers
-        # Whether there is a first average, known here without a look at the server; None after a state was loaded.
+        # Whether there is a first average, known without asking the server; None after a state was loaded.
         self._begun: bool | None = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -152,7 +152,7 @@ class AveragedModel(Module):
 
 @no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the running statistics of a model's batch norms anew, from the inputs that a loader gives."""
+    """Recompute the running statistics of a model's batch norms from a loader's inputs."""
     norms = [each for each in model.modules() if isinstance(each, (BatchNorm1d, BatchNorm2d, BatchNorm3d))]
     if not norms:
         return

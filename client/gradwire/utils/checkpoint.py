@@ -1,7 +1,7 @@
-"""Computing a part of a graph again in backward, instead of keeping what it saved (torch.utils.checkpoint).
+"""Checkpoints: recompute a part of a graph in backward instead of keeping its saved values (torch.utils.checkpoint).
 
-The server lets go of what the part's nodes saved. When backward comes there it asks, the function is called again, and
-its commands make the same values again on the server, with the random numbers of the first time.
+The server frees the saved values of the part's nodes. When backward reaches the part, the client calls the function
+again. Its commands make the same values again on the server, with the same random numbers.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def checkpoint(
 ) -> Any:
     """`function(*args, **kwargs)`, which is called again in backward rather than keeping what backward needs.
 
-    It works as PyTorch's with `use_reentrant=False`, whatever `use_reentrant` says, and never stops early. `context_fn`
-    makes a context for each of the two calls. Raises RuntimeError in backward if the second call does not make the same
+    Works like PyTorch's with `use_reentrant=False`, for any `use_reentrant`, and never stops early. `context_fn` makes
+    a context for each of the two calls. Raises RuntimeError in backward if the second call does not make the same
     nodes, or a tensor among the arguments was changed in place since.
     """
     if use_reentrant is None:
@@ -121,7 +121,7 @@ def checkpoint_sequential(
 
 
 class _Watch:
-    """Whether a part's inputs still hold what they held: computed again from others it would have other gradients.
+    """Whether a part's inputs are unchanged: computed again from others it would have other gradients.
 
     A node saves an empty view of each, which shares its version, so that a gradient through the node is refused once
     one was changed in place. Nothing waits for a version.

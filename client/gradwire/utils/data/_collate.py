@@ -59,7 +59,7 @@ def _of_arrays(batch: Sequence[Any]) -> Tensor:
 def _like(first: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
     try:
         return type(first)(parts)  # type: ignore[call-arg]
-    except TypeError:  # a mapping that is made in a way of its own
+    except TypeError:  # a mapping with another constructor
         return parts
 
 

@@ -18,9 +18,9 @@ class DataLoader:
     """Batches of a data set: `for x, y in DataLoader(dataset, batch_size=32, shuffle=True)`.
 
     `batch_size=None` hands out samples as they are; `sampler`, `batch_sampler` and `collate_fn` take the place of the
-    usual ones. `num_workers`, `pin_memory` and what belongs to them is taken and changes nothing: samples are drawn
-    where they are asked for. Batches of a `TensorDataset` are one command per tensor. Raises ValueError for options
-    that exclude each other. Like torch.utils.data.DataLoader.
+    usual ones. `num_workers`, `pin_memory` and what belongs to them is taken and changes nothing: samples are drawn in
+    the calling thread. Batches of a `TensorDataset` are one command per tensor. Raises ValueError for options that
+    exclude each other. Like torch.utils.data.DataLoader.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class DataLoader:
 
 
 def _rows_of_tensors(dataset: Any, numbers: list[Any]) -> list[Any] | None:
-    """A batch of a TensorDataset, or of a part of one: what stacking its samples would give, by one op per tensor."""
+    """A batch of a TensorDataset, or of a part of one: equal to its stacked samples, by one op per tensor."""
     while type(dataset) is Subset:
         numbers = [dataset.indices[number] for number in numbers]
         dataset = dataset.dataset

@@ -17,10 +17,9 @@ _T = TypeVar("_T")
 
 
 class Dataset(Generic[T]):
-    """Samples by number: a subclass gives `__getitem__`, and `__len__` for all that draws or shuffles.
+    """Samples by number: a subclass defines `__getitem__`, and `__len__` for samplers.
 
-    `__getitems__(numbers)`, where a subclass has it, answers the samples of a whole batch. Like
-    torch.utils.data.Dataset.
+    An optional `__getitems__(numbers)` returns the samples of a whole batch. Like torch.utils.data.Dataset.
     """
 
     def __getitem__(self, index: Any) -> T:
@@ -31,7 +30,7 @@ class Dataset(Generic[T]):
 
 
 class IterableDataset(Dataset[T]):
-    """Samples one after the other: a subclass gives `__iter__`. Like torch.utils.data.IterableDataset."""
+    """Samples one after the other: a subclass defines `__iter__`. Like torch.utils.data.IterableDataset."""
 
     def __iter__(self) -> Iterator[T]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
@@ -148,7 +147,7 @@ class Subset(Dataset[T]):
 def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[Any]]:
     """Parts of a data set, drawn at random: of given lengths, or of given fractions, that sum to 1.
 
-    Raises ValueError where the lengths do not sum to the data set's, or a fraction is not between 0 and 1.
+    Raises ValueError if the lengths do not sum to the data set's, or a fraction is not between 0 and 1.
     """
     from gradwire._functions.create import randperm
 

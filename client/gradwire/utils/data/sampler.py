@@ -12,7 +12,7 @@ T = TypeVar("T", covariant=True)
 
 
 class Sampler(Generic[T]):
-    """The numbers of samples, one after the other: a subclass gives `__iter__`."""
+    """The numbers of samples, one after the other: a subclass defines `__iter__`."""
 
     def __iter__(self) -> Iterator[T]:
         raise NotImplementedError("Subclasses of Sampler should implement __iter__.")
@@ -32,10 +32,10 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """All numbers in random order; with `replacement` each drawn anew. `num_samples` says how many.
+    """All numbers in random order; with `replacement` each drawn anew. `num_samples` is their number.
 
-    The order of an epoch is drawn by the server and read at once. Raises TypeError for a `replacement` that is no
-    bool, ValueError for a `num_samples` below 1.
+    The server draws the order of an epoch; the client reads it once. Raises TypeError if `replacement` is not a bool,
+    ValueError if `num_samples` is below 1.
     """
 
     def __init__(
@@ -91,7 +91,8 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """`num_samples` numbers, each as often as its weight says. Raises ValueError for arguments out of range."""
+    """Draws `num_samples` numbers with probabilities proportional to their weights. Raises ValueError for arguments out
+    of range."""
 
     def __init__(
         self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None
@@ -124,7 +125,7 @@ class WeightedRandomSampler(Sampler[int]):
 class BatchSampler(Sampler[list[int]]):
     """Lists of `batch_size` numbers of another sampler; the last may be shorter, unless `drop_last`.
 
-    Raises ValueError for a `batch_size` below 1 and for a `drop_last` that is no bool.
+    Raises ValueError if `batch_size` is below 1 or `drop_last` is not a bool.
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
