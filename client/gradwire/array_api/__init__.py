@@ -1,7 +1,7 @@
 """The Python array API standard, 2025.12, on remote tensors: `gradwire.array_api` is its namespace.
 
-Names and defaults are the standard's, where PyTorch's differ. Arrays are Tensors (`Array` says what differs), so that
-gradients flow through every function here.
+Names and defaults are the standard's, where PyTorch's differ. Arrays are Tensors (`Array` describes the differences),
+so gradients flow through every function here.
 """
 
 from gradwire._base.dtypes import bool_ as bool

@@ -1,9 +1,9 @@
 """Array: a Tensor whose operators and attributes are the standard's.
 
-PyTorch's Tensor is no array of the standard: `size` is a method, an array of zero dimensions is weak in arithmetic, a
-slice goes forward only. Those are promises of `Tensor`, so they stay; what the standard wants differently is this
-subclass. It is a proxy like any other: the same tensor on the server, the same graph, `backward()` and `.grad`.
-Functions of this namespace take either and give Arrays.
+PyTorch's Tensor is not an array of the standard: `size` is a method, an array of zero dimensions is weak in arithmetic,
+slices have positive steps only. `Tensor` keeps PyTorch's semantics; this subclass has the standard's. It is a proxy
+like any other: the same tensor on the server, the same graph, `backward()` and `.grad`. Functions of this namespace
+take either and return Arrays.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def call(op: str, *args: Any, **named: Any) -> Array:
 
 
 def as_array(made: Any, given: tuple[Any, ...] = ()) -> Array:
-    """A tensor that nobody else holds, as an Array; one that is among `given` stays what it is, and a view is made."""
+    """A new tensor as an Array. A tensor among `given` does not change; a view of it is made."""
     if isinstance(made, Array):
         return made
     if any(made is one for one in given):
@@ -52,7 +52,7 @@ def as_array(made: Any, given: tuple[Any, ...] = ()) -> Array:
 
 
 def binary(op: str, x1: Any, x2: Any, tensors: bool = False) -> Array:
-    """An op on two operands, promoted as the standard says. `tensors`: it takes no numbers, so they become arrays."""
+    """An op on two operands, with the standard's promotion. `tensors`: it takes no numbers, so they become arrays."""
     x1, x2 = operands(x1, x2)
     if tensors:
         x1, x2 = _filled(x1, x2), _filled(x2, x1)
@@ -221,7 +221,7 @@ class Array(Tensor):
     __slots__ = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refused: arrays are made by asarray, zeros and their kin."""
+        """Refused: arrays are made by asarray, zeros and so on."""
         raise GradwireTypeError("arrays are made by gradwire.array_api.asarray, zeros, arange, …, not by Array()")
 
     @property

@@ -25,7 +25,7 @@ Device: TypeAlias = "dtypes.device | str | None"
 
 
 def asarray(obj: Any, /, *, dtype: dtype | None = None, device: Device = None, copy: Bool | None = None) -> Array:
-    """An array of a number, nested sequences, a buffer, what speaks DLPack, or a tensor (whose graph goes on).
+    """An array of a number, nested sequences, a buffer, a DLPack object, or a tensor (in the same graph).
 
     `copy`: True for new memory, None for such where it is needed. Raises ValueError for False where a copy is needed,
     as it is for all that is not on the server yet.
@@ -62,7 +62,7 @@ def _holds_tensors(items: Sequence[Any]) -> Bool:
 
 
 def _stacked(items: Sequence[Any]) -> Array:
-    """Nested sequences of numbers and arrays of one shape, joined along new axes, in the graph of what they hold."""
+    """Nested sequences of numbers and arrays of one shape, joined along new axes, in the graph of their elements."""
     parts = [one if isinstance(one, Tensor) else asarray(one) for one in items]
     from gradwire.array_api._manipulation import stack
 
@@ -111,7 +111,7 @@ def empty(shape: Shape, *, dtype: dtype | None = None, device: Device = None) ->
 
 
 def full(shape: Shape, fill_value: Scalar | Tensor, *, dtype: dtype | None = None, device: Device = None) -> Array:
-    """One value everywhere (a number, or an array of one), whose kind gives the dtype.
+    """One value everywhere (a number, or an array of one element); its kind determines the dtype.
 
     Raises OverflowError for a whole number that the dtype does not hold.
     """
@@ -157,7 +157,7 @@ def arange(
     dtype: dtype | None = None,
     device: Device = None,
 ) -> Array:
-    """Numbers from start (0, if there is no stop) to before stop, step by step. Whole numbers give int64."""
+    """Numbers from start (0, if there is no stop) to before stop, step by step. Integers give int64."""
     # Arrays of one value are waited for: how many numbers there are follows from them.
     bounds: list[Any] = [one.item() if isinstance(one, (Tensor, np.generic)) else one for one in (start, stop, step)]
     low, high, step = bounds

@@ -1,4 +1,4 @@
-"""The data types and what is asked of them: kinds, limits, promotion. Nothing here needs a server.
+"""The data types and queries about them: kinds, limits, promotion. Nothing here needs a server.
 
 The dtypes are gradwire's own objects. Promotion is PyTorch's table, which is the standard's where that has one, without
 PyTorch's weak arrays of zero dimensions: in the standard only Python's numbers are weak.
@@ -84,7 +84,7 @@ def can_cast(from_: dtype | Tensor, to: dtype, /) -> Bool:
 
 
 def result_type(*arrays_and_dtypes: Tensor | Scalar | dtype) -> dtype:
-    """The dtype that arrays, dtypes and Python numbers give together; numbers count only by their kind.
+    """The dtype to which arrays, dtypes and Python numbers promote; numbers count only by their kind.
 
     Raises TypeError if there is no array and no dtype, RuntimeError for uint64 with signed integers.
     """
@@ -99,7 +99,7 @@ def result_type(*arrays_and_dtypes: Tensor | Scalar | dtype) -> dtype:
 
 
 def with_number(value: Scalar, beside: dtype) -> dtype:
-    """The dtype that a Python number takes beside an array of a dtype. Raises TypeError for no number."""
+    """The dtype of a Python number beside an array of a dtype. Raises TypeError for no number."""
     if isinstance(value, Bool):
         return beside
     if isinstance(value, int):

@@ -1,7 +1,7 @@
 """Functions of each element, on one array, or on two that are broadcast against each other.
 
-Where an op's special cases are PyTorch's and not the standard's (the sign of NaN, the rounding of complex numbers), the
-function is put together here.
+If an op's special cases are PyTorch's and not the standard's, the function is composed here. Examples are the sign of
+NaN and the rounding of complex numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def abs(x: Tensor, /) -> Array:
 
 
 def acos(x: Tensor, /) -> Array:
-    """The angle whose cosine it is."""
+    """The inverse cosine."""
     return call("acos", x)
 
 
@@ -36,7 +36,7 @@ def add(x1: Operand, x2: Operand, /) -> Array:
 
 
 def asin(x: Tensor, /) -> Array:
-    """The angle whose sine it is."""
+    """The inverse sine."""
     return call("asin", x)
 
 
@@ -46,7 +46,7 @@ def asinh(x: Tensor, /) -> Array:
 
 
 def atan(x: Tensor, /) -> Array:
-    """The angle whose tangent it is."""
+    """The inverse tangent."""
     return call("atan", x)
 
 
@@ -145,7 +145,7 @@ def expm1(x: Tensor, /) -> Array:
     """exp(x) - 1, exact near zero."""
     made = call("expm1", x)
     if x.is_complex():
-        # Of infinite parts PyTorch's is NaN; exp has C's answers there.
+        # Of infinite parts PyTorch's is NaN; exp returns C's results there.
         return call("where", call("isfinite", x), made, call("sub", call("exp", x), 1))
     return made
 
@@ -301,7 +301,7 @@ def reciprocal(x: Tensor, /) -> Array:
 
 
 def remainder(x1: Operand, x2: Operand, /) -> Array:
-    """What is left of x1 after floor division by x2; it has the sign of x2."""
+    """The remainder of floor division of x1 by x2; it has the sign of x2."""
     return _arithmetic("remainder", x1, x2, False)
 
 

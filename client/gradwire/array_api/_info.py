@@ -1,4 +1,4 @@
-"""What the namespace can do (__array_namespace_info__): capabilities, dtypes, and the devices of the server."""
+"""The namespace's capabilities (__array_namespace_info__): capabilities, dtypes, and the devices of the server."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def namespace(api_version: str | None) -> Any:
 
 
 class Info:
-    """The answers to what a portable program asks before it computes."""
+    """The facts that a portable program queries before it computes."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What is optional in the standard: boolean indexing and data-dependent shapes (which wait for the server)."""
+        """Optional parts of the standard: boolean indexing and data-dependent shapes (which wait for the server)."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": _MAX_DIMENSIONS}
 
     def default_device(self) -> device:
-        """Where arrays are made unless told otherwise: the server's memory."""
+        """The default device: the server's memory."""
         return device("cpu")
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, dtype]:
@@ -56,5 +56,5 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807
-    """What the namespace can do."""
+    """The namespace's capabilities."""
     return Info()

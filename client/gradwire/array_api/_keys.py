@@ -19,7 +19,7 @@ _WHOLE = slice(None)
 
 
 def plain_key(x: Tensor, key: Any) -> tuple[Any, ...]:
-    """A key as a tuple of items that a Tensor takes, but for backward slices."""
+    """A key as a tuple of items that a Tensor takes, except slices with negative steps."""
     items = key if isinstance(key, tuple) else (key,)
     if len(items) == 1 and isinstance(key, Tensor) and key.dtype is dtypes.bool_ and not key.numel():
         sizes = tuple(x.shape[: key.ndim])
@@ -85,7 +85,7 @@ def _backward(x: Tensor, items: tuple[Any, ...]) -> dict[int, tuple[int, slice]]
 
 
 def _reversed(part: slice, size: int) -> slice:
-    """The forward slice of the elements that a backward one takes."""
+    """The forward slice of the elements that a backward slice selects."""
     start, stop, step = part.indices(size)
     count = len(range(start, stop, step))
     last = start + (count - 1) * step

@@ -40,12 +40,12 @@ def _accumulator(x: Tensor, wanted: dtype | None) -> dtype:
 
 
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: dtype | None = None, keepdims: Bool = False) -> Array:
-    """The sum over axes; of integers in int64 or uint64, unless told otherwise."""
+    """The sum over axes; of integers in int64 or uint64 by default."""
     return reduced("sum", x, axis, keepdims, dtype=_accumulator(x, dtype))
 
 
 def prod(x: Tensor, /, *, axis: Axes = None, dtype: dtype | None = None, keepdims: Bool = False) -> Array:
-    """The product over axes; of integers in int64 or uint64, unless told otherwise."""
+    """The product over axes; of integers in int64 or uint64 by default."""
     of = _accumulator(x, dtype)
     axes = axes_of(x, axis)
     if not axes:

@@ -1,4 +1,4 @@
-"""Where something is: extremes, what is not zero, places in sorted arrays; and what is taken by its place."""
+"""Where something is: extremes, nonzero elements, positions in sorted arrays; and selection by position."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def searchsorted(
 
 
 def where(condition: Tensor, x1: Tensor | Scalar | None = None, x2: Tensor | Scalar | None = None, /) -> Any:
-    """x1 where the condition holds, x2 elsewhere. Raises TypeError for two numbers, which give no dtype.
+    """x1 where the condition holds, x2 elsewhere. Raises TypeError for two numbers, which determine no dtype.
 
-    The condition alone answers as `nonzero`, as in NumPy: scikit-learn calls it so.
+    With the condition alone it returns `nonzero`, as in NumPy: scikit-learn calls it so.
     """
     if x1 is None and x2 is None:
         return nonzero(condition)

@@ -1,4 +1,4 @@
-"""Sorted, and without what is there twice. What follows from values alone (how many are unique) is waited for."""
+"""Sorting, and unique elements. What follows from values alone (how many are unique) is waited for."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
-    """The places that sort an array along an axis; equal ones keep their order if it is to be stable."""
+    """The places that sort an array along an axis; equal elements keep their order if `stable`."""
     return call("argsort", x, one_axis(axis, x.ndim), descending=descending, stable=stable)
 
 
 class UniqueAll(NamedTuple):
-    """What unique_all gives."""
+    """The results of unique_all."""
 
     values: Array
     indices: Array
@@ -30,21 +30,21 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What unique_counts gives."""
+    """The results of unique_counts."""
 
     values: Array
     counts: Array
 
 
 class UniqueInverse(NamedTuple):
-    """What unique_inverse gives."""
+    """The results of unique_inverse."""
 
     values: Array
     inverse_indices: Array
 
 
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """The values without repeats in order, where each is first, of which each element is, and how often it is there.
+    """The sorted unique values, the first position of each, the value's index of each element, and the counts.
 
     NaNs are all different; the zeros are one.
     """
@@ -58,7 +58,7 @@ def unique_all(x: Tensor, /) -> UniqueAll:
 
 
 def _groups(flat: Tensor) -> tuple[Array, Array]:
-    """Per element of a vector the number of its value, counted from the least, and how often each value is there."""
+    """The rank of each element's value in a vector, and the count of each value."""
     if flat.is_complex():
         parts = [_groups(call(part, flat)) for part in ("real", "imag")]
         width = max(parts[1][1].shape[0], 1)

@@ -84,7 +84,7 @@ def irfftn(x: Tensor, /, *, s: Sizes = None, axes: Sizes = None, norm: Norm = "b
 
 
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-    """The transform of values whose other half is the conjugate, which is real."""
+    """The real transform of values whose other half is the conjugate."""
     return _one("hfft", x, n, axis, norm)
 
 

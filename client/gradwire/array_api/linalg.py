@@ -43,35 +43,35 @@ __all__ = [
 
 
 class EigResult(NamedTuple):
-    """What eig gives."""
+    """The results of eig."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class EighResult(NamedTuple):
-    """What eigh gives."""
+    """The results of eigh."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class QRResult(NamedTuple):
-    """What qr gives."""
+    """The results of qr."""
 
     Q: Array
     R: Array
 
 
 class SlogdetResult(NamedTuple):
-    """What slogdet gives."""
+    """The results of slogdet."""
 
     sign: Array
     logabsdet: Array
 
 
 class SVDResult(NamedTuple):
-    """What svd gives."""
+    """The results of svd."""
 
     U: Array
     S: Array
@@ -173,7 +173,7 @@ def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Array:
 
 
 def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
-    """Orthonormal columns and an upper triangular matrix, whose product it is."""
+    """Factors: orthonormal columns and an upper triangular matrix."""
     return QRResult(*_several("linalg.qr", x, ("Q", "R"), mode))
 
 
@@ -203,7 +203,7 @@ def svdvals(x: Tensor, /) -> Array:
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: dtype | None = None) -> Array:
-    """The sums of the diagonals of matrices; of integers in int64 or uint64, unless told otherwise."""
+    """The sums of the diagonals of matrices; of integers in int64 or uint64 by default."""
     return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 

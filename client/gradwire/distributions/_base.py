@@ -38,7 +38,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 
 
 class Distribution:
-    """The base: a subclass gives `rsample` or `sample`, `log_prob` and what else it knows.
+    """The base: a subclass defines `rsample` or `sample`, `log_prob` and further methods.
 
     Raises ValueError for arguments out of range. Like torch.distributions.Distribution.
     """
@@ -60,7 +60,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether distributions check their arguments where they are not told. Raises ValueError for no bool."""
+        """Whether distributions check their arguments by default. Raises ValueError for no bool."""
         if value not in (True, False):
             raise ValueError("set_default_validate_args takes True or False")
         Distribution._default_validate = value
@@ -100,7 +100,7 @@ class Distribution:
             if not isinstance(value, (Tensor, Distribution)):
                 continue
             shape = value.shape if isinstance(value, Tensor) else value.batch_shape
-            # What is for the whole batch stays as it is.
+            # Values for the whole batch do not change.
             if tuple(shape[:batched]) == tuple(self._batch_shape):
                 made.__dict__[name] = value.expand((*batch_shape, *shape[batched:]))
         made._batch_shape = Size(batch_shape)
@@ -169,7 +169,7 @@ class Distribution:
         return (*given, *self._batch_shape, *self._event_shape)
 
     def _checked(self, value: Any) -> Any:
-        """A value that log_prob is asked of. Raises ValueError for one of another shape, or outside of the support."""
+        """A value for log_prob. Raises ValueError for one of another shape, or outside of the support."""
         if not self._validate_args:
             return value
         if not isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""Distributions over whole numbers: of probabilities or of logits, each computed of the other when asked for."""
+"""Distributions over whole numbers: with probabilities or logits; each is computed from the other on demand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Odds(Distribution):
         return held
 
     def __getattr__(self, name: str) -> Any:
-        # Computed when it is first asked for, and kept.
+        # Computed at first use, and kept.
         with enable_grad():
             if name == "probs" and "logits" in self.__dict__:
                 self.probs = self.__dict__["logits"].sigmoid()
@@ -402,7 +402,7 @@ class OneHotCategorical(Distribution):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """OneHotCategorical whose samples hand gradients on to the probabilities."""
+    """OneHotCategorical whose samples pass gradients to the probabilities."""
 
     has_rsample = True
 

@@ -1,4 +1,4 @@
-"""Gamma and what is made of it: Chi2, Beta, Dirichlet, StudentT. Their samples have no gradients here."""
+"""Gamma and distributions based on it: Chi2, Beta, Dirichlet, StudentT. Their samples have no gradients here."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class StudentT(Distribution):
         return made
 
     def _log_volume(self) -> Tensor:
-        """log(scale √df B(df / 2, 1 / 2)): what the density is divided by."""
+        """log(scale √df B(df / 2, 1 / 2)): the density's normalization."""
         return (
             self.scale.log()
             + 0.5 * self.df.log()

@@ -80,7 +80,7 @@ class Independent(Distribution):
 
 
 class MixtureSameFamily(Distribution):
-    """One of the components, whose last batch dimension a Categorical chooses from.
+    """One of the components along the last batch dimension, chosen by a Categorical.
 
     Raises ValueError where the two do not go together. Like torch.distributions.MixtureSameFamily.
     """

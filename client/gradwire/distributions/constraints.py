@@ -1,4 +1,4 @@
-"""What values an argument or a sample may have (torch.distributions.constraints): `check(value)` says which do."""
+"""What values an argument or a sample may have (torch.distributions.constraints): `check(value)` returns which do."""
 
 from __future__ import annotations
 

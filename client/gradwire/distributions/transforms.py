@@ -22,7 +22,7 @@ __all__ = [
 
 
 class Transform:
-    """The base: a subclass gives `_call`, `_inverse` and `log_abs_det_jacobian(x, y)`; `sign` is the derivative's."""
+    """The base: a subclass defines `_call`, `_inverse` and `log_abs_det_jacobian(x, y)`; `sign` is the derivative's."""
 
     bijective = True
     sign = 1

@@ -1,7 +1,7 @@
-"""BatchedTensor: what a function under vmap sees, a tensor that stands for one sample and holds all of them.
+"""BatchedTensor: the tensor that a function under vmap sees. It represents one sample and contains all of them.
 
-Its value has the batch as its first dimension, and may itself be batched by a vmap further out. An op on it is
-dispatched to the batching rule of the innermost vmap among the operands, which calls ops on values.
+Its value has the batch as its first dimension, and may itself be batched by a vmap further out. An op on it calls the
+batching rule of the innermost vmap among the operands. The rule calls ops on values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEVELS: ContextVar[tuple[Level, ...]] = ContextVar("gradwire_vmap_levels", defau
 
 
 class BatchedTensor(Tensor):
-    """One of a batch, under vmap. It has no id of its own: what needs one is refused."""
+    """One of a batch, under vmap. It has no id: what needs one is refused."""
 
     __slots__ = ()
     _value: Any
@@ -130,7 +130,7 @@ def spread(tensor: Tensor, level: Level) -> Any:
 
 
 def at_all_levels(tensor: Tensor) -> Any:
-    """A tensor as one that is batched at every level of this thread, so that each sample has a gradient of its own."""
+    """Batch a tensor at every level of this thread, so each sample has a separate gradient."""
 
     def rise(one: Tensor, levels: tuple[Level, ...]) -> Any:
         if not levels:

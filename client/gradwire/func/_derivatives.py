@@ -1,8 +1,8 @@
 """Derivatives of functions of tensors: grad, vjp, jvp, jacrev, jacfwd, hessian (torch.func).
 
-A transform gives the function copies of its inputs that require grad, and differentiates what it answers by them.
-Nesting is the graph's: within another transform a gradient keeps its graph, so every order is to be had. What leaves
-the outermost transform has no graph, unless something of the caller's own that requires grad took part: `_Level`
+A transform calls the function on copies of its inputs that require grad, and differentiates its results by them.
+Nesting is the graph's: within another transform a gradient keeps its graph, so derivatives of every order work. What
+leaves the outermost transform has no graph, unless something of the caller's own that requires grad took part: `_Level`
 tells. A Jacobian is one graph, gone through once per row (jacrev) or column (jacfwd): no formula needs a batching rule.
 """
 
@@ -30,9 +30,9 @@ _Argnums: TypeAlias = "int | tuple[int, ...]"
 def grad(func: _Function, argnums: _Argnums = 0, has_aux: bool = False) -> _Function:
     """The function that computes the gradient of `func` by its arguments `argnums` (torch.func.grad).
 
-    `func` answers one tensor without dimensions; with `has_aux` a pair of it and anything else, which is answered,
-    too. The arguments may be nested tuples, lists and dicts of floating or complex tensors. Raises RuntimeError for an
-    answer that is no such tensor, or an argument that is not there.
+    `func` returns one tensor without dimensions; with `has_aux` a pair of it and any object, which is returned too. The
+    arguments may be nested tuples, lists and dicts of floating or complex tensors. Raises RuntimeError for another
+    result or a missing argument.
     """
 
     @functools.wraps(func)
@@ -44,7 +44,7 @@ def grad(func: _Function, argnums: _Argnums = 0, has_aux: bool = False) -> _Func
 
 
 def grad_and_value(func: _Function, argnums: _Argnums = 0, has_aux: bool = False) -> _Function:
-    """As grad, but answers (gradient, value), or (gradient, (value, aux)) (torch.func.grad_and_value)."""
+    """Like grad, but returns (gradient, value), or (gradient, (value, aux)) (torch.func.grad_and_value)."""
 
     @functools.wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:
@@ -70,8 +70,7 @@ def vjp(func: _Function, *primals: Any, has_aux: bool = False) -> Any:
     """The function's value, and the function that multiplies a cotangent with its Jacobian (torch.func.vjp).
 
     The cotangent has the value's structure and shapes; the product is a tuple with an entry per primal, in its
-    form. With `has_aux` a third, what the function answered beside its value. Raises RuntimeError for a
-    cotangent of another form.
+    form. With `has_aux` a third: the function's auxiliary result. Raises RuntimeError for a cotangent of another form.
     """
     with _Level() as level:
         inputs, structure = level.enter("vjp", primals)
@@ -174,13 +173,13 @@ def hessian(func: _Function, argnums: _Argnums = 0) -> _Function:
     return jacfwd(jacrev(func, argnums), argnums)
 
 
-# What is inside a transform.
+# Inside a transform.
 
 _CURRENT: ContextVar[_Level | None] = ContextVar("gradwire_func_level", default=None)
 
 
 class _Level:
-    """One transform under way: which leaves are its own, and whether what it computed depends on others'."""
+    """One transform under way: its leaves, and whether its results depend on other levels' leaves."""
 
     def __init__(self) -> None:
         self.parent = _CURRENT.get()
@@ -219,7 +218,7 @@ class _Level:
         return made
 
     def keeps(self, outputs: Sequence[Tensor]) -> bool:
-        """Whether what this level answers is to have a graph: for a transform around it, or the caller's tensors."""
+        """Whether this level's results need a graph: for a transform around it, or the caller's tensors."""
         reach = Reach([each._edge for each in outputs if each.requires_grad])
         if any(id(leaf) not in self.own for leaf in reach.leaves) or (not reach.known and not self.nested):
             self.foreign = True
@@ -236,7 +235,7 @@ def _inside() -> bool:
 
 
 def _leave(value: Any, keep: bool) -> Any:
-    """What a transform hands out: as it is, or without the graph that was the transform's own."""
+    """The results of a transform: as it is, or without the graph that was the transform's own."""
     if keep:
         return value
     return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, value)
@@ -253,7 +252,7 @@ def _tensors(name: str, what: str, value: Any) -> tuple[list[Tensor], Structure]
 
 
 def _differentiable(name: str, value: Any) -> tuple[list[Tensor], Structure]:
-    """The tensors of an answer that is to be differentiated. Raises RuntimeError for one of an integer dtype."""
+    """The tensors of a result to differentiate. Raises RuntimeError for one of an integer dtype."""
     leaves, structure = _tensors(name, "answer of the function", value)
     for leaf in leaves:
         if not (leaf.is_floating_point() or leaf.is_complex()):
@@ -265,7 +264,7 @@ def _differentiable(name: str, value: Any) -> tuple[list[Tensor], Structure]:
 
 
 def _check_real(name: str, what: str, value: Any) -> None:
-    """Raise RuntimeError for complex tensors: a Jacobian tells derivatives of real numbers by real numbers."""
+    """Raise RuntimeError for complex tensors: a Jacobian has derivatives of real numbers by real numbers."""
     for place, leaf in enumerate(flatten(value)[0]):
         if isinstance(leaf, Tensor) and leaf.is_complex():
             raise refuse(
@@ -282,7 +281,8 @@ def _called(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[list[Tensor], Structure, Any, Any]:
-    """Call the function on this level's inputs: these, the structure of what `argnums` names, the answer, the aux."""
+    """Call the function on this level's inputs: these, the structure of the arguments in `argnums`, the result, the
+    aux."""
     places = _places(argnums, len(args))
     named = tuple(args[place] for place in places)
     inputs, structure = level.enter(name, named if isinstance(argnums, tuple) else named[0])

@@ -14,7 +14,7 @@ from gradwire.func.rules import FACTORIES, RULES, Call, draw
 
 
 def dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
-    """What the op answers; NotImplemented for a call that has nothing to do with a vmap."""
+    """The op's result; NotImplemented for a call that has nothing to do with a vmap."""
     tensors: list[Handle] = []
     _collect(args, tensors)
     _collect([value for _, value in kwargs], tensors)

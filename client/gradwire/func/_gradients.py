@@ -1,8 +1,8 @@
 """Gradients of tensors that may be batched: those of all samples in one pass.
 
-Samples do not mix, so the gradient of all samples' outputs by a batched input is each sample's own. By an input that
-all samples share, and where only the outputs' gradients are batched (many cotangents for one graph), there is one pass
-for each.
+Samples do not mix, so the gradient of all samples' outputs by a batched input is each sample's own. There is one pass
+per sample for an input that all samples share, and if only the outputs' gradients are batched (many cotangents for one
+graph).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def gradients(
     rooted = any(is_batched(root, level) for root in roots)
     if not rooted and len(shared) == len(targets):
         return _by_rows(level, roots, targets, weights, retain_graph, create_graph, allow_unused)
-    # Of a target that all samples share each sample has a gradient of its own, as it has for each row of weights.
+    # Each sample has a separate gradient of a target that all samples share, as for each row of weights.
     apart = (
         _by_rows(level, roots, [targets[place] for place in shared], weights, True, create_graph, True)
         if shared

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # gradwire.nn is loaded where a module is made, not for vmap
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parameters of modules of one class, stacked by path, and their buffers (torch.func.stack_module_state).
 
-    The stacked parameters are leaves of their own. Raises RuntimeError for no module, or of several classes.
+    The stacked parameters are new leaves. Raises RuntimeError for no module, or of several classes.
     """
     if not models:
         raise refuse("stack_module_state: Expected at least one model, got 0.")

@@ -1,4 +1,4 @@
-"""Nested tuples, lists and dicts of tensors, which transforms take and answer as one value: flattened and rebuilt."""
+"""Nested tuples, lists and dicts of tensors, which transforms take and return as one value: flattened and rebuilt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Structure(NamedTuple):
-    """The form of a nested value: a container's type with what it needs to be made again, or a leaf (kind None)."""
+    """The form of a nested value: a container's type and the data to rebuild it, or a leaf (kind None)."""
 
     kind: type[Any] | None
     keys: tuple[Any, ...]

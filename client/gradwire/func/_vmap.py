@@ -25,13 +25,13 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """The function that maps `func` over a dimension of its arguments, all samples at once (torch.func.vmap).
+    """Return a function that maps `func` over a dimension of its arguments, all samples together (torch.func.vmap).
 
-    `in_dims` says over which dimension of each argument, None for one that all samples share; `out_dims` where the
-    dimension stands in the answers. Both are one for all, or nested as the arguments and answers are. `randomness`:
-    random ops are refused ("error"), or draw for each sample ("different") or once for all ("same"). `chunk_size` is
-    how many samples are computed at a time. Keyword arguments are shared. Raises ValueError for dimensions that do not
-    fit, RuntimeError for an op that has no batching rule, naming it.
+    `in_dims` is the dimension of each argument, None for one that all samples share. `out_dims` is the dimension's
+    position in the results. Both are one for all, or nested like the arguments and results. `randomness`: random ops
+    are refused ("error"), or draw for each sample ("different") or once for all ("same"). `chunk_size` is how many
+    samples are computed at a time. Keyword arguments are shared. Raises ValueError for dimensions that do not fit,
+    RuntimeError for an op that has no batching rule, naming it.
     """
     if randomness not in _RANDOMNESS:
         raise refuse(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
@@ -83,7 +83,7 @@ def _run(
 
 
 def _leave(found: Any, place: Any, level: Level) -> Any:
-    """One answer outside of the level, with the batch where `out_dims` says."""
+    """One result outside the level, with the batch at `out_dims`."""
     if not isinstance(found, Tensor):
         raise GradwireValueError(f"vmap(f, ...): `f` must only return Tensors, got type {type(found)}.")
     batched = isinstance(found, BatchedTensor) and found._level is level
@@ -156,7 +156,7 @@ def _size(dims: list[int | None], leaves: list[Any]) -> int:
 
 
 def _prefix(name: str, given: Any, structure: Structure) -> list[Any]:
-    """What is given for a nested value, as one entry per leaf: a number or None stands for all below it."""
+    """The entries given for a nested value, one per leaf: a number or None stands for all below it."""
     if given is None or isinstance(given, int):
         return [given] * structure.leaves
     fits = isinstance(given, dict) == bool(structure.kind is not None and issubclass(structure.kind, dict))

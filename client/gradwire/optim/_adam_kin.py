@@ -1,5 +1,4 @@
-"""Adam's relatives: Adamax (by the largest gradient), NAdam (Nesterov's momentum), RAdam (rectified while v is
-unsure)."""
+"""Adam's relatives: Adamax (largest gradient), NAdam (Nesterov's momentum), RAdam (rectified while v is unsure)."""
 
 from __future__ import annotations
 

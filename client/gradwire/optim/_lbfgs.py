@@ -255,8 +255,7 @@ def strong_wolfe(
 
 
 def _kept_inside(t: float, low: float, high: float, stuck: bool) -> tuple[float, bool]:
-    """Move a step away from its bracket's ends if it is near one twice in a row. Returns the step and whether it was
-    near."""
+    """Move a step away from its bracket's ends if it is near one twice in a row. Returns the step and nearness."""
     margin = 0.1 * (high - low)
     if min(high - t, t - low) >= margin:
         return t, False

@@ -1,7 +1,7 @@
-"""What a batching rule is given: an op's call, its arguments by name, and the table that rules register in.
+"""The argument of a batching rule: an op's call, its arguments by name, and the table that rules register in.
 
-A rule calls ops on values, whose first dimension is the batch (a sample's dimensions are shifted by one), or is
-written in ops on batched tensors, which have rules themselves.
+A rule calls ops on values, whose first dimension is the batch, so a sample's dimensions are shifted by one. Or it calls
+ops on batched tensors, which have rules.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Call:
         return self.args[place] if place < len(self.args) else self.kwargs.get(name, default)
 
     def set(self, name: str, value: Any) -> None:
-        """Give an argument another value."""
+        """Replace an argument's value."""
         place = self.names.index(name)
         if place < len(self.args):
             self.args[place] = value
@@ -62,11 +62,11 @@ class Call:
         return spread(self.args[0], self.level)
 
     def run(self) -> Any:
-        """The op on what the arguments are now."""
+        """Call the op on the current arguments."""
         return _call(self.op, tuple(self.args), tuple(self.kwargs.items()), self.result)
 
     def wrap(self, answer: Any) -> Any:
-        """An answer in values as batched tensors."""
+        """Convert a result in values to batched tensors."""
         return tree_map(lambda one: BatchedTensor(one, self.level) if isinstance(one, Tensor) else one, answer)
 
 

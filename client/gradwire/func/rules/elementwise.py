@@ -14,7 +14,7 @@ from gradwire.func.rules.calls import Call, padded, refuse_in_place, rule
 
 
 def _promoted(tensors: list[Any], level: Level) -> dict[int, Any]:
-    """Stand-ins for tensors whose dtype would count otherwise for having the batch's dimension."""
+    """Replacements for tensors whose batch dimension would change dtype promotion."""
     if len({each.dtype for each in tensors}) < 2:
         return {}
     points = [each for each in tensors if not each.dim()]
@@ -49,7 +49,7 @@ def _kind(dtype: Any) -> int:
     "type_as where xlogy "
 )
 def elementwise(call: Call) -> Any:
-    """Operands as in broadcasting, the batch in front of what is added on the left."""
+    """Operands as in broadcasting, with the batch before the dimensions added on the left."""
     refuse_in_place(call)
     level = call.level
     named = [*call.args, *call.kwargs.values()]

@@ -51,7 +51,7 @@ class _Plan:
         self.items = tuple(padded(each, self.ndim, level) if isinstance(each, Tensor) else each for each in items)
 
     def _dims_before(self, tensor: Any, items: tuple[Any, ...], first: int) -> int:
-        """How many dimensions of the answer come of the items before the first tensor."""
+        """How many dimensions of the result come from the items before the first tensor."""
         count = 0
         for item in items[:first]:
             if item is Ellipsis:

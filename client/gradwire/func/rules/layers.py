@@ -30,7 +30,7 @@ def folded(call: Call) -> Any:
 
 @rule("conv1d conv2d conv3d")
 def convolution(call: Call) -> Any:
-    """Samples go into the batch; if each has weights of its own, into groups of channels."""
+    """Samples go into the batch; if each has separate weights, into groups of channels."""
     level, spatial = call.level, int(call.base[4])
     tensor, weight, bias = call.args[0], call.get("weight"), call.get("bias")
     if tensor.dim() == spatial + 1:

@@ -13,7 +13,7 @@ from gradwire.func.rules.calls import Call, padded, rule, shifted
 
 @rule("cdist linalg.solve cross linalg.cross")
 def broadcast_pairs(call: Call) -> Any:
-    """Two operands whose leading dimensions broadcast."""
+    """Two operands with leading dimensions that broadcast."""
     one, other = call.args[:2]
     if call.base == "linalg.solve" and other.dim() == 1:
         call.args[1] = other.unsqueeze(-1)
@@ -110,7 +110,7 @@ _PRODUCTS: dict[str, Callable[..., Any]] = {
 
 @rule("einsum")
 def einsum(call: Call) -> Any:
-    """A letter more, which stands for the batch, in batched operands and in the answer."""
+    """Add a letter for the batch, in batched operands and in the result."""
     equation, operands = call.args[0], call.args[1]
     given, arrow, out = equation.replace(" ", "").partition("->")
     parts = given.split(",")

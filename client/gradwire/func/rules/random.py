@@ -1,4 +1,4 @@
-"""Batching rules of random numbers: none, the same for all samples or each its own, as vmap was told."""
+"""Batching rules of random numbers: none, the same for all samples, or different per sample, by vmap's `randomness`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FACTORIES = frozenset(["rand", "randn", "randint", "randperm", "normal"])
 
 
 def check_random(level: Level, op: str) -> None:
-    """Refuse a random op where vmap was not told what it should do."""
+    """Refuse a random op if vmap has no `randomness`."""
     if level.randomness == "error":
         raise refuse(
             f"vmap: called random operation while in randomness error mode ({op}). Please either use the 'same' or "
@@ -25,7 +25,7 @@ def check_random(level: Level, op: str) -> None:
 
 
 def draw(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], levels: tuple[Level, ...]) -> Any:
-    """Numbers that no batched tensor is asked for: for each sample its own, or the same for all."""
+    """Random numbers without a batched operand: for each sample its own, or the same for all."""
     level = levels[-1]
     check_random(level, op)
     if level.randomness == "same":

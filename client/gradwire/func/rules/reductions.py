@@ -49,7 +49,7 @@ _WHOLE = {"max": "amax", "min": "amin"}
 
 
 def _pointed(answer: Any, ndim: int, level: Level) -> Any:
-    """The answer for samples without dimensions, which were computed with one."""
+    """The result for samples without dimensions, which were computed with one."""
     return answer if ndim else tree_map(lambda one: one.reshape((level.size,)), answer)
 
 
@@ -58,7 +58,7 @@ def _pointed(answer: Any, ndim: int, level: Level) -> Any:
     "fft.hfft fft.ihfft"
 )
 def along_one(call: Call) -> Any:
-    """One dimension, by default the last, that stays."""
+    """One dimension, by default the last, which is kept."""
     ndim, value = call.args[0].dim(), call.first()
     call.args[0] = value if ndim else value.reshape((call.level.size, 1))
     call.set("dim", shifted(call.get("dim", -1), ndim))

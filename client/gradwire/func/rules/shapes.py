@@ -145,7 +145,7 @@ def trace(call: Call) -> Any:
     "linalg.svdvals linalg.pinv linalg.matrix_exp linalg.matrix_power inverse det logdet slogdet matrix_exp"
 )
 def last_dims(call: Call) -> Any:
-    """What works on the last dimensions, whatever is in front of them."""
+    """Ops on the last dimensions, for any leading dimensions."""
     if call.base == "pad" and call.get("mode", "constant") != "constant":
         return folded(call)
     call.args[0] = call.first()
