@@ -14,7 +14,7 @@ Device = dtypes.device | str | int | None
 
 
 class _MayBeInPlace(Module):
-    """What takes `inplace`, and shows it; `_shown` names the options that are shown before it."""
+    """Base of activations that take `inplace`, and show it; `_shown` names the options that are shown before it."""
 
     _shown: tuple[str, ...] = ()
     _shows_inplace = True

@@ -1,4 +1,4 @@
-"""Full backward hooks of modules: inputs and outputs pass nodes of their own, whose hooks see the gradients."""
+"""Full backward hooks of modules: inputs and outputs pass additional nodes, whose hooks receive the gradients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_INPUTS = (
 
 
 class BackwardHooks:
-    """The hooks of one call of a module. What it is told by the outputs' node it keeps for the inputs'."""
+    """The hooks of one call of a module. It keeps the gradients from the outputs' node for the inputs'."""
 
     def __init__(
         self, module: Any, hooks: Sequence[Callable[..., Any]], pre_hooks: Sequence[Callable[..., Any]]

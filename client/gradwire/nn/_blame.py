@@ -1,4 +1,4 @@
-"""An error inside of a module says which one it was, by its path, what it expects and what it was given."""
+"""An error inside a module names the module's path, what it expects and what it received."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradwire.nn._parameter import qualified_name
 if TYPE_CHECKING:
     from gradwire.nn._module import Module
 
-# Refusals that follow from what a module was given; others (a lost connection, a limit) are no module's.
+# Refusals caused by a module's inputs; others (a lost connection, a limit) are no module's.
 _GIVEN = {
     "ARGUMENT_TYPE",
     "ARGUMENT_VALUE",
@@ -26,7 +26,7 @@ _GIVEN = {
 
 
 def blame(module: Module, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Add the module to an error's text, unless one below it has done so or the error is none of its inputs'."""
+    """Add the module to an error's text, unless a module below it has done so or the inputs did not cause the error."""
     if isinstance(error, GradwireError):
         if error.late or error.reason not in _GIVEN:
             return

@@ -108,7 +108,7 @@ class Sequential(_Sequence):
 
 
 class ModuleList(_Sequence):
-    """Modules in a list, registered; it has no forward of its own. Like torch.nn.ModuleList."""
+    """Modules in a list, registered; it has no forward. Like torch.nn.ModuleList."""
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ class ModuleDict(Module):
         self._modules.clear()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
-        """Hold these modules too; of the same name the new one stays."""
+        """Hold these modules too; of the same name, the new one is kept."""
         for name, module in modules.items() if isinstance(modules, Mapping | ModuleDict) else modules:
             self[name] = module
 
@@ -336,7 +336,7 @@ class ParameterDict(Module):
         return ParameterDict(dict(self.items()))
 
     def update(self, parameters: Any) -> None:
-        """Hold these too; of the same name the new one stays."""
+        """Hold these too; of the same name, the new one is kept."""
         for name, value in parameters.items() if isinstance(parameters, Mapping | ParameterDict) else parameters:
             self[name] = value
 

@@ -92,7 +92,7 @@ class _ConvNd(Module):
         return text + ("" if self.padding_mode == "zeros" else f", padding_mode={self.padding_mode}")
 
     def _padded(self, input: Tensor) -> tuple[Tensor, str | Ints]:
-        """The input with a border that is no zeros, and the padding that is left to do."""
+        """The input with a nonzero border, and the padding that remains to be done."""
         if self.padding_mode == "zeros":
             return input, self.padding
         if self.padding == "same":
@@ -164,7 +164,7 @@ class Conv3d(_ConvNd):
 
 
 class _ConvTransposeNd(_ConvNd):
-    """What the transposed convolutions share."""
+    """Base of the transposed convolutions."""
 
     _transposed = True
 

@@ -17,7 +17,7 @@ Device = dtypes.device | str | int | None
 
 
 class Identity(Module):
-    """Gives back its input; takes and ignores any arguments. Like torch.nn.Identity."""
+    """Returns its input; accepts and ignores any arguments. Like torch.nn.Identity."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -305,7 +305,7 @@ class EmbeddingBag(Module):
 
 
 class _Dropout(Module):
-    """What the dropouts share. Raises ValueError for a `p` outside [0, 1]."""
+    """Base of the dropouts. Raises ValueError for a `p` outside [0, 1]."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
@@ -355,7 +355,7 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps mean and variance of what SELU gives. Like torch.nn.AlphaDropout."""
+    """Dropout that keeps mean and variance of SELU's results. Like torch.nn.AlphaDropout."""
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""

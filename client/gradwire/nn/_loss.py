@@ -1,4 +1,4 @@
-"""Losses as modules: each calls the function of its name with what it was constructed with.
+"""Losses as modules: each calls the function of its name with its constructor's arguments.
 
 `reduction` is "mean", "sum" or "none"; `size_average` and `reduce` are PyTorch's older words for it, still understood.
 """
@@ -82,7 +82,7 @@ class HuberLoss(_Loss):
 class KLDivLoss(_Loss):
     """The Kullback-Leibler divergence of log-probabilities `input` from `target`. Like torch.nn.KLDivLoss.
 
-    Beside the usual reductions takes "batchmean": the sum divided by the size of the first dimension.
+    Also takes the reduction "batchmean": the sum divided by the size of the first dimension.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Attributes do the bookkeeping: a Parameter assigned to a module is its parameter, a Module its submodule, a tensor given
 to `register_buffer` its buffer. Everything else here walks that tree. Moving and casting (`to`, `cuda`, `double`)
-replace the data of parameters and are no ops of the graph: parameters stay the leaves they were.
+replace the data of parameters and are no ops of the graph: parameters remain the same leaves.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Module:
     """
 
     training: bool
-    # Typed as a plain callable, so that a subclass may take whatever arguments it likes.
+    # Typed as a plain callable, so a subclass may take any arguments.
     forward: Callable[..., Any] = _forward_missing
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
@@ -123,7 +123,7 @@ class Module:
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Hold a parameter under a name; None keeps the name free for one.
 
-        Raises KeyError for a bad or taken name, TypeError for what is no Parameter, ValueError for a non-leaf.
+        Raises KeyError for a bad or taken name, TypeError for a non-Parameter, ValueError for a non-leaf.
         """
         self._check_name("parameter", name, "_parameters")
         if param is not None and not isinstance(param, Parameter):
@@ -141,9 +141,9 @@ class Module:
             set_owner(param, self, name)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Hold a tensor that is state but no parameter; unless `persistent` it stays out of `state_dict`.
+        """Hold a tensor that is state but no parameter; unless `persistent`, `state_dict` omits it.
 
-        Raises KeyError for a bad or taken name, TypeError for what is no Tensor.
+        Raises KeyError for a bad or taken name, TypeError for a non-Tensor.
         """
         self._check_name("buffer", name, "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -154,7 +154,7 @@ class Module:
         (self._non_persistent_buffers.discard if persistent else self._non_persistent_buffers.add)(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Hold a submodule under a name. Raises KeyError for a bad or taken name, TypeError for what is no Module."""
+        """Hold a submodule under a name. Raises KeyError for a bad or taken name, TypeError for a non-Module."""
         self._check_name("module", name, "_modules")
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{_type_name(module)} is not a Module subclass")
@@ -179,7 +179,7 @@ class Module:
             return self._call_hooked(args, kwargs, ended)
         except Exception as error:
             blame(self, error, args, kwargs)
-            # Those that are to see a failure too, unless they have run.
+            # Hooks that are called after a failure too, unless they have run.
             for number in [each for each in self._always_called if each in self._forward_hooks and each not in ended]:
                 self._forward_hooks[number](self, args, None)
             raise
@@ -217,7 +217,7 @@ class Module:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args)` before each forward; what it returns, unless None, replaces the arguments.
+        """Call `hook(module, args)` before each forward; a result other than None replaces the arguments.
 
         `with_kwargs`: it is called with the named arguments, too, and returns both. `prepend`: before the other hooks.
         """
@@ -234,7 +234,7 @@ class Module:
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:
-        """Call `hook(module, args, output)` after each forward; what it returns, unless None, replaces the output.
+        """Call `hook(module, args, output)` after each forward; a result other than None replaces the output.
 
         `with_kwargs`: it is called with the named arguments, too. `prepend`: before the other hooks. `always_call`:
         also where forward raises.
@@ -249,12 +249,12 @@ class Module:
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when backward has passed the module.
 
-        What it returns, unless None, replaces the gradients of the inputs, one per positional argument.
+        A result other than None replaces the gradients of the inputs, one per positional argument.
         """
         return kept_in(self._backward_hooks, hook, prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_output)` before backward passes the module; what it returns replaces them."""
+        """Call `hook(module, grad_output)` before backward passes the module; its result replaces them."""
         return kept_in(self._backward_pre_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -266,7 +266,7 @@ class Module:
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all below it with their paths, each once unless told otherwise."""
+        """This module and all below it with their paths, each once by default."""
         seen = set() if memo is None else memo
         if self in seen:
             return
@@ -371,7 +371,7 @@ class Module:
         return self
 
     def eval(self: M) -> M:
-        """The same as `train(False)`; it is no `no_grad()`."""
+        """The same as `train(False)`; it does not imply `no_grad()`."""
         return self.train(False)
 
     def requires_grad_(self: M, requires_grad: bool = True) -> M:
@@ -431,19 +431,19 @@ class Module:
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
     def float(self: M) -> M:
-        """Cast what is floating to float32."""
+        """Cast floating tensors to float32."""
         return self._cast(dtypes.float32)
 
     def double(self: M) -> M:
-        """Cast what is floating to float64."""
+        """Cast floating tensors to float64."""
         return self._cast(dtypes.float64)
 
     def half(self: M) -> M:
-        """Cast what is floating to float16."""
+        """Cast floating tensors to float16."""
         return self._cast(dtypes.float16)
 
     def bfloat16(self: M) -> M:
-        """Cast what is floating to bfloat16."""
+        """Cast floating tensors to bfloat16."""
         return self._cast(dtypes.bfloat16)
 
     def type(self: M, dst_type: dtypes.dtype) -> M:
@@ -459,8 +459,8 @@ class Module:
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> _state.IncompatibleKeys:
         """Take the values of a `state_dict`, by copying or with `assign` by taking its tensors.
 
-        Raises RuntimeError, and then has changed nothing, where a size differs or, if `strict`, where a key is
-        missing or unexpected; TypeError for no mapping. Returns those keys.
+        Raises RuntimeError and changes nothing if a size differs or, with `strict`, if a key is missing or unexpected;
+        TypeError for no mapping. Returns those keys.
         """
         return _state.load(self, state_dict, strict, assign)
 
@@ -474,7 +474,7 @@ class Module:
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What `repr` shows beside the submodules; for subclasses to give."""
+        """What `repr` shows beside the submodules; for subclasses to define."""
         return ""
 
     def __repr__(self) -> str:
@@ -493,7 +493,7 @@ def indented(text: str) -> str:
 
 
 def clear_grad(param: Tensor, set_to_none: bool) -> None:
-    """Drop a tensor's gradient, or fill it with zeros, detached from whatever graph made it."""
+    """Drop a tensor's gradient, or detach it and fill it with zeros."""
     if set_to_none:
         param.grad = None
     elif (grad := param.grad) is not None:

@@ -16,7 +16,7 @@ Device = dtypes.device | str | int | None
 
 
 class _BatchNorm(Module):
-    """What the batch norms share; they differ in the inputs they take."""
+    """Base of the batch norms; they differ in the inputs they take."""
 
     _allowed_dims: tuple[int, ...] = ()
     weight: Parameter | None
@@ -57,14 +57,14 @@ class _BatchNorm(Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Forget what was seen: mean 0, variance 1, no batches."""
+        """Reset the running statistics: mean 0, variance 1, no batches."""
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Forget what was seen and learnt: weight 1, bias 0."""
+        """Reset running statistics and parameters: weight 1, bias 0."""
         self.reset_running_stats()
         if self.weight is not None:
             init.ones_(self.weight)
@@ -123,7 +123,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _InstanceNorm(_BatchNorm):
-    """What the instance norms share: by default neither weights nor running statistics; the batch may be missing."""
+    """Base of the instance norms: by default neither weights nor running statistics; the batch may be missing."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class LayerNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Forget what was learnt: weight 1, bias 0."""
+        """Reset the parameters: weight 1, bias 0."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -265,7 +265,7 @@ class GroupNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Forget what was learnt: weight 1, bias 0."""
+        """Reset the parameters: weight 1, bias 0."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -309,7 +309,7 @@ class RMSNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Forget what was learnt: weight 1."""
+        """Reset the parameters: weight 1."""
         if self.weight is not None:
             init.ones_(self.weight)
 

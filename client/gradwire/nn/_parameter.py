@@ -12,12 +12,12 @@ from gradwire._tensor.tensor import Tensor
 class Parameter(Tensor):
     """A tensor that a module registers when it is assigned as an attribute.
 
-    `Parameter(data)` is a new leaf on the storage of `data`, outside its graph, and requires a gradient unless told
-    otherwise. Raises RuntimeError if it should and its dtype has no gradients. Like torch.nn.Parameter.
+    `Parameter(data)` is a new leaf on the storage of `data`, outside its graph. It requires grad by default. Raises
+    RuntimeError if it should and its dtype has no gradients. Like torch.nn.Parameter.
     """
 
     __slots__ = ()
-    # Who holds it under which name, weakly: so that a drawn graph can name its leaves.
+    # The modules that hold it, with its name, weakly: so that a drawn graph can name its leaves.
     _owner: tuple[weakref.ref[Any], str] | None = None
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
@@ -33,7 +33,7 @@ class Parameter(Tensor):
         return qualified_name(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
-        # As in PyTorch the copy is a leaf without a gradient, whatever this one has.
+        # As in PyTorch the copy is a leaf without a gradient, even if this one has one.
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
         made: Parameter = memo[id(self)]
@@ -46,7 +46,7 @@ def set_owner(held: Any, owner: Any, name: str) -> None:
 
 
 def qualified_name(held: Any) -> str | None:
-    """The path of names from the outermost living module down to a parameter or module; None if nobody holds it."""
+    """The path of names from the outermost living module down to a parameter or module; None if no module holds it."""
     names: list[str] = []
     seen: set[int] = set()
     while held._owner is not None and id(held) not in seen:

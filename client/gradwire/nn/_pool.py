@@ -13,7 +13,7 @@ Ints = int | Sequence[int]
 
 
 class _MaxPool(Module):
-    """What the MaxPools share."""
+    """Base of the MaxPools."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ def _one(value: Ints) -> tuple[int, ...]:
 
 
 class _MaxUnpool(Module):
-    """What the MaxUnpools share."""
+    """Base of the MaxUnpools."""
 
     _dims = 0
 
@@ -130,7 +130,7 @@ class _MaxUnpool(Module):
 
 
 class _LPPool(Module):
-    """What the LPPools share."""
+    """Base of the LPPools."""
 
     _dims = 0
 
@@ -158,7 +158,7 @@ class _LPPool(Module):
 
 
 class _AdaptiveMaxPool(Module):
-    """What the AdaptiveMaxPools share."""
+    """Base of the AdaptiveMaxPools."""
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class _AdaptiveMaxPool(Module):
 
 
 class _AdaptiveAvgPool(Module):
-    """What the AdaptiveAvgPools share."""
+    """Base of the AdaptiveAvgPools."""
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()

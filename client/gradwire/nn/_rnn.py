@@ -1,6 +1,6 @@
 """Recurrent layers: RNN, LSTM and GRU over sequences, and their cells.
 
-A layer multiplies its whole input by the input weights at once; what is left for each step is the recurrent part. All
+A layer multiplies its whole input by the input weights in one product; each step computes only the recurrent part. All
 of it is ordinary ops, so every step is deferred, differentiable twice, and nothing is waited for.
 """
 
@@ -23,7 +23,7 @@ from gradwire.nn._parameter import Parameter
 from gradwire.nn.utils.rnn import PackedSequence
 
 Device = dtypes.device | str | int | None
-# What a step remembers: h, and for an LSTM also c.
+# A step's state: h, and for an LSTM also c.
 State = tuple[Tensor, ...]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
@@ -190,7 +190,7 @@ class RNNBase(Module):
         return held
 
     def _walk(self, sequence: Tensor, first: State, sizes: list[int] | None = None) -> tuple[Tensor, State]:
-        """All layers over (L, N, in), or over packed data (total, in) whose steps have these sizes."""
+        """All layers over (L, N, in), or over packed data (total, in) with these sizes of its steps."""
         given, lasts = sequence, []
         for layer in range(self.num_layers):
             sides = []
@@ -343,7 +343,7 @@ class LSTM(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What the cells share. See torch.nn.RNNCellBase."""
+    """Base of the cells. See torch.nn.RNNCellBase."""
 
     _mode = ""
     bias_ih: Parameter | None

@@ -13,7 +13,7 @@ Ints = int | Sequence[int]
 
 
 class _Pad(Module):
-    """What the paddings share: two sizes per dimension, the last dimension first; one number for all."""
+    """Base of the paddings: two sizes per dimension, the last dimension first; one number for all."""
 
     _dims = 0
     _mode = "constant"
@@ -71,7 +71,7 @@ class ReplicationPad1d(_Pad):
 
 
 class CircularPad1d(_Pad):
-    """Adds a border that goes on at the other side. Like torch.nn.CircularPad1d."""
+    """Adds a border that wraps around to the other side. Like torch.nn.CircularPad1d."""
 
     _dims = 1
     _mode = "circular"
@@ -104,7 +104,7 @@ class ReplicationPad2d(_Pad):
 
 
 class CircularPad2d(_Pad):
-    """Adds a border that goes on at the other side. Like torch.nn.CircularPad2d."""
+    """Adds a border that wraps around to the other side. Like torch.nn.CircularPad2d."""
 
     _dims = 2
     _mode = "circular"
@@ -137,7 +137,7 @@ class ReplicationPad3d(_Pad):
 
 
 class CircularPad3d(_Pad):
-    """Adds a border that goes on at the other side. Like torch.nn.CircularPad3d."""
+    """Adds a border that wraps around to the other side. Like torch.nn.CircularPad3d."""
 
     _dims = 3
     _mode = "circular"

@@ -1,6 +1,6 @@
-"""A module's state as a dictionary: what `state_dict` collects and `load_state_dict` takes.
+"""A module's state as a dictionary: collected by `state_dict` and loaded by `load_state_dict`.
 
-Loading looks at everything first and copies afterwards, so a refused dictionary leaves the module as it was.
+Loading checks everything before it copies, so a refused dictionary does not change the module.
 """
 
 from __future__ import annotations

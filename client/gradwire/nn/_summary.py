@@ -31,7 +31,7 @@ class LayerRow:
 
 @dataclass(frozen=True, repr=False)
 class ModelSummary:
-    """What gradwire.summary() answers: prints as a table, shows as one in a notebook."""
+    """The result of gradwire.summary(): prints as a table, shows as one in a notebook."""
 
     rows: tuple[LayerRow, ...]
     parameters: int
@@ -81,12 +81,12 @@ def summary(
     depth: int = 3,
     **kwargs: Any,
 ) -> ModelSummary:
-    """A table of a module's layers, with the shapes that they give for an input, and their parameters.
+    """Return a table of a module's layers, with their output shapes for an input, and their parameters.
 
     `input_size` is one input's shape or a list of several, zeros of `dtypes` (one for all, or a list; the default dtype
     if left out); `input_data` the input or a list of inputs itself; `kwargs` are handed to the module. Without either
-    no shapes are shown. The module is called once in eval mode without gradients; its mode and its values stay.
-    Raises TypeError for what is no module, and what the module raises.
+    no shapes are shown. The module is called once in eval mode without gradients; its mode and its values do not
+    change. Raises TypeError for a non-module, and the module's exceptions.
     """
     if not isinstance(model, Module):
         raise GradwireTypeError(f"summary() takes a module, but got {type(model).__name__}")

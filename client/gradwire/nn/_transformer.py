@@ -190,7 +190,7 @@ class _TransformerLayer(Module):
         self.activation = _activation(activation)
 
     def _added(self, place: int, x: Tensor, block: Callable[[Tensor], Tensor]) -> Tensor:
-        """x plus what a block makes of it, normalized before or after."""
+        """x plus a block's result for x, normalized before or after."""
         norm, dropout = getattr(self, f"norm{place}"), getattr(self, f"dropout{place}")
         made: Tensor = x + dropout(block(norm(x))) if self.norm_first else norm(x + dropout(block(x)))
         return made
@@ -238,7 +238,7 @@ class TransformerEncoderLayer(_TransformerLayer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """See the class; the shape stays."""
+        """See the class; the shape does not change."""
         rest = (src_mask, src_key_padding_mask, is_causal)
         x = self._added(1, src, lambda x: self._attended(self.self_attn, x, x, *rest))
         return self._added(2, x, self._feed_forward)
@@ -278,7 +278,7 @@ class TransformerDecoderLayer(_TransformerLayer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """See the class; the shape of `tgt` stays."""
+        """See the class; the shape of `tgt` does not change."""
         own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
         other = (memory_mask, memory_key_padding_mask, memory_is_causal)
         x = self._added(1, tgt, lambda x: self._attended(self.self_attn, x, x, *own))
@@ -449,7 +449,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Device = None, dtype: dtypes.dtype | None = None) -> Tensor:
-        """-inf above the diagonal, 0 elsewhere: each place may look at itself and at what was before."""
+        """-inf above the diagonal, 0 elsewhere: each position attends to itself and earlier positions."""
         kind = dtypes.get_default_dtype() if dtype is None else dtype
         made: Tensor = full((sz, sz), float("-inf"), dtype=kind, device=device).triu(1)
         return made

@@ -1,6 +1,7 @@
 """The functions that layers are made of: PyTorch's names, parameters and defaults.
 
-Most are the ops themselves. Those here add what is no op: `inplace`, a dimension left to be guessed, older arguments.
+Most are the ops themselves. The functions here add more than an op: `inplace`, a dimension left to be guessed, older
+arguments.
 """
 
 from __future__ import annotations
@@ -280,7 +281,7 @@ def tanh(input: Tensor) -> Tensor:
 
 
 def implied_dim(name: str, input: Tensor, stacklevel: int) -> int:
-    """The dimension that softmax and its kin take where none is given, with PyTorch's warning."""
+    """The default dimension of softmax and similar functions, with PyTorch's warning."""
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
         stacklevel=stacklevel,
@@ -318,7 +319,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 
 def _written(input: Tensor, made: Tensor, inplace: bool) -> Tensor:
-    """The result, in the input's place if so asked."""
+    """The result, in place if requested."""
     return input.copy_(made) if inplace and made is not input else made
 
 
@@ -338,7 +339,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout that keeps mean and variance of what selu gives; torch.nn.functional.alpha_dropout."""
+    """Dropout that keeps mean and variance of selu's results; torch.nn.functional.alpha_dropout."""
     return _written(input, ops.alpha_dropout(input, p, training), inplace)
 
 
@@ -609,7 +610,7 @@ def multi_head_attention_forward(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention in several heads; torch.nn.functional.multi_head_attention_forward.
 
-    The answer is the output and the weights, or None where they are not needed.
+    Returns the output and the weights, or None if they are not needed.
     """
     args = (
         query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,

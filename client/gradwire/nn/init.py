@@ -165,7 +165,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
 
 @no_grad()
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Fill the weight of a convolution (3 to 5 dimensions) so that it gives its input back, as far as channels go."""
+    """Fill a convolution's weight (3 to 5 dimensions) so that it returns its input, as far as channels allow."""
     if tensor.ndim not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     out, inside = tensor.shape[:2]
@@ -202,7 +202,7 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs an output value is made of, and how many outputs an input value goes to."""
+    """The number of inputs of an output value, and the number of outputs of an input value."""
     if tensor.ndim < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     per_pair = math.prod(tensor.shape[2:])
@@ -210,7 +210,7 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
 
 
 def _drawing(generator: Generator | None) -> AbstractContextManager[None]:
-    """Inside, random numbers come from the generator; from the session's own if it is None."""
+    """Inside the block, the generator draws random numbers; from the session's own if it is None."""
     return nullcontext() if generator is None else generator.used()
 
 

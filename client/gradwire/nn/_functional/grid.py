@@ -1,4 +1,4 @@
-"""Grids of places in images: those that an affine map gives, and the older names of interpolate."""
+"""Grids of places in images: those of an affine map, and the older names of interpolate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to all gradients or parameters at once: clipping, and laying them end to end."""
+"""Functions of all gradients or parameters together: clipping, and laying them end to end."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def clip_grad_norm_(
 def clip_grad_norm(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """As clip_grad_norm_, which has taken its place; says so in a FutureWarning."""
+    """As clip_grad_norm_, which has taken its place; a FutureWarning says so."""
     warnings.warn("clip_grad_norm is now deprecated in favor of clip_grad_norm_.", FutureWarning, stacklevel=2)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
 
@@ -95,9 +95,9 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Give parameters the values of a vector, in order; torch.nn.utils.vector_to_parameters.
+    """Set parameters to the values of a vector, in order; torch.nn.utils.vector_to_parameters.
 
-    Raises TypeError for what is no tensor, RuntimeError for a vector that is too short.
+    Raises TypeError for a non-tensor, RuntimeError for a vector that is too short.
     """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected gradwire.Tensor, but got: {type(vec).__name__}")

@@ -15,7 +15,7 @@ from gradwire.nn._parameter import Parameter
 def _scaled(
     weight: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float, gamma: Any, beta: Any, axis: int
 ) -> tuple[Parameter, Parameter]:
-    """The weights of the layer that gives what layer and norm give."""
+    """The weights of a layer equal to layer and norm."""
     gamma = ones_like(mean) if gamma is None else gamma
     beta = zeros_like(mean) if beta is None else beta
     bias = zeros_like(mean) if bias is None else bias

@@ -73,7 +73,7 @@ def _taken_off(module: Module, name: str, kind: type, noun: str) -> Any:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Train a weight's length (`<name>_g`) and direction (`<name>_v`) apart. Says in a FutureWarning what is newer.
+    """Train a weight's length (`<name>_g`) and direction (`<name>_v`) apart. A FutureWarning names the newer function.
 
     Raises RuntimeError the second time, KeyError for a name that the module has not.
     """

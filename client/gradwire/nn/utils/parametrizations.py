@@ -206,8 +206,8 @@ def orthogonal(
     """Keep a matrix, or a batch of them, orthogonal, by `orthogonal_map`: "matrix_exp", "cayley" or "householder".
 
     The default is "matrix_exp" for square matrices, else "householder". With `use_trivialization` the map starts from
-    the matrix that is there, and it can be assigned. Raises ValueError for another map, for a tensor that is no matrix,
-    and for a name that the module has not. Like torch.nn.utils.parametrizations.orthogonal.
+    the matrix that is there, and it can be assigned. Raises ValueError for another map, for a tensor that is not a
+    matrix, and for an unknown name. Like torch.nn.utils.parametrizations.orthogonal.
     """
     weight: Any = getattr(module, name, None)
     if not isinstance(weight, Tensor):

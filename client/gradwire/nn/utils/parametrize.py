@@ -1,7 +1,7 @@
 """Parametrizations (torch.nn.utils.parametrize): a parameter as a function of others.
 
-A module with a parametrized tensor gets a class of its own, whose property of that name computes it: what is trained
-lies in `module.parametrizations[name]`.
+A module with a parametrized tensor gets a new class, whose property of that name computes the tensor: the trained
+tensors are in `module.parametrizations[name]`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """What is applied to `original` (or `original0`, `original1`, …), in turn, when the tensor is asked for.
+    """Modules applied in turn to `original` (or `original0`, `original1`, …) when the tensor is read.
 
-    Raises ValueError where a `right_inverse` gives another shape or dtype than the tensor has, unless `unsafe`.
+    Raises ValueError if a `right_inverse` returns another shape or dtype than the tensor's, unless `unsafe`.
     """
 
     def __init__(self, modules: Any, original: Tensor, unsafe: bool = False) -> None:
@@ -125,7 +125,7 @@ class ParametrizationList(ModuleList):
 
 
 def _inverted(modules: list[Any], value: Tensor, strict: bool = False) -> Any:
-    """What the parametrizations make `value` of; the value itself where they cannot say."""
+    """The originals from which the parametrizations make `value`; the value itself where they cannot say."""
     found: Any = value.detach() if not strict else value
     for each in reversed(modules):
         if not hasattr(each, "right_inverse"):
@@ -157,7 +157,7 @@ def _property(name: str) -> property:
 
 
 def _own_class(module: Module) -> None:
-    """Give a module a class of its own that properties can be put on."""
+    """Give a module a new class that can have properties."""
     base = type(module)
     made = type(f"Parametrized{base.__name__}", (base,), {"__parametrized__": base, "__deepcopy__": _copied})
     made.__module__ = base.__module__
@@ -166,7 +166,7 @@ def _own_class(module: Module) -> None:
 
 
 def _copied(self: Module, memo: dict[int, Any]) -> Module:
-    """A copy whose class is its own, too, so that taking off a parametrization of one leaves the other's."""
+    """A copy with a new class, so removing a parametrization of one keeps the other's."""
     kind = type(self)
     made: Any = kind.__new__(type(kind.__name__, kind.__bases__, dict(kind.__dict__)))
     memo[id(self)] = made
@@ -179,7 +179,7 @@ def register_parametrization(
 ) -> Module:
     """Let `module.<tensor_name>` be what `parametrization` makes of it, after those that are registered already.
 
-    Its `right_inverse(value)`, if it has one, gives the first originals and makes the tensor assignable. Raises
+    Its `right_inverse(value)`, if it has one, returns the first originals and makes the tensor assignable. Raises
     ValueError for a name that is neither parameter nor buffer, and unless `unsafe` where shape or dtype would change.
     Like torch.nn.utils.parametrize.register_parametrization.
     """
@@ -239,7 +239,8 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
     """Make a parametrized tensor a plain one again: with its present value, or with its original's.
 
-    Raises ValueError for one that is not parametrized, or whose originals are several and not left parametrized.
+    Raises ValueError for a tensor that is not parametrized, or that has several originals and would not remain
+    parametrized.
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module!r} does not have a parametrization on {tensor_name}")
@@ -258,7 +259,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     del module.parametrizations[tensor_name]
     if isinstance(originals[0], Parameter):
         if held.is_tensor:
-            # The same leaf, so that an optimizer that holds it goes on with it.
+            # The same leaf, so an optimizer that holds it can continue.
             originals[0].data = value
             module.register_parameter(tensor_name, originals[0])
         else:

@@ -36,7 +36,7 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """What recurrent layers take and give for sequences of different lengths; made by `pack_padded_sequence`.
+    """Input and output of recurrent layers for sequences of different lengths; made by `pack_padded_sequence`.
 
     `data` (total, *) holds step after step, `batch_sizes` how many sequences each step has; the indices say how the
     sequences were sorted, None where they came sorted. Like torch.nn.utils.rnn.PackedSequence.
@@ -167,7 +167,7 @@ def pad_packed_sequence(
             )
         steps = total_length
     total = sum(sizes)
-    # Every place of the result is a row of the data, or the row after the last, which is the padding.
+    # Every position of the result is a row of the data, or the row after the last, which is the padding.
     rows = np.full((steps, sizes[0]), total)
     for step, (start, size) in enumerate(zip(np.cumsum([0, *sizes]).tolist(), sizes, strict=False)):
         rows[step, :size] = np.arange(start, start + size)
@@ -189,7 +189,7 @@ def pad_sequence(
 ) -> Tensor:
     """Sequences (L_i, *) side by side, padded to the longest: (L, B, *), or (B, L, *) with `batch_first`.
 
-    Raises RuntimeError for no sequence, for sequences that differ beyond their length, and for a `padding_side` other
+    Raises RuntimeError without sequences, for sequences that differ beyond their length, and for a `padding_side` other
     than "right" and "left". Like torch.nn.utils.rnn.pad_sequence.
     """
     if padding_side not in ("right", "left"):

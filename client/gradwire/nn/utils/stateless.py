@@ -25,7 +25,7 @@ def functional_call(
 
     The tensors are given by path in a dict, or in several that share no path. A parameter that the module holds under
     several paths is replaced under all, unless `tie_weights` is False. With `strict` every path must be given, and no
-    other: RuntimeError. The module has its own tensors back afterwards, whatever happens.
+    other: RuntimeError. Afterwards the module has its own tensors again, also after an exception.
     """
     given = _joined(parameter_and_buffer_dicts)
     places = _places(module)
@@ -86,7 +86,8 @@ def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
 
 
 def _tied(places: dict[str, tuple[dict[str, Any], str]], given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What goes where, each tensor under every path of the one it replaces. Raises ValueError for two in one place."""
+    """The replacements: each tensor under every path of the tensor it replaces. Raises ValueError for two in one
+    place."""
     chosen: dict[int, Tensor] = {}
     for path, (held, name) in places.items():
         if path in given and chosen.setdefault(id(held[name]), given[path]) is not given[path]:
