@@ -103,7 +103,7 @@ def test_a_port_that_nobody_listens_to(tmp_path: Path) -> None:
     with listening() as made:
         address = address_of(made)
     for nobody in (address, f"unix:{tmp_path}/none"):
-        with pytest.raises(gradwire.GradwireConnectionError, match="Nobody listens there: start `gradwire serve`"):
+        with pytest.raises(gradwire.GradwireConnectionError, match="No server listens there: start `gradwire serve`"):
             gradwire.connect(nobody)
 
 
@@ -115,7 +115,7 @@ def test_a_web_server() -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as web:
         threading.Thread(target=web.serve_forever, daemon=True).start()
         try:
-            with pytest.raises(gradwire.GradwireConnectionError, match="Something else than gRPC answers"):
+            with pytest.raises(gradwire.GradwireConnectionError, match="The server at that port does not speak gRPC"):
                 gradwire.connect(f"127.0.0.1:{web.server_port}")
         finally:
             web.shutdown()
@@ -129,7 +129,7 @@ def test_the_command_for_administrators_tells_it_too(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended:
         admin.main(["127.0.0.1:1"])
     assert ended.value.code == 1
-    assert "Nobody listens there" in capsys.readouterr().err
+    assert "No server listens there" in capsys.readouterr().err
 
 
 def test_a_server_whose_port_is_taken_says_so_in_a_line() -> None:

@@ -254,7 +254,7 @@ def test_without_a_log_a_call_that_ended_in_its_middle_ends_the_session_clearly(
         assert refused(session.run, command(op("zeros", [2], outputs=[1])))[1] == "MEMORY_LIMIT"
     with pytest.raises(grpc.RpcError) as caught:
         session.run(command(op("zeros", [2], outputs=[2])))
-    assert "cannot go on, since a call ended in its middle" in str(caught.value.details())
+    assert "cannot continue, since a call ended in its middle" in str(caught.value.details())
     assert session.close() >= 0
     np.testing.assert_array_equal(beside.read(y), [2.0])
 

@@ -21,7 +21,7 @@ from gradwire.v1 import service_pb2
 ADDRESS = "127.0.0.1:50051"
 RIGHTS = (
     "Needs a token or a certificate with the scope admin: GRADWIRE_TOKEN, which `gradwire token NAME --scope admin` "
-    "makes. A server of this machine that asks for neither lets the user in who runs it."
+    "makes. A server on this machine without authentication admits the user who runs it."
 )
 # Loopback addresses of a local server, and for each wildcard address a loopback address that reaches it.
 _LOCAL = ("127.0.0.1", "[::1]")
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str]) -> int:
         prog="gradwire sessions", description="List a server's sessions, or end one.", epilog=RIGHTS
     )
     add_server(parser)
-    parser.add_argument("--stored", action="store_true", help="those that are only stored: nobody uses them")
+    parser.add_argument("--stored", action="store_true", help="stored sessions that are not in use")
     parser.add_argument("--principal", default="", help="of this principal alone")
     parser.add_argument("--end", type=int, metavar="NUMBER", help="end this one, or with --stored delete its files")
     options = parser.parse_args(list(arguments))

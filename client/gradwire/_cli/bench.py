@@ -117,7 +117,7 @@ def _bandwidth(session: Session, seconds: float) -> Iterator[Figure]:
 
     held = send()
     if not np.array_equal(held.numpy(), values):
-        raise SystemExit("what came back from the server is not what was sent")
+        raise SystemExit("the server returned other bytes than it received")
     for name, run in (("to the server", send), ("from the server", held.numpy)):
         times: list[float] = []
         end = time.perf_counter() + seconds

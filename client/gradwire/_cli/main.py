@@ -63,7 +63,7 @@ def sessions(arguments: Sequence[str]) -> int:
 _OURS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "run": (run, "run a program in which `import torch` means gradwire"),
     "bench": (bench, "measure a server"),
-    "top": (top, "show who uses a server, live"),
+    "top": (top, "show a server's sessions, live"),
     "sessions": (sessions, "list a server's sessions, or end one"),
 }
 # Help for gradwire's own commands among the entry points; other packages' commands are listed by name only.
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="gradwire",
         description="Gradients over the wire: PyTorch's semantics, computed by a server.",
-        epilog=f"commands, each with a --help of its own:\n{_help(others)}",
+        epilog=f"commands, each with --help:\n{_help(others)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )

@@ -155,7 +155,7 @@ def main(arguments: Iterable[str]) -> int:
     """Show a server's sessions until Ctrl-C; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="gradwire top",
-        description="Show who uses a server: its sessions by principal, what they hold and compute.",
+        description="Show a server's sessions by principal, with their memory and computing time.",
         epilog=f"{RIGHTS} compute is of one core: 200% keeps two workers busy.",
     )
     add_server(parser)

@@ -81,7 +81,7 @@ def find_obstacle(answer: Any, outside: Collection[int]) -> str | None:
             continue
         kind = type(value)
         if kind not in (tuple, list, dict, OrderedDict) and not (isinstance(value, tuple) and hasattr(kind, "_fields")):
-            return f"it returns an object ({kind.__name__}) that is no tensor, number or plain container of these"
+            return f"it returns an object ({kind.__name__}) that is not a tensor, number or plain container of these"
         if not isinstance(value, tuple) and id(value) in outside:
             return "it returns a container that was there before the call"
         if id(value) in seen and not isinstance(value, tuple):

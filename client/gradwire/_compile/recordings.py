@@ -119,7 +119,7 @@ class Noted:
             if id(handle) in made and (
                 handle.__dict__.keys() - {"_view"} or type(handle).__module__ != "gradwire._tensor.tensor"
             ):
-                return "it returns a tensor of a class, or with attributes, of its own"
+                return "it returns a tensor of another class or with added attributes"
         known = {id(handle) for handle in self.results}
         known.update(id(leaf._grad) for leaf in self.session.watched.values())
         for handle in list(self.results):
@@ -128,14 +128,14 @@ class Noted:
                 known.add(id(view.base))
                 self.results.append(view.base)
         if any(id(handle) not in known for handle in self.recorder.living()):
-            return "it keeps a tensor that it makes elsewhere than in what it returns"
+            return "it keeps a tensor outside its results"
         return None
 
     def _find_history(self) -> str | None:
         if self.recorder.differentiates():
             for handle in (*self.feeds, *self.trace.captures):
                 if handle._spec.requires_grad and not handle._spec.is_leaf:
-                    return "it differentiates through a tensor from outside that is no leaf"
+                    return "it differentiates through a non-leaf from outside"
         return None
 
 

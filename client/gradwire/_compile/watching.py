@@ -149,7 +149,7 @@ class Watching:
             if event == "opcode":
                 offsets.add(frame.f_lasti)
             elif event == "exception" and issubclass(arg[0], ImportError):
-                self._obstruct("it imports what is not there", frame)
+                self._obstruct("it imports a missing module", frame)
             return each
 
         return each
@@ -197,7 +197,7 @@ class Watching:
             if is_distrusted_here(code.co_filename) or (
                 code.co_filename.endswith("legacy.py") and code.co_name.startswith(("get_", "set_", "are_", "use_"))
             ):
-                self._obstruct(f"it calls {code.co_name}(), which depends on or changes what is outside", frame)
+                self._obstruct(f"it calls {code.co_name}(), which depends on or changes state outside", frame)
             elif code.co_name not in _STEPPING and "optim" in code.co_filename:
                 self.used.reads_rates = True
 

@@ -46,22 +46,22 @@ def explain(tensor: Tensor | Compiled) -> Text:
     else:
         lines = _made(tensor)
     if not is_grad_enabled():
-        lines.append("Grad mode is off here (no_grad): what is computed now is recorded in no graph.")
+        lines.append("Grad mode is off here (no_grad): computations are not recorded in a graph.")
     return Text("\n".join([facts, *(f"- {line}" for line in lines)]))
 
 
 def _without_gradient(tensor: Tensor) -> list[str]:
     lines = [
-        "It is a leaf, by convention: it does not require grad, so it is in no graph. You made it, or it came of "
-        "tensors that do not require grad, of detach(), or of a computation under no_grad()."
+        "It is a leaf, by convention: it does not require grad, so it is in no graph. You made it, or it is a "
+        "result of tensors that do not require grad, of detach(), or of a computation under no_grad()."
     ]
     if tensor.is_inference():
-        lines.append("It was made in inference_mode(): it can never be part of a graph. clone() it outside of that.")
+        lines.append("It was made in inference_mode(), so it can never be part of a graph. clone() it outside.")
     elif tensor.is_floating_point() or tensor.is_complex():
-        lines.append("No gradient will come to it; backward() from it is refused.")
+        lines.append("It will receive no gradient; backward() from it is refused.")
         lines.append("To get one, call requires_grad_() on it before you compute with it.")
     else:
-        lines.append(f"No gradient can come to it: {tensor.dtype.name} has none. Cast it to a floating dtype for one.")
+        lines.append(f"It can receive no gradient: {tensor.dtype.name} has none. Cast it to a floating dtype for one.")
     return lines
 
 
@@ -76,7 +76,7 @@ def _leaf(tensor: Tensor) -> list[str]:
     else:
         lines.append(
             f"It has a gradient of shape {tuple(grad.shape)}. The next backward() adds to it: set .grad = None, or "
-            "call the optimizer's zero_grad(), to begin anew."
+            "call the optimizer's zero_grad(), to clear it."
         )
     lines.append("To change it in place, do so under no_grad(); to leave it out of training, requires_grad_(False).")
     return lines
@@ -87,21 +87,19 @@ def _made(tensor: Tensor) -> list[str]:
     nodes = {node.id: node for node in drawn.nodes}
     root = nodes.get(drawn.roots[0]) if drawn.roots else None
     name = root.name if root is not None else tensor._spec.grad_fn
-    lines = [f"It is no leaf: {name} made it, of tensors that require grad, and it is a step on backward's way."]
+    lines = [f"It is not a leaf: {name} made it from tensors that require grad, so backward() passes through it."]
     if root is not None and root.made_at:
         lines[0] += "\n  " + root.made_at
     if tensor.retains_grad:
         lines.append("It keeps its gradient: retain_grad() was called, so .grad is there after backward().")
     else:
-        lines.append(
-            "Its own gradient is handed on and not kept: .grad stays None. Call retain_grad() before backward()."
-        )
+        lines.append("Its gradient is passed on and not kept: .grad is None. Call retain_grad() before backward().")
     lines.append(_landing([node for node in drawn.nodes if node.leaf is not None]))
     freed = sum(node.freed for node in drawn.nodes)
     if freed:
         lines.append(
             f"A backward() has freed {freed} of its graph's {len(nodes)} nodes: another one is refused. Compute it "
-            "anew, or pass retain_graph=True to the first."
+            "again, or pass retain_graph=True to the first."
         )
     elif tensor.numel() == 1:
         lines.append("It is a scalar: backward() needs no argument.")
@@ -110,7 +108,7 @@ def _made(tensor: Tensor) -> list[str]:
             f"It has {tensor.numel()} elements: backward() needs gradient= of its shape, or reduce it (sum, "
             "mean) first."
         )
-    lines.append("detach() gives its values without the graph.")
+    lines.append("detach() returns its values without the graph.")
     return lines
 
 
@@ -120,7 +118,7 @@ def _landing(leaves: list[GraphNode]) -> str:
         assert node.leaf is not None
         shown.append(f"{node.leaf.name or 'a leaf without a name'} {node.leaf.shape}")
     if not shown:
-        return "No leaf that requires grad is behind it, so backward() stores nothing."
+        return "It depends on no leaf that requires grad, so backward() stores nothing."
     more = f" and {len(leaves) - _MOST_LEAVES} more" if len(leaves) > _MOST_LEAVES else ""
     return f"backward() from it stores gradients in {_counted(leaves)}: {', '.join(shown)}{more}."
 

@@ -279,7 +279,7 @@ def _parse(library: Any, content: bytes, name: str) -> tuple[dict[str, tuple[Arr
         hint = ""
         if content[:2] in (b"PK", b"\x80\x02"):
             hint = " It looks like a file of torch.save: write it anew with safetensors.torch.save_file"
-        raise GradwireRuntimeError(f"{name} is no whole safetensors file: {problem}.{hint}") from None
+        raise GradwireRuntimeError(f"{name} is not a complete safetensors file: {problem}.{hint}") from None
     metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__") or {}
     arrays = {}
     for key, described in found:

@@ -48,10 +48,8 @@ def explained(error: GradwireError, address: str, credentials: Credentials | Non
     return make_error(reason, f"{error}\n  {hint}", error.code, error.metadata)
 
 
-_NOT_OURS = (
-    "Something else than gRPC answers at that port, perhaps a web server: is the port the one of `gradwire serve`?"
-)
-_NOBODY = "Nobody listens there: start `gradwire serve`, or check the host and the port."
+_NOT_OURS = "The server at that port does not speak gRPC, perhaps a web server. Is it the port of `gradwire serve`?"
+_NOBODY = "No server listens there: start `gradwire serve`, or check the host and the port."
 _NO_HOST = "The host's name cannot be resolved: check its spelling, or give its IP address."
 _SPEAKS_TLS = (
     "The server seems to speak TLS: name the authority that signed its certificate by ca= or GRADWIRE_CA, or for one "

@@ -205,7 +205,7 @@ def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metri
         raise OSError(f"cannot listen for metrics at {settings.metrics}: {error.strerror or error}") from None
     log.log(
         logging.INFO if is_loopback(host) else logging.WARNING,
-        "metrics for whoever reaches the port",
+        "metrics without authentication",
         extra={"address": f"http://{host}:{port}/metrics"},
     )
     return metrics
@@ -261,7 +261,7 @@ async def _serve(settings: Settings) -> int:
 
 @click.command("token")
 @click.argument("name")
-@click.option("--scope", "scopes", multiple=True, help="What it may besides computing: admin. May be given repeatedly.")
+@click.option("--scope", "scopes", multiple=True, help="Additional right: admin. May be given repeatedly.")
 @click.option("--days", type=click.IntRange(min=1, max=36_500), help="Days until it expires; without, it does not.")
 @click.option("--file", "path", type=click.Path(dir_okay=False, path_type=Path), help="Token file to add the line to.")
 def token(name: str, scopes: tuple[str, ...], days: int | None, path: Path | None) -> None:

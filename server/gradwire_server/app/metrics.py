@@ -153,7 +153,7 @@ def _front(server: "Server", backend: "Backend") -> _Families:
     yield _gauge("draining", "1 while the server ends and takes no new work.", front.draining)
     yield _gauge("sessions", "Sessions that are open.", len(directory.entries))
     stored = 0 if backend.persistence is None else len(backend.persistence.catalog.kept)
-    yield _gauge("stored_sessions", "Sessions that are stored and that nobody uses.", stored)
+    yield _gauge("stored_sessions", "Stored sessions that are not in use.", stored)
     unstored, failures = (
         (0, 0) if backend.persistence is None else (backend.persistence.unstored, backend.persistence.failures)
     )
@@ -173,7 +173,7 @@ def _front(server: "Server", backend: "Backend") -> _Families:
     strangers = 0 if server.interceptor is None else server.interceptor.kept_out
     yield _counter("auth_failures", "Calls without a valid credential.", strangers)
     stale = server.tokens is not None and bool(server.tokens.trouble)
-    yield _gauge("token_file_unusable", "1 while the token file cannot be used, and what it said before holds.", stale)
+    yield _gauge("token_file_unusable", "1 while the token file cannot be used and its earlier contents apply.", stale)
     yield _gauge("workers", "Workers that are ready.", sum(worker.alive for worker in workers))
     yield _counter("worker_restarts", "Worker processes that ended by themselves.", sum(w.restarts for w in workers))
 
@@ -214,5 +214,5 @@ def _counted(totals: Totals) -> _Families:
         errors.add_metric([command, op, CODES[reason].name, reason], count)
     yield errors
     yield totals.queued.family("gradwire_queue_seconds", "From a call's arrival to its first step.")
-    yield totals.computed.family("gradwire_compute_seconds", "What a call computed, others' turns left out.")
+    yield totals.computed.family("gradwire_compute_seconds", "Time in which a call computed, without others' turns.")
     yield totals.sizes.family("gradwire_batch_commands", "Commands of a batch.")

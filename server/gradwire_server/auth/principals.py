@@ -14,7 +14,7 @@ ADMIN = "admin"
 SCOPES = frozenset((ADMIN,))
 NAME = re.compile(r"[A-Za-z0-9._@:/+-]{1,128}")
 # One message for all errors of a credential, so it reveals nothing about valid ones.
-UNKNOWN = "who is calling is not known: a call needs a valid token, as metadata 'authorization: Bearer <token>'"
+UNKNOWN = "the caller is not authenticated: a call needs a valid token, as metadata 'authorization: Bearer <token>'"
 
 
 class Principal:

@@ -117,7 +117,7 @@ def _line(words: list[str]) -> Line:
         try:
             expires = datetime.fromisoformat(told["expires"].replace("Z", "+00:00"))
         except ValueError:
-            raise ValueError("expires is no date and time such as 2030-01-01T00:00:00+00:00") from None
+            raise ValueError("expires is not a date and time such as 2030-01-01T00:00:00+00:00") from None
         expires = expires if expires.tzinfo else expires.replace(tzinfo=timezone.utc)
     if "certificate" in told:
         if {"id", "hash"} & told.keys():
@@ -269,7 +269,7 @@ class Tokens:
         if stamp[-1] > _MOST_BYTES:
             raise TokenFileError(f"{self.path} has more than {_MOST_BYTES} bytes")
         if not stamp[-1] and self._known:
-            raise TokenFileError(f"{self.path} is empty; to let nobody in, leave a comment in it")
+            raise TokenFileError(f"{self.path} is empty; to admit no caller, leave a comment in it")
         tokens: dict[str, Line] = {}
         certificates: dict[str, Line] = {}
         try:

@@ -290,7 +290,7 @@ class SessionCatalog:
         try:
             found = self.store.head(folder)
         except OSError as error:
-            raise Refusal("STORAGE", f"what is stored cannot be read: {os.strerror(error.errno or 0)}") from None
+            raise Refusal("STORAGE", f"the stored data cannot be read: {os.strerror(error.errno or 0)}") from None
         if found is None or self.left(folder, found[1]) == 0.0:
             raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no snapshot {name!r}", name=name)
         return folder, found[1]

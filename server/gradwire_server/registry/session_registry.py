@@ -112,7 +112,7 @@ class SessionRegistry(Generic[W]):
     def _gone(self, session_id: str) -> Refusal:
         owner, why = self.tombstones.get(session_id, ("", None))
         if why is None or owner != CALLER.get().name:
-            return Refusal("SESSION_NOT_FOUND", "there is no such session; OpenSession gives one")
+            return Refusal("SESSION_NOT_FOUND", "there is no such session; OpenSession opens one")
         return Refusal(*why)
 
     def _own(self, session_id: str) -> Entry[W] | None:

@@ -71,7 +71,7 @@ def _read_item(item: types_pb2.IndexItem, session: Tensors) -> Any:
         return None
     if kind == "boolean":
         return item.boolean
-    raise Refusal("MALFORMED", "an item of an index says nothing")
+    raise Refusal("MALFORMED", "an item of an index is empty")
 
 
 # Only programs have numbers given by a run.

@@ -164,7 +164,7 @@ class _Checker:
         """Decode and check one step. Raises Refusal."""
         which = message.WhichOneof("step")
         if which is None:
-            raise Refusal("MALFORMED", "a step that says nothing, or nothing that this server knows")
+            raise Refusal("MALFORMED", "an empty step, or one that this server does not support")
         request: Any = getattr(message, which)
         if request.session_id or request.request_id:
             raise Refusal("MALFORMED", "a step names no session and no request_id")

@@ -297,7 +297,7 @@ class Checkpointer:
             if request is None:
                 yield from self._take_up(session, generation, head.logged)
         except OSError as error:
-            raise Refusal("STORAGE", f"what is stored cannot be read: {os.strerror(error.errno or 0)}") from None
+            raise Refusal("STORAGE", f"the stored data cannot be read: {os.strerror(error.errno or 0)}") from None
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             log.error("stored session is damaged", extra={"file": str(source), "error": repr(error)})
             raise Refusal("SNAPSHOT_DAMAGED", f"generation {generation} of {source.name} is damaged") from None

@@ -44,7 +44,7 @@ class SessionFiles:
                 try:
                     self.store.set_running(self.folder, True)
                 except OSError as error:
-                    log.error("session cannot go on", extra={"file": str(self.folder), "error": str(error)})
+                    log.error("session cannot continue", extra={"file": str(self.folder), "error": str(error)})
                     raise storage_refusal(error) from None
                 self.stopped = False
 

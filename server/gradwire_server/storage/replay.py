@@ -206,11 +206,11 @@ class Replay:
         for seq in sorted(then.keys() ^ now.keys()):
             told = now.get(seq)
             if told is not None and told.reason in _SCARCE:
-                raise Refusal(told.reason, f"there is no room to restore the session: {told.message}")
+                raise Refusal(told.reason, f"there is too little memory to restore the session: {told.message}")
             went = "is applied and was refused" if told is None else f"was applied and is refused: {told.message}"
             raise self._other(path, place, f"command {seq} {went}")
         if any(told.generator for told in self.notes.resumptions):  # random numbers were drawn twice
-            raise Refusal("MEMORY_LIMIT", "there is no room to restore the session")
+            raise Refusal("MEMORY_LIMIT", "there is too little memory to restore the session")
         if record.HasField("outcome"):
             wanted, found = record.outcome, outcome(self.session)
             if wanted != found:

@@ -81,10 +81,10 @@ def read_head(file: Any, name: str, most: int) -> tuple[list[Entry], dict[str, s
         if code not in _CODES:
             raise Refusal("DTYPE", f"the file {name!r}: {key[:100]!r} is of the dtype {code[:20]!r}, unknown here")
         if begin != end or ends - begin != math.prod(shape) * _CODES[code].itemsize:
-            raise damaged(name, f"the bytes of {key[:100]!r} are not where its shape says")
+            raise damaged(name, f"the bytes of {key[:100]!r} do not match its shape")
         end = ends
     if end != total - _LENGTH.size - size:
-        raise damaged(name, "it is cut short, or longer than it says")
+        raise damaged(name, "it is shorter or longer than its head says")
     entries = [Entry(key, _CODES[code], shape, ends - begin) for begin, ends, key, code, shape in places]
     found = f'"{CRC}":"{metadata.get(CRC, "")}"'.encode()
     zeroed = raw.replace(found, f'"{CRC}":"{_ZEROS}"'.encode(), 1)

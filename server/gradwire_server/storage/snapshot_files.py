@@ -219,11 +219,11 @@ def _read_head(path: Path, file: Any) -> pb.SnapshotHead:
         raise damaged(path, "its head has no length that a head has")
     raw, crc = file.read(size), file.read(_U32.size)
     if len(crc) < _U32.size or zlib.crc32(raw) != _U32.unpack(crc)[0]:
-        raise damaged(path, "its head is not what was written")
+        raise damaged(path, "its head has changed")
     try:
         head = pb.SnapshotHead.FromString(raw)
     except DecodeError:
-        raise damaged(path, "its head is no SnapshotHead") from None
+        raise damaged(path, "its head is not a SnapshotHead") from None
     if head.format != FORMAT:
         raise damaged(path, f"it is of format {head.format}, and this server reads {FORMAT}")
     return head
@@ -238,14 +238,14 @@ def read_state(folder: Path, generation: int) -> tuple[pb.SnapshotHead, pb.Sessi
         left = os.fstat(file.fileno()).st_size - file.tell()
         size = _U64.unpack(start)[0] if len(start) == _U64.size else -1
         if size + _U32.size != left:
-            raise damaged(path, "it is cut short, or longer than it says")
+            raise damaged(path, "it is shorter or longer than its head says")
         raw, crc = file.read(size), file.read(_U32.size)
     if zlib.crc32(raw) != _U32.unpack(crc)[0]:
         raise damaged(path, "its checksum is not that of its bytes")
     try:
         return head, pb.SessionState.FromString(raw)
     except DecodeError:
-        raise damaged(path, "it is no SessionState") from None
+        raise damaged(path, "it is not a SessionState") from None
 
 
 def read_data(folder: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
@@ -259,7 +259,7 @@ def read_data(folder: Path, generation: int, state: pb.SessionState, memories: S
         start = file.read(_U64.size)
         begin = _U64.size + _U64.unpack(start)[0] if len(start) == _U64.size else 0
         if begin + sum(each.bytes for each in state.memories) > os.fstat(file.fileno()).st_size:
-            raise damaged(path, "it is cut short, or its head is not what was written")
+            raise damaged(path, "it is truncated, or its head has changed")
         for owner, message in zip(memories, state.memories, strict=True):
             file.seek(begin + message.offset)
             on_host = message.device in ("", "cpu")

@@ -168,7 +168,7 @@ class WriteAheadLog:
                 try:
                     task.done(failure)
                 except Exception:  # all other sessions' answers wait for this thread
-                    log.exception("an answer could not be given")
+                    log.exception("an answer could not be sent")
         if any(task.last for task in group):
             self._end(target)
 
@@ -251,7 +251,7 @@ def read(path: Path, store: LogStore | None = None) -> Iterator[tuple[pb.LogReco
             body = _body(file, size)
             if body is None:
                 if end < flushed:
-                    raise damaged(path, f"the record at byte {end} is not what was written, and {flushed} were flushed")
+                    raise damaged(path, f"the record at byte {end} has changed, and {flushed} were flushed")
                 return
             end += _HEAD.size + len(body)
             try:
@@ -268,7 +268,7 @@ def _flushed_of(path: Path, start: bytes) -> int:
         raise damaged(path, "it does not begin as a log does")
     flushed: int = _FLUSHED.unpack_from(start, len(MAGIC))[0]
     if start != beginning(flushed):
-        raise damaged(path, "its beginning is not what was written")
+        raise damaged(path, "its beginning has changed")
     return flushed
 
 

@@ -193,7 +193,7 @@ class Lane:
             return
         with self._gone(session) as gone, self._timed(session):
             if not gone:
-                raise EngineError(Reason.COMPUTE_LIMIT, "no thread is to be had; other ops take long already")
+                raise EngineError(Reason.COMPUTE_LIMIT, "no thread is available; other ops take long already")
             self._places.take(owner, _Check(session.cancel_token))
 
     def _most_seconds(self, session: Session) -> float:

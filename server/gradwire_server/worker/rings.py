@@ -83,11 +83,11 @@ class Rings:
             if self.bytes + RING_BYTES > self.limit:
                 self._tidy(0.0)
             if not machine() or self.bytes + RING_BYTES > self.limit:
-                raise Refusal("NOT_SUPPORTED", "there is no shared memory to be had; use Upload and Download")
+                raise Refusal("NOT_SUPPORTED", "there is no shared memory available; use Upload and Download")
             try:
                 ring = Ring(nonce, RING_BYTES)
             except OSError as error:
-                raise Refusal("NOT_SUPPORTED", f"there is no shared memory to be had: {error.strerror}") from None
+                raise Refusal("NOT_SUPPORTED", f"there is no shared memory available: {error.strerror}") from None
             self.bytes += RING_BYTES
             return ring
 

@@ -315,11 +315,11 @@ class Runtime:
         session = call.session
         session.durability.torn = False
         told = refusal_of(error, call.method, session.command.told())
-        broken = Refusal(told.reason, f"the session cannot go on, since a call ended in its middle: {told.message}")
+        broken = Refusal(told.reason, f"the session cannot continue, since a call ended in its middle: {told.message}")
         if told.reason == "MEMORY_LIMIT" and self.log_writer is not None and self.log_writer.give_up(call):
-            broken = Refusal("UNAVAILABLE", f"the session goes back to its last answer: {told.message}")
+            broken = Refusal("UNAVAILABLE", f"the session returns to its last answer: {told.message}")
             broken.metadata[GOES_BACK] = "1"
-        log.error("session cannot go on", extra={**session.command.told(), "error": told.message})
+        log.error("session cannot continue", extra={**session.command.told(), "error": told.message})
         session.durability.broken, session.cancel_token.closed = broken, True
         if call.hold is None:
             raise broken

@@ -172,11 +172,11 @@ class Transfers:
     @staticmethod
     def _check_turn(upload: Upload, taker: int, offset: int, size: int) -> int:
         if upload.taker != taker:
-            raise Refusal("ARGUMENT_VALUE", "another call goes on with this upload", argument="transfer_id")
+            raise Refusal("ARGUMENT_VALUE", "another call continues this upload", argument="transfer_id")
         if offset != upload.received:
             raise Refusal(
                 "ARGUMENT_VALUE",
-                f"the upload goes on at {upload.received}, not at {offset}",
+                f"the upload continues at {upload.received}, not at {offset}",
                 argument="offset",
                 received=upload.received,
             )
