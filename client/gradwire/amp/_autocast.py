@@ -1,4 +1,4 @@
-"""autocast: computing goes on in the tensors' own dtypes, with a warning where it was asked to be otherwise."""
+"""autocast: computations use the tensors' dtypes, with a warning if another dtype was requested."""
 
 from __future__ import annotations
 

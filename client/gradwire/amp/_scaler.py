@@ -1,5 +1,5 @@
-"""GradScaler: losses are scaled up so that small gradients of half precision do not vanish, and steps are skipped
-where a gradient became infinite."""
+"""GradScaler: it scales losses up, so small gradients of half precision do not vanish. It skips steps with infinite
+gradients."""
 
 from __future__ import annotations
 

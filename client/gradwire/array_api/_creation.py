@@ -157,7 +157,7 @@ def arange(
     dtype: dtype | None = None,
     device: Device = None,
 ) -> Array:
-    """Numbers from start (0, if there is no stop) to before stop, step by step. Integers give int64."""
+    """Numbers from start (0 without a stop) up to, not including, stop, by step. Integers give int64."""
     # Arrays of one value are waited for: how many numbers there are follows from them.
     bounds: list[Any] = [one.item() if isinstance(one, (Tensor, np.generic)) else one for one in (start, stop, step)]
     low, high, step = bounds

@@ -1,7 +1,7 @@
 """One number of many: sums, extremes, moments, and sums so far.
 
-Two things differ from PyTorch's ops: no axis at all (`axis=()`) reduces nothing, and sums of small integers are of the
-default integer of their kind, unsigned for unsigned ones.
+Two things differ from PyTorch's ops: an empty `axis=()` reduces nothing. Sums of small integers have the default
+integer dtype of their kind.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
 
 
 def solve(x1: Tensor, x2: Tensor, /) -> Array:
-    """What x1 times it is x2: a vector if x2 has one axis, else matrices, whose stacks are broadcast."""
+    """What x1 times it is x2: a vector if x2 has one axis, else matrices with broadcast stacks."""
     first, second = _alike(x1, x2)
     columns = call("unsqueeze", second, -1) if second.ndim == 1 else second
     # PyTorch takes an x2 of x1's shape without its last axis for a stack of vectors: so the stack is told.

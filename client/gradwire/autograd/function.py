@@ -199,7 +199,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
         if not ctx._materialize_non_diff_grads and any(each is other for other in ctx._constant)
     ]
 
-    # Holds no tensor: what it is held for, the node, holds them all.
+    # Holds no tensor: the node holds them all.
     def run(asked: Asked) -> Sequence[Any]:
         gradients = [None if place in undefined else each for place, each in enumerate(asked.gradients)]
         ctx._saved = asked.others

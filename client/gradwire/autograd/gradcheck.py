@@ -45,9 +45,9 @@ def gradcheck(
     """Whether backward agrees with central differences of `func`, for each input that requires grad.
 
     Use float64 or complex128. `check_undefined_grad`: also whether it copes with outputs that no gradient came for.
-    There is nothing for `check_grad_dtypes` and `check_batched_grad` to find here, `masked` is about sparse tensors,
-    and `fast_mode` is no faster: all elements are looked at. Raises GradcheckError if they differ, or returns False
-    with raise_exception=False; ValueError if no input requires grad; NotImplementedError for `check_forward_ad`.
+    `check_grad_dtypes`, `check_batched_grad` and `masked` (sparse tensors) have no effect. `fast_mode` is not faster:
+    all elements are checked. Raises GradcheckError if they differ, or returns False with raise_exception=False;
+    ValueError if no input requires grad; NotImplementedError for `check_forward_ad`.
     """
     if check_forward_ad:
         raise GradwireNotImplementedError("gradcheck: forward mode, check_forward_ad=True, is not supported")

@@ -1,4 +1,4 @@
-"""torch.backends.cuda: products of float32 are computed in float32, whatever is set here."""
+"""torch.backends.cuda: products of float32 are always computed in float32."""
 
 from types import SimpleNamespace
 

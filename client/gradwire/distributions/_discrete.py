@@ -56,7 +56,7 @@ class _Odds(Distribution):
 
     @property
     def param_shape(self) -> Any:
-        """The shape of what was given."""
+        """The shape of the given parameter."""
         return self._param.shape
 
 
@@ -294,7 +294,7 @@ class Categorical(Distribution):
 
     @property
     def param_shape(self) -> Any:
-        """The shape of what was given."""
+        """The shape of the given parameter."""
         return self._param.shape
 
     @property

@@ -1,8 +1,7 @@
 """Gradients of tensors that may be batched: those of all samples in one pass.
 
-Samples do not mix, so the gradient of all samples' outputs by a batched input is each sample's own. There is one pass
-per sample for an input that all samples share, and if only the outputs' gradients are batched (many cotangents for one
-graph).
+Samples do not mix, so the gradient of all samples' outputs by a batched input is each sample's own. An input that all
+samples share needs one pass per sample. So do batched gradients of unbatched outputs (many cotangents for one graph).
 """
 
 from __future__ import annotations

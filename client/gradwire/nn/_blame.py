@@ -26,7 +26,7 @@ _GIVEN = {
 
 
 def blame(module: Module, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Add the module to an error's text, unless a module below it has done so or the inputs did not cause the error."""
+    """Add the module to an error's text, if the inputs caused the error and no module below has added itself."""
     if isinstance(error, GradwireError):
         if error.late or error.reason not in _GIVEN:
             return

@@ -97,7 +97,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the parameters themselves. Like torch.optim.AdamW."""
+    """Adam with weight decay applied directly to the parameters. Like torch.optim.AdamW."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ def get_swa_avg_fn() -> Callable[..., Tensor]:
 
 
 class AveragedModel(Module):
-    """A copy of a model, `module`, whose parameters are averages of the model's, by default plain ones.
+    """A copy of a model, `module`, with averages of the model's parameters, by default plain averages.
 
     `update_parameters(model)` includes the current ones; with `use_buffers` buffers are averaged, too, else copied.
     Raises AssertionError if both `avg_fn` and `multi_avg_fn` are given. Like torch.optim.swa_utils.AveragedModel.

@@ -54,8 +54,8 @@ def checkpoint(
     """`function(*args, **kwargs)`, which is called again in backward rather than keeping what backward needs.
 
     Works like PyTorch's with `use_reentrant=False`, for any `use_reentrant`, and never stops early. `context_fn` makes
-    a context for each of the two calls. Raises RuntimeError in backward if the second call does not make the same
-    nodes, or a tensor among the arguments was changed in place since.
+    a context for each of the two calls. Backward raises RuntimeError if the second call makes other nodes, or an
+    argument's tensor was changed in place.
     """
     if use_reentrant is None:
         warnings.warn(_EXPLICITLY, UserWarning, stacklevel=2)
@@ -123,8 +123,8 @@ def checkpoint_sequential(
 class _Watch:
     """Whether a part's inputs are unchanged: computed again from others it would have other gradients.
 
-    A node saves an empty view of each, which shares its version, so that a gradient through the node is refused once
-    one was changed in place. Nothing waits for a version.
+    A node saves an empty view of each, which shares its version. After an in-place change, a gradient through the node
+    is refused. Nothing waits for a version.
     """
 
     def __init__(self, total: Any, probe: Any) -> None:

@@ -14,7 +14,7 @@ from gradwire.func.rules.calls import Call, padded, refuse_in_place, rule
 
 
 def _promoted(tensors: list[Any], level: Level) -> dict[int, Any]:
-    """Replacements for tensors whose batch dimension would change dtype promotion."""
+    """Replacements for tensors with a batch dimension that would change dtype promotion."""
     if len({each.dtype for each in tensors}) < 2:
         return {}
     points = [each for each in tensors if not each.dim()]

@@ -167,7 +167,7 @@ def pad_packed_sequence(
             )
         steps = total_length
     total = sum(sizes)
-    # Every position of the result is a row of the data, or the row after the last, which is the padding.
+    # Each position of the result is a row of the data, or the padding row after the last.
     rows = np.full((steps, sizes[0]), total)
     for step, (start, size) in enumerate(zip(np.cumsum([0, *sizes]).tolist(), sizes, strict=False)):
         rows[step, :size] = np.arange(start, start + size)

@@ -1,7 +1,7 @@
 """Data sets, samplers and the loader that makes batches (torch.utils.data).
 
-Samples are drawn in the calling thread: what a batch costs is one command per tensor of it, where the data set is a
-`TensorDataset`, and the values' way to the server otherwise.
+Samples are drawn in the calling thread: a batch of a `TensorDataset` is one command per tensor. Other data sets upload
+their values.
 """
 
 from gradwire.utils.data import dataloader, dataset, sampler

@@ -58,7 +58,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """Sample i joins the i-th samples of several data sets, as a tuple, or a dict of those given by name.
+    """Sample i joins the i-th samples of several data sets, as a tuple, or as a dict by name.
 
     Raises ValueError for none, or for sets of different lengths.
     """
