@@ -27,8 +27,8 @@ Device: TypeAlias = "dtypes.device | str | None"
 def asarray(obj: Any, /, *, dtype: dtype | None = None, device: Device = None, copy: Bool | None = None) -> Array:
     """An array of a number, nested sequences, a buffer, a DLPack object, or a tensor (in the same graph).
 
-    `copy`: True for new memory, None for such where it is needed. Raises ValueError for False where a copy is needed,
-    as it is for all that is not on the server yet.
+    `copy`: True for new memory, None for such where it is needed. Raises ValueError if it is False
+    and a copy is needed, as for all values that are not on the server yet.
     """
     if isinstance(obj, Tensor):
         return _of_tensor(obj, dtype, device, copy)
@@ -83,7 +83,7 @@ def _as_numpy(obj: Any) -> Any:
 def from_dlpack(x: object, /, *, device: Device = None, copy: Bool | None = None) -> Array:
     """An array of the values of what speaks DLPack, outside of any graph; of a tensor on the same memory.
 
-    Raises ValueError for copy=False where a copy is needed, as it is for all that is not on the server yet.
+    Raises ValueError if `copy` is False and a copy is needed, as for values outside the server.
     """
     if isinstance(x, Tensor) and not copy:
         return asarray(x.detach(), device=device, copy=copy)

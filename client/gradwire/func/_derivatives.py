@@ -116,8 +116,8 @@ def jacrev(
 ) -> _Function:
     """The function that computes the Jacobian of `func` row by row, in reverse mode (torch.func.jacrev).
 
-    For each output and input a tensor of the one's shape and the other's, nested as the outputs, then as `argnums`
-    says. `chunk_size` changes nothing here.
+    Returns a tensor for each output and input, with the shapes of both, nested like the outputs and then like
+    `argnums`. `chunk_size` changes nothing here.
     """
     _check_chunk(chunk_size)
 
@@ -146,8 +146,8 @@ def jacfwd(
 ) -> _Function:
     """The function that computes the Jacobian of `func` column by column (torch.func.jacfwd).
 
-    For each output and input a tensor of the one's shape and the other's, nested as the outputs, then as `argnums`
-    says. The function is called once, so that random numbers are the same in all columns.
+    Returns a tensor for each output and input, with the shapes of both, nested like the outputs and then like
+    `argnums`. The function is called once, so that random numbers are the same in all columns.
     """
     _check_chunk(chunk_size)
 
