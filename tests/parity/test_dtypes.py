@@ -69,7 +69,7 @@ def test_the_table_of_what_pytorch_takes_is_of_these_cases() -> None:
     assert swept == TABLE.keys(), "tests/parity/accepted.json is of other tables: run python -m tests.parity.sweep"
 
 
-@pytest.mark.parametrize(("name", "made"), zip(NAMES, CASES, strict=True), ids=map(str, CASES))
+@pytest.mark.parametrize(("name", "made"), list(zip(NAMES, CASES, strict=True)), ids=map(str, CASES))
 def test_op_takes_and_refuses_dtypes_as_pytorch_does(name: str, made: Case) -> None:
     """In every dtype: acceptance by the committed table; dtype, value, whether gradients flow, and the gradient beside
     PyTorch, where it is installed.

@@ -18,7 +18,7 @@ def limits(**more: Any) -> Limits:
 
 def session(told: Limits, place: int = PLACE, **holds: int) -> Any:
     made = Session(1, told, CancelToken())
-    made.place = place
+    made.usage.place = place
     made.account.bytes = holds.get("bytes", 0)
     made.store.update(dict.fromkeys(range(holds.get("tensors", 0))))
     made.programs.update({bytes([number]): None for number in range(holds.get("programs", 0))})

@@ -4,7 +4,7 @@ import pytest
 
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.response_cache import Memory, Recall, Recalled
+from gradwire_server.session.state.response_cache import Memory, Recall, Recalled
 
 
 def test_a_repeated_request_finds_its_response_and_a_new_one_nothing() -> None:
