@@ -125,7 +125,7 @@ def test_an_index_with_too_many_or_empty_items_is_refused() -> None:
         arguments.read_index(index, HELD)
     empty = A()
     empty.index.items.add()
-    with pytest.raises(Refusal, match="says nothing") as refusal:
+    with pytest.raises(Refusal, match="an item of an index is empty") as refusal:
         arguments.read_index(empty, HELD)
     assert refusal.value.reason == "MALFORMED"
 

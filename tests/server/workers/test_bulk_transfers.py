@@ -1,0 +1,188 @@
+"""Bulk transfer with a worker thread and with a worker process: the same bytes arrive, and refusals do."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradwire.v1 import commands_pb2, service_pb2
+from gradwire_engine import tensor
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.shared_counters import SharedCounters
+from gradwire_server.storage.orders import Order
+from gradwire_server.worker.main import Control
+from gradwire_server.worker.rings import machine
+from gradwire_server.worker.runtime import Runtime
+from gradwire_server.worker.slots import Slots
+from gradwire_server.workers.bulk import BulkTransfer
+from gradwire_server.workers.control_pipe import ControlPipe
+from gradwire_server.workers.entry import Entry
+from gradwire_server.workers.process_transfers import ProcessTransfers
+from gradwire_server.workers.thread_transfers import ThreadTransfers
+from tests.server.harness import op
+
+NUMBER = 1
+LIMITS = Limits(chunk_bytes=1 << 12, max_inline_bytes=1 << 8).resolved()
+Use = Callable[["Moved"], Awaitable[Any]]
+
+
+class Moved:
+    """An open session, and the transfers of its worker."""
+
+    def __init__(self) -> None:
+        self.runtime = Runtime(LIMITS, SharedCounters(1))
+        self.tickets = 0
+        self.entry: Entry[Any] = Entry("id", NUMBER, None, 60.0, 0.0)
+        self.transfers: BulkTransfer[Any]
+        self.do("Open", Order().pack())
+
+    def do(self, method: str, raw: bytes) -> bytes:
+        """Execute a call. Raises Refusal."""
+        self.tickets += 1
+        steps = self.runtime.execute(self.runtime.begin(method, NUMBER, raw, self.tickets, None))
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                answer: bytes = done.value
+                return answer
+
+    async def call(self, _entry: Entry[Any], method: str, raw: bytes) -> bytes:
+        return self.do(method, raw)
+
+    def download(self, values: np.ndarray[Any, Any]) -> str:
+        """A download's id, of a tensor with these values."""
+        self.runtime.sessions[NUMBER].bind(1, tensor(values))
+        answer = self.do("Read", commands_pb2.ReadRequest(tensor=1).SerializeToString())
+        return str(commands_pb2.ReadResponse.FromString(answer).transfer.transfer_id)
+
+
+async def by_thread(use: Use) -> Any:
+    moved = Moved()
+    moved.transfers = ThreadTransfers(moved.call, moved.runtime)
+    return await use(moved)
+
+
+async def by_process(use: Use) -> Any:
+    """The worker's end of the control pipe is served by a thread; the memory of the slots is shared all the same."""
+    moved, pipe = Moved(), ControlPipe()
+    transfers = moved.transfers = ProcessTransfers(moved.call, pipe, LIMITS.chunk_bytes)
+    ours, theirs = socket.socketpair()
+    lost = asyncio.Event()
+    pipe.connect(ours, transfers.emptied, lost.set)
+    slots = Slots(LIMITS.chunk_bytes, transfers.descriptor)
+    ended: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            Control(moved.runtime, theirs, slots).serve()
+        except (EOFError, OSError) as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        return await use(moved)
+    finally:
+        pipe.close()
+        ours.close()
+        await asyncio.to_thread(thread.join, 10)
+        theirs.close()
+        transfers.close()
+        assert ended, "the worker's end of the pipe did not see the front's end"
+
+
+@pytest.fixture(params=[by_thread, by_process])
+def played(request: pytest.FixtureRequest) -> Callable[[Use], Any]:
+    return lambda use: asyncio.run(asyncio.wait_for(request.param(use), 60))
+
+
+def values() -> np.ndarray[Any, Any]:
+    return np.random.default_rng(5).normal(size=3000)
+
+
+def start(size: int) -> service_pb2.UploadStart:
+    return service_pb2.UploadStart(session_id="id", total_bytes=size)
+
+
+def test_an_upload_arrives_whole_and_in_order(played: Callable[[Use], Any]) -> None:
+    async def use(moved: Moved) -> tuple[int, bytes]:
+        data = memoryview(values().tobytes())
+        upload = await moved.transfers.begin_upload(moved.entry, start(data.nbytes))
+        for offset in range(0, data.nbytes, LIMITS.chunk_bytes):
+            await moved.transfers.append(upload, data[offset : offset + LIMITS.chunk_bytes])
+        received = await moved.transfers.end_upload(upload)
+        moved.transfers.leave_upload(upload)
+        return received, bytes(moved.runtime.sessions[NUMBER].transfers.finished(upload.transfer_id).buffer)
+
+    received, data = played(use)
+    assert received == len(data)
+    np.testing.assert_array_equal(np.frombuffer(data), values())
+
+
+def test_a_download_gives_the_tensor_from_any_offset(played: Callable[[Use], Any]) -> None:
+    async def use(moved: Moved) -> list[bytes]:
+        transfer_id = moved.download(values())
+        return [
+            b"".join(
+                [
+                    service_pb2.DownloadResponse.FromString(part).data
+                    async for part in moved.transfers.chunks(moved.entry, transfer_id, offset)
+                ]
+            )
+            for offset in (0, 8000)
+        ]
+
+    whole, rest = played(use)
+    assert whole == values().tobytes()
+    assert rest == whole[8000:]
+
+
+def test_what_is_not_there_is_refused_by_name(played: Callable[[Use], Any]) -> None:
+    async def use(moved: Moved) -> None:
+        with pytest.raises(Refusal, match="'nothing'") as refusal:
+            await anext(moved.transfers.chunks(moved.entry, "nothing", 0))
+        assert refusal.value.reason == "TRANSFER_NOT_FOUND"
+        with pytest.raises(Refusal, match="nonce"):
+            await moved.transfers.lend_ring(moved.entry, "?")
+        moved.do("Op", op("ones", [2], outputs=[9]).SerializeToString())  # the session works on
+        assert moved.runtime.sessions[NUMBER].tensor(9).array.tolist() == [1.0, 1.0]
+
+    played(use)
+
+
+def test_an_upload_that_is_longer_than_told_fails(played: Callable[[Use], Any]) -> None:
+    async def use(moved: Moved) -> str:
+        upload = await moved.transfers.begin_upload(moved.entry, start(8))
+        with pytest.raises(Refusal) as refusal:
+            await moved.transfers.append(upload, memoryview(bytes(16)))
+            await moved.transfers.end_upload(upload)
+        moved.transfers.leave_upload(upload)
+        return refusal.value.reason
+
+    assert played(use) == "PAYLOAD_SIZE"
+
+
+@pytest.mark.skipif(not machine(), reason="this machine has no shared memory between processes")
+def test_a_ring_carries_an_upload_and_a_download(played: Callable[[Use], Any]) -> None:
+    async def use(moved: Moved) -> tuple[bytes, int, int]:
+        transfers, runtime = moved.transfers, moved.runtime
+        lent = await transfers.lend_ring(moved.entry, "nonce123")
+        transfer_id = moved.download(values())
+        size, following = await transfers.give(moved.entry, transfer_id, 0, lent, 0)
+        upload = await transfers.begin_upload(moved.entry, start(size))
+        await transfers.take(upload, lent, 0, size)
+        received = await transfers.end_upload(upload)
+        transfers.leave_upload(upload)
+        transfers.return_ring(lent, clean=True)
+        data = bytes(runtime.sessions[NUMBER].transfers.finished(upload.transfer_id).buffer)
+        return data, received, following
+
+    data, received, following = played(use)
+    assert (len(data), following) == (received, 0)
+    np.testing.assert_array_equal(np.frombuffer(data), values())
