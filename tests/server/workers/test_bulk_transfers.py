@@ -125,18 +125,15 @@ def test_an_upload_arrives_whole_and_in_order(played: Callable[[Use], Any]) -> N
     np.testing.assert_array_equal(np.frombuffer(data), values())
 
 
+async def downloaded(moved: Moved, transfer_id: str, offset: int) -> bytes:
+    parts = [part async for part in moved.transfers.chunks(moved.entry, transfer_id, offset)]
+    return b"".join(service_pb2.DownloadResponse.FromString(part).data for part in parts)
+
+
 def test_a_download_gives_the_tensor_from_any_offset(played: Callable[[Use], Any]) -> None:
     async def use(moved: Moved) -> list[bytes]:
         transfer_id = moved.download(values())
-        return [
-            b"".join(
-                [
-                    service_pb2.DownloadResponse.FromString(part).data
-                    async for part in moved.transfers.chunks(moved.entry, transfer_id, offset)
-                ]
-            )
-            for offset in (0, 8000)
-        ]
+        return [await downloaded(moved, transfer_id, offset) for offset in (0, 8000)]
 
     whole, rest = played(use)
     assert whole == values().tobytes()
@@ -159,9 +156,13 @@ def test_what_is_not_there_is_refused_by_name(played: Callable[[Use], Any]) -> N
 def test_an_upload_that_is_longer_than_told_fails(played: Callable[[Use], Any]) -> None:
     async def use(moved: Moved) -> str:
         upload = await moved.transfers.begin_upload(moved.entry, start(8))
-        with pytest.raises(Refusal) as refusal:
+
+        async def send() -> None:
             await moved.transfers.append(upload, memoryview(bytes(16)))
             await moved.transfers.end_upload(upload)
+
+        with pytest.raises(Refusal) as refusal:
+            await send()
         moved.transfers.leave_upload(upload)
         return refusal.value.reason
 
