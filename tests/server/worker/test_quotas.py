@@ -112,6 +112,6 @@ def test_a_session_has_a_compute_quota_of_its_own(counters: SharedCounters) -> N
     told = limits(max_session_compute_seconds=6.0)
     quotas, mine = Quotas(told, counters, 0), session(told)
     assert quotas.rest(mine) == 0.0
-    mine.computed = 9.0
+    mine.usage.computed = 9.0
     assert 20.0 < quotas.rest(mine) <= 30.0
     assert quotas.rest(session(told)) == 0.0
