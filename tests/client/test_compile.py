@@ -745,3 +745,27 @@ def test_a_session_may_compile_more_programs_than_the_server_keeps(monkeypatch, 
                 factor = number if turn < 2 else 2 * number + 1
                 assert answer.tolist() == [2.0 * factor] * 2
         session.close()
+
+
+@pytest.mark.parametrize("size", [255, 256, 300])
+@pytest.mark.parametrize("change", ["itself", "transposed", "transposed factor"])
+def test_a_large_update_by_what_is_not_flat_and_apart_is_right_each_time(session, size, change):
+    def update(p, q):
+        with gradwire.no_grad():
+            p.sub_(q, alpha=2)
+            if change == "itself":
+                p.add_(p, alpha=-0.25)
+            elif change == "transposed":
+                p.add_(q.t(), alpha=0.5)
+            else:
+                p.addcmul_(q.t(), q, value=0.5)
+        return p.sum()
+
+    q = gradwire.arange(size * size, dtype=gradwire.float32).reshape(size, size) / size**2
+    mine, eager = gradwire.ones(size, size), gradwire.ones(size, size)
+    compiled = gradwire.compile(update)
+    for _ in range(5):
+        compiled(mine, q)
+        update(eager, q)
+        assert gradwire.allclose(mine, eager)
+    assert runs_of(compiled)

@@ -66,6 +66,28 @@ def test_leaves_that_share_a_gradient_copy_it(copied: list[tuple[int, ...]]) -> 
     assert not np.may_share_memory(one.grad.array, other.grad.array)
 
 
+@pytest.mark.parametrize(
+    ("name", "more"), [("sum_to_size", [[1, 6]]), ("fold", [[1, 1], [1, 1]])], ids=["sum_to_size", "fold"]
+)
+def test_what_shows_a_callers_gradient_by_strides_is_copied(name: str, more: list[Any]) -> None:
+    x = leaf(6)
+    shape = [1, 6] if name == "sum_to_size" else [1, 6, 1]
+    start = engine.call("reshape", [engine.call("reshape", [x, [1, *shape]]), shape])
+    y = engine.call(name, [start, *more])
+    given = engine.tensor(np.ones(y.shape, np.float32))
+    engine.backward([y], [given])
+    assert x.grad is not None
+    assert not np.may_share_memory(x.grad.array, given.array)
+
+
+def test_a_reshaped_array_that_shows_anothers_memory_is_copied(copied: list[tuple[int, ...]]) -> None:
+    alive = np.ones((2, 3), np.float32)
+    waiting = [np.lib.stride_tricks.as_strided(alive, (2, 3), alive.strides).reshape(6)]
+    taken = buffer_reuse.own(waiting.pop())
+    assert copied == [(6,)]
+    assert not np.may_share_memory(taken.array, alive)
+
+
 def test_a_root_gradient_of_the_caller_is_copied() -> None:
     given, x = np.ones(2, np.float32), leaf(2)
     engine.backward([engine.call("add", [x, 1.0])], [engine.tensor(given)])

@@ -22,8 +22,10 @@ def _references(gradient: Any) -> int:
 
 def own(gradient: Any) -> Tensor:
     """Tensor of this array itself if it has no other holder, else of a copy. Raises EngineError: MEMORY_LIMIT."""
-    if gradient.ndim > 0 and _is_writable_row_major(gradient) and _references(gradient) <= _SOLE_REFERENCES:
-        base = getattr(gradient, "base", gradient)
+    # CuPy's arrays do not tell whether a strided view of their memory is alive, so these are copied.
+    plain = type(gradient) is np.ndarray and gradient.ndim > 0 and _is_writable_row_major(gradient)
+    if plain and _references(gradient) <= _SOLE_REFERENCES:
+        base = gradient.base
         if base is None or _is_reshaped(gradient, base):
             return Tensor(gradient)
     admit(gradient.shape, gradient.dtype, _behind(gradient))
@@ -41,8 +43,13 @@ def _behind(gradient: Any) -> int:
 
 
 def _is_reshaped(gradient: Any, base: Any) -> bool:
-    """Whether a gradient is a reshaped view of a whole array that has no other holder."""
-    return type(base) is np.ndarray and base.nbytes == gradient.nbytes and sys.getrefcount(base) <= _SOLE_BASE
+    """Whether a gradient is a reshaped view of a whole array that has no other holder.
+
+    The array must own its memory: as_strided returns a base that shows memory of another array.
+    """
+    if type(base) is not np.ndarray or base.nbytes != gradient.nbytes or sys.getrefcount(base) > _SOLE_BASE:
+        return False
+    return bool(base.flags.owndata)
 
 
 def _count_base_references() -> int:
@@ -54,7 +61,7 @@ def _count_base_references() -> int:
         counts.append(sys.getrefcount(base))
 
     def owned(gradient: Any) -> None:
-        base = getattr(gradient, "base", gradient)
+        base = gradient.base
         is_reshaped(gradient, base)
 
     owned(view)

@@ -157,7 +157,14 @@ class Plan(Schedule):
     def _dynamic_bytes(self) -> int:
         made = [out for instr, kernel in zip(self.instrs, self.kernels, strict=True) if kernel is None
                 for out in instr.outs if out >= 0]  # fmt: skip
-        return sum(int(np.prod(self.regs[out].shape, dtype=np.int64)) * self.regs[out].dtype.itemsize for out in made)
+        split = [instr.args[0] for instr, kernel in zip(self.instrs, self.kernels, strict=True)
+                 if kernel is not None and instr.kind == "write" and kernel.scratch
+                 and kernel.splits(self._size(instr))]  # fmt: skip
+        return sum(map(self._nbytes, made)) + max(map(self._nbytes, split), default=0)
+
+    def _nbytes(self, number: int) -> int:
+        reg = self.regs[number]
+        return int(np.prod(reg.shape, dtype=np.int64)) * reg.dtype.itemsize
 
     # Binding.
 
@@ -301,7 +308,12 @@ class Plan(Schedule):
         elif writes and kernel.splits(self._size(instr)) and self._is_flat(arguments) and self._is_apart(instr):
             self.code.extend(kernel.in_blocks(arguments))
         elif writes:
-            self.code.append(functools.partial(run, self.scratch.get(id(instr)), *arguments))
+            out = self.scratch.get(id(instr))
+            if kernel.scratch and out is None:  # large enough for blocks, but its operands are not flat and apart
+                shape = self.regs[target].shape
+                self.code.append(lambda: run(np.empty(shape, dtype), *arguments))
+            else:
+                self.code.append(functools.partial(run, out, *arguments))
         else:
             self.code.append(functools.partial(run, self.memory[target], *arguments))
 
