@@ -180,24 +180,29 @@ def gate(options: argparse.Namespace) -> int:
     return bool(complaints)
 
 
+def common(turns: int = 9, threads: int = 0) -> argparse.ArgumentParser:
+    """The options that several commands have; one parser per command, since commands share a parent's defaults."""
+    made = argparse.ArgumentParser(add_help=False)
+    made.add_argument("--only", default="", help="only rows whose name contains this")
+    made.add_argument("--turns", type=int, default=turns, help="pairs of turns per row")
+    threads = threads or min(2, blas.cores())
+    made.add_argument("--threads", type=int, default=threads, help="threads of PyTorch and of BLAS")
+    made.add_argument("--json", type=Path, help=f"where to write the results; else in {OUTPUT}")
+    return made
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--only", default="", help="only rows whose name contains this")
-    common.add_argument("--turns", type=int, default=9, help="pairs of turns per row")
-    common.add_argument("--threads", type=int, default=min(2, blas.cores()), help="threads of PyTorch and of BLAS")
-    common.add_argument("--json", type=Path, help=f"where to write the results; else in {OUTPUT}")
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = made.add_subparsers(dest="command")
     made.epilog = ONLY
-    added = commands.add_parser("suite", parents=[common], help=suite.__doc__, epilog=ONLY)
+    added = commands.add_parser("suite", parents=[common()], help=suite.__doc__, epilog=ONLY)
     added.add_argument("--address", help="a server that is running; else the embedded one")
     added.set_defaults(run=suite)
-    commands.add_parser("ops", parents=[common], help=ops.__doc__).set_defaults(run=ops)
-    commands.add_parser("small", parents=[common], help=small.__doc__).set_defaults(run=small)
-    commands.add_parser("derivatives", parents=[common], help=derivatives.__doc__).set_defaults(run=derivatives)
-    added = commands.add_parser("tricks", parents=[common], help=tricks.__doc__)
-    added.set_defaults(run=tricks, turns=200, threads=1)
+    commands.add_parser("ops", parents=[common()], help=ops.__doc__).set_defaults(run=ops)
+    commands.add_parser("small", parents=[common()], help=small.__doc__).set_defaults(run=small)
+    commands.add_parser("derivatives", parents=[common()], help=derivatives.__doc__).set_defaults(run=derivatives)
+    commands.add_parser("tricks", parents=[common(200, 1)], help=tricks.__doc__).set_defaults(run=tricks)
     added = commands.add_parser("gate", help=gate.__doc__)
     added.add_argument("--only", default="", help="only the parts whose name contains this: ops, small, torch, tcp")
     added.add_argument("--update", action="store_true", help="commit to what is measured now")

@@ -6,9 +6,11 @@ import pytest
 
 pytest.importorskip("pytest_benchmark")
 
+from benchmarks.__main__ import parser
 from benchmarks.gate import is_worse, settled
 from benchmarks.measure import Bound, Result, geometric_mean
 from benchmarks.report import document, row
+from gradwire_server.common import blas
 
 
 def measured(*ratios: float, bound: Bound | None = None) -> Result:
@@ -74,3 +76,12 @@ def test_a_row_reads_as_a_table_and_as_pytest_benchmarks_json() -> None:
     assert (ours["group"], ours["name"], theirs["name"]) == ("row", "gradwire", "peer")
     assert ours["stats"]["median"] == 1.5
     assert theirs["extra_info"]["holds"] is True
+
+
+def test_each_command_has_defaults_of_its_own() -> None:
+    def defaults(command: str) -> tuple[int, int]:
+        given = parser().parse_args([command])
+        return given.turns, given.threads
+
+    both = min(2, blas.cores())
+    assert [defaults(command) for command in ("suite", "ops", "tricks")] == [(9, both), (9, both), (200, 1)]
