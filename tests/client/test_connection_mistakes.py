@@ -17,6 +17,7 @@ import pytest
 import gradwire
 from gradwire._cli import admin
 from gradwire._transport import transport
+from gradwire._transport.mistakes import checked
 from gradwire_server.auth.tls import Tls
 from gradwire_server.auth.tokens import Tokens, append, make
 from tests.certificates import Authority
@@ -165,3 +166,12 @@ def test_ctrl_c_in_the_first_use_ends_it_in_a_second() -> None:
         _, err = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in err
     assert time.monotonic() - began < 10  # a second, on a machine that has nothing else to do
+
+
+@pytest.mark.parametrize(
+    ("address", "advice"),
+    [("foo bar:50051", "as localhost:50051"), ("127.0.0.1:99999", "has the port 99999, which is not in 1 to 65535")],
+)
+def test_an_address_is_not_advised_again(address, advice):
+    with pytest.raises(ValueError, match=advice):
+        checked(address)

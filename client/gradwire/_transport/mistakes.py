@@ -27,8 +27,12 @@ def checked(address: str, source: str = "the address") -> str:
     found = _HOST_AND_PORT.fullmatch(address)
     if address.startswith(_SCHEMES) or (found and 0 < int(found["port"]) < 65_536):
         return address
-    host = address.rpartition("://")[2].partition("/")[0].partition(":")[0] or "localhost"
+    host = address.rpartition("://")[2].partition("/")[0].partition(":")[0]
+    if _HOST_AND_PORT.fullmatch(f"{host}:1") is None:
+        host = "localhost"
     what = "has no port" if found is None and ":" not in address else "names no server"
+    if found is not None:
+        what = f"has the port {found['port']}, which is not in 1 to 65535"
     raise ValueError(f"{source} {address!r} {what}: give HOST:PORT, as {host}:50051, or unix:/path")
 
 
