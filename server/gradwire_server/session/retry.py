@@ -32,7 +32,7 @@ def settling(
         _forget(error)  # frees intermediate results that its frames hold
     if _scarce(error) and _make_room(session):
         if session.durability.notes is not None:
-            session.durability.notes.retried(session)
+            session.durability.notes.retried(session, session.command.seq)
         try:
             yield from again() or ()
             failed = None

@@ -44,6 +44,11 @@ class Doing(Command):
         self.session = ""  # the part of the session's id that logs may contain
         self.principal = ""
 
+    @property
+    def seq(self) -> int:
+        """The command's seq in its writer's order; 0 for a unary call."""
+        return self.number & ((1 << WRITER_SHIFT) - 1)
+
     def told(self) -> dict[str, Any]:
         """Details for a log line; a unary call has no seq."""
         writer, seq = divmod(self.number, 1 << WRITER_SHIFT)

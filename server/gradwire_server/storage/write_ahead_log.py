@@ -293,9 +293,9 @@ class Notes:
     refusals: list[pb.LogRefusal] = field(default_factory=list)
     resumptions: list[pb.LogResumption] = field(default_factory=list)
 
-    def retried(self, session: CommandState) -> None:
-        """Note that the running command is tried a second time: a replay begins where the second try did."""
-        self._resumed(session, session.cancel_token.seq - 1, session.recording.generator.get_state())
+    def retried(self, session: CommandState, seq: int) -> None:
+        """Note that a command is tried a second time: a replay begins where the second try did. seq: 0 if unary."""
+        self._resumed(session, max(seq - 1, 0), session.recording.generator.get_state())
 
     def refused(self, session: CommandState, seq: int, refusal: Refusal) -> None:
         """Note a refused command."""

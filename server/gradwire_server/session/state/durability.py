@@ -4,7 +4,6 @@ from typing import Protocol
 
 from gradwire_engine import Context
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.state.cancel_token import CancelToken
 
 
 class Stored(Protocol):
@@ -19,14 +18,13 @@ class CommandState(Protocol):
 
     next_id: int
     recording: Context
-    cancel_token: CancelToken  # has the running command's seq
 
 
 class Noted(Protocol):
     """What a session's log records besides commands (storage/write_ahead_log.py)."""
 
-    def retried(self, session: CommandState) -> None:
-        """Note that the running command is tried a second time."""
+    def retried(self, session: CommandState, seq: int) -> None:
+        """Note that a command is tried a second time. seq: 0 if unary."""
 
     def refused(self, session: CommandState, seq: int, refusal: Refusal) -> None:
         """Note a refused command."""
