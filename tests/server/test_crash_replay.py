@@ -10,6 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from gradwire.v1 import hooks_pb2
 from gradwire_server.session import retry, tensor_commands
 from tests.server.harness import Id, Remote, command, op
 from tests.server.test_durability import Storing
@@ -79,3 +80,20 @@ def test_a_retry_within_a_batch_and_after_it_draws_the_same_numbers(storing: Sto
     restored = crash(session)
     for each in (201, 202, 203, 204):
         assert np.array_equal(session.read(each), restored.read(each))
+
+
+def test_a_refused_end_of_packing_changes_nothing(storing: Storing, crash: Crash) -> None:
+    session = storing.open()
+    leaf = session.create([0.5, 1.5], requires_grad=True)
+
+    def pack(step: Any, **fields: Any) -> Any:
+        return command(hooks_pb2.PackSavedRequest(number=5, step=step, **fields))
+
+    begin, exp = pack(hooks_pb2.PACK_STEP_BEGIN), command(op("exp", Id(leaf), outputs=[20]))
+    keep = pack(hooks_pb2.PACK_STEP_KEEP, outputs=[999], hooks=[1])
+    assert session.run(begin, exp, keep).results[-1].error.reason
+    restored = crash(session)
+    shown = pack(hooks_pb2.PACK_STEP_SHOW, outputs=[20])
+    for each in (session, restored):
+        (result,) = each.run(shown, first=4).results
+        assert len(result.pack_saved.values) == 1

@@ -40,8 +40,9 @@ def pack_saved(
     if number not in moments:
         raise Refusal("ARGUMENT_VALUE", f"packing {number} has not begun", argument="number")
     if step == hooks_pb2.PACK_STEP_KEEP:
-        first, outputs = moments.pop(number).first, session.tensors(request.outputs)
-        pack(first, outputs, [ask_for(session, hook) for hook in request.hooks])
+        outputs = session.tensors(request.outputs)
+        pack(moments[number].first, outputs, [ask_for(session, hook) for hook in request.hooks])
+        del moments[number]  # last: a refused command changes nothing
         return
     if answer is None:
         raise Refusal("ARGUMENT_VALUE", "a quiet command shows nothing", argument="quiet")
