@@ -664,7 +664,7 @@ class LogUpload(_message.Message):
     def __init__(self, transfer_id: _Optional[str] = ..., request_id: _Optional[str] = ..., total_bytes: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class LogRefusal(_message.Message):
-    __slots__ = ("seq", "reason", "message", "metadata", "root_seq", "generator", "next_id", "applied")
+    __slots__ = ("seq", "reason", "message", "metadata", "root_seq", "generator", "next_id", "applied", "began")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -680,6 +680,7 @@ class LogRefusal(_message.Message):
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     NEXT_ID_FIELD_NUMBER: _ClassVar[int]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_FIELD_NUMBER: _ClassVar[int]
     seq: int
     reason: str
     message: str
@@ -688,7 +689,8 @@ class LogRefusal(_message.Message):
     generator: bytes
     next_id: int
     applied: bool
-    def __init__(self, seq: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., root_seq: _Optional[int] = ..., generator: _Optional[bytes] = ..., next_id: _Optional[int] = ..., applied: bool = ...) -> None: ...
+    began: bool
+    def __init__(self, seq: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., root_seq: _Optional[int] = ..., generator: _Optional[bytes] = ..., next_id: _Optional[int] = ..., applied: bool = ..., began: bool = ...) -> None: ...
 
 class LogResumption(_message.Message):
     __slots__ = ("after_seq", "node_seq", "generator")

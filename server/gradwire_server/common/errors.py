@@ -99,6 +99,7 @@ class Refusal(Exception):
     """A refused command: a reason of errors.proto without its prefix, a message, and metadata for programs."""
 
     applied = False  # whether the command was applied and only its answer is missing
+    began = False  # whether the command began, and what it did before it was refused remains
 
     def __init__(self, reason: str, message: str, /, root_seq: int = 0, **metadata: object) -> None:
         super().__init__(message)
@@ -175,6 +176,12 @@ def refusal_of(error: BaseException, doing: str, about: "Mapping[str, Any] | Non
             about = {**about, **details()}
     log.error("unexpected error in %s", doing, exc_info=error, extra=about)
     return Refusal("INTERNAL", f"internal error in {doing}; the server's log tells more")
+
+
+def began(refusal: Refusal) -> Refusal:
+    """Mark a refusal of a command that began and whose effects remain."""
+    refusal.began = True
+    return refusal
 
 
 async def abort(context: "grpc.aio.ServicerContext[Any, Any]", refusal: Refusal) -> NoReturn:

@@ -269,7 +269,7 @@ def _run_command(
         stopped = cancel_token.cancel_ticket >= cancel_token.ticket or (
             cancel_token.through and cancel_token.cancelled()
         )
-        if stopped and (spec is None or spec.cancellable):
+        if stopped and (spec is None or spec.cancellable) and not cancel_token.repeats(_keeps_effects(spec)):
             raise cancel_token.refusal()
         if spec is not None:
             request = getattr(command, spec.name)
@@ -288,6 +288,10 @@ def _run_command(
         which = "" if spec is None else spec.name
         session.usage.meter.applied(which, getattr(command, which, None), refusal)  # also if it never began
     return None
+
+
+def _keeps_effects(spec: CommandSpec | None) -> bool:
+    return spec is not None and spec.refusal_keeps_effects
 
 
 def _take_steps(

@@ -14,8 +14,8 @@ from gradwire.v1 import service_pb2
 from gradwire.v1.command_facts import FACTS, CommandFacts
 
 #: Takes the session, the request and the response to fill, which is None for a quiet command. One that raises has
-#: changed nothing. An expensive command returns steps: it is done when they are exhausted, and other sessions may
-#: compute between them.
+#: changed nothing, unless its spec says `refusal_keeps_effects`. An expensive command returns steps: it is done when
+#: they are exhausted, and other sessions may compute between them.
 Handler: TypeAlias = Callable[[Any, Any, Any], Iterator[None] | None]
 #: Tells a plan's tracer of a step; takes the tracer, the scope of the step's slots, and the request.
 Report: TypeAlias = Callable[[Any, Any, Any], None]
@@ -42,6 +42,8 @@ class CommandSpec:
     cancellable: bool = True
     #: Whether a unary call of it is logged. A batch is logged whole.
     logged: bool = True
+    #: Whether its refusal may leave effects. Such a refusal has `began` set, and a replay repeats the effects.
+    refusal_keeps_effects: bool = False
     #: None if no plan can hold it: a program with it runs step by step.
     planned: Planned | None = None
     facts: CommandFacts = field(init=False)

@@ -6,6 +6,7 @@ hooks need only ordinary commands, each applied once, over any kind of call.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gradwire.v1 import hooks_pb2, types_pb2
@@ -15,7 +16,7 @@ from gradwire_engine.autograd.functions import record_function
 from gradwire_engine.graph.callbacks import Due, hook_accumulated, hook_tensor, hooks_of
 from gradwire_engine.graph.hooks import Ask, When
 from gradwire_engine.graph.tensor import at_edge
-from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.common.errors import Refusal, began, refusal_of
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec
@@ -63,13 +64,26 @@ def resume_backward(
     del session.hooks.suspended[request.backward]
     waiting.since = time.monotonic()
     try:
-        yield from _go_on(session, waiting, given if request.replaces else None, answer)
-    except MemoryError as error:  # a refusal prevents a retry, which would not find the ended backward
-        raise refusal_of(error, "ResumeBackward") from None
-    except EngineError as error:
-        if error.reason.name != "MEMORY_LIMIT":
-            raise
-        raise refusal_of(error, "ResumeBackward") from None
+        with _begun(session, "ResumeBackward"):
+            yield from _go_on(session, waiting, given if request.replaces else None, answer)
+    except Refusal:
+        waiting.run.steps.close()  # a replay did not run it
+        raise
+
+
+@contextmanager
+def _begun(session: Session, method: str) -> Iterator[None]:
+    """Mark refusals in the block as `began`: what the command did before the block remains.
+
+    A refusal also prevents a retry, which would not find what the command ended. A replay raises it at once.
+    """
+    if session.cancel_token.repeated() is not None:
+        raise began(session.cancel_token.refusal())
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
+        cancelled = isinstance(error, EngineError) and error.reason.name == "CANCELLED"
+        raise began(session.cancel_token.refusal() if cancelled else refusal_of(error, method)) from None
 
 
 def _not_waiting(session: Session, number: int) -> Refusal:
@@ -223,9 +237,11 @@ def checkpoint(
     moment = table.moments.pop(number, None)
     if moment is None:
         raise Refusal("ARGUMENT_VALUE", f"checkpoint {number} has not begun", argument="hook")
+    # A refusal ends the region too: clients send its end once, and the random generator must continue from there.
     moment.end(again=mark == hooks_pb2.CHECKPOINT_MARK_END_AGAIN)
-    outputs = session.tensors(request.outputs)
-    if mark == hooks_pb2.CHECKPOINT_MARK_END:
-        table.regions[number] = Region(ask_for(session, number), moment, outputs)
-    elif outputs and region is not None:
-        region.refill(moment, outputs)
+    with _begun(session, "Checkpoint"):
+        outputs = session.tensors(request.outputs)
+        if mark == hooks_pb2.CHECKPOINT_MARK_END:
+            table.regions[number] = Region(ask_for(session, number), moment, outputs)
+        elif outputs and region is not None:
+            region.refill(moment, outputs)

@@ -22,7 +22,7 @@ from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import CPU, module_for
 from gradwire_engine.core.dtypes import name_of
 from gradwire_engine.op.op import Op
-from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.common.errors import Refusal, began, refusal_of
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.programs import Input, Step, filled, find_program, refuse_argument
 from gradwire_server.session.specs import fill_spec
@@ -210,6 +210,10 @@ class _Run:
             ):
                 self._check_input(place, wanted, tensor)
         self.collected: list[Any] = []
+        told = session.cancel_token.repeated()
+        #: In a replay, the repetition that was refused, and its step; -1 else.
+        self.refused_in = -1 if told is None else int(told.get("repetition", 0))
+        self.refused_step = None if told is None or "step" not in told else int(told["step"])
 
     def _check_input(self, place: int, wanted: Input, tensor: Tensor) -> None:
         shape: tuple[int, ...] = tensor.shape
@@ -254,6 +258,8 @@ class _Run:
         outputs: list[Tensor] = []
         for repetition in range(self.repeat):
             numbers = self.numbers[repetition if len(self.numbers) > 1 else 0]
+            if repetition == self.refused_in:
+                yield from self._until_refused(repetition, numbers)
             outputs = yield from self.once(repetition, numbers)
             if self.stacked:
                 try:
@@ -291,10 +297,21 @@ class _Run:
                 done += 1
         except Exception as error:  # noqa: BLE001 - becomes this step's refusal; the unforeseen is logged
             raise self._failed(error, done, repetition) from None
-        outputs = scope.tensors(self.program.outputs)
+        try:
+            outputs = scope.tensors(self.program.outputs)
+        except Refusal as refusal:
+            raise self._failed(refusal, None, repetition) from None
         if plan is not None:
             self._keep_plan(plan, outputs)
         return outputs
+
+    def _until_refused(self, repetition: int, numbers: Sequence[float]) -> Iterator[None]:
+        """Run the steps before the refused one, or all if none was, as the original run did. Raises that refusal."""
+        bound = [self.slice(place, repetition) for place in range(len(self.inputs))]
+        scope = Scope(self.session, self.commands, dict(enumerate(bound, 1)), numbers)
+        for step in self.program.steps[: self.refused_step]:
+            yield from scope.run(step) or ()
+        raise began(self.session.cancel_token.refusal())
 
     def _plan(self, bound: Sequence[Tensor]) -> Plan | Tracer | None:
         """A plan that fits the inputs, or a tracer to build one in this run; None to run step by step."""
@@ -347,7 +364,7 @@ class _Run:
         if step is not None:
             refusal.metadata["step"] = str(step)
         refusal.metadata["repetition"] = str(repetition)
-        return refusal
+        return began(refusal)
 
 
 def run_program(

@@ -63,7 +63,7 @@ class LogWriter:
             answer = yield from run_unary(call)
         except Refusal as refusal:
             session.durability.torn = True
-            if refusal.applied or before != _counters(session):
+            if refusal.applied or refusal.began or before != _counters(session):
                 notes.refused(session, 0, refusal)
                 self._record_refused(session, call)
             session.durability.torn = False

@@ -1,14 +1,15 @@
 """Replay: applies a log's records to a session restored from the preceding snapshot.
 
-A command that was refused originally is refused again without being tried, since the cause may have passed. Everything
-else must repeat exactly: each record contains its refusals and the counts of commands and tensors and the next id after
+A command that was refused originally is refused again without being tried, since the cause may have passed. A command
+whose refusal keeps effects (command_spec.py) repeats them first, up to the recorded place. Everything else must repeat
+exactly: each record contains its refusals and the counts of commands and tensors and the next id after
 it. A session that differs is refused, since its clients have seen other results.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from gradwire.v1 import commands_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
+from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.session.session import Pending
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.transfers import Upload
@@ -32,11 +34,12 @@ _SCARCE = ("MEMORY_LIMIT", "TENSOR_LIMIT", "PROGRAM_LIMIT")
 class ReplayCancelToken(CancelToken):
     """Refuses the commands that were refused originally, and gives nodes their original numbers."""
 
-    __slots__ = ("_refusals", "_resumptions", "_seq", "_session")
+    __slots__ = ("_refusals", "_repeated", "_resumptions", "_seq", "_session")
 
     def __init__(self, session: Session) -> None:
         self._seq = 0
         self._session = session
+        self._repeated: Mapping[str, str] | None = None
         self._refusals: dict[int, pb.LogRefusal] = {}
         self._resumptions: dict[int, pb.LogResumption] = {}
         super().__init__()
@@ -44,6 +47,7 @@ class ReplayCancelToken(CancelToken):
 
     def follow(self, record: pb.LogRecord) -> None:
         """Use a record's refusals and resumptions."""
+        self._repeated = None
         self._refusals = {each.seq: each for each in record.refusals}
         self._resumptions = {each.after_seq + 1: each for each in record.resumptions}  # the last one for each seq
 
@@ -55,6 +59,7 @@ class ReplayCancelToken(CancelToken):
     @seq.setter
     def seq(self, seq: int) -> None:
         self._seq = seq
+        self._repeated = None
         told = self._resumptions.get(seq)
         if told is not None:
             self.resume(told)
@@ -71,12 +76,24 @@ class ReplayCancelToken(CancelToken):
         nodes.next = max(nodes.next, told.node_seq)
 
     def cancelled(self) -> bool:
-        """Whether the command was refused originally."""
-        return self._seq in self._refusals
+        """Whether the command was refused originally, and does not repeat what it did before."""
+        return self._repeated is None and self._seq in self._refusals
 
     def stopping(self) -> bool:
-        """Whether the command was refused originally; deadlines do not apply."""
-        return self._seq in self._refusals
+        """Whether the command is `cancelled`; deadlines do not apply."""
+        return self.cancelled()
+
+    def repeats(self, keeps_effects: bool) -> bool:
+        """Whether the running command, though refused, must repeat its effects."""
+        told = self._refusals.get(self._seq)
+        # Older servers did not write `began`; only a program's run tells its repetition.
+        if keeps_effects and told is not None and (told.began or "repetition" in told.metadata):
+            self._repeated = told.metadata
+        return self._repeated is not None
+
+    def repeated(self) -> Mapping[str, str] | None:
+        """Metadata of the refusal before which the running command repeats its effects."""
+        return self._repeated
 
     def refusal(self) -> Refusal:
         """The original refusal."""
@@ -159,19 +176,28 @@ class Replay:
             self._load(record.load)
 
     def _call(self, record: pb.LogRecord) -> None:
-        """Repeat a unary call. A refused call only changed the random generator, the next id and the node number."""
+        """Repeat a unary call, or what remains of a refused one."""
         session, refused = self.session, record.refusals[0] if record.refusals else None
+        token = self.cancel_token
+        token.follow(pb.LogRecord(refusals=record.refusals))
+        token.seq = 0
+        repeats = token.repeats(BY_METHOD[record.call.method].refusal_keeps_effects)
+        if not repeats:
+            token.follow(pb.LogRecord())
         for told in record.resumptions:
-            self.cancel_token.resume(told)
-        if refused is None or refused.applied:
+            if told.generator or not repeats:  # a refusal's node number follows the nodes that are made again
+                token.resume(told)
+        if refused is None or refused.applied or repeats:
             try:
                 for _ in run_unary(Pending(record.call.method, session, record.call.request, 1)):
                     pass
             except Refusal as refusal:
                 if not refusal.applied:
                     self.notes.refused(session, 0, refusal)
+                    for told in record.resumptions:
+                        token.number(told)
                     return
-        if refused is not None:
+        if refused is not None and not repeats:
             after(session, refused)
             self.notes.refusals.append(refused)
 
@@ -203,10 +229,13 @@ class Replay:
     def _compare(self, path: Path, record: pb.LogRecord, place: int) -> None:
         """Check that a record was repeated exactly. Raises Refusal: SNAPSHOT_DAMAGED; as `run` if room is short."""
         then, now = ({each.seq: each for each in told} for told in (record.refusals, self.notes.refusals))
+        for seq in sorted(then.keys() & now.keys()):
+            self._check_scarce(then[seq], now[seq])
+            if then[seq].reason != now[seq].reason:
+                raise self._other(path, place, f"command {seq} is refused for another cause: {now[seq].message}")
         for seq in sorted(then.keys() ^ now.keys()):
             told = now.get(seq)
-            if told is not None and told.reason in _SCARCE:
-                raise Refusal(told.reason, f"there is too little memory to restore the session: {told.message}")
+            self._check_scarce(None, told)
             went = "is applied and was refused" if told is None else f"was applied and is refused: {told.message}"
             raise self._other(path, place, f"command {seq} {went}")
         if any(told.generator for told in self.notes.resumptions):  # random numbers were drawn twice
@@ -215,6 +244,11 @@ class Replay:
             wanted, found = record.outcome, outcome(self.session)
             if wanted != found:
                 raise self._other(path, place, f"the session has {_shown(found)}, and had {_shown(wanted)}")
+
+    @staticmethod
+    def _check_scarce(then: pb.LogRefusal | None, now: pb.LogRefusal | None) -> None:
+        if now is not None and now.reason in _SCARCE and (then is None or then.reason != now.reason):
+            raise Refusal(now.reason, f"there is too little memory to restore the session: {now.message}")
 
     @staticmethod
     def _other(path: Path, place: int, what: str) -> Refusal:

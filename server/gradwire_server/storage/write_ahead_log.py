@@ -303,7 +303,7 @@ class Notes:
             pb.LogRefusal(
                 seq=seq, reason=refusal.reason, message=refusal.message, metadata=refusal.metadata,
                 root_seq=refusal.root_seq, generator=session.recording.generator.get_state(), next_id=session.next_id,
-                applied=refusal.applied,
+                applied=refusal.applied, began=refusal.began,
             )
         )  # fmt: skip
         if not refusal.applied:  # a replay does not try it, so it makes none of its nodes

@@ -5,6 +5,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1.command_facts import FACTS
 from gradwire_server.session.command_spec import CommandSpec, Handler
+from gradwire_server.session.commands import COMMANDS
 
 
 def spec(name: str) -> CommandSpec:
@@ -27,3 +28,8 @@ def test_new_ids_are_one_or_many_or_none() -> None:
     assert list(spec("create").new_ids(c.CreateRequest(id=7))) == [7]
     assert list(spec("op").new_ids(c.OpRequest(outputs=[3, 4]))) == [3, 4]
     assert list(spec("read").new_ids(c.ReadRequest(tensor=7))) == []
+
+
+def test_commands_whose_refusal_keeps_effects_are_declared() -> None:
+    declared = {name for name, each in COMMANDS.items() if each.refusal_keeps_effects}
+    assert declared == {"run_program", "resume_backward", "checkpoint"}

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from gradwire_engine import Account, Interrupt
@@ -94,6 +94,14 @@ class CancelToken(Interrupt):
         if self.cancel_ticket >= self.ticket or (self.through and self.cancelled()):
             return True
         return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def repeats(self, keeps_effects: bool) -> bool:
+        """Whether the running command, though refused, must repeat its effects. Only in a replay (replay.py)."""
+        return False
+
+    def repeated(self) -> Mapping[str, str] | None:
+        """Metadata of the refusal before which the running command repeats its effects; None outside a replay."""
+        return None
 
     def refusal(self) -> Refusal:
         """Refusal of a stopped command: CANCELLED or DEADLINE_EXCEEDED."""
