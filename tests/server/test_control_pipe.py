@@ -77,8 +77,8 @@ def test_what_is_asked_fails_with_the_process() -> None:
     async def play() -> None:
         process = Process()
         entry: Any = None
-        upload: OpenUpload[Any] = OpenUpload(3, "t", 1, 0, entry, 0)
-        process.pipe.asked[process.pipe.ticket()] = upload
+        upload: OpenUpload[Any] = OpenUpload(3, "t", 1, 0, entry, 0, ticket=process.pipe.ticket())
+        process.pipe.asked[upload.ticket] = upload
         question = process.ask(b"")
         await process.read()
         process.sock.close()
@@ -87,6 +87,18 @@ def test_what_is_asked_fails_with_the_process() -> None:
         with pytest.raises(Refusal, match="it ended"):
             await question
         assert upload.failure is not None
+        assert upload.ticket == 0  # the next process does not know it
         assert not process.pipe.asked
 
     asyncio.run(play())
+
+
+def test_a_question_on_a_closed_pipe_is_refused() -> None:
+    async def play() -> str:
+        process = Process()
+        process.pipe.close()
+        with pytest.raises(Refusal) as refusal:
+            await asyncio.wait_for(process.ask(b""), 10)
+        return refusal.value.reason
+
+    assert asyncio.run(play()) == "UNAVAILABLE"

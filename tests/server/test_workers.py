@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,20 @@ from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
 from gradwire_server.worker.slots import Keys, Slots
 from gradwire_server.workers import process_worker as workers
-from tests.server.harness import LIMITS, WAIT, Id, Remote, Running, command, op, payload, refused, running, until
+from tests.server.harness import (
+    LIMITS,
+    WAIT,
+    Id,
+    Remote,
+    Running,
+    command,
+    op,
+    payload,
+    refused,
+    running,
+    until,
+    upload_parts,
+)
 from tests.server.test_process import connected, opened, process, ready
 
 BACKENDS = [2]
@@ -112,6 +126,30 @@ def test_what_waits_for_a_killed_worker_is_told(server: Running, session: Remote
     assert refused(waiting.result, WAIT)[1] == "SESSION_NOT_FOUND"
     assert transfer.result(WAIT)[1] == "SESSION_NOT_FOUND"
     wait_for(server)
+
+
+def test_an_upload_that_outlives_its_worker_does_not_harm_the_next_one() -> None:
+    with running(1) as server:
+        lost = server.open()
+        parts, goes_on = upload_parts(lost.id, bytes(1 << 20)), threading.Event()
+
+        def sent() -> Iterator[service_pb2.UploadRequest]:
+            yield from parts[:2]
+            goes_on.wait(WAIT)
+            yield parts[2]
+
+        upload = lost.stub.Upload.future(sent())
+        (worker,) = server.backend.workers
+        until(lambda: worker._control.asked)
+        worker_of(server, lost).kill()
+        until(lambda: worker.restarts == 1 and worker.alive)
+        fresh = server.open()
+        y = fresh.create([2.0])
+        goes_on.set()
+        assert refused(upload.result, WAIT)[1] == "SESSION_NOT_FOUND"
+        assert fresh.upload(bytes(1 << 18))  # the control thread serves the new process
+        np.testing.assert_array_equal(fresh.read(y), [2.0])
+        assert worker.restarts == 1
 
 
 def test_light_calls_do_not_wait_for_a_worker(server: Running, session: Remote) -> None:

@@ -6,6 +6,7 @@ downloads, which must not wait for a computation. When the front ends, both sock
 """
 
 import json
+import logging
 import math
 import os
 import signal
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from gradwire_engine.core.device import cupy
 from gradwire_server.common import blas
@@ -56,8 +57,11 @@ from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler, work
 from gradwire_server.worker.slots import Slots
 
+T = TypeVar("T")
 _LAST_SECONDS = 1.0
 _APART = 2  # ops computed apart at once
+
+log = logging.getLogger("gradwire.server")
 
 
 def main(arguments: list[str]) -> None:
@@ -139,18 +143,24 @@ class Calls:
 
 def _control(host: Runtime, sock: socket.socket, slots: Slots) -> None:
     """Serve the second pipe; when it ends, the front has ended."""
+    status = 1
     try:
         Control(host, sock, slots).serve()
     except (OSError, EOFError):
-        pass
-    finally:
         # The compute thread also sees the front's end, but a long computation must not outlive the front.
         time.sleep(_LAST_SECONDS)
-        os._exit(0)
+        status = 0
+    except Exception:
+        log.exception("control thread failed")
+    finally:
+        os._exit(status)  # without this thread, the front's questions would have no answer
 
 
 class Control:
-    """The second pipe. Its frames refer to chunks in slots."""
+    """The second pipe. Its frames refer to chunks in slots.
+
+    A frame may have the ticket of an upload or ring of the process that this one replaced. It is refused.
+    """
 
     def __init__(self, host: Runtime, sock: socket.socket, slots: Slots) -> None:
         self.runtime = host
@@ -190,10 +200,7 @@ class Control:
             told = json.loads(body)
             self._arrivals[ticket] = Arrival(number, told["transfer_id"], told["taker"], told["offset"])
         elif kind == END_UPLOAD:
-            arrival = self._arrivals.pop(ticket)
-            if ticket not in self._failed:  # else the failure was answered
-                self._answer(RESULT, ticket, arrival.offset)
-            self._failed.discard(ticket)
+            self._end_upload(ticket)
         elif kind == RETURN:
             ring = self._rings.pop(ticket, None)
             if ring is not None:
@@ -216,27 +223,48 @@ class Control:
             about = {name: getattr(ring, name) for name in ("pid", "fd", "name", "nbytes", "piece")}
             self._answer(RESULT, ticket, 0, json.dumps(about).encode())
         elif kind == TAKE:
-            self.runtime.take(self._arrivals[told["arrival"]], self._rings[told["ring"]], told["place"], told["size"])
+            arrival, ring = _known(self._arrivals, told["arrival"]), _known(self._rings, told["ring"])
+            self.runtime.take(arrival, ring, told["place"], told["size"])
             self._answer(RESULT, ticket, 0)
         elif kind == QUERY:
             self._answer(RESULT, ticket, 0, self.runtime.query(told["question"], told["about"]))
         elif kind == GIVE:
-            ring = self._rings[told["ring"]]
+            ring = _known(self._rings, told["ring"])
             size, following = self.runtime.give(number, told["transfer_id"], told["offset"], ring, told["place"])
             self._answer(RESULT, ticket, following, size.to_bytes(8, "little"))
 
     def _append(self, ticket: int, slot: int, size: int) -> None:
         if ticket not in self._failed:
             try:
-                with self.runtime.receiving(self._arrivals[ticket], size) as room:
+                with self.runtime.receiving(_known(self._arrivals, ticket), size) as room:
                     self.slots.move(slot, room)
             except Refusal as refusal:
-                self._failed.add(ticket)
+                if ticket in self._arrivals:
+                    self._failed.add(ticket)
                 self._answer(REFUSAL, ticket, 0, packed(refusal))
         self._answer(EMPTIED, 0, slot)
 
+    def _end_upload(self, ticket: int) -> None:
+        try:
+            arrival = _known(self._arrivals, ticket)
+        except Refusal as refusal:
+            self._answer(REFUSAL, ticket, 0, packed(refusal))
+            return
+        del self._arrivals[ticket]
+        if ticket not in self._failed:  # else the failure was answered
+            self._answer(RESULT, ticket, arrival.offset)
+        self._failed.discard(ticket)
+
     def _answer(self, kind: int, ticket: int, number: int, *parts: bytes) -> None:
         self.sock.sendall(b"".join((head(sum(len(part) for part in parts), kind, number, ticket), *parts)))
+
+
+def _known(by_ticket: dict[int, T], ticket: int) -> T:
+    """The upload or ring with that ticket. Raises Refusal: UNAVAILABLE, if it was an ended process's."""
+    try:
+        return by_ticket[ticket]
+    except KeyError:
+        raise Refusal("UNAVAILABLE", "the worker process of this transfer ended; begin the transfer again") from None
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class OpenUpload(Arrival, Generic[W]):
 
     entry: Entry[W]
     received: int  # bytes when the call began; kept current by a thread worker
-    ticket: int = 0
+    ticket: int = 0  # 0 if the worker has not begun or has ended the upload's call
     sent: bool = False
     failure: Refusal | None = None
 
@@ -50,10 +50,14 @@ class BulkTransfer(ABC, Generic[W]):
 
     async def begin_upload(self, entry: Entry[W], start: service_pb2.UploadStart) -> OpenUpload[W]:
         """Begin or resume an upload."""
-        answer = await self._call(entry, "BeginUpload", start.SerializeToString())
-        received, taker = UPLOAD_BEGUN.unpack_from(answer)
-        transfer_id = answer[UPLOAD_BEGUN.size :].decode()
-        return OpenUpload(entry.number, transfer_id, taker, start.offset, entry, received)
+        arrival = OpenUpload(entry.number, start.transfer_id, 0, start.offset, entry, 0)
+        await self._begin(arrival, start)
+        return arrival
+
+    async def _begin(self, arrival: OpenUpload[W], start: service_pb2.UploadStart) -> None:
+        answer = await self._call(arrival.entry, "BeginUpload", start.SerializeToString())
+        arrival.received, arrival.taker = UPLOAD_BEGUN.unpack_from(answer)
+        arrival.transfer_id = answer[UPLOAD_BEGUN.size :].decode()
 
     @abstractmethod
     async def append(self, arrival: OpenUpload[W], data: memoryview) -> None:

@@ -44,7 +44,9 @@ class ControlPipe:
         self._pipe.send(head(len(body), kind, number, ticket), body)
 
     async def ask(self, kind: int, number: int, ticket: int, body: bytes = b"") -> Frame:
-        """Send a frame and wait for the answer. Raises Refusal."""
+        """Send a frame and wait for the answer. Raises Refusal: UNAVAILABLE if the pipe is closed, and the answer."""
+        if self._pipe.closed:
+            raise Refusal("UNAVAILABLE", "the worker process has ended; try again")
         future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self.asked[ticket] = future
         try:
@@ -58,10 +60,10 @@ class ControlPipe:
         return await self.ask(kind, number, self.ticket(), json.dumps(told).encode())
 
     def fail(self, failure: Refusal) -> None:
-        """Fail all that was asked, and all uploads: the process has ended."""
+        """Fail all that was asked, and all uploads: the process has ended. The next one does not know their tickets."""
         for asked in self.asked.values():
             if isinstance(asked, OpenUpload):
-                asked.failure = failure
+                asked.failure, asked.ticket = failure, 0
             elif not asked.done():
                 asked.set_exception(failure)
         self.asked.clear()

@@ -47,14 +47,19 @@ class ProcessTransfers(BulkTransfer[Worker]):
             os.close(self.descriptor)
             self.descriptor = -1
 
-    async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> OpenUpload[Worker]:
-        """Begin or resume an upload."""
-        arrival = await super().begin_upload(entry, start)
-        arrival.ticket = self._control.ticket()
-        self._control.asked[arrival.ticket] = arrival
+    async def _begin(self, arrival: OpenUpload[Worker], start: service_pb2.UploadStart) -> None:
+        ticket = arrival.ticket = self._control.ticket()
+        # Registered before the call: the process may end after its answer, before this coroutine continues.
+        self._control.asked[ticket] = arrival
+        try:
+            await super()._begin(arrival, start)
+            if arrival.failure is not None:
+                raise arrival.failure
+        except BaseException:
+            self._control.asked.pop(ticket, None)
+            raise
         told = {"transfer_id": arrival.transfer_id, "taker": arrival.taker, "offset": arrival.offset}
-        self._control.send(UPLOAD, entry.number, arrival.ticket, json.dumps(told).encode())
-        return arrival
+        self._control.send(UPLOAD, arrival.number, ticket, json.dumps(told).encode())
 
     async def append(self, arrival: OpenUpload[Worker], data: memoryview) -> None:
         """Copy an upload's next bytes into a slot that the worker reads; waits for a free slot, not for the worker."""
@@ -76,7 +81,7 @@ class ProcessTransfers(BulkTransfer[Worker]):
         return frame.number if arrival.sent else arrival.received
 
     def leave_upload(self, arrival: OpenUpload[Worker]) -> None:
-        """Tell the worker to drop the upload's call, unless `end_upload` ended it."""
+        """Tell the worker to drop the upload's call, unless `end_upload` or the process's end ended it."""
         if arrival.ticket:
             self._control.asked.pop(arrival.ticket, None)
             self._control.send(END_UPLOAD, arrival.number, arrival.ticket)
@@ -131,6 +136,8 @@ class ProcessTransfers(BulkTransfer[Worker]):
 
     async def take(self, arrival: OpenUpload[Worker], lent: LentRing[Worker], place: int, size: int) -> None:
         """Receive an upload's next bytes from a ring."""
+        if arrival.failure is not None:
+            raise arrival.failure
         told = {"arrival": arrival.ticket, "ring": lent.ring, "place": place, "size": size}
         await self._control.ask_for(TAKE, arrival.number, **told)
         arrival.sent = True

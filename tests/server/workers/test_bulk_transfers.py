@@ -15,11 +15,12 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.storage.orders import Order
+from gradwire_server.worker import main
 from gradwire_server.worker.main import Control
 from gradwire_server.worker.rings import machine
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.slots import Slots
-from gradwire_server.workers.bulk import BulkTransfer
+from gradwire_server.workers.bulk import BulkTransfer, LentRing, OpenUpload
 from gradwire_server.workers.control_pipe import ControlPipe
 from gradwire_server.workers.entry import Entry
 from gradwire_server.workers.process_transfers import ProcessTransfers
@@ -187,3 +188,67 @@ def test_a_ring_carries_an_upload_and_a_download(played: Callable[[Use], Any]) -
     data, received, following = played(use)
     assert (len(data), following) == (received, 0)
     np.testing.assert_array_equal(np.frombuffer(data), values())
+
+
+def test_a_worker_refuses_the_tickets_of_an_ended_process() -> None:
+    async def use(moved: Moved) -> list[str]:
+        transfers = moved.transfers
+        assert isinstance(transfers, ProcessTransfers)
+        entry = moved.entry
+        stale: OpenUpload[Any] = OpenUpload(NUMBER, "t", 1, 0, entry, 0, ticket=77)
+        lent: LentRing[Any] = LentRing(entry, 0, 0, "", 1 << 13, 1 << 12, ring=78)
+        transfers.leave_upload(stale)
+        for _ in range(2 * transfers._slots.count):  # the worker returns each slot
+            await transfers.append(stale, memoryview(bytes(8)))
+        transfers.return_ring(lent, clean=False)
+        upload = await transfers.begin_upload(entry, start(8))
+        reasons = []
+        for answer in (
+            transfers.end_upload(stale),
+            transfers.take(upload, lent, 0, 8),
+            transfers.give(entry, "t", 0, lent, 0),
+        ):
+            with pytest.raises(Refusal) as refusal:
+                await answer
+            reasons.append(refusal.value.reason)
+        await transfers.append(upload, memoryview(bytes(8)))  # the worker serves the live transfers
+        assert await transfers.end_upload(upload) == 8
+        return reasons
+
+    assert asyncio.run(asyncio.wait_for(by_process(use), 60)) == ["UNAVAILABLE"] * 3
+
+
+def test_a_process_that_ends_after_it_began_an_upload_is_seen() -> None:
+    async def use(moved: Moved) -> str:
+        transfers = moved.transfers
+        assert isinstance(transfers, ProcessTransfers)
+
+        async def call(entry: Entry[Any], method: str, raw: bytes) -> bytes:
+            answer = moved.do(method, raw)
+            transfers._control.fail(Refusal("SESSION_NOT_FOUND", "it ended"))  # before begin_upload continues
+            return answer
+
+        transfers._call = call
+        with pytest.raises(Refusal, match="it ended") as refusal:
+            await transfers.begin_upload(moved.entry, start(8))
+        assert not transfers._control.asked
+        return refusal.value.reason
+
+    assert asyncio.run(asyncio.wait_for(by_process(use), 60)) == "SESSION_NOT_FOUND"
+
+
+@pytest.mark.parametrize(("error", "status", "lines"), [(EOFError(), 0, 0), (KeyError(7), 1, 1)])
+def test_a_failure_of_the_control_thread_is_logged_and_shows_in_the_status(
+    error: Exception, status: int, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def serve(self: Control) -> None:
+        raise error
+
+    ends: list[int] = []
+    monkeypatch.setattr(Control, "serve", serve)
+    monkeypatch.setattr(main.os, "_exit", ends.append)
+    monkeypatch.setattr(main, "_LAST_SECONDS", 0.0)
+    anything: Any = None
+    main._control(anything, anything, anything)
+    assert ends == [status]
+    assert [record.exc_info is not None for record in caplog.records] == [True] * lines
