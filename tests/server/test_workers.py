@@ -18,7 +18,7 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.session.session import Pending
+from gradwire_server.session.session import Pending, Session
 from gradwire_server.storage.orders import Order
 from gradwire_server.worker.frames import METHODS, NUMBER, packed, unpacked
 from gradwire_server.worker.pipe import HEAD, Inbox, head
@@ -577,3 +577,38 @@ def test_a_session_that_is_about_to_be_opened_is_not_told_to_be_closed() -> None
     with pytest.raises(Refusal, match="was closed") as late, runtime.chunk(new, "x", 0):
         pass
     assert late.value.reason == "SESSION_NOT_FOUND"
+
+
+def test_a_session_that_is_being_opened_is_not_told_to_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime, new, refusals = Runtime(LIMITS.resolved(), SharedCounters(1)), 1, list[Refusal]()
+
+    def look() -> None:
+        runtime.return_ring(new, runtime.lend_ring(new, "nonce123"), clean=False)
+        with pytest.raises(Refusal) as refusal, runtime.chunk(new, "x", 0):
+            pass
+        refusals.append(refusal.value)
+
+    class Opening(Session):
+        def __init__(self, *args: Any) -> None:
+            look()  # as the control thread may
+            super().__init__(*args)
+
+    class Entering(dict[int, Session]):
+        def __setitem__(self, number: int, session: Session) -> None:
+            look()
+            super().__setitem__(number, session)
+            look()
+
+        def get(self, number: int, default: Any = None) -> Any:
+            """What was there before the compute thread entered the session."""
+            found = super().get(number, default)
+            if found is None and enters:
+                enters.pop()
+                runtime.begin("Open", new, Order().pack(), 1, None)
+            return found
+
+    enters = [True]
+    monkeypatch.setattr("gradwire_server.worker.runtime.Session", Opening)
+    runtime.sessions = Entering()
+    look()
+    assert [refusal.reason for refusal in refusals] == ["TRANSFER_NOT_FOUND"] * 4

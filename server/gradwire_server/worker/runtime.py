@@ -248,10 +248,10 @@ class Runtime:
         """Create the Pending of a received call, for session `number`; 0 for none. `sent` is by time.monotonic()."""
         if method in ("Open", "Restore"):
             with self._lock:
-                self._newest = max(self._newest, number)
                 session = Session(number, self.limits, self._cancel_tokens.setdefault(number, CancelToken()))
                 session.usage.meter = self.meter
                 self.sessions[number] = session
+                self._newest = max(self._newest, number)  # last: `_found` reads both without the lock
         return Pending(method, self.sessions.get(number, self._nobody), raw, ticket, deadline, sent)
 
     def execute(self, call: Pending) -> Generator[None, None, bytes]:
@@ -396,10 +396,11 @@ class Runtime:
         self._hold(change)
 
     def _found(self, number: int) -> Session:
+        newest = self._newest  # first: `begin` enters the session before it raises this
         session = self.sessions.get(number)
         if session is not None:
             return session
-        if number > self._newest:  # the compute thread has yet to open it, so none of its commands has run
+        if number > newest:  # the compute thread has yet to open it, so none of its commands has run
             raise Refusal("TRANSFER_NOT_FOUND", "the session has no transfer yet")
         raise Refusal("SESSION_NOT_FOUND", "the session was closed")
 
