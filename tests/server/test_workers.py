@@ -1,6 +1,7 @@
 """Worker processes: who is where, what passes a computation by, and what the end of one takes with it."""
 
 import asyncio
+import itertools
 import os
 import signal
 import socket
@@ -8,20 +9,25 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import psutil
 import pytest
 
 from gradwire.v1 import commands_pb2 as c
-from gradwire.v1 import errors_pb2, service_pb2, types_pb2
+from gradwire.v1 import errors_pb2, service_pb2, snapshots_pb2, types_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_counters import SharedCounters
+from gradwire_server.registry.process_backend import WorkersBackend
+from gradwire_server.registry.session_catalog import SessionCatalog
+from gradwire_server.rpc.server import Server
 from gradwire_server.session.session import Pending, Session
 from gradwire_server.storage.orders import Order
-from gradwire_server.worker.frames import METHODS, NUMBER, packed, unpacked
-from gradwire_server.worker.pipe import HEAD, Inbox, head
+from gradwire_server.worker.frames import METHODS, NUMBER, RESULT, packed, unpacked
+from gradwire_server.worker.pipe import HEAD, Frame, Inbox, head
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
 from gradwire_server.worker.slots import Keys, Slots
@@ -126,6 +132,59 @@ def test_what_waits_for_a_killed_worker_is_told(server: Running, session: Remote
     assert refused(waiting.result, WAIT)[1] == "SESSION_NOT_FOUND"
     assert transfer.result(WAIT)[1] == "SESSION_NOT_FOUND"
     wait_for(server)
+
+
+class StoringWorker(Running):
+    """A server with one worker process, a state directory and write-ahead logs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        super().__init__(LIMITS, 1)
+
+    async def _start(self) -> tuple[Any, Server, str]:
+        backend = WorkersBackend(self.limits, 1, self.clock)
+        await backend.keep_in(SessionCatalog(self.root, grace=1000.0, max_snapshots=3, max_bytes=0), True, 0.0)
+        server = Server(backend)
+        return backend, server, await server.start("127.0.0.1:0")
+
+    async def end_worker_at(self, result: int, delivered: bool) -> None:
+        """End the worker at its next results' `result`-th, before or after the front handles it."""
+        (worker,) = self.backend.workers
+        left, received = itertools.count(1), worker._received
+
+        def handle(frame: Frame) -> None:
+            ends = frame.kind == RESULT and next(left) == result
+            if delivered or not ends:
+                received(frame)
+            if ends:
+                worker._lost()
+
+        worker._calls._received = handle
+
+
+def test_a_worker_that_ends_while_it_opens_a_session_leaves_no_files(tmp_path: Path) -> None:
+    server = StoringWorker(tmp_path)
+    try:
+        session = server.open()
+        session.stub.SaveSession(snapshots_pb2.SaveSessionRequest(session_id=session.id, name="x"))
+        session.close()
+        opening = (server.stub.OpenSession, service_pb2.OpenSessionRequest())
+        restoring = (server.stub.RestoreSession, snapshots_pb2.RestoreSessionRequest(name="x"))  # two calls
+        backend = server.backend
+        (worker,) = backend.workers
+        for ends, ((call, request), result, delivered) in enumerate(
+            [(opening, 1, False), (opening, 1, True), (restoring, 2, False), (restoring, 2, True)], 1
+        ):
+            server.do(server.end_worker_at(result, delivered))
+            with pytest.raises(grpc.RpcError, match="was to hold the session ended; try again") as error:
+                call(request)
+            assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+            until(lambda ends=ends: worker.restarts == ends and worker.alive)  # type: ignore[misc]
+            assert (len(backend.registry.entries), len(backend.persistence.catalog.kept)) == (0, 0)
+            assert list((tmp_path / "sessions").iterdir()) == []
+        server.open().close()
+    finally:
+        server.stop()
 
 
 def test_an_upload_that_outlives_its_worker_does_not_harm_the_next_one() -> None:

@@ -125,15 +125,18 @@ class Backend:
         try:
             await persistence.opened(entry, place)
         except BaseException as error:
-            self.not_opened(entry, error)
+            await self.not_opened(entry, error)
             raise
 
-    def not_opened(self, entry: Entry, error: BaseException) -> None:
-        """Remove a session whose id no client has. Raises Refusal: UNAVAILABLE, if its worker ended."""
+    async def not_opened(self, entry: Entry, error: BaseException) -> None:
+        """Remove a session whose id no client has, and its files. Raises Refusal: UNAVAILABLE, if its worker ended."""
         if self.registry.entries.get(entry.id) is entry:
             self.registry.remove(entry)
             self.drop(entry)
-        elif isinstance(error, Refusal) and error.reason == "SESSION_NOT_FOUND":
+            return
+        if self.persistence is not None:
+            await self.persistence.forget(entry)
+        if isinstance(error, Refusal) and error.reason in ("SESSION_NOT_FOUND", "UNAVAILABLE"):
             why = "the worker process that was to hold the session ended; try again"
             raise Refusal("UNAVAILABLE", why) from None
 

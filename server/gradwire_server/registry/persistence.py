@@ -49,8 +49,8 @@ class OpenSessions(Protocol):
     def opened(self, entry: Entry) -> service_pb2.OpenSessionResponse:
         """The answer to a session's newest writer."""
 
-    def not_opened(self, entry: Entry, error: BaseException) -> None:
-        """Remove a session whose id no client has. Raises Refusal: UNAVAILABLE, if its worker ended."""
+    async def not_opened(self, entry: Entry, error: BaseException) -> None:
+        """Remove a session whose id no client has, and its files. Raises Refusal: UNAVAILABLE, if its worker ended."""
 
     def drop(self, entry: Entry, how: bytes = b"") -> asyncio.Future[int]:
         """Free the memory of a session removed from the registry; bytes freed."""
@@ -144,11 +144,21 @@ class Persistence:
     async def opened(self, entry: Entry, place: int) -> None:
         """Tell a worker of a new session. With a log, the session is stored before its client gets the answer."""
         answer = entry.worker.ask("Open", entry.number, self.order(entry, place).pack())
-        entry.stored = self.logs
         if self.logs:
             await answer
+            self._stored_first(entry)
         else:
-            answer.add_done_callback(_looked_at)
+            answer.add_done_callback(partial(_log_failure, entry))
+
+    def _stored_first(self, entry: Entry) -> None:
+        """Note that a new session is stored. Raises Refusal: UNAVAILABLE, if its worker ended after it answered."""
+        if self.backend.registry.entries.get(entry.id) is not entry:
+            raise Refusal("UNAVAILABLE", "the worker process of the session ended; try again")
+        entry.stored = True
+
+    async def forget(self, entry: Entry) -> None:
+        """Delete the files of a session that its ended worker may have stored, and whose id no client has."""
+        await self._away(self.catalog.forget, entry.id)
 
     async def attached(self, entry: Entry) -> None:
         """Tell a session's worker of another writer."""
@@ -354,9 +364,9 @@ class Persistence:
             answer = await entry.worker.call(entry, "Restore", order.pack())
             if self.logs:
                 await entry.worker.call(entry, "Save", Order().pack())
-                entry.stored = True
+                self._stored_first(entry)
         except BaseException as error:
-            backend.not_opened(entry, error)
+            await backend.not_opened(entry, error)
             raise
         response = service_pb2.RestoreSessionResponse.FromString(answer)
         entry.writers, entry.epoch = response.session.writer, response.session.epoch
@@ -384,6 +394,12 @@ class Persistence:
 def order_of(entry: Entry, place: int) -> Order:
     """The order that tells a worker whose session it opens. `place` is the principal's, in the shared counters."""
     return Order(place=place, owner=entry.owner_number, shown=entry.shown, principal=entry.owner)
+
+
+def _log_failure(entry: Entry, done: asyncio.Future[Any]) -> None:
+    failure = None if done.cancelled() else done.exception()
+    if failure is not None:
+        log.error("session is not opened", extra={"session": entry.shown, "error": str(failure)})
 
 
 def _looked_at(done: asyncio.Future[Any]) -> None:

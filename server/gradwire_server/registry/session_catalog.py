@@ -230,6 +230,11 @@ class SessionCatalog:
             self._discard(digest_of(session_id))
         return found
 
+    def forget(self, session_id: str) -> None:
+        """Delete a session that may be evicted or not stored at all."""
+        self.kept.pop(digest_of(session_id), None)
+        self.store.remove(self.home(session_id))
+
     def numbered(self, after: int, principal: str, most: int) -> list[StoredSession]:
         """Evicted sessions numbered above `after`, `most` at most. An empty `principal` means all."""
         found = (

@@ -7,6 +7,7 @@ does not delay other sessions.
 
 import asyncio
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +26,8 @@ Entry: TypeAlias = "EntryOf[Worker]"
 # Most calls of one session that its worker has at once, and their bytes. One call may be larger than that.
 MOST_HANDED = 16
 MOST_HANDED_BYTES = 2 * MIB
+
+log = logging.getLogger("gradwire.server")
 
 
 class Load:
@@ -87,7 +90,7 @@ class Worker(ABC):
         self._ticket = 0
         self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry, int]] = {}  # by ticket: future, session, bytes
         self._parked: set[int] = set()  # tickets of calls that wait in the worker for an earlier seq
-        self._told: dict[int, asyncio.Future[None]] = {}
+        self._told: dict[int, tuple[asyncio.Future[None], str, int]] = {}  # by ticket: future, method, session number
         self._orders: dict[int, asyncio.Future[bytes]] = {}
 
     def add_session(self) -> None:
@@ -153,9 +156,10 @@ class Worker(ABC):
                 self._hand_over(entry, everything=True)
 
     def tell(self, method: str, number: int, raw: bytes) -> "asyncio.Future[None]":
-        """Send a call without an answer; done when it is applied or the worker has ended."""
+        """Send a call without an answer; done when it is applied or the worker has ended. The log has its failure."""
         self._ticket = ticket = self._ticket + 1
-        self._told[ticket] = future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._told[ticket] = (future, method, number)
         self.send(method, number, raw, ticket, None)
         return future
 
@@ -168,8 +172,10 @@ class Worker(ABC):
 
     def lost(self, failure: Refusal) -> None:
         """Fail all calls: the worker has ended."""
-        for ticket in (*self._waiting, *self._told, *self._orders):
+        for ticket in (*self._waiting, *self._orders):
             self.answered(ticket, b"", failure)
+        for ticket in tuple(self._told):
+            self.answered(ticket, b"", None)  # no failure of the call: the log has the worker's end
 
     def answered(self, ticket: int, result: bytes, failure: Exception | None) -> None:
         """Deliver the answer to a call."""
@@ -180,8 +186,8 @@ class Worker(ABC):
                 _settle(order, result, failure)
                 return
             told = self._told.pop(ticket, None)
-            if told is not None and not told.done():
-                told.set_result(None)
+            if told is not None:
+                self._applied(*told, failure)
             return
         future, entry, size = waiting
         if isinstance(failure, Refusal) and GOES_BACK in failure.metadata:
@@ -194,6 +200,12 @@ class Worker(ABC):
         else:
             self._took(entry, size)
         _settle(future, result, failure)
+
+    def _applied(self, done: "asyncio.Future[None]", method: str, number: int, failure: Exception | None) -> None:
+        if failure is not None:
+            log.error("worker call failed", extra={"method": method, "number": number, "error": str(failure)})
+        if not done.done():
+            done.set_result(None)
 
     @property
     def last_ticket(self) -> int:

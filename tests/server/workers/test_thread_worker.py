@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from gradwire.v1 import commands_pb2, service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
+from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.thread_backend import InProcessBackend
+from gradwire_server.session.session import Session
 from gradwire_server.workers import thread_worker
 from gradwire_server.workers.entry import Entry
 from gradwire_server.workers.thread_worker import ThreadWorker
@@ -105,3 +108,23 @@ def test_only_a_worker_that_owns_the_process_caps_its_memory_and_collects_its_ga
 
     most = run(use, owns_process=owns)
     assert (capped, collects) == ([most] if owns else [], [owns])
+
+
+@pytest.mark.parametrize(("stores", "line"), [(False, "worker call failed"), (True, "session is not opened")])
+def test_the_log_has_why_a_session_was_not_opened(
+    stores: bool, line: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> None:
+        def fail(session: Session, raw: bytes) -> bytes:
+            raise Refusal("INTERNAL", "no place")
+
+        worker.runtime._life["Open"] = fail
+        if stores:
+            await backend.keep_in(SessionCatalog(tmp_path, grace=60.0, max_snapshots=3, max_bytes=0), False, 0.0)
+        await backend.open_session(service_pb2.OpenSessionRequest())
+        await worker.numbers(0, 1)
+        await worker.tell("Tidy", 0, b"")
+
+    run(use)
+    (record,) = [record for record in caplog.records if record.message == line]
+    assert vars(record)["error"] == "no place"
