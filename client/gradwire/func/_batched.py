@@ -84,7 +84,7 @@ class BatchedTensor(Tensor):
     def _id(self) -> NoReturn:  # type: ignore[override]
         raise refuse(
             "vmap: a function under vmap asked for what exists only outside of it (the values of a sample, backward(), "
-            "an index of varying size). It is to be written in ops that have a batching rule, or called outside."
+            "an index of varying size). Write it in ops that have a batching rule, or call it outside."
         )
 
     def detach(self) -> Tensor:

@@ -52,7 +52,9 @@ class Principal:
     def require(self, scope: str) -> None:
         """Check that the principal has a scope. Raises Refusal: PERMISSION_DENIED."""
         if scope not in self.scopes:
-            raise Refusal("PERMISSION_DENIED", f"this needs the scope {scope!r}, which the caller has not", scope=scope)
+            raise Refusal(
+                "PERMISSION_DENIED", f"this needs the scope {scope!r}, which the caller does not have", scope=scope
+            )
 
 
 ANONYMOUS = Principal("")

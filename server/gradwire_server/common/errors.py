@@ -167,7 +167,7 @@ def refusal_of(error: BaseException, doing: str, about: "Mapping[str, Any] | Non
         if refusal is not None:
             return refusal
     if isinstance(error, MemoryError):
-        return Refusal("MEMORY_LIMIT", f"out of memory in {doing}: the server has not that much ({error})")
+        return Refusal("MEMORY_LIMIT", f"out of memory in {doing}: the server has too little memory ({error})")
     if isinstance(error, DecodeError):
         return Refusal("MALFORMED", f"the message of {doing} cannot be parsed")
     if about is None:
@@ -175,7 +175,7 @@ def refusal_of(error: BaseException, doing: str, about: "Mapping[str, Any] | Non
         for details in _surroundings:
             about = {**about, **details()}
     log.error("unexpected error in %s", doing, exc_info=error, extra=about)
-    return Refusal("INTERNAL", f"internal error in {doing}; the server's log tells more")
+    return Refusal("INTERNAL", f"internal error in {doing}; see the server's log")
 
 
 def began(refusal: Refusal) -> Refusal:

@@ -304,7 +304,7 @@ class Backend:
         """One page of all sessions. Raises Refusal: ARGUMENT_VALUE; NOT_SUPPORTED if the server stores none."""
         after = request.page_token or "0"
         if not after.isdecimal() or len(after) > _NUMBER_DIGITS:
-            raise Refusal("ARGUMENT_VALUE", "page_token is to be one that a response had", argument="page_token")
+            raise Refusal("ARGUMENT_VALUE", "page_token must come from an earlier response", argument="page_token")
         most = min(request.page_size or _MOST_LISTED, _MOST_LISTED)
         if request.stored:
             return _page(self.stores().stored(int(after), request.principal, most + 1), most)

@@ -240,7 +240,7 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
 def _apply(session: Session, spec: CommandSpec | None, request: Any, answer: Any) -> Iterator[None] | None:
     """Run a command's handler. Raises Refusal: MALFORMED if the command is unknown, and those of the handler."""
     if spec is None:
-        raise Refusal("MALFORMED", "the command is none that this server knows")
+        raise Refusal("MALFORMED", "this server does not know the command")
     if not spec.facts.read_only:  # downloads send a tensor's own bytes: copy them before they change
         session.transfers.settle()
     return spec.handler(session, request, answer)

@@ -223,7 +223,7 @@ def checkpoint(
     generator = session.recording.generator
     region = table.regions.get(number)
     if mark in (hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN) and region is None:
-        raise Refusal("ARGUMENT_VALUE", f"no checkpoint {number} is to be computed again", argument="hook")
+        raise Refusal("ARGUMENT_VALUE", f"checkpoint {number} awaits no recomputation", argument="hook")
     if mark in (hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN):
         if number in table.moments or (mark == hooks_pb2.CHECKPOINT_MARK_BEGIN and region is not None):
             raise Refusal("ARGUMENT_VALUE", f"checkpoint {number} has begun already", argument="hook")

@@ -350,7 +350,7 @@ def _cannot_wait(call: Pending, rest: float) -> bool:
 def _resting(rest: float) -> Refusal:
     return Refusal(
         "COMPUTE_LIMIT",
-        f"the session, or its principal, has computed as much as it may for now; in {rest:.1f} s it may go on",
+        f"the compute quota of the session or its principal is used up; try again in {rest:.1f} s",
         retry_ms=int(rest * 1000) + 1,
     )
 

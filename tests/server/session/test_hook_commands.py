@@ -194,7 +194,7 @@ def test_a_checkpointed_region_is_asked_to_be_computed_again(session: Any) -> No
     [
         (["END"], "checkpoint 4 has not begun"),
         (["BEGIN", "BEGIN"], "checkpoint 4 has begun already"),
-        (["BEGIN_AGAIN"], "no checkpoint 4 is to be computed again"),
+        (["BEGIN_AGAIN"], "checkpoint 4 awaits no recomputation"),
         (["UNSPECIFIED"], "no checkpoint mark 0"),
     ],
 )

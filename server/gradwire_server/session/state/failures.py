@@ -44,7 +44,7 @@ class FailedIds(OrderedDict[int, Failure]):
             return Refusal("TENSOR_NOT_FOUND", f"no tensor {tensor_id} in this session", tensor=tensor_id)
         return Refusal(
             "DEPENDENCY_FAILED",
-            f"tensor {tensor_id} was to come of command {failure.seq}, which failed: {failure.message}",
+            f"tensor {tensor_id} is the result of command {failure.seq}, which failed: {failure.message}",
             root_seq=failure.seq,
             tensor=tensor_id,
             root_reason=failure.reason,
