@@ -164,7 +164,7 @@ class Plan(Schedule):
 
     def _nbytes(self, number: int) -> int:
         reg = self.regs[number]
-        return int(np.prod(reg.shape, dtype=np.int64)) * reg.dtype.itemsize
+        return int(np.prod(reg.shape, dtype=np.int64)) * int(reg.dtype.itemsize)
 
     # Binding.
 
