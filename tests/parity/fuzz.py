@@ -1,12 +1,13 @@
 """Fresh random calls of ops, on gradwire over a real server and on PyTorch, and whether both answer alike.
 
 A `Draw` makes the arguments of one call; `tests/parity/fuzz_calls.py` says, op by op, which. What is compared: value,
-shape, dtype, whether it requires grad, the first derivative and, along a random direction, the second; where PyTorch
-refuses, the class of the exception.
+shape, dtype, whether it requires grad, the first derivative and, along a random direction, the second; what the inputs
+hold after the results are written to; where PyTorch refuses, the class of the exception.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -184,6 +185,7 @@ class Outcome:
         self.results: list[Any] = []
         self.first: list[Any] = []
         self.second: list[Any] = []
+        self.written: list[Any] = []
         self.not_differentiable = False
         name, args, kwargs = call
         leaves: list[Any] = []
@@ -211,6 +213,17 @@ class Outcome:
         except (RuntimeError, IndexError) as error:
             self.not_differentiable = True
             self.why = error
+        if not in_place:
+            self._write_into_results(t, leaves)
+
+    def _write_into_results(self, t: Any, leaves: list[Any]) -> None:
+        """Fill the results, and keep what the inputs then hold: a view shows the change, a copy does not."""
+        with t.no_grad():
+            for result in self.results:
+                if isinstance(result, t.Tensor):
+                    with contextlib.suppress(RuntimeError):  # an expanded result cannot be written to
+                        result.detach().fill_(1)
+        self.written = [leaf.detach().clone() for leaf in leaves]
 
     def _differentiate(self, t: Any, leaves: list[Any], order: int, rng: np.random.Generator) -> None:
         outs = [out for out in self.results if isinstance(out, t.Tensor) and out.requires_grad]
@@ -309,6 +322,9 @@ def compare(call: Call, *, in_place: bool = False, order: int = 2, factor: float
         for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
             if what := _differs(one, other, factor * 10, coarsest):
                 return f"{which} derivative by tensor {number}: {what}"
+    for number, (one, other) in enumerate(zip(mine.written, its.written, strict=True)):
+        if what := _differs(one, other, factor, coarsest):
+            return f"tensor {number} after its results were filled with ones: {what}"
     return ""
 
 

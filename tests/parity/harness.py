@@ -377,6 +377,8 @@ def _compare(made: Case, call: _Call, what: str, order: int) -> None:
     ours, theirs = call.ours(), call.theirs()
     out, expected = call.call_ours(ours), call.call_theirs(theirs)
     _check_own_bytes(ours, out, what)
+    if made.op not in _LAZILY_CONJUGATED:
+        _compare_storages((ours, theirs), (out, expected), what)
     _compare_results(made, out, expected, what)
     if order >= 1:
         _compare_derivatives(made, call, (ours, theirs), (out, expected), what, order)
@@ -388,6 +390,21 @@ def _check_own_bytes(given: list[engine.Tensor], out: list[engine.Tensor], what:
         others = [each for each in given if each.storage is not mine.storage]
         assert not any(np.shares_memory(mine.array, each.array) for each in others), f"{what}: it shares its bytes"
         assert mine.view is not None or mine.array.flags.writeable, f"{what}: it is read-only"
+
+
+#: Ops that answer a conjugated view in PyTorch and a copy here.
+_LAZILY_CONJUGATED = ("conj", "H", "mH")
+
+
+def _compare_storages(given: tuple[Any, Any], outs: tuple[Any, Any], what: str) -> None:
+    """A result shares the storage of an input exactly where PyTorch's does."""
+    ours = {id(each.storage) for each in given[0]}
+    theirs = {each.untyped_storage()._cdata for each in given[1]}
+    for mine, its in zip(*outs, strict=True):
+        shares = its.untyped_storage()._cdata in theirs
+        assert (id(mine.storage) in ours) == shares, (
+            f"{what}: PyTorch's {'shares' if shares else 'owns'} its bytes"
+        )
 
 
 def _compare_results(made: Case, out: list[Any], expected: list[Any], what: str, loose: bool = False) -> None:

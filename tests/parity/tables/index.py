@@ -131,7 +131,7 @@ case(
 case(
     "take_along_dim", s(t(3, 4), ints([[0, 1, 2, 0]]), 0), s(t(3, 4), ints(0, 5, 11)), s(t(3, 1), PLACES, 0), node=False
 )
-case("take", s(t(3, 4), ints([0, 5], [11, -1])), node=False)
+case("take", s(t(3, 4), ints([0, 5], [11, -1])), s(t(3, 4), T((), dtype="int64", grad=False, values=-2)), node=False)
 case("masked_select", s(t(3, 4), MASK2), s(t(4), MASK2), s(t(3, 4), mask(True, False, True, True)), s(t(3, 4), NONE))
 case(
     "nonzero",

@@ -380,11 +380,8 @@ def take(input: Array, index: Array) -> Array:
     if index.dtype != dtypes.int64:
         title = dtypes.TITLES[index.dtype]
         raise EngineError(Reason.RUNTIME, f"take(): Expected a long tensor for index, but got {title}", op="take")
-    return (
-        getitem(reshape(input, (-1,)), (index,))
-        if index.ndim
-        else reshape(getitem(reshape(input, (-1,)), (index,)), ())
-    )
+    # A 0-d index in brackets gives a view; a vector of one index gives a copy.
+    return reshape(getitem(reshape(input, (-1,)), (reshape(index, (-1,)),)), index.shape)
 
 
 # Masks: the number of elements depends on values.

@@ -27,7 +27,7 @@ from gradwire_engine.ops.reduce.reduce import restore_dims
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.reduce.scan import by_turns, turns
 from gradwire_engine.ops.shape.join import cat, stack
-from gradwire_engine.ops.shape.shape import alias, at, narrow, select
+from gradwire_engine.ops.shape.shape import at, clone, narrow, select
 
 Ints = tuple[int, ...]
 
@@ -140,7 +140,7 @@ def diff(input: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, 
     if prepend is not None or append is not None:
         input = cat([part for part in (prepend, input, append) if part is not None], dim)
     if not n:
-        return alias(input)
+        return clone(input)
     less: Callable[..., Any] = logical_xor if input.dtype == dtypes.bool_ else sub
     for _ in range(min(n, input.shape[dim])):
         length = input.shape[dim] - 1
