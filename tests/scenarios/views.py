@@ -112,6 +112,16 @@ def as_strided_of_a_transposed_base(torch):
     return y, x.grad
 
 
+def as_strided_of_the_real_part(torch):
+    z = torch.tensor([[1 + 2j, 3 + 4j], [5 + 6j, 7 + 8j]], dtype=torch.complex128, requires_grad=True)
+    y = z * 1
+    read = y.real.as_strided((2, 2), (1, 2))
+    y.real.as_strided((3,), (2,), 1).mul_(10)
+    y.imag.as_strided((2,), (4,)).add_(y.real[0])
+    (y.real * y.imag).sum().backward()
+    return y.real, y.imag, read, z.grad.real, z.grad.imag
+
+
 def unfolded_windows_follow(torch):
     x = leaf(torch, 1.0, 2.0, 3.0, 4.0)
     y = x * 1

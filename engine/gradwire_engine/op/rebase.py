@@ -17,10 +17,11 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Edge, Node
 from gradwire_engine.graph.tensor import Step, Tensor, ViewOf, check_base, edge_of, move_to, refresh
 from gradwire_engine.op.declaration import OPS
-from gradwire_engine.op.strides import geometry_of, laid_out
+from gradwire_engine.op.strides import Ints, geometry_of, laid_out
 
 # Ops of this file's nodes and steps, declared in ops/shape/ and looked up by name.
 AS_STRIDED, AS_BEFORE, SHOW, OVERWRITE = "_as_strided", "_as_before", "_show", "_overwrite"
+_PARTS = "view_as_real"
 
 
 class Route:
@@ -42,8 +43,7 @@ class Route:
         if absolute and self.geometry is not None:
             # as_strided addresses the base's memory directly, beyond the elements of the views before it.
             first = self.steps[absolute[-1]]
-            (_, target, _), (source, whole) = first.args, self.geometry
-            self.steps[: absolute[-1] + 1] = [Step(None, first.op, (source, target, (whole,)), base)]
+            self.steps[: absolute[-1] + 1] = _to_geometry(base, first.dtype, first.args[1])
 
     def copy(self, xp: Any, base: Array) -> Array:
         """Copy a base, or its gradient, with the base's memory layout, so that the ops return views."""
@@ -55,6 +55,26 @@ class Route:
         for step in self.steps:
             base = step.op.compute((base, *step.args))
         return base
+
+
+def _to_geometry(base: Array, dtype: Any, target: Ints) -> list[Step]:
+    """Steps from a base to a geometry of its memory, which counts in elements of `dtype`.
+
+    Raises EngineError: NOT_SUPPORTED if the dtype is neither the base's nor that of its real and imaginary parts.
+    """
+    before = None
+    if base.dtype != dtype:
+        if base.dtype.kind != "c" or dtype.itemsize * 2 != base.dtype.itemsize:
+            raise EngineError(
+                Reason.NOT_SUPPORTED,
+                f"as_strided: a strided view of dtype {dtype} cannot be recorded for a base of dtype {base.dtype}",
+            )
+        parts = OPS[_PARTS]
+        before = Step(None, parts, (), base)
+        base = parts.compute((base,))
+    source, whole = geometry_of(base)
+    strided = Step(before, OPS[AS_STRIDED], (source, target, (whole,)), base)
+    return [strided] if before is None else [before, strided]
 
 
 class OpView(ViewOf):

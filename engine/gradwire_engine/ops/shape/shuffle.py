@@ -32,7 +32,7 @@ def pixel_shuffle(xp: Any, input: Array, upscale_factor: int) -> Array:
             f"but input.size(-3)={channels} is not divisible by {r * r}"
         )
     parts = input.reshape(-1, channels // (r * r), r, r, height, width)
-    return parts.transpose(0, 1, 4, 2, 5, 3).reshape(*lead, channels // (r * r), height * r, width * r)
+    return parts.transpose(0, 1, 4, 2, 5, 3).copy().reshape(*lead, channels // (r * r), height * r, width * r)
 
 
 @op(cost=4)
@@ -48,7 +48,7 @@ def pixel_unshuffle(xp: Any, input: Array, downscale_factor: int) -> Array:
                 f"is not divisible by {r}"
             )
     parts = input.reshape(-1, channels, height // r, r, width // r, r)
-    return parts.transpose(0, 1, 3, 5, 2, 4).reshape(*lead, channels * r * r, height // r, width // r)
+    return parts.transpose(0, 1, 3, 5, 2, 4).copy().reshape(*lead, channels * r * r, height // r, width // r)
 
 
 pixel_shuffle.grad(input=lambda g, upscale_factor: pixel_unshuffle(g, upscale_factor))

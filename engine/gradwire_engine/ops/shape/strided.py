@@ -113,9 +113,14 @@ as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source
 
 
 def _storage_vector(xp: Any, input: Array, whole: Ints) -> Array:
-    """The memory that the input lies in, as a vector."""
+    """The memory that the input lies in, as a vector of the input's dtype."""
     if isinstance(input, np.ndarray):
-        return np.lib.stride_tricks.as_strided(owner_of(input), whole, (input.itemsize,))
+        owner = owner_of(input)
+        if owner.dtype == input.dtype:
+            return np.lib.stride_tricks.as_strided(owner, whole, (input.itemsize,))
+        # A view of another dtype: the parts of complex numbers, for example.
+        memory = np.lib.stride_tricks.as_strided(owner, (owner.size,), (owner.itemsize,))
+        return memory.view(input.dtype)[: whole[0]]
     memory = input.data.mem
     return xp.ndarray(whole, input.dtype, xp.cuda.MemoryPointer(memory, 0))
 
