@@ -402,9 +402,7 @@ def _compare_storages(given: tuple[Any, Any], outs: tuple[Any, Any], what: str) 
     theirs = {each.untyped_storage()._cdata for each in given[1]}
     for mine, its in zip(*outs, strict=True):
         shares = its.untyped_storage()._cdata in theirs
-        assert (id(mine.storage) in ours) == shares, (
-            f"{what}: PyTorch's {'shares' if shares else 'owns'} its bytes"
-        )
+        assert (id(mine.storage) in ours) == shares, f"{what}: PyTorch's {'shares' if shares else 'owns'} its bytes"
 
 
 def _compare_results(made: Case, out: list[Any], expected: list[Any], what: str, loose: bool = False) -> None:

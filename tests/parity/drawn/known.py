@@ -10,6 +10,8 @@ import torch
 #: Refusals that PyTorch finds only after it has written, so the values that follow are by chance.
 _HALF_DONE = ("Inplace update to inference tensor", "ZeroDivisionError")
 
+_GRADIENTS_IN_INFERENCE = r"match:inference_mode\(\): (q = )?\S+ = t\.autograd\.grad\("
+
 #: Class and phrase of a difference, a word of the line (of the line that made the tensor, after "made:"), and why.
 EXCUSED = (
     ("shape", "strid", "made:autograd.grad(", "gradients are dense; PyTorch's may be expanded, and then not writable"),
@@ -59,6 +61,32 @@ EXCUSED = (
     ),
     ("silent", "invalid gradient", "", "a leaf's gradient has the sizes that the leaf has"),
     ("silent", "operator, with a bool tensor", "", "the derivative of a power with a bool exponent is computed"),
+    ("flag", "requires_grad True", _GRADIENTS_IN_INFERENCE, "with create_graph they have a history, in any mode"),
+    ("flag", "is_leaf False", _GRADIENTS_IN_INFERENCE, "as above"),
+    ("flag", "grad_fn", _GRADIENTS_IN_INFERENCE, "as above"),
+    ("silent", "Inplace update to inference tensor", _GRADIENTS_IN_INFERENCE, "gradients are ordinary tensors"),
+    ("flag", "_base None", "made:autograd.grad(", "PyTorch's may be views"),
+    ("silent", "Can't detach views", "made:autograd.grad(", "as above"),
+    ("silent", "Can't detach views", "made:cov(", "PyTorch's is a view of a tensor that nobody holds"),
+    (
+        "silent",
+        "Inference tensors cannot be saved",
+        "checkpoint(",
+        "it saves nothing that needs no gradient",
+    ),
+    ("silent", "refer to a single memory location", "out=", "the result is computed before out is written"),
+    ("silent", "modified by an inplace operation", r"match:t\.complex\(", "its backward needs no values here"),
+    ("silent", "'_unique2' is not implemented", r"match:Shown\.apply", "a node that gets no gradient is not called"),
+    ("silent", "A view was created in no_grad mode", "isfinite", "it reads values, not the history"),
+    ("silent", "'ComplexHalf'", "", "there is no complex dtype of float16 here"),
+    ("value", "nan", "made:unique(", "where nan is sorted to is open"),
+    ("value", "-0j", r"match:fft\.", "signs of zeros may differ after a Fourier transform"),
+    ("value", "inf", "polygamma(", "at its poles PyTorch answers large numbers"),
+    ("value", "grad_fn=<Invalid>", "made:repr(", "the history of a view is told where PyTorch only says Invalid"),
+    ("flag", "output_nr 0", r"match:no_grad\(\): \S+\.(un)?squeeze_", "new sizes without a record are a node here"),
+    ("gradient", "grad_dtype", r"match:\.data = ", "a gradient of another dtype is not added to the one that is there"),
+    ("version", "", r"match:\.data = ", "a tensor with new data counts anew"),
+    ("version", "refused", "made:.detach()", "as above"),
     ("kind", "index is out of bounds for dimension with size 0", "", "of several faults another is told first"),
     ("warning", "", "matmul", "PyTorch resizes out on the way of a product"),
     ("warning", "PyTorch ['UserWarning']", "] = ", "writing through an index into expanded tensors is refused here"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -53,6 +54,7 @@ class Side:
     def run(self, code: CodeType, waits: bool = True) -> None:
         """Run a line and keep what it raises and warns of. Without `waits` gradwire may raise it later."""
         self.error = None
+        before = set(self.names)
         backward._cycle_warned = tensor._scalar_warned = False
         TOLD.clear()
         with warnings.catch_warnings(record=True) as caught:
@@ -63,8 +65,16 @@ class Side:
                     gradwire.sync()
             except Exception as error:  # noqa: BLE001 - whatever is raised is what is compared
                 self.error = error.with_traceback(None)
+        if self.module is torch and "autograd" in code.co_names:
+            self._densify_gradients(self.names.keys() - before)
         self.names.pop("q", None)
         self.warned = sorted({each.category.__name__ for each in caught if each.category is not DeprecationWarning})
+
+    def _densify_gradients(self, names: Iterable[str]) -> None:
+        """Copy results of autograd.grad that PyTorch leaves expanded; gradwire's are dense (coming-from-pytorch.md)."""
+        for name in names:
+            if isinstance(self.names[name], tuple):
+                self.names[name] = tuple(map(_dense, self.names[name]))
 
     def tensors(self) -> dict[str, Any]:
         """The live tensors by the expressions that name them."""
@@ -83,6 +93,12 @@ class Side:
         """Results that are no tensors."""
         kept = {name: value for name, value in self.names.items() if name[0] == "r" and name[1:].isdecimal()}
         return {name: _plain(value) for name, value in kept.items()} | {"seen": list(self.names["seen"])}
+
+
+def _dense(value: Any) -> Any:
+    """A tensor without history whose elements share memory, copied; any other value as it is."""
+    expanded = isinstance(value, torch.Tensor) and value.numel() > 1 and 0 in value.stride()
+    return value.contiguous() if expanded and not value.requires_grad else value
 
 
 def _plain(value: Any) -> Any:

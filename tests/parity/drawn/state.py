@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 
@@ -107,10 +108,18 @@ def differ(mine: dict[str, Any], its: dict[str, Any], coarsest: float) -> list[t
     return found
 
 
+def _plain(value: Any) -> Any:
+    """The number that a text consists of, as numpy() prints one; other values as they are."""
+    with contextlib.suppress(ValueError):
+        return float(value) if isinstance(value, str) else value
+    return value
+
+
 def differ_plain(mine: Any, its: Any, coarsest: float) -> list[tuple[str, str]]:
     """The differences between results that are no tensors."""
     if isinstance(its, list) and isinstance(mine, list) and len(mine) == len(its):
         return [one for pair in zip(mine, its, strict=True) for one in differ_plain(*pair, coarsest)]
+    mine, its = _plain(mine), _plain(its)
     if isinstance(its, float) and isinstance(mine, float):
         if close(np.asarray(mine), np.asarray(its), "float64", coarsest):
             return []
