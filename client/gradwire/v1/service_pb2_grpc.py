@@ -391,9 +391,9 @@ class AutogradServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Upload(self, request_iterator, context):
-        """Sends a large tensor's bytes in chunks, for a Create to consume. The transfer's id comes with the response
-        headers too, as "gradwire-transfer-id", so that an upload whose call broke can be gone on with. A call of a start
-        alone tells how far the transfer is.
+        """Sends a large tensor's bytes in chunks, for a later Create. The response headers have the transfer's id, too, as
+        "gradwire-transfer-id", so a broken call can be resumed. A call with only a start returns how many bytes have
+        arrived.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -407,33 +407,34 @@ class AutogradServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Share(self, request_iterator, context):
-        """Does what Upload and Download do, for a client that runs on the server's machine as the same user: the bytes go
-        through a ring in shared memory, and the messages say how far each side is. Refused with NOT_SUPPORTED where it
-        cannot be; a transfer begun here can be gone on with by the others.
+        """Uploads or downloads through shared memory, for a client on the server's machine and of the same user. The bytes
+        pass through a ring; the messages say how many bytes each side has moved. Refused with NOT_SUPPORTED where shared
+        memory cannot be used. Upload or Download can resume a transfer that began here.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Run(self, request, context):
-        """Runs a batch of commands in order. A deadline of the call ends the wait, not the batch: see Command.timeout_ms.
+        """Runs a batch of commands in order. The call's deadline ends the wait, not the batch: see Command.timeout_ms.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Stream(self, request_iterator, context):
-        """Runs batches of one writer, the first message naming both, and answers them in the order in which they came; the
-        next may be sent before the last is answered. What was applied but not answered when a stream broke is answered
-        from memory to whoever sends it again on the next stream, so every command applies once. A writer has one
-        stream: another takes over, and the one before ends with STREAM_TAKEN. Either side may half-close when it is done.
+        """Runs one writer's batches and answers them in order. The first message names the session and the writer. A client
+        may send the next batch before the last one is answered. After a broken stream it opens a new one and sends the
+        unanswered batches again. The server answers those that it has applied from memory, so every command is applied
+        once. A writer has one stream: a new one replaces the old one, which ends with STREAM_TAKEN. Either side may
+        half-close when it is done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegisterProgram(self, request, context):
-        """Makes a program known to the session: commands that are sent once and run by name.
+        """Registers a program with the session: commands that are sent once and run by the program's hash.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -447,63 +448,63 @@ class AutogradServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RegisterHook(self, request, context):
-        """Lets backward ask the client at a place of the graph.
+        """Registers a hook: backward stops at a place of the graph until the client has run it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveHook(self, request, context):
-        """Takes a hook away.
+        """Removes a hook.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeBackward(self, request, context):
-        """Goes on with a backward that stopped at a hook.
+        """Resumes a backward that stopped at a hook.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecordFunction(self, request, context):
-        """Lets tensors be the results of a function whose derivative the client computes.
+        """Records tensors as the results of a custom function, whose derivative the client computes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Checkpoint(self, request, context):
-        """Marks a part of the graph that is computed again in backward rather than kept.
+        """Marks a checkpoint: a part of the graph that backward recomputes instead of keeping its values.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def NameEdge(self, request, context):
-        """Names the place of the graph where a tensor is now.
+        """Gives an id to the place in the graph where a tensor is now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PackSaved(self, request, context):
-        """Lets the client keep what the nodes of an op save for backward.
+        """Lets the client keep the values that an op's nodes save for backward.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SavedValue(self, request, context):
-        """A value that a node saved for backward.
+        """Returns a value that a node saved for backward.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """Stops what a session is computing.
+        """Cancels a session's running and waiting commands.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -517,7 +518,7 @@ class AutogradServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RestoreSession(self, request, context):
-        """Opens a session that begins as a named snapshot: values, gradients, the graph, random numbers.
+        """Opens a session from a named snapshot: values, gradients, the graph, the random generator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -545,7 +546,7 @@ class AutogradServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def LoadFile(self, request, context):
-        """Makes leaves of a file's tensors.
+        """Makes leaf tensors from a file's tensors.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -566,7 +567,7 @@ class AutogradServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ServerInfo(self, request, context):
-        """Tells what the server is and what it allows. Needs no session.
+        """Returns the server's version, devices and limits. Needs no session.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -580,14 +581,14 @@ class AutogradServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListSessions(self, request, context):
-        """Lists everybody's sessions. Needs the scope "admin".
+        """Lists the sessions of all principals. Needs the scope "admin".
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EndSession(self, request, context):
-        """Ends anybody's session and frees what it holds. Needs the scope "admin".
+        """Ends any principal's session and frees what it holds. Needs the scope "admin".
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
