@@ -79,8 +79,8 @@ class Settings(BaseSettings):
     blas_threads: int = Field(
         0,
         ge=0,
-        description="BLAS threads of each worker; 0 uses OPENBLAS_NUM_THREADS and the like if set, else divides the "
-        "cores among the busy workers.",
+        description="BLAS threads of each worker; 0 divides the cores among busy workers, unless "
+        "OPENBLAS_NUM_THREADS or the like is set.",
     )
     max_connections: int = Field(
         _DEFAULT.max_connections, ge=1, le=1 << 20, description="Open connections; further ones are closed immediately."
