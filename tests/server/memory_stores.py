@@ -1,7 +1,7 @@
 """Stores that keep sessions in this process's memory: what the stored-session logic needs, and no files."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,6 +11,7 @@ import numpy as np
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.storage.memories import flat
+from gradwire_server.storage.object_snapshots import ObjectStore
 from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing
 
 
@@ -129,3 +130,26 @@ class MemoryWriting:
 
     def abandon(self) -> None:
         self._data.clear()
+
+
+class MemoryObjects(ObjectStore):
+    """Objects by name, in this process; `told` are the arguments that it was made with."""
+
+    def __init__(self, **told: str) -> None:
+        self.told = told
+        self.held: dict[str, bytes] = {}
+        self.broken = False
+
+    def put(self, name: str, data: bytes) -> None:
+        if self.broken:
+            raise RuntimeError("the store cannot be reached")
+        self.held[name] = data
+
+    def get(self, name: str) -> bytes:
+        return self.held[name]
+
+    def list(self, prefix: str) -> Mapping[str, tuple[int, float]]:
+        return {name: (len(data), time.time()) for name, data in list(self.held.items()) if name.startswith(prefix)}
+
+    def delete(self, name: str) -> None:
+        self.held.pop(name, None)

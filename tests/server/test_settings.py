@@ -142,5 +142,13 @@ def test_a_log_without_a_directory_is_refused() -> None:
         load({"durability": "log"})
 
 
+def test_a_snapshot_store_needs_a_state_directory_and_has_no_log() -> None:
+    assert load({"snapshot_store": "a:B?c=d", "state_dir": "x"}).snapshot_store == "a:B?c=d"
+    with pytest.raises(ConfigurationError, match=r"^--snapshot-store needs --state-dir"):
+        load({"snapshot_store": "a:B"})
+    with pytest.raises(ConfigurationError, match=r"^--snapshot-store and --durability=log exclude each other"):
+        load({"snapshot_store": "a:B", "state_dir": "x", "durability": "log"})
+
+
 def test_settings_and_limits_have_the_same_defaults() -> None:
     assert Settings().limits() == Limits()

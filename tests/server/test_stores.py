@@ -13,6 +13,7 @@ from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.orders import Order
+from gradwire_server.storage.stores import SnapshotStore
 from gradwire_server.worker.frames import KEEP
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import Id, command, op, payload
@@ -24,9 +25,10 @@ STATE = Path("/nowhere/state")
 class Stored:
     """A worker whose sessions are in memory stores, which another worker may have too."""
 
-    def __init__(self, logs: bool, snapshots: MemorySnapshots) -> None:
+    def __init__(self, logs: bool, snapshots: SnapshotStore) -> None:
+        log_store = snapshots.logs if isinstance(snapshots, MemorySnapshots) else None
         self.runtime = Runtime(
-            Limits().resolved(), SharedCounters(1), checkpointer=Checkpointer(logs, snapshots, snapshots.logs)
+            Limits().resolved(), SharedCounters(1), checkpointer=Checkpointer(logs, snapshots, log_store)
         )
         self.ticket = 0
 

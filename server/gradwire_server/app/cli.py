@@ -149,7 +149,12 @@ def _tls(settings: Settings) -> "Tls | None":
 
 def _catalog(settings: Settings) -> "SessionCatalog":
     from gradwire_server.registry.session_catalog import SessionCatalog
+    from gradwire_server.storage.configured import snapshot_store
 
+    try:
+        store = snapshot_store(settings.snapshot_store)
+    except ValueError as error:
+        raise click.UsageError(f"--snapshot-store: {error}") from error
     return SessionCatalog(
         Path(settings.state_dir),
         settings.state_grace,
@@ -158,6 +163,7 @@ def _catalog(settings: Settings) -> "SessionCatalog":
         settings.max_snapshot_seconds,
         settings.snapshot_dir,
         settings.max_principal_stored_sessions,
+        store,
     )
 
 
@@ -230,7 +236,8 @@ async def _serve(settings: Settings) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     backend, traces = _backend(settings), _traces(settings)
     if settings.state_dir:
-        await backend.keep_in(_catalog(settings), settings.durability == "log", settings.snapshot_every)
+        logs = settings.durability == "log"
+        await backend.keep_in(_catalog(settings), logs, settings.snapshot_every, settings.snapshot_store)
     folder = settings.files_dir or (str(Path(settings.state_dir, "files")) if settings.state_dir else "")
     if folder:
         from gradwire_server.registry.files import FileDirectory

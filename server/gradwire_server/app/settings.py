@@ -242,6 +242,10 @@ class Settings(BaseSettings):
     snapshot_dir: Folder = Field(
         "", description="Directory of named snapshots, which servers may share; default: in --state-dir."
     )
+    snapshot_store: Annotated[str, "MODULE:CLASS"] = Field(
+        "",
+        description="Python class of another store for snapshots, as module:class?name=value; default: --state-dir.",
+    )
     max_principal_stored_sessions: int = Field(
         10_000,
         ge=0,
@@ -277,6 +281,12 @@ class Settings(BaseSettings):
     def _stores_somewhere(self) -> "Settings":
         if self.durability == "log" and not self.state_dir:
             raise ValueError("--durability=log needs --state-dir")
+        if self.snapshot_store and not self.state_dir:
+            raise ValueError("--snapshot-store needs --state-dir, which holds the server's lock")
+        if self.snapshot_store and self.durability == "log":
+            raise ValueError(
+                "--snapshot-store and --durability=log exclude each other: a log is a file beside snapshots"
+            )
         return self
 
     @model_validator(mode="after")

@@ -52,17 +52,22 @@ class Backend:
         self._about: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
         self._ops = b""
+        self._store = ""
         self.workers = make(self.load, Events(self.registry.begin, self.registry.finish, self.take_back, self.lost))
 
-    async def keep_in(self, catalog: SessionCatalog, logs: bool, every: float) -> None:
-        """Store sessions in a directory. Call before `start`. Raises OSError if the directory cannot be opened."""
+    async def keep_in(self, catalog: SessionCatalog, logs: bool, every: float, store: str = "") -> None:
+        """Store sessions in a directory, or where `store` says (configured.py). Call before `start`.
+
+        Raises OSError if the directory cannot be opened.
+        """
+        self._store = store
         await asyncio.get_running_loop().run_in_executor(None, catalog.open)
         self.persistence = Persistence(self, catalog, logs, every)
 
     async def start(self) -> None:
         """Start the workers and the sweep of leases."""
         keeps = self.persistence
-        storing = None if keeps is None else Storing(keeps.catalog.lock, keeps.logs)
+        storing = None if keeps is None else Storing(keeps.catalog.lock, keeps.logs, self._store)
         self._about = (await asyncio.gather(*(worker.start(storing) for worker in self.workers)))[0]
         self._sweeper = asyncio.create_task(self._sweep())
         if self.persistence is not None:

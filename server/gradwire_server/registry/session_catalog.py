@@ -22,7 +22,7 @@ from pathlib import Path
 
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
-from gradwire_server.storage.configured import SNAPSHOTS
+from gradwire_server.storage.configured import snapshot_store
 from gradwire_server.storage.snapshot_files import make_folder
 from gradwire_server.storage.stores import SnapshotStore
 
@@ -88,7 +88,7 @@ class SessionCatalog:
         the bytes of each kind. 0 means no limit.
         """
         self.root = root
-        self.store = store or SNAPSHOTS()  # the directory's lock is a file, whatever the store
+        self.store = store or snapshot_store()  # the directory's lock is a file, whatever the store
         self.grace = grace
         self.max_snapshots = max_snapshots
         self.max_bytes = max_bytes

@@ -27,7 +27,7 @@ from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.session import Pending, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.configured import LOGS, SNAPSHOTS
+from gradwire_server.storage.configured import LOGS, snapshot_store
 from gradwire_server.storage.kept import SessionFiles, kept_of
 from gradwire_server.storage.log_writer import LogWriter
 from gradwire_server.storage.orders import Order
@@ -53,7 +53,7 @@ class Checkpointer:
     ) -> None:
         """Use the stores of configured.py by default."""
         self.logs = logs
-        self.snapshots = snapshots or SNAPSHOTS()
+        self.snapshots = snapshots or snapshot_store()
         self.log_store = log_store or LOGS()
         self.log_writer = LogWriter(self.log_store) if logs else None
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -51,6 +51,14 @@ def damaged(path: Path, what: str) -> Refusal:
     return Refusal("SNAPSHOT_DAMAGED", f"{path.parent.name}/{path.name} is damaged: {what}", file=path.name)
 
 
+def check_room(size: int, room: int | None) -> None:
+    """Check that a snapshot fits the bytes that its principal has left. Raises Refusal: SNAPSHOT_LIMIT."""
+    if room is not None and size > room:
+        raise Refusal(
+            "SNAPSHOT_LIMIT", f"the snapshot takes {size} bytes, and {room} are left to the principal", limit=room
+        )
+
+
 def make_folder(folder: Path, base: Path | None = None) -> None:
     """Create a folder that only its owner reads, durably. Raises OSError.
 
@@ -123,10 +131,7 @@ class Writing:
         header = _header(state)
         size = len(header) + sum(memory.bytes for memory in state.memories)
         total = size + state.ByteSize()
-        if room is not None and total > room:
-            raise Refusal(
-                "SNAPSHOT_LIMIT", f"the snapshot takes {total} bytes, and {room} are left to the principal", limit=room
-            )
+        check_room(total, room)
         make_folder(self.folder, self.base)
         free = os.statvfs(self.folder)
         if free.f_bavail * free.f_frsize < total + _SPARE:

@@ -60,6 +60,7 @@ class Plan:
     lock: int = -1  # of the state directory, held until the process ends
     stores: bool = False
     logs: bool = False
+    store: str = ""  # the setting that names the snapshot store
 
     def text(self) -> str:
         """The plan as a command line argument."""

@@ -25,6 +25,7 @@ from gradwire_server.common.logging import configure
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
 from gradwire_server.storage.checkpointer import Checkpointer
+from gradwire_server.storage.configured import snapshot_store
 from gradwire_server.worker.compute import Collector
 from gradwire_server.worker.frames import (
     APPEND,
@@ -74,7 +75,7 @@ def main(arguments: list[str]) -> None:
     sys.setswitchinterval(0.001)
     if cupy() is None:
         cap_process(plan.limits.max_bytes)
-    checkpointer = Checkpointer(plan.logs) if plan.stores else None
+    checkpointer = Checkpointer(plan.logs, snapshot_store(plan.store)) if plan.stores else None
     host = Runtime(plan.limits, SharedCounters(plan.workers, plan.counters), plan.slot, plan.counts, checkpointer)
     control = socket.socket(fileno=plan.control)
     slots = Slots(plan.limits.chunk_bytes, plan.slots)

@@ -123,6 +123,7 @@ class ProcessWorker(Worker):
             plan = self._plan(self.slot, calls[1].fileno(), control[1].fileno(), self._descriptor, shared)
             if self._storing is not None:
                 plan.lock, plan.stores, plan.logs = self._storing.lock, True, self._storing.logs
+                plan.store = self._storing.store
             # In a thread: a start would block the event loop for milliseconds.
             self._process = await loop.run_in_executor(None, self._spawn, plan)
         finally:

@@ -10,6 +10,7 @@ from gradwire_server.common.limits import Limits, cap_process
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
 from gradwire_server.storage.checkpointer import Checkpointer
+from gradwire_server.storage.configured import snapshot_store
 from gradwire_server.worker.compute import ComputeThread
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.workers.thread_transfers import ThreadTransfers
@@ -46,7 +47,7 @@ class ThreadWorker(Worker):
         if self.owns_process and cupy() is None:
             cap_process(self.runtime.limits.max_bytes)
         if storing is not None:
-            self.runtime.store(Checkpointer(storing.logs))
+            self.runtime.store(Checkpointer(storing.logs, snapshot_store(storing.store)))
         self._compute = ComputeThread(self.runtime, self._answer, self._park, collects=self.owns_process)
         self.alive = True
         return self.runtime.describe()

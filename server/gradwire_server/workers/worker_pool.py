@@ -71,6 +71,7 @@ class Storing:
 
     lock: int
     logs: bool
+    store: str  # the setting that names the snapshot store
 
 
 class Worker(ABC):

@@ -1,0 +1,259 @@
+"""Object snapshots: keeps stored sessions as named objects, in a bucket or a database, instead of in a directory.
+
+`ObjectStore` is what such a place must provide: put, get, list, delete. `ObjectSnapshots` makes a SnapshotStore of it.
+A generation has objects below its place's path: "7.data/<memory>.<offset>" with pieces of the tensors' bytes,
+"7.state", and "7.head". The head is put last; with it, the generation exists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import zlib
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server.storage.memories import flat
+from gradwire_server.storage.snapshot_files import FORMAT, PIECE, check_room, damaged
+from gradwire_server.storage.stores import SnapshotStore
+
+_HEAD, _STATE, _RUNNING = ".head", ".state", "running"
+_THREADS = 4
+_MOST_QUEUED = 64  # pieces that wait for a thread
+
+
+class ObjectStore(ABC):
+    """Bytes by name. Thread-safe. A method that raises anything else than it declares has failed, like a disk."""
+
+    @abstractmethod
+    def put(self, name: str, data: bytes) -> None:
+        """Store an object, atomically; it survives a crash afterwards. It replaces one of the same name."""
+
+    @abstractmethod
+    def get(self, name: str) -> bytes:
+        """An object's bytes. Raises LookupError if there is none."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> Mapping[str, tuple[int, float]]:
+        """Objects whose names have a prefix: bytes, and last change in seconds since 1970."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete an object. A missing object is no error."""
+
+
+class ObjectSnapshots(SnapshotStore):
+    """Snapshots as objects: names begin with the place's path, without its leading slash."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self.objects = objects
+        self.threads = ThreadPoolExecutor(_THREADS, "gradwire-objects")
+
+    def put(self, place: Path, key: str, data: bytes) -> None:
+        """Put an object of a place. Raises OSError."""
+        with _failures():
+            self.objects.put(name_of(place, key), data)
+
+    def get(self, place: Path, key: str) -> bytes:
+        """Get an object of a place. Raises OSError: FileNotFoundError if there is none."""
+        try:
+            with _failures():
+                return self.objects.get(name_of(place, key))
+        except LookupError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place / key)) from None
+
+    def about_all(self, place: Path) -> dict[str, tuple[int, float]]:
+        """The objects of a place and below it: bytes and last change by key. Raises OSError."""
+        prefix = name_of(place, "")
+        with _failures():
+            return {name.removeprefix(prefix): told for name, told in self.objects.list(prefix).items()}
+
+    def delete(self, place: Path, keys: Iterable[str]) -> None:
+        """Delete objects of a place, as many as can be."""
+        for key in keys:
+            with contextlib.suppress(OSError), _failures():
+                self.objects.delete(name_of(place, key))
+
+    def list(self, place: Path) -> list[int]:
+        """The generations that have a head."""
+        stems = [key.removesuffix(_HEAD) for key in self.about_all(place) if key.endswith(_HEAD)]
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+    def head(self, place: Path) -> tuple[int, pb.SnapshotHead] | None:
+        """Get the newest head."""
+        found = self.list(place)
+        return (found[-1], self._head(place, found[-1])) if found else None
+
+    def _head(self, place: Path, generation: int) -> pb.SnapshotHead:
+        head: pb.SnapshotHead = self._parsed(pb.SnapshotHead, place, f"{generation}{_HEAD}")
+        if head.format != FORMAT:
+            what = f"it is of format {head.format}, and this server reads {FORMAT}"
+            raise damaged(place / f"{generation}{_HEAD}", what)
+        return head
+
+    def _parsed(self, kind: Any, place: Path, key: str) -> Any:
+        try:
+            return kind.FromString(self.get(place, key))
+        except DecodeError:
+            raise damaged(place / key, f"it is not a {kind.__name__}") from None
+
+    def read(self, place: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
+        """Get head and state."""
+        head = self._head(place, generation)
+        return head, self._parsed(pb.SessionState, place, f"{generation}{_STATE}")
+
+    def data(self, place: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
+        """Get tensors' bytes, a piece before each yield."""
+        path = place / f"{generation}.data"
+        for number, (owner, message) in enumerate(zip(memories, state.memories, strict=True)):
+            on_host = message.device in ("", "cpu")
+            view = flat(owner) if on_host else owner
+            crc = 0
+            for start in range(0, message.bytes, PIECE):
+                try:
+                    raw = self.get(place, _piece(generation, number, start))
+                except FileNotFoundError:
+                    raise damaged(path, "a piece is missing") from None
+                if len(raw) != min(PIECE, message.bytes - start):
+                    raise damaged(path, "a piece is shorter or longer than the state says")
+                crc = zlib.crc32(raw, crc)
+                piece = np.frombuffer(raw, np.uint8)
+                if on_host:
+                    view[start : start + len(piece)] = piece
+                else:
+                    view[start : start + len(piece)].set(piece)
+                yield
+            if crc != message.crc:
+                raise damaged(path, "its checksum is not that of its bytes")
+
+    def begin(
+        self, place: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path
+    ) -> ObjectWriting:
+        """Begin writing a generation. An object store has no folders, so `base` is not used."""
+        return ObjectWriting(self, place, generation, head, state)
+
+    def remove(self, place: Path) -> None:
+        """Delete the place's objects, heads first, newest to oldest."""
+        heads = [f"{generation}{_HEAD}" for generation in reversed(self.list(place))]
+        self.delete(place, heads)
+        self.delete(place, self.about_all(place))
+
+    def running(self, place: Path) -> bool:
+        """Whether the place has the object "running"."""
+        return _RUNNING in self.about_all(place)
+
+    def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
+        """Put or delete the object "running"."""
+        if running:
+            self.put(place, _RUNNING, b"")
+        else:
+            with _failures():
+                self.objects.delete(name_of(place, _RUNNING))
+
+    def exists(self, place: Path) -> bool:
+        """Whether the place has an object."""
+        return bool(self.about_all(place))
+
+    def places(self, above: Path) -> Sequence[Path]:
+        """Paths directly below, that have objects below them."""
+        return [
+            above / name for name in dict.fromkeys(key.split("/")[0] for key in self.about_all(above) if "/" in key)
+        ]
+
+    def about(self, place: Path) -> tuple[int, float]:
+        """The objects' bytes, and the newest object's change."""
+        found = self.about_all(place).values()
+        return sum(size for size, _ in found), max((changed for _, changed in found), default=0.0)
+
+
+class ObjectWriting:
+    """A generation being written. Threads put its pieces while the session's worker computes; `commit` waits."""
+
+    def __init__(
+        self, store: ObjectSnapshots, folder: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState
+    ) -> None:
+        self.store = store
+        self.folder = folder
+        self.generation = generation
+        self.head = head
+        self.state = state
+        self._exists = False
+        self._puts: deque[Future[None]] = deque()
+
+    def data(self, memories: list[Any], room: int | None) -> Iterator[None]:
+        """Copy the bytes for the threads, a piece before each yield. Raises OSError; first, Refusal: SNAPSHOT_LIMIT."""
+        self.head.bytes = self.state.ByteSize() + sum(memory.bytes for memory in self.state.memories)
+        check_room(self.head.bytes, room)
+        taken = {key.split(".")[0] for key in self.store.about_all(self.folder)}
+        while str(self.generation) in taken:
+            self.generation += 1
+        for number, (owner, message) in enumerate(zip(memories, self.state.memories, strict=True)):
+            view = flat(owner)
+            crc = 0
+            for start in range(0, message.bytes, PIECE):
+                piece = view[start : start + PIECE]
+                raw = bytes(memoryview(piece if message.device in ("", "cpu") else piece.get()))
+                crc = zlib.crc32(raw, crc)
+                if len(self._puts) >= _MOST_QUEUED:
+                    self._puts.popleft().result()
+                key = _piece(self.generation, number, start)
+                self._puts.append(self.store.threads.submit(self.store.put, self.folder, key, raw))
+                yield
+            message.crc = crc
+
+    def commit(self) -> int:
+        """Put state and head after the data, then delete earlier generations; the bytes. Raises OSError."""
+        while self._puts:
+            self._puts.popleft().result()
+        self.store.put(self.folder, f"{self.generation}{_STATE}", self.state.SerializeToString())
+        self.store.put(self.folder, f"{self.generation}{_HEAD}", self.head.SerializeToString())
+        self._exists = True
+        with contextlib.suppress(OSError):
+            self._clear(lambda generation: generation < self.generation)
+        return int(self.head.bytes)
+
+    def abandon(self) -> None:
+        """Delete the generation's objects, unless the generation exists already."""
+        if self._exists:
+            return
+        while self._puts:
+            put = self._puts.popleft()
+            if not put.cancel():
+                with contextlib.suppress(OSError):
+                    put.result()
+        with contextlib.suppress(OSError):
+            self._clear(lambda generation: generation == self.generation)
+
+    def _clear(self, chosen: Callable[[int], bool]) -> None:
+        """Delete the chosen generations, heads first."""
+        keys = [key for key in self.store.about_all(self.folder) if key != _RUNNING and chosen(int(key.split(".")[0]))]
+        self.store.delete(self.folder, sorted(keys, key=lambda key: not key.endswith(_HEAD)))
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Make every failure of an object store an OSError, but for the LookupError of `get`."""
+    try:
+        yield
+    except (OSError, LookupError):
+        raise
+    except Exception as error:
+        raise OSError(errno.EIO, f"the object store failed: {error!r}") from error
+
+
+def name_of(place: Path, key: str) -> str:
+    """The name of a place's object."""
+    return f"{place.as_posix().lstrip('/')}/{key}"
+
+
+def _piece(generation: int, memory: int, start: int) -> str:
+    return f"{generation}.data/{memory}.{start}"

@@ -1,0 +1,154 @@
+"""Sessions stored as objects: they are restored, damage is refused by name, and an unfinished generation is deleted."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server.common.errors import Refusal
+from gradwire_server.registry.session_catalog import SessionCatalog
+from gradwire_server.storage.object_snapshots import ObjectSnapshots, name_of
+from gradwire_server.storage.orders import Order
+from gradwire_server.storage.snapshot_files import FORMAT, PIECE
+from gradwire_server.worker.frames import KEEP
+from tests.server.memory_stores import MemoryObjects
+from tests.server.test_stores import STATE, Stored, order_of
+
+PLACE = Path("/state/sessions/one")
+VALUES = np.arange(PIECE // 4, dtype=np.float64)  # two pieces
+
+
+@pytest.fixture
+def objects() -> MemoryObjects:
+    return MemoryObjects()
+
+
+@pytest.fixture
+def snapshots(objects: MemoryObjects) -> ObjectSnapshots:
+    return ObjectSnapshots(objects)
+
+
+def written(snapshots: ObjectSnapshots, generation: int = 1, room: int | None = None):
+    """A generation whose data is written and which is not committed."""
+    state = pb.SessionState(epoch=generation, memories=[pb.StoredMemory(bytes=VALUES.nbytes)])
+    writing = snapshots.begin(PLACE, generation, pb.SnapshotHead(format=FORMAT, principal="alice"), state, PLACE.parent)
+    for _ in writing.data([VALUES], room):
+        pass
+    return writing
+
+
+def loaded(snapshots: ObjectSnapshots, generation: int) -> np.ndarray:
+    _, state = snapshots.read(PLACE, generation)
+    found = np.zeros_like(VALUES)
+    for _ in snapshots.data(PLACE, generation, state, [found]):
+        pass
+    return found
+
+
+def test_a_session_is_restored_from_objects(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
+    catalog = SessionCatalog(STATE, 1000.0, 1, 0, store=snapshots)
+    worker = Stored(False, snapshots)
+    order = order_of(catalog, "one")
+    worker.do("Open", order.pack())
+    worker.compute()
+    worker.do("Save", Order().pack())
+    worker.end(KEEP)
+    assert catalog.put("one")
+    found = catalog.find("one", "alice")
+    assert found is not None
+    order.folder = str(found.folder)
+    again = Stored(False, snapshots)
+    again.do("Restore", order.pack())
+    np.testing.assert_array_equal(again.runtime.sessions[1].tensor(2).array, np.arange(3.0) * 2 + 1)
+    again.end(b"")
+    assert not objects.held
+
+
+def test_a_generation_exists_when_it_is_committed(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
+    first = written(snapshots)
+    assert (snapshots.list(PLACE), snapshots.head(PLACE), snapshots.exists(PLACE)) == ([], None, True)
+    assert first.commit() == first.head.bytes > VALUES.nbytes
+    second = written(snapshots, 1)
+    assert second.generation == 2  # the first one's data has this name
+    assert snapshots.list(PLACE) == [1]
+    second.commit()
+    assert snapshots.list(PLACE) == [2]
+    assert sorted(objects.held) == [
+        name_of(PLACE, key) for key in ("2.data/0.0", f"2.data/0.{PIECE}", "2.head", "2.state")
+    ]
+    found = snapshots.head(PLACE)
+    assert found is not None
+    assert (found[0], found[1].principal) == (2, "alice")
+    np.testing.assert_array_equal(loaded(snapshots, 2), VALUES)
+    size, changed = snapshots.about(PLACE)
+    assert size == sum(map(len, objects.held.values()))
+    assert changed > 0
+
+
+def test_an_abandoned_generation_leaves_the_one_before(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
+    written(snapshots).commit()
+    before = dict(objects.held)
+    written(snapshots, 2).abandon()
+    assert objects.held == before
+    done = written(snapshots, 2)
+    done.commit()
+    done.abandon()  # it exists
+    assert snapshots.list(PLACE) == [2]
+
+
+def test_a_store_that_cannot_be_reached_fails_the_commit(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
+    written(snapshots).commit()
+    objects.broken = True
+    writing = written(snapshots, 2)
+    with pytest.raises(OSError, match="cannot be reached"):
+        writing.commit()
+    writing.abandon()
+    assert snapshots.list(PLACE) == [1]
+    np.testing.assert_array_equal(loaded(snapshots, 1), VALUES)
+
+
+def test_a_snapshot_beyond_the_room_is_refused_before_anything_is_put(
+    snapshots: ObjectSnapshots, objects: MemoryObjects
+) -> None:
+    with pytest.raises(Refusal, match=f"{VALUES.nbytes} are left") as caught:
+        written(snapshots, room=VALUES.nbytes)
+    assert caught.value.reason == "SNAPSHOT_LIMIT"
+    assert not objects.held
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        ("1.head", lambda raw: b"\xff" * 8),
+        ("1.head", lambda raw: pb.SnapshotHead(format=FORMAT + 1).SerializeToString()),
+        ("1.state", lambda raw: b"\xff" * 8),
+        ("1.data/0.0", lambda raw: None),
+        ("1.data/0.0", lambda raw: raw[:-1]),
+        (f"1.data/0.{PIECE}", lambda raw: raw[:-1] + b"\xff"),
+    ],
+)
+def test_damage_is_refused_by_name(snapshots: ObjectSnapshots, objects: MemoryObjects, key: str, change) -> None:
+    written(snapshots).commit()
+    name = name_of(PLACE, key)
+    raw = change(objects.held.pop(name))
+    if raw is not None:
+        objects.held[name] = raw
+    with pytest.raises(Refusal, match=r"one/1.* is damaged") as caught:
+        loaded(snapshots, 1)
+    assert caught.value.reason == "SNAPSHOT_DAMAGED"
+
+
+def test_places_marks_and_removal(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
+    written(snapshots).commit()
+    objects.put(name_of(PLACE.with_name("one2"), "1.head"), b"")
+    assert sorted(snapshots.places(PLACE.parent)) == [PLACE, PLACE.with_name("one2")]
+    assert not snapshots.running(PLACE)
+    snapshots.set_running(PLACE, True)
+    assert snapshots.running(PLACE)
+    assert snapshots.list(PLACE) == [1]
+    snapshots.set_running(PLACE, False)
+    assert not snapshots.running(PLACE)
+    snapshots.remove(PLACE)
+    assert list(objects.held) == [name_of(PLACE.with_name("one2"), "1.head")]
+    assert not snapshots.exists(PLACE)
