@@ -51,3 +51,11 @@ def test_there_are_steps_in_order() -> None:
 def test_the_glossary_is_sorted() -> None:
     assert len(GLOSSARY) > 50
     assert sorted(GLOSSARY, key=str.lower) == GLOSSARY
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "architecture").glob("*.md")), ids=lambda page: page.stem)
+def test_the_pages_name_modules_that_exist(page: Path) -> None:
+    roots = [ROOT, *PARTS.values(), *(part.parent for part in PARTS.values())]
+    named = re.findall(r"`([\w/]+/\w+\.py)`", page.read_text("utf-8"))
+    assert named
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
