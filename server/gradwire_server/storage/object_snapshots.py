@@ -2,7 +2,8 @@
 
 `ObjectStore` is what such a place must provide: put, get, list, delete. `ObjectSnapshots` makes a SnapshotStore of it.
 A generation has objects below its place's path: "7.data/<memory>.<offset>" with pieces of the tensors' bytes,
-"7.state", and "7.head". The head is put last; with it, the generation exists.
+"7.state", and "7.head". The head is put last; with it, the generation exists. Head and state begin with the CRC-32 of
+the message that follows, in four bytes, little-endian.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from gradwire_server.storage.snapshot_files import FORMAT, PIECE, check_room, da
 from gradwire_server.storage.stores import SnapshotStore
 
 _HEAD, _STATE, _RUNNING = ".head", ".state", "running"
+_CRC = 4  # bytes
 _THREADS = 4
 _MOST_QUEUED = 64  # pieces that wait for a thread
 
 
 class ObjectStore(ABC):
-    """Bytes by name. Thread-safe. A method that raises anything else than it declares has failed, like a disk."""
+    """Bytes by name. Thread-safe. Any exception that a method does not declare means that the store cannot be used."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> None:
@@ -101,8 +103,11 @@ class ObjectSnapshots(SnapshotStore):
         return head
 
     def _parsed(self, kind: Any, place: Path, key: str) -> Any:
+        raw = self.get(place, key)
+        if zlib.crc32(raw[_CRC:]) != int.from_bytes(raw[:_CRC], "little"):
+            raise damaged(place / key, "its checksum is not that of its bytes")
         try:
-            return kind.FromString(self.get(place, key))
+            return kind.FromString(raw[_CRC:])
         except DecodeError:
             raise damaged(place / key, f"it is not a {kind.__name__}") from None
 
@@ -214,8 +219,8 @@ class ObjectWriting:
         """Put state and head after the data, then delete earlier generations; the bytes. Raises OSError."""
         while self._puts:
             self._puts.popleft().result()
-        self.store.put(self.folder, f"{self.generation}{_STATE}", self.state.SerializeToString())
-        self.store.put(self.folder, f"{self.generation}{_HEAD}", self.head.SerializeToString())
+        self.store.put(self.folder, f"{self.generation}{_STATE}", sealed(self.state))
+        self.store.put(self.folder, f"{self.generation}{_HEAD}", sealed(self.head))
         self._exists = True
         with contextlib.suppress(OSError):
             self._clear(lambda generation: generation < self.generation)
@@ -248,6 +253,12 @@ def _failures() -> Iterator[None]:
         raise
     except Exception as error:
         raise OSError(errno.EIO, f"the object store failed: {error!r}") from error
+
+
+def sealed(message: Any) -> bytes:
+    """Serialize a message, after its checksum."""
+    raw: bytes = message.SerializeToString()
+    return zlib.crc32(raw).to_bytes(_CRC, "little") + raw
 
 
 def name_of(place: Path, key: str) -> str:

@@ -1,5 +1,6 @@
 """Sessions stored as objects: they are restored, damage is refused by name, and an unfinished generation is deleted."""
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.registry.session_catalog import SessionCatalog
-from gradwire_server.storage.object_snapshots import ObjectSnapshots, name_of
+from gradwire_server.storage.object_snapshots import ObjectSnapshots, name_of, sealed
 from gradwire_server.storage.orders import Order
 from gradwire_server.storage.snapshot_files import FORMAT, PIECE
 from gradwire_server.worker.frames import KEEP
@@ -121,8 +122,9 @@ def test_a_snapshot_beyond_the_room_is_refused_before_anything_is_put(
     ("key", "change"),
     [
         ("1.head", lambda raw: b"\xff" * 8),
-        ("1.head", lambda raw: pb.SnapshotHead(format=FORMAT + 1).SerializeToString()),
-        ("1.state", lambda raw: b"\xff" * 8),
+        ("1.head", lambda raw: sealed(pb.SnapshotHead(format=FORMAT + 1))),
+        ("1.head", lambda raw: zlib.crc32(b"\xff").to_bytes(4, "little") + b"\xff"),
+        ("1.state", lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])),
         ("1.data/0.0", lambda raw: None),
         ("1.data/0.0", lambda raw: raw[:-1]),
         (f"1.data/0.{PIECE}", lambda raw: raw[:-1] + b"\xff"),
