@@ -11,7 +11,8 @@ import pytest
 import gradwire_engine as engine
 from gradwire_engine.compile.kernels import registry
 from gradwire_engine.compile.plan import Plan
-from gradwire_engine.compile.tracing import Instr, Reg, Tracer
+from gradwire_engine.compile.trace import Instr, Reg
+from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.op.declaration import OPS
 from tests.steps import through

@@ -38,7 +38,7 @@ def applied(name: str, args: Any, kwargs: Any = None) -> list[engine.Tensor]:
     if tracer is not None and not isinstance(op, Op):
         if in_place:
             tracer.fail("a composite that works in place")
-        tracer.settle(mark, op, bound, made)
+        tracer.record_composite(mark, op, bound, made)
     return made
 
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.schedule import Output, Schedule
-from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
+from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, is_entangled, leaves
+from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import CURRENT, PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Storage, Tensor

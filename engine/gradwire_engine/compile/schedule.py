@@ -15,7 +15,8 @@ import numpy as np
 
 from gradwire_engine.compile.kernels import registry
 from gradwire_engine.compile.kernels.registry import CrossEntropy, Kernel
-from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer
+from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg
+from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.graph.graph import Node
 from gradwire_engine.graph.tensor import Tensor
 

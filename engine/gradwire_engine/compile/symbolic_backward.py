@@ -10,32 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gradwire_engine.autograd.backward_pass import NEVER, BackwardPass, edges_of
+from gradwire_engine.compile.trace import Trace
 from gradwire_engine.graph.callbacks import hooks_on
 from gradwire_engine.graph.graph import AccumulateGrad, Meta, Node
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LONG
 
-if TYPE_CHECKING:
-    from gradwire_engine.compile.tracing import Tracer
-
 
 class BackwardTracer:
     """Tracing of a pass on tensors, whose ops report to the tracer themselves."""
 
-    def __init__(self, tracer: Tracer, traced: BackwardPass, nodes: Iterable[Any]) -> None:
-        self.tracer = tracer
+    def __init__(self, trace: Trace, traced: BackwardPass, nodes: Iterable[Any]) -> None:
+        self.trace = trace
         if traced.check_nan:
-            tracer.fail("a backward that looks for nan")
+            trace.fail("a backward that looks for nan")
         for node in nodes:
             if type(node) not in (Node, AccumulateGrad) or hooks_on(node):
-                tracer.fail("a node that has hooks or is of another kind")
+                trace.fail("a node that has hooks or is of another kind")
             elif type(node) is Node and node.work >= LONG:
-                tracer.fail(f"the derivative of {node.op.name} takes so long that it is computed aside")
+                trace.fail(f"the derivative of {node.op.name} takes so long that it is computed aside")
 
     def refuse_what_peeks(self, nodes: Iterable[Any]) -> None:
         """Fail if a formula may decide by values, or computes with a number that changes from run to run."""
@@ -43,54 +41,54 @@ class BackwardTracer:
             if type(node) is not Node:
                 continue
             if node.plan.reads_values:
-                self.tracer.fail(f"a derivative of {node.op.name} looks at values")
-            if self.tracer.holds_number(node.saved):
-                self.tracer.fail(f"a derivative of {node.op.name} is computed of a number of the run")
+                self.trace.fail(f"a derivative of {node.op.name} looks at values")
+            if self.trace.holds_number(node.saved):
+                self.trace.fail(f"a derivative of {node.op.name} is computed of a number of the run")
 
     def arrives(self, tensor: Tensor, gradient: Any) -> None:
         """Called before a tensor collects a gradient; does nothing."""
 
     def collected(self, tensor: Tensor) -> None:
         """Called after a tensor collected a gradient."""
-        self.tracer.holds(tensor)
+        self.trace.holds(tensor)
 
     def answered(self, places: Sequence[Any], results: Sequence[Tensor | None]) -> None:
         """Called with the results of torch.autograd.grad and their edges."""
         for result in results:
             if result is not None:
-                self.tracer.register(result.array)
+                self.trace.register(result.array)
 
     def made_zeros(self, zeros: Any) -> None:
         """Called when zeros replace a missing gradient."""
         if type(zeros) is Tensor:  # zeros that are arrays were traced already
-            self.tracer.created(zeros)
+            self.trace.created(zeros)
 
 
 class Symbol:
     """A gradient of a symbolic pass: a register of the trace."""
 
-    __slots__ = ("number", "tracer")
+    __slots__ = ("number", "trace")
 
-    def __init__(self, tracer: Tracer, number: int) -> None:
-        self.tracer = tracer
+    def __init__(self, trace: Trace, number: int) -> None:
+        self.trace = trace
         self.number = number
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the array."""
-        return self.tracer.regs[self.number].shape
+        return self.trace.regs[self.number].shape
 
     @property
     def dtype(self) -> Any:
         """Dtype of the array."""
-        return self.tracer.regs[self.number].dtype
+        return self.trace.regs[self.number].dtype
 
     def __add__(self, other: Symbol) -> Symbol:
-        return Symbol(self.tracer, self.tracer.sum(self.number, other.number))
+        return Symbol(self.trace, self.trace.sum(self.number, other.number))
 
 
 class _Untraceable(Exception):
-    """Ends a symbolic pass; the tracer has the reason."""
+    """Ends a symbolic pass; the trace has the reason."""
 
 
 class _SymbolicPass(BackwardPass):
@@ -98,12 +96,12 @@ class _SymbolicPass(BackwardPass):
 
     symbolic = True
 
-    def __init__(self, tracer: Tracer, traced: BackwardPass) -> None:
+    def __init__(self, trace: Trace, traced: BackwardPass) -> None:
         super().__init__(create_graph=False, retain_graph=True, to_leaves=traced.to_leaves, check_nan=False)
-        self.tracer = tracer
+        self.trace = trace
         self.goals = traced.goals
         self.room = None
-        self._unpack = lambda value, node, name: tracer.operand(value)
+        self._unpack = lambda value, node, name: trace.operand(value)
 
     def run(self, roots: list[Any], counts: dict[Any, int], wanted: set[Any] | None, needed: set[Any] | None) -> None:
         """Run the pass; it meets no callbacks and does not pause."""
@@ -113,25 +111,25 @@ class _SymbolicPass(BackwardPass):
 
     def _call(self, node: Node, slot: int, formula: Any, gradient: Any, values: list[Any]) -> Any:
         """Trace a formula. For an op with a list input, the result is one value per item, None where none is needed."""
-        tracer, op = self.tracer, node.op
+        trace, op = self.trace, node.op
         given = tuple(map(self._operand, gradient)) if type(gradient) is tuple else self._operand(gradient)
         if (given[0] if type(given) is tuple else given) is None:
-            tracer.fail("no gradient arrives for a node's first result")
+            trace.fail("no gradient arrives for a node's first result")
             raise _Untraceable
         args = (given, *values)
         if op.list_place < 0:
             what = op.name, op.params[op.tensor_places[slot]].name, formula
-            return Symbol(tracer, tracer.formula(what, args, node.metas[slot]))
+            return Symbol(trace, trace.formula(what, args, node.metas[slot]))
         edges, single = edges_of(node, slot), op.tensor_places[slot] != op.list_place
-        outs = tracer.spread((formula, single), args, node.metas[edges.start : edges.stop])
-        symbols = [None if number < 0 else Symbol(tracer, number) for number in outs]
+        outs = trace.spread((formula, single), args, node.metas[edges.start : edges.stop])
+        symbols = [None if number < 0 else Symbol(trace, number) for number in outs]
         return symbols[0] if single else symbols
 
     def _operand(self, gradient: Symbol | None) -> Any:
-        return None if gradient is None else self.tracer.ref(gradient.number)
+        return None if gradient is None else self.trace.ref(gradient.number)
 
     def _zeros(self, meta: Meta) -> Symbol:
-        return Symbol(self.tracer, self.tracer.constant(np.zeros(meta.shape, meta.dtype)))
+        return Symbol(self.trace, self.trace.constant(np.zeros(meta.shape, meta.dtype)))
 
 
 class SymbolicBackward(BackwardTracer):
@@ -139,21 +137,21 @@ class SymbolicBackward(BackwardTracer):
 
     def __init__(
         self,
-        tracer: Tracer,
+        trace: Trace,
         traced: BackwardPass,
         roots: Sequence[tuple[Any, Any]],
         counts: dict[Any, int],
         wanted: set[Any] | None,
         needed: set[Any] | None,
     ) -> None:
-        super().__init__(tracer, traced, counts)
+        super().__init__(trace, traced, counts)
         symbols = []
         for place, gradient in roots:
-            number = tracer.register(gradient)
+            number = trace.register(gradient)
             if number is not None:
-                symbols.append((place, Symbol(tracer, number)))
-        symbolic = _SymbolicPass(tracer, traced)
-        if tracer.failed is None:
+                symbols.append((place, Symbol(trace, number)))
+        symbolic = _SymbolicPass(trace, traced)
+        if trace.failed is None:
             symbolic.run(symbols, counts, wanted, needed)
         self.captured: dict[Any, Symbol] = symbolic.captured
         self._arriving: Iterator[tuple[Tensor, Symbol]] = iter(symbolic.deliveries)
@@ -164,20 +162,20 @@ class SymbolicBackward(BackwardTracer):
         """Called before a tensor collects a gradient: trace it as a new array, an accumulation or a sum."""
         expected = next(self._arriving, None)
         if expected is None or expected[0] is not tensor:
-            self.tracer.fail("a gradient that was not foreseen")
+            self.trace.fail("a gradient that was not foreseen")
             return
         number = expected[1].number
         held, array = tensor.grad, gradient.array if type(gradient) is Tensor else gradient
         if held is None:
-            self.tracer.own(number, array)
+            self.trace.own(number, array)
         elif tensor.node is None and held.array.flags.writeable:
-            self.tracer.accumulate(held, number)
+            self.trace.accumulate(held, number)
         else:
-            self.tracer.name(array, number)  # the addition is an op on tensors, which reports itself
+            self.trace.name(array, number)  # the addition is an op on tensors, which reports itself
 
     def answered(self, places: Sequence[Any], results: Sequence[Tensor | None]) -> None:
         """Called with the results of torch.autograd.grad, each with its own array."""
         for place, result in zip(places, results, strict=True):
             symbol = self.captured.get(place)
             if result is not None and symbol is not None:
-                self.tracer.own(symbol.number, result.array)
+                self.trace.own(symbol.number, result.array)

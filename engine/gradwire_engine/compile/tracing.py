@@ -14,10 +14,9 @@ import numpy as np
 
 from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
-from gradwire_engine.core import dtypes
+from gradwire_engine.compile.trace import Instr, Trace, is_entangled, plain
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import backend_of
-from gradwire_engine.graph.graph import Meta, Saved
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.op import Op
@@ -29,98 +28,19 @@ _SAME_EACH_TIME = frozenset(
 )  # fmt: skip
 
 
-class Num(float):
-    """A number that may change from run to run; `place` is its index."""
-
-    place: int
-
-    @classmethod
-    def at(cls, place: int, value: float) -> Num:
-        """Make the number with this index and its value in this run."""
-        made = cls(value)
-        made.place = place
-        return made
-
-
-def plain(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Replace Num by float: NumPy treats a float as weakly typed beside float32, but not a subclass of float."""
-    return tuple([float(value) if type(value) is Num else value for value in values])
-
-
-class NumRef(int):
-    """Index of a number in a template."""
-
-
-class Ref(int):
-    """Register of an array in a template."""
-
-
-class Reg:
-    """An array of the run. `roots`: registers whose memory it may share, including its own."""
-
-    __slots__ = ("dtype", "fresh", "roots", "shape")
-
-    def __init__(self, shape: tuple[int, ...], dtype: Any, roots: frozenset[int], fresh: bool) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.roots = roots
-        self.fresh = fresh  # whether it surely has its own memory, row-major
-
-
-class Instr:
-    """One instruction: `kind` and `what` define how to compute the registers `outs` from the template `args`."""
-
-    __slots__ = ("args", "default", "kind", "outs", "step", "what")
-
-    def __init__(self, kind: str, what: Any, args: Any, outs: tuple[int, ...], step: int = 0) -> None:
-        self.kind = kind
-        self.what = what
-        self.args = args
-        self.outs = outs
-        self.step = step  # step of the program, for error messages
-        self.default: Any = None  # the default dtype during the instruction, if not float32
-
-    def reads(self) -> list[int]:
-        """Registers among the arguments."""
-        return [int(item) for item in leaves(self.args) if type(item) is Ref]
-
-    def __repr__(self) -> str:
-        return f"{self.outs} = {self.kind} {self.what} {self.args}"
-
-
-def leaves(value: Any) -> Iterable[Any]:
-    """The items of nested lists and tuples."""
-    if type(value) in (list, tuple):
-        for item in value:
-            yield from leaves(item)
-    else:
-        yield value
-
-
-class Tracer:
+class Tracer(Trace):
     """Records one run on these inputs."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
+        super().__init__()
         self.inputs = list(inputs)
         #: Backend of the kernels (kernels/registry.py). Arrays of a GPU end the trace.
         self.backend = backend_of(self.inputs[0].array) if self.inputs else "numpy"
-        self.failed: str | None = None
-        self.step = 0
         self._numbers = CURRENT.get().nodes
         self.first_node = self._numbers.next  # number of the run's first node
-        self.regs: list[Reg] = []
-        self.instrs: list[Instr] = []
-        self.arrays: list[Any] = []  # by register, None if unknown; kept, so that ids stay unique
-        self._by_id: dict[int, int] = {}
-        self._kept: list[Any] = []
         self.input_regs: list[int] = []
         #: Registers of the inputs' gradients at the start, by input's index.
         self.entry: dict[int, int] = {}
-        #: Registers of changed gradients, or None, by the tensor's id.
-        self.grads: dict[int, int | None] = {}
-        #: Changes of gradients in order: the step, the tensor's id, and the register or None.
-        self.course: list[tuple[int, int, int | None]] = []
-        self.changes: dict[int, int] = {}  # number of in-place changes, by root register
         for place, tensor in enumerate(self.inputs):
             self._bind(place, tensor)
 
@@ -146,53 +66,6 @@ class Tracer:
         """Node numbers that the run has taken."""
         return self._numbers.next - self.first_node
 
-    def fail(self, why: str) -> None:
-        """End the trace; the first reason is kept."""
-        if self.failed is None:
-            self.failed = why
-
-    # Registers.
-
-    def _known(self, array: Any, over: Iterable[int] = ()) -> int:
-        """The array's register; a new register if it has none."""
-        number = self._by_id.get(id(array))
-        if number is None:
-            number = self._new(array.shape, array.dtype, over, bool(array.flags.c_contiguous))
-            self.arrays[number] = array
-            self._by_id[id(array)] = number
-        return number
-
-    def _new(self, shape: tuple[int, ...], dtype: Any, over: Iterable[int], fresh: bool) -> int:
-        number = len(self.regs)
-        roots = frozenset((number,)).union(*[self.regs[other].roots for other in over])
-        self.regs.append(Reg(shape, dtype, roots, fresh and len(roots) == 1))
-        self.arrays.append(None)
-        return number
-
-    def operand(self, value: Any) -> Any:
-        """Convert a value to its form in a template."""
-        kind = type(value)
-        if kind is Tensor:
-            return self._ref(value.array)
-        if kind is np.ndarray:
-            return self._ref(value) if id(value) in self._by_id else Ref(self.constant(value.copy()))
-        if kind is Saved:
-            return self._ref((value if value.leaf is None else value.leaf).array)
-        if kind is Num:
-            return NumRef(value.place)
-        if kind is list or kind is tuple:
-            return kind([self.operand(item) for item in value])
-        if isinstance(value, (np.ndarray, np.generic)) or (hasattr(value, "__array_interface__") and kind is not Meta):
-            self.fail("an array that no op made")
-        return value
-
-    def _ref(self, array: Any) -> Any:
-        number = self._by_id.get(id(array))
-        if number is None:
-            self.fail("an array that no op made")
-            return None
-        return Ref(number)
-
     # Reports of ops.
 
     def applied(self, op: Op, args: tuple[Any, ...], made: Any) -> None:
@@ -206,34 +79,6 @@ class Tracer:
         results = made if type(made) in (list, tuple) else [made]
         self._emit("op", op, template, [tensor.array for tensor in results])
 
-    def _append(self, instr: Instr) -> None:
-        instr.step = self.step
-        default = CURRENT.get().default_dtype
-        if default != dtypes.float32:
-            instr.default = default
-        self.instrs.append(instr)
-
-    def _emit(self, kind: str, what: Any, template: Any, results: Sequence[Any]) -> None:
-        if self.failed is not None:
-            return
-        if any(type(array) is not np.ndarray for array in results):
-            self.fail("a result that is on a GPU")
-            return
-        reads = [int(item) for item in leaves(template) if type(item) is Ref]
-        outs = []
-        for array in results:
-            if id(array) in self._by_id:
-                # The op returned an argument itself; a new register would be a second name of one array.
-                self.fail("an op that answers its argument")
-                return
-            over = [number for number in reads if self._may_share(array, number)]
-            outs.append(self._known(array, over))
-        self._append(Instr(kind, what, template, tuple(outs)))
-
-    def _may_share(self, array: Any, number: int) -> bool:
-        other = self.arrays[number]
-        return other is None or bool(np.may_share_memory(array, other))
-
     def wrote(self, op: Op, args: tuple[Any, ...], recorded: bool) -> None:
         """Record an in-place change of an op's first argument."""
         if self.failed is not None:
@@ -245,16 +90,11 @@ class Tracer:
         self._append(Instr("write", op, template, ()))
         self._count_change(template[0])
 
-    def _count_change(self, target: Any) -> None:
-        if type(target) is Ref:
-            for root in self.regs[target].roots:
-                self.changes[root] = self.changes.get(root, 0) + 1
-
     def mark(self) -> tuple[int, dict[int, int], str | None]:
-        """The place in the trace, for `settle`."""
+        """The position in the trace, for `record_composite`."""
         return len(self.instrs), dict(self._by_id), self.failed
 
-    def settle(
+    def record_composite(
         self,
         mark: tuple[int, dict[int, int], str | None],
         op: Composite,
@@ -283,10 +123,6 @@ class Tracer:
             self._emit("call", op, self.operand(args), [tensor.array for tensor in results])
         self._kept.append(results)
 
-    def created(self, tensor: Tensor) -> None:
-        """Record a leaf made from constants of the program."""
-        self._emit("constant", tensor.array.copy(), (), [tensor.array])
-
     # Backward.
 
     def observe(
@@ -306,88 +142,11 @@ class Tracer:
         made.refuse_what_peeks(counts if needed is None else needed)
         return made
 
-    def ref(self, number: int) -> Ref:
-        """The form of a register in a template."""
-        return Ref(number)
-
-    def register(self, array: Any) -> int | None:
-        """The array's register; ends the trace and returns None if no op made it."""
-        found = self._ref(array)
-        return None if found is None else int(found)
-
-    def constant(self, array: Any) -> int:
-        """Register for an array that is the same in each run."""
-        number = self._new(array.shape, array.dtype, (), True)
-        self._append(Instr("constant", array, (), (number,)))
-        return number
-
-    def sum(self, one: int, other: int) -> int:
-        """Record the sum of two gradients that arrive at the same edge."""
-        reg, second = self.regs[one], self.regs[other]
-        if reg.shape != second.shape or reg.dtype != second.dtype:
-            self.fail("gradients of two kinds are added")
-        total = self._new(reg.shape, reg.dtype, (), True)
-        self._append(Instr("sum", None, (Ref(one), Ref(other)), (total,)))
-        return total
-
-    def formula(self, what: Any, args: Any, meta: Any) -> int:
-        """Record a formula whose result is fitted to an input's shape and dtype."""
-        reads = [int(item) for item in leaves(args) if type(item) is Ref]
-        number = self._new(meta[0], meta[1], reads, False)
-        self._append(Instr("formula", what, args, (number,)))
-        return number
-
-    def spread(self, what: Any, args: Any, metas: Sequence[Any]) -> tuple[int, ...]:
-        """Record a formula with several results, for an op's list; -1 for results that are not needed."""
-        reads = [int(item) for item in leaves(args) if type(item) is Ref]
-        outs = tuple([-1 if meta is None else self._new(meta[0], meta[1], reads, False) for meta in metas])
-        self._append(Instr("spread", what, args, outs))
-        return outs
-
-    def own(self, number: int, array: Any) -> None:
-        """Record that a tensor took over a register's array, or a copy of it; `array` is the result."""
-        own = self._new(self.regs[number].shape, self.regs[number].dtype, (), True)
-        self._append(Instr("own", None, (Ref(number),), (own,)))
-        self.name(array, own)
-
-    def accumulate(self, held: Tensor, number: int) -> None:
-        """Record the in-place addition of a gradient to an existing one."""
-        target = self.register(held.array)
-        if target is not None:
-            self._append(Instr("accumulate", None, (Ref(target), Ref(number)), ()))
-            self._count_change(Ref(target))
-
-    def name(self, array: Any, number: int) -> None:
-        """Bind an array to the register that it corresponds to."""
-        if type(array) is not np.ndarray:
-            self.fail("a gradient that is no array of NumPy's")
-            return
-        self._by_id[id(array)] = number
-        self.arrays[number] = array
-        self._kept.append(array)
-
-    def holds(self, tensor: Tensor) -> None:
-        """Record that a tensor's gradient was set, accumulated or cleared."""
-        self._kept.append(tensor)
-        grad = tensor.grad
-        self._kept.append(grad)
-        self.grads[id(tensor)] = number = None if grad is None else self.register(grad.array)
-        self.course.append((self.step, id(tensor), number))
-
     def flagged(self, tensor: Tensor, requires_grad: bool) -> None:
         """Called before a leaf's requires_grad is set; ends the trace if an input's flag changes."""
         if tensor.requires_grad is not requires_grad and any(tensor is given for given in self.inputs):
             self.fail("an input's requires_grad changes")
 
-    def holds_number(self, values: Any) -> bool:
-        """Whether a Num is among the values; Python code that computes with it gives other results in each run."""
-        return any(type(value) is Num for value in leaves(values))
-
     def register_of(self, tensor: Tensor) -> int | None:
         """The register of a tensor's array, or None."""
         return self._by_id.get(id(tensor.array))
-
-
-def is_entangled(tensor: Tensor) -> bool:
-    """Whether a tensor depends on a graph: it has a node, or is a view that requires grad."""
-    return tensor.node is not None or (tensor.view is not None and tensor.requires_grad)

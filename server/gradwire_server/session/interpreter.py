@@ -17,7 +17,8 @@ from gradwire.v1 import programs_pb2
 from gradwire_engine import EngineError, Tensor
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.schedule import NotPlannable
-from gradwire_engine.compile.tracing import Num, Tracer
+from gradwire_engine.compile.trace import Num
+from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import CPU, module_for
 from gradwire_engine.core.dtypes import name_of
@@ -162,7 +163,7 @@ class Scope:
             return
         results = [result] if type(result) is Tensor else result
         if tracer is not None and not isinstance(call.op, Op):
-            tracer.settle(mark, call.op, args, results)
+            tracer.record_composite(mark, call.op, args, results)
         if len(made) > len(results):
             raise Refusal("ARGUMENT_VALUE", f"{call.name}() makes {len(results)} tensors, not {len(made)}")
         for slot, tensor in zip(made, results, strict=False):

@@ -10,7 +10,7 @@ from gradwire_engine import Tensor, tensor
 from gradwire_engine.compile.kernels import numpy as kernels
 from gradwire_engine.compile.kernels import registry
 from gradwire_engine.compile.kernels.registry import Kernel
-from gradwire_engine.compile.tracing import Instr, Ref, Reg
+from gradwire_engine.compile.trace import Instr, Ref, Reg
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base.basic import fit
 

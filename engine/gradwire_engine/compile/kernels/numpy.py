@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.compile.kernels.registry import GRADIENT_SUM, Choice, Kernel, cross_entropy, kernel
-from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg
+from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg
 from gradwire_engine.ops.elementwise.activation import keep
 
 Array = Any

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gradwire_engine.compile.tracing import Instr, Reg
+from gradwire_engine.compile.trace import Instr, Reg
 
 Array = Any
 Call = Callable[[], Any]
