@@ -11,7 +11,8 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire_engine.autograd.backward_pass import BackwardPass
-from gradwire_engine.graph.graph import Node, Saved
+from gradwire_engine.graph.graph import Node
+from gradwire_engine.graph.saved import Saved
 
 UNARY = ("exp", "tanh", "neg", "sigmoid", "square", "clone", "relu", "abs", "softmax", "cumsum", "sort", "_detach")
 BINARY = ("add", "mul", "sub", "maximum", "div")

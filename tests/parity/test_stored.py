@@ -14,7 +14,7 @@ import gradwire_engine as engine
 from gradwire.v1 import snapshots_pb2
 from gradwire_engine import EngineError, activate
 from gradwire_engine.autograd import checkpoints
-from gradwire_engine.graph import graph, hooks
+from gradwire_engine.graph import graph, hooks, saved
 from gradwire_engine.op import rebase
 from gradwire_server.common.limits import Limits
 from gradwire_server.session.session import Session
@@ -103,7 +103,7 @@ def test_what_a_graph_is_made_of_is_known() -> None:
         tensor.GradState: "accumulator grad hooks retains_grad",
         tensor.Tensor: "__weakref__ array index node requires_grad state storage view",
         graph.Meta: "device dtype shape",
-        graph.Saved: "array index leaf node output requires_grad storage version",
+        saved.Saved: "array index leaf node output requires_grad storage version",
         graph.Node: "__weakref__ command edges freed hooks metas name op outputs plan retained saved seq work",
         graph.FunctionNode: "differentiable materializes",
         graph.AccumulateGrad: "__weakref__ hooks variable",

@@ -25,8 +25,9 @@ from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_
 from gradwire_engine.core.device import module_for
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import Due, check_replaced, hooks_on, refuse_shape
-from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved
+from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
 from gradwire_engine.graph.hooks import Ask, Hooks, When
+from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor, retain_grad
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.refusals import REFUSED, check_writable, explain_backward, refuse_changed
@@ -311,7 +312,7 @@ class BackwardPass:
 
     def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks) -> Way:
         """Deliver a leaf's gradient: at once if a hook needs the accumulated gradient, else at the end."""
-        leaf = node.variable
+        leaf: Tensor = node.variable
         gradients = self.pending.pop(node)
         if not (self.to_leaves and leaf.requires_grad):
             return

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import hooks_of
-from gradwire_engine.graph.graph import Node, Saved
+from gradwire_engine.graph.graph import Node
 from gradwire_engine.graph.hooks import Ask
+from gradwire_engine.graph.saved import Saved
 
 if TYPE_CHECKING:
     from gradwire_engine.core.random import Generator

@@ -10,8 +10,9 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import is_differentiable
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import hooks_of
-from gradwire_engine.graph.graph import FunctionNode, Meta, Saved
+from gradwire_engine.graph.graph import FunctionNode, Meta
 from gradwire_engine.graph.hooks import Ask
+from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Origin, Tensor, edge_of
 from gradwire_engine.op.op import op
 from gradwire_engine.op.rebase import rewrite

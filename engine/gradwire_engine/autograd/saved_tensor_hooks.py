@@ -15,8 +15,9 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import device_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import hooks_of
-from gradwire_engine.graph.graph import AccumulateGrad, Node, Saved
+from gradwire_engine.graph.graph import AccumulateGrad, Node
 from gradwire_engine.graph.hooks import Ask
+from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor, edge_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
-from gradwire_engine.graph.graph import Meta, Saved
+from gradwire_engine.graph.graph import Meta
+from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor
 
 

@@ -14,9 +14,10 @@ from gradwire_engine.core.context import CURRENT, Account, Context
 from gradwire_engine.core.device import Array, device_of
 from gradwire_engine.core.dtypes import DType, is_differentiable, name_of
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import AccumulateGrad
 
 if TYPE_CHECKING:
-    from gradwire_engine.graph.graph import AccumulateGrad, Edge, Node
+    from gradwire_engine.graph.graph import Edge, Node
     from gradwire_engine.graph.hooks import Hooks
     from gradwire_engine.graph.protocols import GraphOp
 
@@ -399,8 +400,6 @@ def move_to(changed: Tensor, node: Node | None, index: int) -> None:
 
 def edge_of(source: Tensor) -> Edge | None:
     """Edge for a tensor's gradient: its node, a leaf's AccumulateGrad, or None."""
-    from gradwire_engine.graph.graph import AccumulateGrad
-
     if source.view is not None and source.view.seen != source.storage.history:
         refresh(source)
     if source.node is not None:

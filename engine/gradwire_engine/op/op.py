@@ -25,7 +25,8 @@ from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import CPU, Array, cupy, device_of, module_of
 from gradwire_engine.core.dtypes import DType, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.graph import Edge, Fit, Node, Saved
+from gradwire_engine.graph.graph import Edge, Fit, Node
+from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Origin, Step, Tensor, edge_of, note_flags, refresh
 from gradwire_engine.op.admission import admit, needed
 from gradwire_engine.op.cost import LONG

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from gradwire_engine.core.device import device_of
-from gradwire_engine.graph.graph import Meta, Saved
+from gradwire_engine.graph.graph import Meta
+from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor
 
 Formula: TypeAlias = Callable[..., Any]

@@ -2,6 +2,7 @@
 
 from gradwire.v1 import commands_pb2
 from gradwire_engine.graph.graph import AccumulateGrad
+from gradwire_engine.graph.saved import saved_bytes, saved_values
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.session.session import Session
@@ -40,14 +41,14 @@ def _fill(session: Session, message: commands_pb2.GraphNode, node: AnyNode, with
     message.id = snapshots.node_id(node)
     message.name = node.name
     message.freed = node.freed
-    message.saved_bytes = node.saved_bytes()
     if isinstance(node, AccumulateGrad):
         fill_spec(message.leaf, node.variable, session.leaf_id(node))
     else:
+        message.saved_bytes = saved_bytes(node)
         message.command = node.command
         message.retains_grad = any(reference() is not None for reference in (node.retained or {}).values())
         if with_saved:
-            for name, value in node.saved_values():
+            for name, value in saved_values(node):
                 saved = message.saved.add(name=name, shape=value.array.shape)
                 saved.dtype = TO_WIRE[value.array.dtype]  # type: ignore[assignment]
     for edge in node.edges:

@@ -7,8 +7,9 @@ from gradwire_engine import Tensor
 from gradwire_engine.autograd.backward_pass import refuse_freed
 from gradwire_engine.autograd.checkpoints import Moment
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, pack, packable
-from gradwire_engine.graph.graph import AccumulateGrad, Saved
+from gradwire_engine.graph.graph import AccumulateGrad
 from gradwire_engine.graph.hooks import Ask
+from gradwire_engine.graph.saved import Saved
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.hook_commands import ask_for, node_behind
 from gradwire_server.session.specs import fill_spec

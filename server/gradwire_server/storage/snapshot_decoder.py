@@ -18,8 +18,9 @@ from gradwire_engine.autograd.checkpoints import Moment, Region
 from gradwire_engine.autograd.saved_tensor_hooks import Packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import CPU, canonical, cupy, device_of, selected
-from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved
+from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
 from gradwire_engine.graph.hooks import Ask, Hooks, When
+from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor
 from gradwire_engine.op.declaration import OPS, Declaration
 from gradwire_engine.op.rebase import OpView, Route

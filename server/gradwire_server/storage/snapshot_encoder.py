@@ -18,8 +18,9 @@ from gradwire_engine.autograd.checkpoints import Region
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import device_of
-from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved
+from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
 from gradwire_engine.graph.hooks import Ask, Hooks
+from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import EdgeTensor, Step, Storage, Tensor, ViewOf
 from gradwire_engine.op.rebase import Route
 from gradwire_engine.op.strides import owner_of

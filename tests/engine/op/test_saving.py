@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gradwire_engine import tensor
-from gradwire_engine.graph.graph import Meta, Saved
+from gradwire_engine.graph.graph import Meta
+from gradwire_engine.graph.saved import Saved
 from gradwire_engine.op.saving import Saving, meta_of
 
 SOURCES = {

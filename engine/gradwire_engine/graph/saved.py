@@ -1,0 +1,101 @@
+"""Values that nodes save for backward, with the version at which they were saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradwire_engine.core.dtypes import TITLES
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Storage, Tensor
+
+if TYPE_CHECKING:
+    from gradwire_engine.core.device import Array
+    from gradwire_engine.graph.graph import Node
+
+
+class Saved:
+    """A value saved for backward, with its version and the node that made it, for higher derivatives."""
+
+    __slots__ = ("array", "index", "leaf", "node", "output", "requires_grad", "storage", "version")
+    node: Node | None
+
+    def __init__(self, tensor: Tensor, output: int) -> None:
+        """output: -1 for an op's input. An op's own output is saved without its node, to avoid a reference cycle."""
+        self.array: Array = tensor.array
+        self.storage: Storage = tensor.storage
+        if self.storage.inference:
+            _refuse_inference()
+        self.version = self.storage.version
+        self.output = output
+        self.requires_grad = tensor.requires_grad
+        if output >= 0:
+            self.node, self.index, self.leaf = None, output, None
+        else:
+            self.node, self.index = tensor.node, tensor.index
+            self.leaf = tensor if tensor.node is None and tensor.requires_grad else None
+
+    def value(self, owner: Node, name: str) -> Array:
+        """The array. Raises EngineError: VERSION_CONFLICT if it was changed in place since it was saved."""
+        holder = self if self.leaf is None else self.leaf  # a leaf's data may have been replaced (x.data = y)
+        if self.version != holder.storage.version:
+            self._refuse(owner, name)
+        return holder.array
+
+    def tensor(self, owner: Node, name: str) -> Tensor:
+        """The tensor with its node, to differentiate through backward itself. Raises EngineError: VERSION_CONFLICT."""
+        self.value(owner, name)
+        if self.leaf is not None:
+            return self.leaf
+        made = Tensor(self.array, self.requires_grad, self.storage)
+        if self.output >= 0:
+            if owner.differentiable_output(self.output):
+                made.node, made.index, made.requires_grad = owner, self.output, True
+        else:
+            made.node, made.index = self.node, self.index
+        return made
+
+    def _refuse(self, owner: Node, name: str) -> None:
+        kind = TITLES[self.array.dtype]
+        where = "torch.cuda." if not hasattr(self.array, "__array_interface__") else "torch."
+        maker, index = (owner, self.output) if self.output >= 0 else (self.node, self.index)
+        # PyTorch's message has the node's class name, without the "Backward0" of its nodes' names.
+        which = "" if maker is None else f", which is output {index} of {maker.name.partition('Backward')[0]},"
+        version = (self if self.leaf is None else self.leaf).storage.version
+        raise EngineError(
+            Reason.VERSION_CONFLICT,
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"[{where}{kind}Tensor {list(self.array.shape)}]{which} is at version {version}; "
+            f"expected version {self.version} instead. {owner.name} needs it as {name!r}.",
+            op=owner.op.name,
+            saved=name,
+            version=version,
+            expected_version=self.version,
+            shape=list(self.array.shape),
+            node=owner.name,
+            command=owner.command,
+            **({} if maker is None else {"made_by": maker.name, "output": index, "made_by_command": maker.command}),
+        )
+
+
+def _refuse_inference() -> None:
+    raise EngineError(
+        Reason.RUNTIME,
+        "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+        "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it "
+        "in autograd, or use `gradwire.no_grad()` instead of `gradwire.inference_mode()`.",
+    )
+
+
+def saved_values(node: Node) -> Iterator[tuple[str, Saved]]:
+    """A node's saved tensors with their names in the formulas; lists are flattened."""
+    names = node.plan.names
+    for place, value in enumerate(node.saved):
+        name = names[place] if place < len(names) else f"saved {place}"
+        values = value if isinstance(value, (list, tuple)) else (value,)
+        yield from ((name, each) for each in values if isinstance(each, Saved))
+
+
+def saved_bytes(node: Node) -> int:
+    """Bytes of the arrays that a node saved; lists are not counted."""
+    return sum(value.array.nbytes for value in node.saved if isinstance(value, Saved))
