@@ -1,4 +1,4 @@
-"""Combining values at repeated indices: sums, products and extremes, on each array module."""
+"""Accumulation at repeated indices: sums, products and extremes, on each array module."""
 
 from __future__ import annotations
 

@@ -1,5 +1,14 @@
 """Elementwise ops."""
 
-from gradwire_engine.ops.elementwise import activation, bessel, binary, convert, gammas, normal_law, special, unary
+from gradwire_engine.ops.elementwise import (
+    activation,
+    bessel,
+    binary,
+    convert,
+    gammas,
+    normal_distribution,
+    special,
+    unary,
+)
 
-__all__ = ["activation", "bessel", "binary", "convert", "gammas", "normal_law", "special", "unary"]
+__all__ = ["activation", "bessel", "binary", "convert", "gammas", "normal_distribution", "special", "unary"]

@@ -15,7 +15,7 @@ from gradwire_engine.op.cost import LONG, Cost, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.op.value_access import look, written
 from gradwire_engine.ops.base.checks import admit
-from gradwire_engine.ops.base.collide import combine_at
+from gradwire_engine.ops.base.index_accumulation import combine_at
 
 Ints = tuple[int, ...]
 

@@ -9,8 +9,8 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
-from gradwire_engine.ops.base.collide import combine_at
 from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.index_accumulation import combine_at
 from gradwire_engine.ops.index.embedding import embedding
 from gradwire_engine.ops.index.gather import gather, index_add, index_select
 from gradwire_engine.ops.shape.shape import reshape, unsqueeze

@@ -17,9 +17,9 @@ from gradwire_engine.op.cost import of_shape, placed, placed_alike
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
-from gradwire_engine.ops.base.collide import add_flat, add_rows
 from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.index_accumulation import add_flat, add_rows
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.index.index import checked, getitem
 from gradwire_engine.ops.shape.shape import flatten, narrow, reshape

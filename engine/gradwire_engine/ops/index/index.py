@@ -23,8 +23,8 @@ from gradwire_engine.op.refusals import check_apart, check_overlap, check_writab
 from gradwire_engine.op.value_access import look, module_behind
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import check_index
-from gradwire_engine.ops.base.collide import add_rows, combine_at
 from gradwire_engine.ops.base.fill import copy, fill
+from gradwire_engine.ops.base.index_accumulation import add_rows, combine_at
 from gradwire_engine.ops.shape.shape import alias, reshape, select, slice_, unsqueeze
 
 Index = Any

@@ -18,9 +18,9 @@ from gradwire_engine.op.op import op
 from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import normalize_dim
-from gradwire_engine.ops.base.collide import add_flat, combine_at
 from gradwire_engine.ops.base.compare import eq, logical_and
 from gradwire_engine.ops.base.fill import masked_fill, where, zeros
+from gradwire_engine.ops.base.index_accumulation import add_flat, combine_at
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.index.gather import (
     flat_places,

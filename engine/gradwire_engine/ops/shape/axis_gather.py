@@ -18,7 +18,7 @@ from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.op.workload import compute_apart
 from gradwire_engine.ops.base.checks import admit
-from gradwire_engine.ops.base.collide import add_rows
+from gradwire_engine.ops.base.index_accumulation import add_rows
 from gradwire_engine.ops.base.precision import through_float32
 
 # One tuple of positions per dimension, for the last dimensions.

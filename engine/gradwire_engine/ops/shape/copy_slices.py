@@ -1,4 +1,4 @@
-"""Ops of the nodes that op/rebase.py records for in-place changes of views. They have no public names."""
+"""In-place changes of views: the ops of the nodes that op/rebase.py records. They have no public names."""
 
 from __future__ import annotations
 

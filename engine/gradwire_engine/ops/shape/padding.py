@@ -13,7 +13,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
-from gradwire_engine.ops.shape.lines import build_lines, take_lines
+from gradwire_engine.ops.shape.axis_gather import build_lines, take_lines
 
 Ints = tuple[int, ...]
 

@@ -18,7 +18,7 @@ from gradwire_engine.op.rebase import AS_STRIDED, take_geometry
 from gradwire_engine.op.refusals import check_in_place, check_inference
 from gradwire_engine.op.strides import geometry_of, owner_of
 from gradwire_engine.ops.base.checks import normalize_dim
-from gradwire_engine.ops.base.collide import add_flat
+from gradwire_engine.ops.base.index_accumulation import add_flat
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.shape.shape import at
 

@@ -8,7 +8,7 @@ import pytest
 from gradwire_engine import EngineError, Reason, Tensor, gradients, tensor
 from gradwire_engine.op.rebase import Route
 from gradwire_engine.ops.index.index import getitem
-from gradwire_engine.ops.shape import rebased
+from gradwire_engine.ops.shape import copy_slices
 from gradwire_engine.ops.shape.shape import transpose
 
 
@@ -31,7 +31,7 @@ WAYS = {
 @pytest.mark.parametrize("name", WAYS)
 def test_show_copies_the_part_that_the_view_shows(name: str) -> None:
     base, view, route = _seen(*WAYS[name])
-    found = rebased.show(base, route)
+    found = copy_slices.show(base, route)
     np.testing.assert_array_equal(found.array, view.array)
     assert not np.shares_memory(found.array, base.array)
 
@@ -40,7 +40,7 @@ def test_show_copies_the_part_that_the_view_shows(name: str) -> None:
 def test_the_gradient_of_a_shown_part_is_zero_elsewhere(name: str) -> None:
     base, view, route = _seen(*WAYS[name])
     weights = np.random.default_rng(1).standard_normal(view.shape)
-    (found,), _ = gradients([rebased.show(base, route)], [base], [tensor(weights)])
+    (found,), _ = gradients([copy_slices.show(base, route)], [base], [tensor(weights)])
     expected = np.zeros((3, 4))
     part = expected
     for step in route.steps:
@@ -54,7 +54,7 @@ def test_overwrite_leaves_the_base_and_splits_the_gradient(name: str) -> None:
     base, view, route = _seen(*WAYS[name])
     source = tensor(np.full(view.shape, -1.0), True)
     before = base.array.copy()
-    out = rebased.overwrite(base, source, route)
+    out = copy_slices.overwrite(base, source, route)
     np.testing.assert_array_equal(base.array, before)
     np.testing.assert_array_equal(np.isin(before, view.array), out.array == -1.0)
     g = np.random.default_rng(2).standard_normal((3, 4))
@@ -65,16 +65,16 @@ def test_overwrite_leaves_the_base_and_splits_the_gradient(name: str) -> None:
 
 @pytest.mark.parametrize(("given", "found"), [((3,), [1, 1, 1]), ((2, 3), [2, 2, 2])])
 def test_a_gradient_of_sizes_that_changed_is_summed_to_what_it_broadcasts_from(given: tuple, found: list) -> None:
-    formula, _ = rebased.as_before.formulas["input"]
+    formula, _ = copy_slices.as_before.formulas["input"]
     meta = type("Meta", (), {"shape": (3,)})
     assert formula(np.ones(given), meta).tolist() == found
 
 
 def test_a_gradient_of_other_sizes_is_refused_with_both() -> None:
-    formula, _ = rebased.as_before.formulas["input"]
+    formula, _ = copy_slices.as_before.formulas["input"]
     meta = type("Meta", (), {"shape": (3,)})
     with pytest.raises(EngineError, match=r"got \[2\] but expected shape compatible with \[3\]") as refusal:
         formula(np.ones(2), meta)
     assert refusal.value.reason is Reason.SHAPE
     x = np.ones(3)
-    assert rebased.as_before(x) is x
+    assert copy_slices.as_before(x) is x

@@ -26,7 +26,7 @@ from gradwire_engine.ops.nn.pooling.pool import (
     apply_weights,
     resized_cost,
 )
-from gradwire_engine.ops.shape.lines import build_lines, take_lines
+from gradwire_engine.ops.shape.axis_gather import build_lines, take_lines
 
 Ints = Any
 _RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
