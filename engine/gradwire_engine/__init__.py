@@ -16,11 +16,11 @@ from gradwire_engine.graph.tensor import (
     Tensor,
     data,
     detach,
+    detach_from_base,
     retain_grad,
     set_data,
     set_grad,
     set_requires_grad,
-    stand_alone,
     tensor,
 )
 from gradwire_engine.op.composite import Composite
@@ -82,7 +82,7 @@ __all__ = [
     "ops",
     "retain_grad",
     "set_data",
-    "stand_alone",
+    "detach_from_base",
     "set_grad",
     "set_requires_grad",
     "tensor",

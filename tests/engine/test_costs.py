@@ -8,7 +8,7 @@ import pytest
 import gradwire_engine as engine
 from gradwire_engine.core.context import Interrupt
 from gradwire_engine.op import workload
-from gradwire_engine.op.declaration import OPS, UNTOLD
+from gradwire_engine.op.declaration import OPS, UNDECLARED
 from gradwire_engine.ops.linalg.products import _cheapest_splits
 
 LIMIT = 10**9
@@ -20,7 +20,7 @@ def limited(operations: float = LIMIT) -> engine.Context:
 
 def test_every_op_tells_what_it_will_compute():
     registered = [op for op in OPS.values() if op.function.__module__.startswith("gradwire_engine.ops.")]
-    assert [op.name for op in registered if op.cost is UNTOLD] == []
+    assert [op.name for op in registered if op.cost is UNDECLARED] == []
 
 
 def bomb(name, *args):
@@ -57,11 +57,11 @@ def test_an_op_beyond_the_limit_is_refused_and_named(name, args):
     context = limited()
     with (
         engine.activate(context),
-        pytest.raises(engine.EngineError, match="operations at once; the limit is 1e09") as told,
+        pytest.raises(engine.EngineError, match="operations at once; the limit is 1e09") as raised,
     ):
         engine.call(name, args)
-    assert told.value.reason is engine.Reason.OP_LIMIT
-    assert set(told.value.metadata) == {"op", "operations", "limit"}
+    assert raised.value.reason is engine.Reason.OP_LIMIT
+    assert set(raised.value.metadata) == {"op", "operations", "limit"}
     assert context.account.bytes < 1 << 28
 
 
@@ -74,9 +74,9 @@ def test_a_backward_is_refused_where_its_formula_takes_too_long(name, args):
         leaf = engine.tensor(np.ones(50_000), True)
         loss = engine.call("sum", [engine.call(name, [leaf, *args])])
         if name in ("logcumsumexp", "cumprod"):
-            with pytest.raises(engine.EngineError, match=f"the backward of {name}") as told:
+            with pytest.raises(engine.EngineError, match=f"the backward of {name}") as raised:
                 engine.backward([loss])
-            assert told.value.reason is engine.Reason.OP_LIMIT
+            assert raised.value.reason is engine.Reason.OP_LIMIT
             assert leaf.grad is None
         else:
             engine.backward([loss])
@@ -111,7 +111,7 @@ class Aside(Interrupt):
         self.asked = []
         self.rooms = []
 
-    def aside(self, compute, name, work, alone, room=0):
+    def offload(self, compute, name, work, alone, room=0):
         self.asked.append((name, alone))
         self.rooms.append(room)
         return compute()
@@ -166,9 +166,9 @@ def test_costs_of_nothing_and_of_what_is_refused_are_numbers():
     for op in OPS.values():
         empty = [np.zeros((0,))] * len(op.params)
         for arrays in (empty, [None] * len(op.params), [np.ones(())] * len(op.params)):
-            for told in (workload.estimate(op, list(arrays)), workload.estimate_backward(op, list(arrays))):
-                assert not math.isnan(told), op.name
-                assert told >= 0, op.name
+            for operations in (workload.estimate(op, list(arrays)), workload.estimate_backward(op, list(arrays))):
+                assert not math.isnan(operations), op.name
+                assert operations >= 0, op.name
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 30])

@@ -15,7 +15,7 @@ from gradwire_engine import REGISTRY
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.saving import Saving
-from gradwire_engine.op.value_access import look
+from gradwire_engine.op.value_access import read_array
 
 # Names with which a function reads arrays, or draws random numbers other than by an op.
 REVEALING = frozenset(("array", "storage", "host", "generator_for", "uniform_array", "normal_array"))
@@ -71,10 +71,10 @@ def test_a_formula_declares_whether_it_reads_values() -> None:
         (lambda x: x.array[0], True),
         (lambda x: [each.storage for each in x], True),
         (COMPOSITES["nanmean"].function, True),  # by a function that it calls
-        (lambda x: look(x).sum(), False),  # `look` ends a trace itself
+        (lambda x: read_array(x).sum(), False),  # `read_array` ends a trace itself
         (lambda x: x * 2 + x.shape[0], False),
     ],
-    ids=["array", "nested", "called", "look", "ops"],
+    ids=["array", "nested", "called", "read_array", "ops"],
 )
 def test_names_in_the_code_tell_what_reads_values(function: Callable[..., Any], reads: bool) -> None:
     assert inferred(function) is reads

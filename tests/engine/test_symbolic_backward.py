@@ -53,9 +53,9 @@ def by_gradients(total: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     return [found for found in gradients([total], leaves, allow_unused=True)[0] if found is not None]
 
 
-def fresh(turn: int) -> list[Tensor]:
+def fresh(seed: int) -> list[Tensor]:
     """Leaves of very different values."""
-    rng = np.random.default_rng(turn)
+    rng = np.random.default_rng(seed)
     return [
         tensor((rng.standard_normal(64) * 10.0 ** rng.integers(-3, 3, 64)).astype(np.float32), True)
         for _ in range(LEAVES)
@@ -82,8 +82,8 @@ def test_a_plan_adds_gradients_in_the_order_of_a_backward(
 ) -> None:
     program = tangled(seed, last)
     plan = planned(program)
-    for turn in (1, 2):
-        leaves, others = fresh(turn), fresh(turn)
+    for seed in (1, 2):
+        leaves, others = fresh(seed), fresh(seed)
         found = through(plan.run(leaves, [], CURRENT.get()))
         expected = program(others)
         assert bits(found) == bits(expected)
@@ -97,7 +97,7 @@ def test_a_symbolic_pass_visits_nodes_and_delivers_as_the_pass_itself(monkeypatc
     propagate, deliver = BackwardPass._propagate, BackwardPass.deliver
     seen: list[tuple[list[Tensor], list[Tensor]]] = []
 
-    def noting(run: BackwardPass, node: Node, arrived: list[Any], saved: Any = None) -> None:
+    def recorded(run: BackwardPass, node: Node, arrived: list[Any], saved: Any = None) -> None:
         visited[run.symbolic].append(node)
         propagate(run, node, arrived, saved)
 
@@ -109,7 +109,7 @@ def test_a_symbolic_pass_visits_nodes_and_delivers_as_the_pass_itself(monkeypatc
         run.observer = None
         return deliver(run)
 
-    monkeypatch.setattr(BackwardPass, "_propagate", noting)
+    monkeypatch.setattr(BackwardPass, "_propagate", recorded)
     monkeypatch.setattr(BackwardPass, "deliver", comparing)
     leaves = fresh(0)
     with activate(replace(Context(), tracer=Tracer(leaves))):

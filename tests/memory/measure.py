@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import gradwire_engine as engine
-from gradwire_engine.autograd.headroom import Room
+from gradwire_engine.autograd.headroom import Headroom
 from gradwire_engine.op.declaration import OPS
 from tests.memory.calls import BIG, CALLS, SMALL, Sizes, arguments
 
@@ -49,14 +49,14 @@ class Told(engine.Account):
         self.most = max(self.most, self.held + size)
 
 
-class _Looking(Room):
+class _Looking(Headroom):
     """Tells the account of each node, not only of those that come when nothing is left."""
 
     def __init__(self, account: engine.Account) -> None:
         super().__init__(account)
         self.left = -1
 
-    def look(self, *given: Any) -> None:
+    def count(self, *given: Any) -> None:
         super().look(*given)
         self.left = -1
 
@@ -171,7 +171,7 @@ def tell_all() -> None:
     """From now on accounts are told of every op and node of this process, however little it would take."""
     for each in OPS.values():
         each.asks = True
-    Room.of = staticmethod(lambda account, create_graph: None if create_graph else _Looking(account))  # type: ignore[method-assign]
+    Headroom.of = staticmethod(lambda account, create_graph: None if create_graph else _Looking(account))  # type: ignore[method-assign]
 
 
 def main(names: list[str]) -> int:

@@ -29,7 +29,7 @@ STEPWISE = {
 
 
 def applied(name: str, args: Any, kwargs: Any = None) -> list[engine.Tensor]:
-    """An op's results, told to the tracer as a program's step is."""
+    """An op's results, reported to the tracer as a program's step is."""
     op, in_place = engine.lookup(name)
     bound = op.bind(args, dict(kwargs or {}))
     tracer = CURRENT.get().tracer
@@ -63,13 +63,13 @@ def derivatives(call: _Call, given: list[engine.Tensor]) -> list[engine.Tensor]:
         return [applied("clone", [one])[0] for one in found]
 
 
-def leaves(call: _Call, outs: list[tuple[tuple[int, ...], Any]], turn: int) -> list[engine.Tensor]:
-    """What it is called with, other values in each turn, and gradients for its results."""
+def leaves(call: _Call, outs: list[tuple[tuple[int, ...], Any]], shift: int) -> list[engine.Tensor]:
+    """Leaves with the call's arguments, their values rolled by `shift`, and gradients for its results."""
     made = []
     for array, spec in zip(call.arrays, call.specs, strict=True):
-        turned = np.roll(array.reshape(-1), turn).reshape(array.shape)
+        turned = np.roll(array.reshape(-1), shift).reshape(array.shape)
         made.append(engine.tensor(turned.copy(), spec.differentiable))
-    rng = np.random.default_rng(turn)
+    rng = np.random.default_rng(shift)
     for shape, dtype in outs:
         seed = rng.standard_normal(shape).astype(dtype) if dtype.kind in "fc" else np.ones(shape, dtype)
         made.append(engine.tensor(seed, dtype.kind in "fc"))
@@ -92,12 +92,12 @@ def planned(call: _Call) -> bool:
             plan = Plan(tracer, derivatives(call, given), 0, CURRENT.get().account)
         except (EngineError, NotPlannable):
             return False
-    for turn in (1, 2):
+    for shift in (1, 2):
         try:
-            expected = derivatives(call, leaves(call, shapes, turn))
+            expected = derivatives(call, leaves(call, shapes, shift))
         except EngineError:
             continue  # values that it refuses
-        found = through(plan.run(leaves(call, shapes, turn), [], CURRENT.get()))
+        found = through(plan.run(leaves(call, shapes, shift), [], CURRENT.get()))
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
             assert one.array.dtype == other.array.dtype and one.shape == other.shape

@@ -51,7 +51,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     found = Watch(account, 0, set(), [])
     apply, compute, compose = Op.apply, Op.compute, Composite.apply
 
-    def told(op: Op | Composite, args: Any, run: Any) -> Any:
+    def checked(op: Op | Composite, args: Any, run: Any) -> Any:
         arrays = [_array(value) for value in args]
         before = account.asked + found.foretold
         if isinstance(op, Op):
@@ -65,9 +65,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
             found.short.append(f"{op.name}{tuple(shapes)} foretold {expected} bytes and made {made}")
         return result
 
-    monkeypatch.setattr(Op, "apply", lambda op, args: told(op, args, apply))
-    monkeypatch.setattr(Op, "compute", lambda op, args: told(op, args, compute))
-    monkeypatch.setattr(Composite, "apply", lambda op, args: told(op, args, compose))
+    monkeypatch.setattr(Op, "apply", lambda op, args: checked(op, args, apply))
+    monkeypatch.setattr(Op, "compute", lambda op, args: checked(op, args, compute))
+    monkeypatch.setattr(Composite, "apply", lambda op, args: checked(op, args, compose))
     with activate(Context(account=account)):
         yield found
 

@@ -107,7 +107,7 @@ def test_what_a_graph_is_made_of_is_known() -> None:
         graph.Node: "__weakref__ command edges freed hooks metas name op outputs plan retained saved seq work",
         graph.FunctionNode: "differentiable materializes",
         graph.AccumulateGrad: "__weakref__ hooks variable",
-        hooks.Ask: "__weakref__ gone holder number",
+        hooks.ExternalCallback: "__weakref__ gone holder number",
         hooks.Hooks: "__weakref__ accumulated after again before formula tensor",
         rebase.Route: "device geometry steps",
         checkpoints.Region: "__weakref__ ask kinds nodes random",

@@ -8,7 +8,7 @@ import gradwire_engine as engine
 from gradwire.v1 import commands_pb2, hooks_pb2, types_pb2
 from gradwire_engine.autograd.saved_tensor_hooks import holds_packed, pack
 from gradwire_engine.core.context import CURRENT
-from gradwire_engine.graph.hooks import Ask, When
+from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback
 from tests.parity.test_stored import session, through_storage
 from tests.server.harness import Id, running
 from tests.steps import through
@@ -79,7 +79,7 @@ def test_packed_values_are_stored_as_such():
         leaf = engine.tensor(np.array([1.0, 2.0]), requires_grad=True)
         first = CURRENT.get().nodes.take()
         made = engine.REGISTRY["exp"](engine.REGISTRY["mul"](leaf, leaf))
-        asks = [Ask(number, []) for number in (1, 2, 3)]
+        asks = [ExternalCallback(number, []) for number in (1, 2, 3)]
         pack(first, [made], asks)
         for number, ask in enumerate(asks, 1):
             old.hooks.asks[number] = ask
@@ -94,7 +94,7 @@ def test_packed_values_are_stored_as_such():
         due = through(run.advance())
         asked = []
         while due is not None:
-            assert due.when is When.UNPACK
+            assert due.when is CallbackKind.UNPACK
             asked.append(due.number)
             value = np.exp([1.0, 4.0]) if due.number == 3 else np.array([1.0, 2.0])
             due = through(run.advance([engine.tensor(value)]))

@@ -190,5 +190,5 @@ class Gradients(BackwardPass):
                 raise unused_input(len(results))
             results.append(gradient)
         if self.observer is not None:
-            self.observer.answered(self.targets, results)
+            self.observer.returned(self.targets, results)
         return results

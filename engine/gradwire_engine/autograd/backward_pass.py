@@ -18,20 +18,20 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from gradwire_engine.autograd.buffer_reuse import own
-from gradwire_engine.autograd.headroom import Room, needed
+from gradwire_engine.autograd.headroom import Headroom, needed
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
 from gradwire_engine.core.device import module_for
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.callbacks import Due, check_replaced, hooks_on, refuse_shape
+from gradwire_engine.graph.callbacks import CallbackRequest, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
-from gradwire_engine.graph.hooks import Ask, Hooks, When
+from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback, Hooks
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor, retain_grad
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.refusals import REFUSED, check_writable, explain_backward, refuse_changed
-from gradwire_engine.op.workload import formula_aside
+from gradwire_engine.op.workload import offload_formula
 from gradwire_engine.ops.base.basic import copied, fit
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.shape.shape import clone
@@ -39,7 +39,7 @@ from gradwire_engine.ops.shape.shape import clone
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 Place: TypeAlias = "tuple[AnyNode, int]"
 Answer: TypeAlias = "Sequence[Tensor | None] | None"
-Way: TypeAlias = "Generator[Due | Pause, Answer, None]"
+Way: TypeAlias = "Generator[CallbackRequest | Pause, Answer, None]"
 _P = TypeVar("_P", bound="BackwardPass")
 NEVER = Interrupt()
 _QUICK = 256  # nodes discovered between two checks of the clock
@@ -54,7 +54,7 @@ class Observer(Protocol):
     def collected(self, tensor: Tensor) -> None:
         """Called after a tensor collected a gradient."""
 
-    def answered(self, places: Sequence[Place], results: Sequence[Tensor | None]) -> None:
+    def returned(self, places: Sequence[Place], results: Sequence[Tensor | None]) -> None:
         """Called with the results of torch.autograd.grad and their edges."""
 
     def made_zeros(self, zeros: Any) -> None:
@@ -66,7 +66,7 @@ class BackwardPass:
 
     `deliveries` has the gradients for tensors that retain theirs and, if `to_leaves`, for leaves. If not `to_leaves`,
     `captured` has the gradients that arrived at the targets. At an external callback the pass stops: `advance` returns
-    the `Due`, and its next call takes the answer.
+    the `CallbackRequest`, and its next call takes the answer.
     """
 
     symbolic = False  # whether gradients are symbolic values; then `_call` computes all formulas
@@ -81,16 +81,16 @@ class BackwardPass:
         self.pending: dict[AnyNode, list[Any]] = {}
         self.captured: dict[Place, Any] = {}
         self.deliveries: list[tuple[Tensor, Any]] = []
-        self.aside: list[Any] | None = None  # results of a node with hooks, before they are passed on
+        self.node_results: list[Any] | None = None  # results of a node with hooks, before they are passed on
         self.collecting: Sequence[Tensor] = ()  # tensors that retain their gradient from the start of the pass
         self.used: Sequence[AnyNode] = ()  # nodes that the pass must reach
         self.alone = False  # whether external callbacks cannot be answered
         self.observer: Observer | None = None  # receives reports of the pass, for a tracer
-        self.room = Room.of(CURRENT.get().account, create_graph)
+        self.headroom = Headroom.of(CURRENT.get().account, create_graph)
         self.steps: Way
 
-    def advance(self, answer: Answer = None) -> Generator[None, None, Due | None]:
-        """Resume with the answer to the last `Due`, and return the next; None at the end. Yields in pauses."""
+    def advance(self, answer: Answer = None) -> Generator[None, None, CallbackRequest | None]:
+        """Resume with the answer to the last request, and return the next; None at the end. Yields in pauses."""
         while True:
             try:
                 with grad_mode(self.create_graph):
@@ -143,8 +143,8 @@ class BackwardPass:
             self.goals = needed.union(node for node, _ in wanted)
         if context.tracer is not None:
             self.observer = context.tracer.observe(self, roots, counts, wanted, needed)
-        if self.room is not None:
-            self.room.roots = roots
+        if self.headroom is not None:
+            self.headroom.roots = roots
         yield from self._traverse(roots, counts, wanted, needed, interrupt)
 
     def _traverse(
@@ -207,13 +207,13 @@ class BackwardPass:
         hooks = hooks_on(node)
         if hooks is None:
             return
-        asks = any(hooks.tensor.values())
+        calls_back = any(hooks.tensor.values())
         if type(node) is AccumulateGrad:
             collects = self.to_leaves and node.variable.requires_grad
-            asks = asks or (collects and bool(hooks))
+            calls_back = calls_back or (collects and bool(hooks))
         elif passed:
-            asks = bool(hooks) or holds_packed(node.saved)  # type: ignore[union-attr]
-        if asks:
+            calls_back = bool(hooks) or holds_packed(node.saved)  # type: ignore[union-attr]
+        if calls_back:
             raise _no_callbacks(node.name)
 
     def _pass_hooked(self, node: AnyNode, hooks: Hooks, wanted: set[Place] | None, needed: set[AnyNode] | None) -> Way:
@@ -224,10 +224,10 @@ class BackwardPass:
         runs = self.to_leaves or (needed is not None and node in needed)
         if runs:  # as in PyTorch: a target's gradient is captured before the hooks if its node runs, else after
             self._capture(node, gradients, wanted)
-        for index, asks in tuple(hooks.tensor.items()):  # a copy: a hook may register others
+        for index, callbacks in tuple(hooks.tensor.items()):  # a copy: a hook may register others
             gradients += [None] * (index + 1 - len(gradients))
-            for ask in tuple(asks):
-                yield from self._replace(When.TENSOR, ask, gradients, [index])
+            for callback in tuple(callbacks):
+                yield from self._replace(CallbackKind.TENSOR, callback, gradients, [index])
         if not runs:
             self._capture(node, gradients, wanted)
         if type(node) is AccumulateGrad:
@@ -242,7 +242,7 @@ class BackwardPass:
         nothing = all(gradient is None for gradient in gradients)
         while hooks.again is not None and not (nothing and type(node) is Node):
             region = hooks.again
-            yield Due(When.AGAIN, region.ask.number, [])
+            yield CallbackRequest(CallbackKind.AGAIN, region.callback.number, [])
             if hooks.again is region:
                 raise EngineError(
                     Reason.RUNTIME, f"what {node.name} saved was not computed again: its checkpoint did not end"
@@ -250,27 +250,27 @@ class BackwardPass:
         outputs = node.outputs or (True,)
         gradients += [None] * (len(outputs) - len(gradients))
         places = [place for place, output in enumerate(outputs) if output is not None]
-        for ask in tuple(hooks.before):
-            yield from self._replace(When.BEFORE, ask, gradients, places)
+        for callback in tuple(hooks.before):
+            yield from self._replace(CallbackKind.BEFORE, callback, gradients, places)
         results = yield from self._results(node, hooks, gradients)
-        for ask in tuple(hooks.after):
+        for callback in tuple(hooks.after):
             others = [gradients[place] for place in places]
-            yield from self._replace(When.AFTER, ask, results, range(len(results)), others)
+            yield from self._replace(CallbackKind.AFTER, callback, results, range(len(results)), others)
         for place, (edge, result) in enumerate(zip(node.edges, results, strict=True)):
             if result is not None and edge is not None and node.metas[place] is not None:
                 self._add(edge[0], edge[1], result)
 
-    def _results(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Generator[Due, Answer, list[Any]]:
+    def _results(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Generator[CallbackRequest, Answer, list[Any]]:
         """Results of a node's formulas, one per edge, not yet passed on."""
         results: list[Any] = [None] * len(node.edges)
         if type(node) is not FunctionNode:
             if any(gradient is not None for gradient in gradients):
                 values = yield from self._unpacked(node, node.saved)
-                self.aside = results
+                self.node_results = results
                 try:
                     self._propagate(node, gradients, values)
                 finally:
-                    self.aside = None
+                    self.node_results = None
             return results
         if hooks.formula is None:
             pairs = zip(gradients, node.metas, strict=True)
@@ -278,7 +278,7 @@ class BackwardPass:
         whole: Sequence[Any] = self._materialized(node, gradients) if node.materializes else gradients
         values = yield from self._unpacked(node, node.saved)
         saved = [_saved_tensor(value, node, "saved") for value in values]
-        made = yield Due(When.FORMULA, hooks.formula.number, self._shown(whole), saved)
+        made = yield CallbackRequest(CallbackKind.FORMULA, hooks.formula.number, self._shown(whole), saved)
         if made is None or len(made) != len(node.edges):
             given = 0 if made is None else len(made)
             raise EngineError(
@@ -297,14 +297,14 @@ class BackwardPass:
             node.free()
         return results
 
-    def _unpacked(self, node: Node, saved: Sequence[Any]) -> Generator[Due, Answer, Sequence[Any]]:
+    def _unpacked(self, node: Node, saved: Sequence[Any]) -> Generator[CallbackRequest, Answer, Sequence[Any]]:
         """A node's saved values; packed values are requested for this pass and not stored in the node."""
         if node.freed:
             refuse_freed(node)
         values: list[Any] = []
         for value in saved:
             if type(value) is Packed:
-                value = value.unpacked(node, (yield Due(When.UNPACK, value.ask.number, [])))
+                value = value.unpacked(node, (yield CallbackRequest(CallbackKind.UNPACK, value.callback.number, [])))
             elif type(value) is list:
                 value = list((yield from self._unpacked(node, value)))
             values.append(value)
@@ -316,8 +316,8 @@ class BackwardPass:
         gradients = self.pending.pop(node)
         if not (self.to_leaves and leaf.requires_grad):
             return
-        for ask in tuple(hooks.before):
-            yield from self._replace(When.BEFORE, ask, gradients, [0])
+        for callback in tuple(hooks.before):
+            yield from self._replace(CallbackKind.BEFORE, callback, gradients, [0])
         if gradients[0] is not None:
             if not hooks.accumulated and not hooks.after:
                 self.deliveries.append((leaf, gradients[0]))
@@ -326,23 +326,28 @@ class BackwardPass:
                 # The first gradient becomes `.grad` itself if it has no other holder, so later hooks see it change.
                 gradient = gradients.pop()  # one name, as `own` expects
                 gradients = [own(gradient)]
-            aside, self.deliveries = self.deliveries, [(leaf, gradients[0])]
+            postponed, self.deliveries = self.deliveries, [(leaf, gradients[0])]
             self.deliver()
-            self.deliveries = aside
-            for ask in tuple(hooks.accumulated):
-                yield Due(When.ACCUMULATED, ask.number, [], leaf=leaf)
-        for ask in tuple(hooks.after):
-            yield Due(When.AFTER, ask.number, [], self._shown(gradients), leaf=leaf)
+            self.deliveries = postponed
+            for callback in tuple(hooks.accumulated):
+                yield CallbackRequest(CallbackKind.ACCUMULATED, callback.number, [], leaf=leaf)
+        for callback in tuple(hooks.after):
+            yield CallbackRequest(CallbackKind.AFTER, callback.number, [], self._shown(gradients), leaf=leaf)
 
     def _replace(
-        self, when: When, ask: Ask, gradients: list[Any], places: Sequence[int], others: Sequence[Any] = ()
+        self,
+        when: CallbackKind,
+        callback: ExternalCallback,
+        gradients: list[Any],
+        places: Sequence[int],
+        others: Sequence[Any] = (),
     ) -> Way:
         """Call a hook with the gradients at these indices, and replace them by its answer."""
         for place in places:
             if isinstance(gradients[place], np.generic):  # a hook may change its argument in place
                 gradients[place] = np.asarray(gradients[place])
         shown = self._shown([gradients[place] for place in places])
-        made = yield Due(when, ask.number, shown, self._shown(others))
+        made = yield CallbackRequest(when, callback.number, shown, self._shown(others))
         if made is not None:
             check_replaced(shown, made)
             for place, gradient in zip(places, made, strict=True):
@@ -424,17 +429,17 @@ class BackwardPass:
         if node.outputs is not None:
             whole = self._materialized(node, gradients)
             gradient = whole[0]
-        op, room = node.op, self.room
-        if room is not None:
+        op, headroom = node.op, self.headroom
+        if headroom is not None:
             if whole is not None or op.grows_back:
-                room.enter(node, gradients, self._alive)
+                headroom.reserve(node, gradients, self._alive)
             else:
-                room.left = left = room.left - gradient.nbytes * op.most_back
+                headroom.left = left = headroom.left - gradient.nbytes * op.most_back
                 if left < 0:
-                    room.look(node, gradients, self._alive)
+                    headroom.count(node, gradients, self._alive)
         edges, goals, listed = node.edges, self.goals, op.list_place >= 0
         # Common case: each result is only passed on.
-        plainly = not (listed or self.check_nan) and self.aside is None
+        plainly = not (listed or self.check_nan) and self.node_results is None
         by_call = self.symbolic or (node.work and not self.create_graph)
         for slot, formula, places, takes_all in plan.formulas:
             edge = None
@@ -476,7 +481,7 @@ class BackwardPass:
         """Pending and delivered gradients."""
         for waiting in self.pending.values():
             yield from waiting
-        yield from self.aside or ()
+        yield from self.node_results or ()
         yield from self.captured.values()
         for _, gradient in self.deliveries:
             if type(gradient) is not Tensor:
@@ -484,14 +489,14 @@ class BackwardPass:
 
     def _call(self, node: Node, slot: int, formula: Any, gradient: Any, values: list[Any]) -> Any:
         """Compute a formula that is not called directly. Overridden for symbolic values."""
-        return self._aside(node, formula, gradient, values)
+        return self._offload(node, formula, gradient, values)
 
-    def _aside(self, node: Node, formula: Any, gradient: Any, values: list[Any]) -> Any:
-        """Compute a formula that may be expensive; see formula_aside."""
+    def _offload(self, node: Node, formula: Any, gradient: Any, values: list[Any]) -> Any:
+        """Compute a formula that may be expensive; see offload_formula."""
         room = 0
         if node.work >= LONG:
             room = needed(node, list(gradient) if type(gradient) is tuple else [gradient])
-        return formula_aside(node, CURRENT.get(), lambda: formula(gradient, *values), room)
+        return offload_formula(node, CURRENT.get(), lambda: formula(gradient, *values), room)
 
     def _spread(self, node: Node, slot: int, result: Any) -> None:
         """Pass on a formula's result, for an op with a list input: the list has one edge per item."""
@@ -502,9 +507,9 @@ class BackwardPass:
 
     def _pass_on(self, node: Node, place: int, gradient: Any) -> None:
         edge, wanted = node.edges[place], node.metas[place]
-        if self.aside is not None:
+        if self.node_results is not None:
             if wanted is not None:
-                self.aside[place] = fit(gradient, wanted)
+                self.node_results[place] = fit(gradient, wanted)
         elif edge is not None and wanted is not None:
             self._add(edge[0], edge[1], fit(gradient, wanted))
 
@@ -564,7 +569,7 @@ def edges_of(node: Node, slot: int) -> range:
 
 def _discover(
     starts: list[AnyNode], interrupt: Interrupt
-) -> Generator[Due | Pause, Answer, tuple[list[AnyNode], dict[AnyNode, int]]]:
+) -> Generator[CallbackRequest | Pause, Answer, tuple[list[AnyNode], dict[AnyNode, int]]]:
     """Find all reachable nodes, and the number of edges into each; yields in pauses."""
     counts: dict[AnyNode, int] = dict.fromkeys(starts, 0)
     stack = list(counts)

@@ -14,7 +14,7 @@ from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import hooks_of
 from gradwire_engine.graph.graph import Node
-from gradwire_engine.graph.hooks import Ask
+from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.saved import Saved
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gradwire_engine.graph.tensor import Tensor
 
 
-class Moment:
+class RegionStart:
     """Start of a region: the first sequence number, and the random generator's state."""
 
     def __init__(self, generator: Generator, region: Region | None = None, keeps_random: bool = True) -> None:
@@ -34,7 +34,7 @@ class Moment:
         if self.random is not None:
             if region is not None:
                 generator.set_state(self.random)
-            self.diverted = generator.divert(self.random)
+            self.cuda_before = generator.seed_cuda(self.random)
 
     def end(self, again: bool) -> None:
         """End the region; the generator continues as if no region, or no recomputation, had been."""
@@ -42,18 +42,18 @@ class Moment:
             return
         if again:
             self.generator.set_state(self.outer)
-        self.generator.undivert(self.diverted)
+        self.generator.restore_cuda(self.cuda_before)
 
 
 class Region:
-    """A region whose nodes keep no values; `ask` is the callback that recomputes it. The nodes refer to the region."""
+    """A region whose nodes keep no values; `callback` recomputes it. The nodes refer to the region."""
 
-    __slots__ = ("__weakref__", "ask", "kinds", "nodes", "random")
+    __slots__ = ("__weakref__", "callback", "kinds", "nodes", "random")
     random: bytes | None
 
-    def __init__(self, ask: Ask, moment: Moment, outputs: Iterable[Tensor]) -> None:
+    def __init__(self, callback: ExternalCallback, moment: RegionStart, outputs: Iterable[Tensor]) -> None:
         """Drop the saved values of the nodes behind `outputs` that were made since `moment`."""
-        self.ask = ask
+        self.callback = callback
         self.random = moment.random
         made = made_since(moment.first, outputs)
         self.kinds = [_kind(node) for node in made]
@@ -65,7 +65,7 @@ class Region:
                 node.saved = ()
                 hooks_of(node).again = self
 
-    def refill(self, moment: Moment, outputs: Iterable[Tensor]) -> None:
+    def refill(self, moment: RegionStart, outputs: Iterable[Tensor]) -> None:
         """Move the saved values of recomputed nodes (behind `outputs`, since `moment`) into the region's nodes.
 
         Raises EngineError: RUNTIME if the recomputed nodes differ in number, name, shapes or dtypes.

@@ -11,7 +11,7 @@ from gradwire_engine.core.dtypes import is_differentiable
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import hooks_of
 from gradwire_engine.graph.graph import FunctionNode, Meta
-from gradwire_engine.graph.hooks import Ask
+from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Origin, Tensor, edge_of
 from gradwire_engine.op.op import op
@@ -27,7 +27,7 @@ def function(xp: Any, input: Array) -> Array:
 
 def record_function(
     name: str,
-    ask: Ask | None,
+    callback: ExternalCallback | None,
     inputs: Sequence[Tensor | None],
     outputs: Sequence[Tensor | None],
     saved: Sequence[Tensor | None] = (),
@@ -37,7 +37,7 @@ def record_function(
 ) -> FunctionNode | None:
     """Record `outputs` as a custom function's results of `inputs` (torch.autograd.Function).
 
-    ask: callback of the formula; without it, output i's gradient goes to input i.
+    callback: callback of the formula; without it, output i's gradient goes to input i.
     outputs: new leaves, or inputs that were changed in place and are also in `dirty`; None for a non-tensor.
     saved: values passed to the formula. constant: outputs without gradient.
     materializes: missing gradients are replaced by zeros.
@@ -69,7 +69,7 @@ def record_function(
     node = FunctionNode(function, name, kept, edges, metas, differentiable, materializes)
     node.outputs = tuple(None if item is None else Meta(item.shape, item.array.dtype, item.device) for item in outputs)
     node.command = CURRENT.get().command.number
-    hooks_of(node).formula = ask
+    hooks_of(node).formula = callback
     _mark_views(made, dirty, differentiable)
     for place, result in enumerate(outputs):
         if result is None:

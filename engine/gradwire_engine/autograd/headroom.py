@@ -21,7 +21,7 @@ _GRAIN = 64
 _HALF = 2  # bytes of a half type's element
 
 
-class Room:
+class Headroom:
     """Bytes `left` until the next count, for one backward without create_graph."""
 
     __slots__ = ("account", "left", "roots")
@@ -33,17 +33,17 @@ class Room:
         self.roots: Sequence[tuple[Any, Any]] = ()
 
     @staticmethod
-    def of(account: Account, create_graph: bool) -> Room | None:
-        """Make a Room; None without a limit, and with create_graph, where storages count every gradient."""
-        return Room(account) if account.limit and not create_graph else None
+    def of(account: Account, create_graph: bool) -> Headroom | None:
+        """Make a Headroom; None without a limit, and with create_graph, where storages count every gradient."""
+        return Headroom(account) if account.limit and not create_graph else None
 
-    def enter(self, node: Node, gradients: list[Any], alive: Callable[[], Iterator[Any]]) -> None:
+    def reserve(self, node: Node, gradients: list[Any], alive: Callable[[], Iterator[Any]]) -> None:
         """Reserve memory for a node's formulas before they run. Raises EngineError: MEMORY_LIMIT."""
         self.left = left = self.left - needed(node, gradients)
         if left < 0:
-            self.look(node, gradients, alive)
+            self.count(node, gradients, alive)
 
-    def look(self, node: Node, gradients: list[Any], alive: Callable[[], Iterator[Any]]) -> None:
+    def count(self, node: Node, gradients: list[Any], alive: Callable[[], Iterator[Any]]) -> None:
         """Count the live gradients, and what the node needs. Raises EngineError: MEMORY_LIMIT."""
         account = self.account
         owners = {id(owner): owner for owner in map(_owner, (*alive(), *gradients)) if owner is not None}

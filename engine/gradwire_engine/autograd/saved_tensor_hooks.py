@@ -16,7 +16,7 @@ from gradwire_engine.core.device import device_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import hooks_of
 from gradwire_engine.graph.graph import AccumulateGrad, Node
-from gradwire_engine.graph.hooks import Ask
+from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor, edge_of
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Packed:
-    """Placeholder in a node for a value that the callback `ask` returns; keeps the node, shape, dtype and device."""
+    """Placeholder in a node for a value that `callback` returns; keeps the node, shape, dtype and device."""
 
-    __slots__ = ("ask", "device", "dtype", "index", "node", "output", "requires_grad", "shape")
+    __slots__ = ("callback", "device", "dtype", "index", "node", "output", "requires_grad", "shape")
     node: Node | AccumulateGrad | None
 
-    def __init__(self, saved: Saved, ask: Ask) -> None:
+    def __init__(self, saved: Saved, callback: ExternalCallback) -> None:
         array = _array(saved)
-        self.ask = ask
+        self.callback = callback
         self.shape: tuple[int, ...] = array.shape
         self.dtype: DType = array.dtype
         self.device = device_of(array)
@@ -84,17 +84,17 @@ def packable(first: int, outputs: Iterable[Tensor]) -> list[Tensor]:
     ]
 
 
-def pack(first: int, outputs: Sequence[Tensor], asks: Sequence[Ask]) -> None:
+def pack(first: int, outputs: Sequence[Tensor], callbacks: Sequence[ExternalCallback]) -> None:
     """Replace the values that `packable` listed by callbacks. Raises EngineError: RUNTIME if their number changed."""
     nodes = made_since(first, outputs)
-    if sum(len(list(_saved_of(node.saved))) for node in nodes) != len(asks):
+    if sum(len(list(_saved_of(node.saved))) for node in nodes) != len(callbacks):
         raise EngineError(
             Reason.RUNTIME,
             "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
             "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
             "you need to perform in-place operations on the input to a pack hook.",
         )
-    left = iter(asks)
+    left = iter(callbacks)
     for node in nodes:
         if any(True for _ in _saved_of(node.saved)):
             node.saved = tuple([_replaced(value, left) for value in node.saved])
@@ -106,7 +106,7 @@ def holds_packed(saved: Sequence[Any]) -> bool:
     return any(type(each) is Packed or (type(each) is list and holds_packed(each)) for each in saved)
 
 
-def _replaced(value: Any, left: Iterator[Ask]) -> Any:
+def _replaced(value: Any, left: Iterator[ExternalCallback]) -> Any:
     if type(value) is list:
         return [_replaced(each, left) for each in value]
     return Packed(value, next(left)) if type(value) is Saved and _is_current(value) else value

@@ -19,7 +19,7 @@ import numpy as np
 
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.schedule import Output, Schedule
-from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, is_entangled, leaves
+from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, has_history, leaves
 from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import CURRENT, PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
 from gradwire_engine.core.errors import EngineError, Reason
@@ -38,12 +38,12 @@ _VIEWS = frozenset(
 _COPIED = 16 << 20
 
 
-# The interrupt is checked after each instruction on an array of _LONG elements, and every _BETWEEN_LOOKS calls.
+# The interrupt is checked after each instruction on an array of _LONG elements, and every _CALLS_BETWEEN_CHECKS calls.
 _LONG = 1 << 16
-_BETWEEN_LOOKS = 64
+_CALLS_BETWEEN_CHECKS = 64
 
 
-class _Look:
+class _InterruptCheck:
     """A call of a plan that checks the interrupt: it pauses the run, or ends it if the client cancelled."""
 
     __slots__ = ("interrupt",)
@@ -87,7 +87,7 @@ class Plan(Schedule):
         self.code: list[Code] = []
         self.steps: list[int] = []  # step of the program, for each call of `code`
         self.failed_step: int | None = None
-        self.look = _Look()
+        self.interrupt_check = _InterruptCheck()
         self._dynamic: list[int] = []
 
     # Memory.
@@ -174,7 +174,7 @@ class Plan(Schedule):
         entry = self.entry
         for place, tensor in enumerate(inputs):
             grad = tensor.grad
-            if (grad is not None) is not (place in entry) or is_entangled(tensor):
+            if (grad is not None) is not (place in entry) or has_history(tensor):
                 return False
             flags = tensor.array.flags
             if not flags.c_contiguous or not flags.writeable:
@@ -197,12 +197,12 @@ class Plan(Schedule):
             values[number] = memory
             static.add(number)
         self.steps = []
-        looked = 0
+        checked = 0
         for instr, kernel in zip(self.instrs, self.kernels, strict=True):
             self._translate(instr, kernel, static)
-            if self._is_long(instr) or len(self.code) >= looked + _BETWEEN_LOOKS:
-                self.code.append(self.look)
-                looked = len(self.code)
+            if self._is_long(instr) or len(self.code) >= checked + _CALLS_BETWEEN_CHECKS:
+                self.code.append(self.interrupt_check)
+                checked = len(self.code)
             self.steps.extend([instr.step] * (len(self.code) - len(self.steps)))
 
     def _is_long(self, instr: Instr) -> bool:
@@ -211,7 +211,7 @@ class Plan(Schedule):
         return any(math.prod(self.regs[number].shape) >= _LONG for number in numbers)
 
     def _bound_regs(self) -> list[int]:
-        return [*self.input_regs, *self.looked_at.values()]
+        return [*self.input_regs, *self.read_grads.values()]
 
     def _take(self, arrays: list[Any]) -> None:
         """Bind the arrays of this run; an input whose array changed is copied to a fixed buffer from then on."""
@@ -236,7 +236,7 @@ class Plan(Schedule):
         floating = self.regs[number].dtype.kind in "fc"
         if floating and any(instr.kind == "call" and number in instr.reads() for instr in self.instrs):
             return False  # a composite may update statistics in its arguments
-        kept = [final for final in self.finals.values() if final is not None]
+        kept = [final for final in self.final_grads.values() if final is not None]
         return not any(number in self.roots[out] for out in kept)
 
     # Code.
@@ -248,7 +248,7 @@ class Plan(Schedule):
         if kernel is not None:
             self._call_kernel(instr, kernel, static)
             return
-        if self._look_up(instr, static):
+        if self._precompute_view(instr, static):
             return
         self._dynamic.extend(out for out in instr.outs if out >= 0)
         code = self._plain(instr)
@@ -306,7 +306,7 @@ class Plan(Schedule):
                 run(out, *given)
 
             self.code.append(call)
-        elif writes and kernel.splits(self._size(instr)) and self._is_flat(arguments) and self._is_apart(instr):
+        elif writes and kernel.splits(self._size(instr)) and self._is_flat(arguments) and self._is_disjoint(instr):
             self.code.extend(kernel.in_blocks(arguments))
         elif writes:
             out = self.scratch.get(id(instr))
@@ -318,7 +318,7 @@ class Plan(Schedule):
         else:
             self.code.append(functools.partial(run, self.memory[target], *arguments))
 
-    def _is_apart(self, instr: Instr) -> bool:
+    def _is_disjoint(self, instr: Instr) -> bool:
         """Whether the target shares no memory with the other operands."""
         target, *others = instr.reads()
         return not any(self.roots[target] & self.roots[other] for other in others)
@@ -329,7 +329,7 @@ class Plan(Schedule):
             not getattr(item, "ndim", 0) or (item.size == size and item.flags.c_contiguous) for item in arguments
         )
 
-    def _look_up(self, instr: Instr, static: set[int]) -> bool:
+    def _precompute_view(self, instr: Instr, static: set[int]) -> bool:
         """Compute a view of fixed memory now, instead of in each run; return whether that was possible."""
         single = len(instr.outs) == 1 and instr.kind in ("op", "formula")
         if not single or not all(int(read) in static for read in instr.reads()):
@@ -433,15 +433,15 @@ class Plan(Schedule):
 
         `inputs` must fit. Raises EngineError: those of the ops, MEMORY_LIMIT, CANCELLED.
         """
-        self.look.interrupt = context.interrupt
-        if self.look() is not None:
+        self.interrupt_check.interrupt = context.interrupt
+        if self.interrupt_check() is not None:
             yield
-            self.look.check()
+            self.interrupt_check.check()
         if self.dynamic_bytes:
             context.account.admit(self.dynamic_bytes)
         arrays = [tensor.array for tensor in inputs]
-        if self.looked_at:
-            arrays += [inputs[place].grad.array for place in self.looked_at]  # type: ignore[union-attr]
+        if self.read_grads:
+            arrays += [inputs[place].grad.array for place in self.read_grads]  # type: ignore[union-attr]
         self._take(arrays)
         self.held = [tensor.storage for tensor in inputs]
         if numbers:
@@ -454,12 +454,12 @@ class Plan(Schedule):
             for call in remaining:
                 if call() is PAUSE:
                     yield
-                    self.look.check()
+                    self.interrupt_check.check()
             return self._finish(inputs, context.nodes)
         except Exception as error:
             done = len(self.code) - operator.length_hint(remaining)
             self.failed_step = self.steps[done - 1] if done else None
-            self._break_off(inputs)
+            self._abort(inputs)
             if isinstance(error, MemoryError) or not isinstance(error, REFUSED):
                 raise
             raise EngineError(Reason.RUNTIME, f"a step of the program: {error}") from error
@@ -470,17 +470,17 @@ class Plan(Schedule):
             for number in self._dynamic:
                 self.values[number] = None
 
-    def _break_off(self, inputs: Sequence[Tensor]) -> None:
+    def _abort(self, inputs: Sequence[Tensor]) -> None:
         """After a failure, set the gradients that earlier steps had brought to their final values.
 
         The others keep their values from before the run, because the plan does not keep intermediate ones.
         """
         self._note_grad_changes(inputs)
         failed = 0 if self.failed_step is None else self.failed_step
-        reached = {place: number for step, place, number in self.course if step < failed}
+        reached = {place: number for step, place, number in self.grad_history if step < failed}
         for place, number in reached.items():
-            if number == self.finals[place]:
-                self._leave_gradient(inputs[place], place, number)
+            if number == self.final_grads[place]:
+                self._set_gradient(inputs[place], place, number)
 
     def _note_grad_changes(self, inputs: Sequence[Tensor]) -> None:
         for place, count in self.grad_changes.items():
@@ -488,7 +488,7 @@ class Plan(Schedule):
             for _ in range(count if held is not None else 0):
                 held.storage.changed()  # type: ignore[union-attr]
 
-    def _leave_gradient(self, tensor: Tensor, place: int, number: int | None) -> None:
+    def _set_gradient(self, tensor: Tensor, place: int, number: int | None) -> None:
         if number is None:
             if tensor.state is not None:
                 tensor.state.grad = None
@@ -499,20 +499,20 @@ class Plan(Schedule):
         first = numbers.next
         numbers.next = first + self.nodes_made  # as many as step by step, so that later nodes get the same numbers
         self._note_grad_changes(inputs)
-        for place, number in self.finals.items():
-            self._leave_gradient(inputs[place], place, number)
+        for place, number in self.final_grads.items():
+            self._set_gradient(inputs[place], place, number)
         made: list[Tensor] = []
         storages: dict[int, Tensor] = {}
         for output in self.outputs:
-            made.append(self._answer(inputs, output, made, storages, first))
+            made.append(self._make_output(inputs, output, made, storages, first))
         for tensor, output in zip(made, self.outputs, strict=True):
             if output.grad is not None:
                 tensor.grad = made[output.grad]
             if output.retains:
                 tensor.grad_state().retains_grad = True
-        return made[: self.answers]
+        return made[: self.output_count]
 
-    def _answer(
+    def _make_output(
         self,
         inputs: Sequence[Tensor],
         output: Output,
@@ -535,8 +535,8 @@ class Plan(Schedule):
             tensor.storage.version = tensor.storage.history = output.version
         else:  # a detached tensor on the same memory
             tensor = Tensor(first.array, output.requires_grad, first.storage)
-        if output.spent is not None:
-            tensor.node = output.spent.node(first_node)
+        if output.freed_node is not None:
+            tensor.node = output.freed_node.node(first_node)
         return tensor
 
 

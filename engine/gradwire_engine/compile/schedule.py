@@ -37,15 +37,16 @@ class Output:
     """An output of the run, or a gradient that an output retains.
 
     kind, number: "input" or "grad" with the input's index, or "array" with a register. The rest is for arrays.
-    which: index of the first output that is the same tensor. spent: its graph node. grad: index among the outputs of
-    its gradient. retains: whether it retains its gradient. version: its count of in-place changes.
+    which: index of the first output that is the same tensor. freed_node: its graph node, which backward
+    has freed. grad: index among the outputs of its gradient. retains: whether it retains its gradient. version: its
+    count of in-place changes.
     """
 
     kind: str
     number: int
     which: int = 0
     requires_grad: bool = False
-    spent: Spent | None = None
+    freed_node: FreedNode | None = None
     grad: int | None = None
     retains: bool = False
     version: int = 0
@@ -67,9 +68,9 @@ class Schedule:
             place: tracer.changes[number] for place, number in enumerate(self.input_regs) if number in tracer.changes
         }
         self.grad_changes = {place: tracer.changes.get(number, 0) for place, number in self.entry.items()}
-        self.finals = self._find_finals(tracer)
+        self.final_grads = self._find_final_grads(tracer)
         #: Changes of inputs' gradients: the step, the input's index, and the register or None.
-        self.course = self._find_course(tracer)
+        self.grad_history = self._find_grad_history(tracer)
         self.outputs = self._find_outputs(tracer, outputs)
         self._merge_scaled_updates()
         self._alias()
@@ -81,12 +82,12 @@ class Schedule:
         self._own()
         used = {number for instr in self.instrs for number in instr.reads()}
         #: Registers of gradients that are read before they are replaced, by the input's index.
-        self.looked_at = {place: number for place, number in self.entry.items() if number in used}
-        self.last = self._find_deaths()
+        self.read_grads = {place: number for place, number in self.entry.items() if number in used}
+        self.last = self._find_last_uses()
 
     # Results of the run.
 
-    def _find_finals(self, tracer: Tracer) -> dict[int, int | None]:
+    def _find_final_grads(self, tracer: Tracer) -> dict[int, int | None]:
         """Final registers of the inputs' gradients that change, or None, by input's index. Raises NotPlannable."""
         found: dict[int, int | None] = {}
         seen: set[int] = set()
@@ -105,9 +106,9 @@ class Schedule:
             found[place] = number
         return found
 
-    def _find_course(self, tracer: Tracer) -> list[tuple[int, int, int | None]]:
-        places = {id(tracer.inputs[place]): place for place in self.finals}
-        return [(step, places[of], number) for step, of, number in tracer.course if of in places]
+    def _find_grad_history(self, tracer: Tracer) -> list[tuple[int, int, int | None]]:
+        places = {id(tracer.inputs[place]): place for place in self.final_grads}
+        return [(step, places[of], number) for step, of, number in tracer.grad_history if of in places]
 
     def _find_outputs(self, tracer: Tracer, outputs: Sequence[Tensor]) -> list[Output]:
         """The outputs, followed by the gradients that they retain. Raises NotPlannable."""
@@ -115,7 +116,7 @@ class Schedule:
         kept = [tensor.grad for tensor in outputs if id(tensor) not in given and tensor.grad is not None]
         tensors = [*outputs, *kept]
         found = [self._output(tracer, tensor, tensors) for tensor in tensors]
-        self.answers = len(outputs)
+        self.output_count = len(outputs)
         return found
 
     def _output(self, tracer: Tracer, tensor: Tensor, all: Sequence[Tensor]) -> Output:
@@ -127,19 +128,19 @@ class Schedule:
         number = tracer.register_of(tensor)
         if number is None or tensor.view is not None:
             raise NotPlannable("an output is a view")
-        ends = {*self.input_regs, *self.entry.values(), *(end for end in self.finals.values() if end is not None)}
+        ends = {*self.input_regs, *self.entry.values(), *(end for end in self.final_grads.values() if end is not None)}
         if any(self.regs[number].roots & self.regs[end].roots for end in ends):
             raise NotPlannable("an output shares the memory of an input or of its gradient")
-        if tensor.node is not None and not _is_spent(tensor.node):
+        if tensor.node is not None and not _is_freed(tensor.node):
             raise NotPlannable("an output has a graph that backward has not passed")
         which = next(place for place, other in enumerate(all) if other is tensor)
         grad = tensor.grad
         held = None if grad is None else next((place for place, other in enumerate(all) if other is grad), None)
         if grad is not None and held is None:
             raise NotPlannable("a gradient of an output has a gradient")
-        spent = None if tensor.node is None else Spent(tensor.node, tensor.node.seq - tracer.first_node)
+        freed_node = None if tensor.node is None else FreedNode(tensor.node, tensor.node.seq - tracer.first_node)
         version = tensor.storage.version
-        return Output("array", number, which, tensor.requires_grad, spent, held, tensor.retains_grad, version)
+        return Output("array", number, which, tensor.requires_grad, freed_node, held, tensor.retains_grad, version)
 
     def _made(self) -> list[int]:
         """Registers of the outputs."""
@@ -154,12 +155,18 @@ class Schedule:
         for output in self.outputs:
             if output.kind == "array" and output.number == old:
                 output.number = new
-        self.finals = {place: new if number == old else number for place, number in self.finals.items()}
-        self.course = [(step, place, new if number == old else number) for step, place, number in self.course]
+        self.final_grads = {place: new if number == old else number for place, number in self.final_grads.items()}
+        self.grad_history = [
+            (step, place, new if number == old else number) for step, place, number in self.grad_history
+        ]
 
     def _uses(self, number: int) -> int:
         kept = self._made().count(number)
-        return kept + sum(instr.reads().count(number) for instr in self.instrs) + [*self.finals.values()].count(number)
+        return (
+            kept
+            + sum(instr.reads().count(number) for instr in self.instrs)
+            + [*self.final_grads.values()].count(number)
+        )
 
     def _merge_scaled_updates(self) -> None:
         """Fuse p -= rate * g into one instruction, so the product needs no memory."""
@@ -178,16 +185,16 @@ class Schedule:
             is_update = type(array) is Ref and type(factor) in (float, NumRef) and int(array) != int(target)
             if is_update and self.regs[array].shape == self.regs[target].shape:
                 instr.args = (target, array, factor)
-                product.kind = "nothing"
-        self.instrs = [instr for instr in self.instrs if instr.kind != "nothing"]
+                product.kind = "removed"
+        self.instrs = [instr for instr in self.instrs if instr.kind != "removed"]
 
     def _alias(self) -> None:
         """Remove formulas that return the gradient unchanged."""
         for instr in self.instrs:
             if _returns_gradient(instr, self.regs):
-                instr.kind = "nothing"
+                instr.kind = "removed"
                 self._replace(instr.outs[0], int(instr.args[0]))
-        self.instrs = [instr for instr in self.instrs if instr.kind != "nothing"]
+        self.instrs = [instr for instr in self.instrs if instr.kind != "removed"]
 
     def _fuse_losses(self, make: Callable[[tuple[int, ...], Any], CrossEntropy]) -> None:
         """Fuse the gradient of cross entropy with class targets into one step from the log-probabilities."""
@@ -208,11 +215,11 @@ class Schedule:
                 continue
             state = make(self.regs[logs].shape, self.regs[logs].dtype)
             self.instrs[place] = Instr("loss", (state, instr.what), instr.args, instr.outs, instr.step)
-            first.kind = "nothing"
+            first.kind = "removed"
             at = self.instrs.index(last)
             self.kernels[at] = _loss_backward(state, first, last)
             self.instrs[at] = Instr("kernel", self.kernels[at], (first.args[0], logs, target), last.outs, last.step)
-        self._drop_nothing()
+        self._drop_removed()
 
     def _is_plain_loss(self, instr: Instr) -> bool:
         logs, target, weight, reduction, ignored = instr.args
@@ -236,8 +243,8 @@ class Schedule:
             and self.regs[instr.outs[0]].shape == self.regs[loss.args[0]].shape
         )
 
-    def _drop_nothing(self) -> None:
-        kept = [pair for pair in zip(self.instrs, self.kernels, strict=True) if pair[0].kind != "nothing"]
+    def _drop_removed(self) -> None:
+        kept = [pair for pair in zip(self.instrs, self.kernels, strict=True) if pair[0].kind != "removed"]
         self.instrs, self.kernels = [pair[0] for pair in kept], [pair[1] for pair in kept]
 
     def _find_roots(self) -> dict[int, frozenset[int]]:
@@ -267,12 +274,12 @@ class Schedule:
             )
             kept = any(self.roots[number] & self.roots[given] for number in self._made()) or any(
                 number is not None and number != own and self.roots[number] & self.roots[given]
-                for number in self.finals.values()
+                for number in self.final_grads.values()
             )
             if lone and not later and not kept and not (self.writes_to(own) and self._may_be_stretched(given)):
-                instr.kind = "nothing"
+                instr.kind = "removed"
                 self._replace(own, given)
-        self._drop_nothing()
+        self._drop_removed()
 
     def writes_to(self, number: int) -> bool:
         """Whether an instruction writes to a register's memory."""
@@ -289,7 +296,7 @@ class Schedule:
     def _is_made_here(self, number: int) -> bool:
         return any(number in instr.outs and instr.kind != "constant" for instr in self.instrs)
 
-    def _find_deaths(self) -> dict[int, int]:
+    def _find_last_uses(self) -> dict[int, int]:
         """For each root register, the index of the last instruction that uses its memory."""
         last: dict[int, int] = {}
         for place, instr in enumerate(self.instrs):
@@ -298,7 +305,7 @@ class Schedule:
                     last[root] = place
         bound = {*self.input_regs, *self.entry.values()}
         kept = self._made()
-        kept += [number for number in self.finals.values() if number is not None]
+        kept += [number for number in self.final_grads.values() if number is not None]
         for number in (*bound, *kept):
             for root in self.roots[number]:
                 last[root] = NEVER
@@ -325,7 +332,7 @@ def _loss_backward(state: CrossEntropy, first: Instr, last: Instr) -> Kernel:
     return Kernel(run, [1])
 
 
-class Spent:
+class FreedNode:
     """A node that backward has freed, as a template for the outputs of later runs.
 
     place: its number, counted from the run's first node.
@@ -341,7 +348,7 @@ class Spent:
         return made
 
 
-def _is_spent(node: Any) -> bool:
+def _is_freed(node: Any) -> bool:
     """Whether a second backward would be refused, because this node or one behind it was freed."""
     seen = {node}
     waiting = [node]

@@ -33,16 +33,16 @@ class BackwardTracer:
             if type(node) not in (Node, AccumulateGrad) or hooks_on(node):
                 trace.fail("a node that has hooks or is of another kind")
             elif type(node) is Node and node.work >= LONG:
-                trace.fail(f"the derivative of {node.op.name} takes so long that it is computed aside")
+                trace.fail(f"the derivative of {node.op.name} takes so long that it is offloaded")
 
-    def refuse_what_peeks(self, nodes: Iterable[Any]) -> None:
+    def refuse_value_reads(self, nodes: Iterable[Any]) -> None:
         """Fail if a formula may decide by values, or computes with a number that changes from run to run."""
         for node in nodes:
             if type(node) is not Node:
                 continue
             if node.plan.reads_values:
-                self.trace.fail(f"a derivative of {node.op.name} looks at values")
-            if self.trace.holds_number(node.saved):
+                self.trace.fail(f"a derivative of {node.op.name} reads values")
+            if self.trace.contains_number(node.saved):
                 self.trace.fail(f"a derivative of {node.op.name} is computed of a number of the run")
 
     def arrives(self, tensor: Tensor, gradient: Any) -> None:
@@ -50,9 +50,9 @@ class BackwardTracer:
 
     def collected(self, tensor: Tensor) -> None:
         """Called after a tensor collected a gradient."""
-        self.trace.holds(tensor)
+        self.trace.grad_changed(tensor)
 
-    def answered(self, places: Sequence[Any], results: Sequence[Tensor | None]) -> None:
+    def returned(self, places: Sequence[Any], results: Sequence[Tensor | None]) -> None:
         """Called with the results of torch.autograd.grad and their edges."""
         for result in results:
             if result is not None:
@@ -100,7 +100,7 @@ class _SymbolicPass(BackwardPass):
         super().__init__(create_graph=False, retain_graph=True, to_leaves=traced.to_leaves, check_nan=False)
         self.trace = trace
         self.goals = traced.goals
-        self.room = None
+        self.headroom = None
         self._unpack = lambda value, node, name: trace.operand(value)
 
     def run(self, roots: list[Any], counts: dict[Any, int], wanted: set[Any] | None, needed: set[Any] | None) -> None:
@@ -173,7 +173,7 @@ class SymbolicBackward(BackwardTracer):
         else:
             self.trace.name(array, number)  # the addition is an op on tensors, which reports itself
 
-    def answered(self, places: Sequence[Any], results: Sequence[Tensor | None]) -> None:
+    def returned(self, places: Sequence[Any], results: Sequence[Tensor | None]) -> None:
         """Called with the results of torch.autograd.grad, each with its own array."""
         for place, result in zip(places, results, strict=True):
             symbol = self.captured.get(place)

@@ -100,7 +100,7 @@ class Trace:
         #: Registers of changed gradients, or None, by the tensor's id.
         self.grads: dict[int, int | None] = {}
         #: Changes of gradients in order: the step, the tensor's id, and the register or None.
-        self.course: list[tuple[int, int, int | None]] = []
+        self.grad_history: list[tuple[int, int, int | None]] = []
         self.changes: dict[int, int] = {}  # number of in-place changes, by root register
 
     def fail(self, why: str) -> None:
@@ -170,7 +170,7 @@ class Trace:
         for array in results:
             if id(array) in self._by_id:
                 # The op returned an argument itself; a new register would be a second name of one array.
-                self.fail("an op that answers its argument")
+                self.fail("an op that returns its argument")
                 return
             over = [number for number in reads if self._may_share(array, number)]
             outs.append(self._known(array, over))
@@ -251,19 +251,19 @@ class Trace:
         self.arrays[number] = array
         self._kept.append(array)
 
-    def holds(self, tensor: Tensor) -> None:
+    def grad_changed(self, tensor: Tensor) -> None:
         """Record that a tensor's gradient was set, accumulated or cleared."""
         self._kept.append(tensor)
         grad = tensor.grad
         self._kept.append(grad)
         self.grads[id(tensor)] = number = None if grad is None else self.register(grad.array)
-        self.course.append((self.step, id(tensor), number))
+        self.grad_history.append((self.step, id(tensor), number))
 
-    def holds_number(self, values: Any) -> bool:
+    def contains_number(self, values: Any) -> bool:
         """Whether a Num is among the values; Python code that computes with it gives other results in each run."""
         return any(type(value) is Num for value in leaves(values))
 
 
-def is_entangled(tensor: Tensor) -> bool:
+def has_history(tensor: Tensor) -> bool:
     """Whether a tensor depends on a graph: it has a node, or is a view that requires grad."""
     return tensor.node is not None or (tensor.view is not None and tensor.requires_grad)

@@ -14,7 +14,7 @@ import numpy as np
 
 from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
-from gradwire_engine.compile.trace import Instr, Trace, is_entangled, plain
+from gradwire_engine.compile.trace import Instr, Trace, has_history, plain
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import backend_of
 from gradwire_engine.graph.tensor import Tensor
@@ -47,7 +47,7 @@ class Tracer(Trace):
     plain = staticmethod(plain)
 
     def _bind(self, place: int, tensor: Tensor) -> None:
-        if is_entangled(tensor) or type(tensor.array) is not np.ndarray:
+        if has_history(tensor) or type(tensor.array) is not np.ndarray:
             self.fail("an input has a history, is a view that requires a gradient, or is on a GPU")
         if not tensor.array.flags.c_contiguous or not tensor.array.flags.writeable:
             self.fail("an input is not row-major")
@@ -102,12 +102,12 @@ class Tracer(Trace):
         results: Sequence[Tensor],
     ) -> None:
         """Record a composite's call: keep its parts' instructions if they are complete, else record the whole call."""
-        tracked = any(is_entangled(tensor) for tensor in results)
-        stands = self.failed is None and not op.reads_values and not self.holds_number(args)
+        tracked = any(has_history(tensor) for tensor in results)
+        stands = self.failed is None and not op.reads_values and not self.contains_number(args)
         if stands and all(id(tensor.array) in self._by_id for tensor in results):
             return
         if tracked:
-            self.fail(f"{op.name} looks at values")
+            self.fail(f"{op.name} reads values")
         else:
             count, self._by_id, self.failed = mark
             del self.instrs[count:]
@@ -117,7 +117,7 @@ class Tracer(Trace):
         if flag(*args) if callable(flag) else flag:
             self.fail(f"{op.name}: shapes follow from values")
         first = results[0].array
-        if op.name in _SAME_EACH_TIME and not self.holds_number(args) and first.nbytes <= _KEPT_BYTES:
+        if op.name in _SAME_EACH_TIME and not self.contains_number(args) and first.nbytes <= _KEPT_BYTES:
             self.created(results[0])
         else:
             self._emit("call", op, self.operand(args), [tensor.array for tensor in results])
@@ -139,10 +139,10 @@ class Tracer(Trace):
         if not traced.create_graph:
             return SymbolicBackward(self, traced, roots, counts, wanted, needed)
         made = BackwardTracer(self, traced, counts)
-        made.refuse_what_peeks(counts if needed is None else needed)
+        made.refuse_value_reads(counts if needed is None else needed)
         return made
 
-    def flagged(self, tensor: Tensor, requires_grad: bool) -> None:
+    def requires_grad_set(self, tensor: Tensor, requires_grad: bool) -> None:
         """Called before a leaf's requires_grad is set; ends the trace if an input's flag changes."""
         if tensor.requires_grad is not requires_grad and any(tensor is given for given in self.inputs):
             self.fail("an input's requires_grad changes")

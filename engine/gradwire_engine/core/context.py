@@ -56,10 +56,10 @@ class Interrupt:
         """Whether to stop; if False, the computation pauses for other sessions."""
         return False
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Let other sessions compute, between two ops where the caller cannot yield. Raises EngineError: CANCELLED."""
 
-    def aside(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
+    def offload(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
         """Run an expensive `compute` and return its result, perhaps in another process while other sessions compute.
 
         work: operations. alone: it only reads arrays and makes new ones, so another process may run it.

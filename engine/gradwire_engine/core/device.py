@@ -94,13 +94,13 @@ def selected(device: str) -> AbstractContextManager[Any]:
 
 def pools() -> dict[str, tuple[int, int]]:
     """Memory pool of each GPU: bytes in use by arrays, and total bytes."""
-    told: dict[str, tuple[int, int]] = {}
+    usage: dict[str, tuple[int, int]] = {}
     for name in available():
         if name != CPU:
             with selected(name):
                 pool = module_for(name).get_default_memory_pool()
-                told[name] = (int(pool.used_bytes()), int(pool.total_bytes()))
-    return told
+                usage[name] = (int(pool.used_bytes()), int(pool.total_bytes()))
+    return usage
 
 
 def to_device(array: Array, device: str) -> Array:

@@ -45,16 +45,16 @@ class Generator:
         self._numpy = np.random.Generator(restored)
         self._cuda = self._cuda_seed = None
 
-    def divert(self, state: bytes) -> tuple[Any, int | None]:
+    def seed_cuda(self, state: bytes) -> tuple[Any, int | None]:
         """Seed the GPU generator from a state of this generator, because CuPy's own state cannot be read.
 
-        Returns the previous GPU generator and seed, for `undivert`.
+        Returns the previous GPU generator and seed, for `restore_cuda`.
         """
         before = self._cuda, self._cuda_seed
         digest = hashlib.blake2b(state, digest_size=8).digest()
         self._cuda, self._cuda_seed = None, int.from_bytes(digest, "little")
         return before
 
-    def undivert(self, before: tuple[Any, int | None]) -> None:
-        """Restore the GPU generator that `divert` replaced."""
+    def restore_cuda(self, before: tuple[Any, int | None]) -> None:
+        """Restore the GPU generator that `seed_cuda` replaced."""
         self._cuda, self._cuda_seed = before

@@ -1,7 +1,7 @@
 """Callbacks of backward: registers and finds hooks, requests callbacks, and checks their answers.
 
-When backward reaches a callback, it yields a `Due` and resumes with the answer. So a waiting backward occupies no
-thread.
+When backward reaches a callback, it yields a `CallbackRequest` and resumes with the answer. So a waiting backward
+occupies no thread.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import AccumulateGrad, Fit, Node
-from gradwire_engine.graph.hooks import Ask, Hooks, When
+from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback, Hooks
 from gradwire_engine.graph.tensor import Tensor, edge_of
 
 
 @dataclass(slots=True)
-class Due:
+class CallbackRequest:
     """A request for a callback, with its gradients: for AFTER those of inputs, with those of outputs in `others`.
 
     For FORMULA, `others` has the saved values. The answer is a list: one gradient per edge for AFTER and FORMULA,
     the value for UNPACK, else one per given gradient. None changes nothing.
     """
 
-    when: When
+    when: CallbackKind
     number: int
     gradients: list[Tensor | None]
     others: list[Tensor | None] = field(default_factory=list)
     leaf: Tensor | None = None
 
 
-def hook_tensor(source: Tensor, ask: Ask) -> None:
+def hook_tensor(source: Tensor, callback: ExternalCallback) -> None:
     """Register a hook for a tensor's gradient (torch.Tensor.register_hook).
 
     It belongs to the tensor's present values, also after a later in-place change. Raises EngineError: REQUIRES_GRAD.
@@ -42,10 +42,10 @@ def hook_tensor(source: Tensor, ask: Ask) -> None:
         raise EngineError(Reason.REQUIRES_GRAD, "cannot register a hook on a tensor that doesn't require gradient")
     node, index = edge
     hooks = _leaf_hooks(source) if type(node) is AccumulateGrad else hooks_of(node)
-    hooks.add(When.TENSOR, ask, index)
+    hooks.add(CallbackKind.TENSOR, callback, index)
 
 
-def hook_accumulated(leaf: Tensor, ask: Ask) -> None:
+def hook_accumulated(leaf: Tensor, callback: ExternalCallback) -> None:
     """Register a hook called after a leaf's gradient is accumulated (register_post_accumulate_grad_hook).
 
     Raises EngineError: REQUIRES_GRAD.
@@ -58,7 +58,7 @@ def hook_accumulated(leaf: Tensor, ask: Ask) -> None:
         )
     if type(edge[0]) is not AccumulateGrad:
         raise EngineError(Reason.REQUIRES_GRAD, "post accumulate grad hooks cannot be registered on non-leaf tensors")
-    _leaf_hooks(leaf).add(When.ACCUMULATED, ask)
+    _leaf_hooks(leaf).add(CallbackKind.ACCUMULATED, callback)
 
 
 def hooks_of(node: Any) -> Hooks:

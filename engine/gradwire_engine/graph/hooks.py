@@ -1,7 +1,7 @@
 """Hooks as data: external callbacks of backward, for tensor and node hooks, external formulas and recomputed values.
 
-The engine runs no user code. It stores numbers: an `Ask` identifies a callback of the engine's caller. Backward
-requests it by a `Due` (callbacks.py).
+The engine runs no user code. It stores numbers: an `ExternalCallback` identifies a callback of the engine's caller.
+Backward requests it by a `CallbackRequest` (callbacks.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableSequence
 
 
-class Ask:
+class ExternalCallback:
     """An external callback, by number. When no reference to it is left, the number is appended to `gone`."""
 
     __slots__ = ("__weakref__", "gone", "holder", "number")
@@ -34,8 +34,8 @@ class Ask:
         self.gone.append(self.number)
 
 
-class When(Enum):
-    """When a callback is called, relative to its node, and with which arguments."""
+class CallbackKind(Enum):
+    """Kinds of callbacks: when each is called, relative to its node, and with which arguments."""
 
     TENSOR = "tensor"  # with the gradient of one output, before all others
     BEFORE = "before"  # with the gradients of all outputs, before the node's formulas
@@ -52,11 +52,11 @@ class Hooks:
     __slots__ = ("__weakref__", "accumulated", "after", "again", "before", "formula", "tensor")
 
     def __init__(self) -> None:
-        self.tensor: dict[int, list[Ask]] = {}
-        self.before: list[Ask] = []
-        self.after: list[Ask] = []
-        self.accumulated: list[Ask] = []
-        self.formula: Ask | None = None
+        self.tensor: dict[int, list[ExternalCallback]] = {}
+        self.before: list[ExternalCallback] = []
+        self.after: list[ExternalCallback] = []
+        self.accumulated: list[ExternalCallback] = []
+        self.formula: ExternalCallback | None = None
         self.again: Any = None
 
     def __bool__(self) -> bool:
@@ -64,16 +64,20 @@ class Hooks:
             any(self.tensor.values()) or self.before or self.after or self.accumulated or self.formula or self.again
         )
 
-    def add(self, when: When, ask: Ask, index: int = 0) -> None:
+    def add(self, when: CallbackKind, callback: ExternalCallback, index: int = 0) -> None:
         """Register a hook; `index` is the output's, for kind TENSOR."""
-        held = self.tensor.setdefault(index, []) if when is When.TENSOR else self._of(when)
-        held.append(ask)
-        ask.holder = weakref.ref(self)
+        held = self.tensor.setdefault(index, []) if when is CallbackKind.TENSOR else self._of(when)
+        held.append(callback)
+        callback.holder = weakref.ref(self)
 
-    def remove(self, ask: Ask) -> None:
+    def remove(self, callback: ExternalCallback) -> None:
         """Unregister a hook."""
         for held in (*self.tensor.values(), self.before, self.after, self.accumulated):
-            held[:] = [each for each in held if each is not ask]
+            held[:] = [each for each in held if each is not callback]
 
-    def _of(self, when: When) -> list[Ask]:
-        return {When.BEFORE: self.before, When.AFTER: self.after, When.ACCUMULATED: self.accumulated}[when]
+    def _of(self, when: CallbackKind) -> list[ExternalCallback]:
+        return {
+            CallbackKind.BEFORE: self.before,
+            CallbackKind.AFTER: self.after,
+            CallbackKind.ACCUMULATED: self.accumulated,
+        }[when]

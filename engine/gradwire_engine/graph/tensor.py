@@ -245,7 +245,7 @@ def at_edge(source: Tensor) -> EdgeTensor:
     return made
 
 
-def stand_alone(view: Tensor) -> None:
+def detach_from_base(view: Tensor) -> None:
     """Make a view a base of its own, when its base has no other holder; later views of it have it as base."""
     view.view = None
 
@@ -259,7 +259,7 @@ def leave_graph(target: Tensor) -> Tensor:
     """Make a tensor a leaf that requires no gradient (torch.Tensor.detach_). Raises EngineError: RUNTIME for a view."""
     if target.view is not None:
         raise EngineError(Reason.RUNTIME, "Can't detach views in-place. Use detach() instead.")
-    move_to(target, None, 0)
+    set_gradient_edge(target, None, 0)
     target.requires_grad = False
     target.storage.history += 1
     return target
@@ -301,9 +301,9 @@ def refresh(view: Tensor) -> None:
     if (view.node is not None or held.base.requires_grad) and (late or held.version != view.storage.version):
         if held.origin is not None:
             refuse_origin(view, held.origin, "its base or another view of its base has been")
-        move_to(view, held.new_node(view), 0)
+        set_gradient_edge(view, held.new_node(view), 0)
         held.version = view.storage.version
-    note_flags(view)
+    update_requires_grad(view)
     held.seen = view.storage.history
 
 
@@ -367,16 +367,16 @@ def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
     raise EngineError(Reason.RUNTIME, f"{who} {why}", shape=list(view.shape))
 
 
-def known_node(tensor: Tensor) -> Node | None:
+def node_without_refresh(tensor: Tensor) -> Node | None:
     """The node of a tensor, without a refusal: an outdated view keeps its old node. Does not count as a read."""
     held = tensor.view
     if held is not None and (outdated(tensor, held) or (held.written and held.base.node is not None)):
-        note_flags(tensor)
+        update_requires_grad(tensor)
         return tensor.node
     return tensor.grad_fn
 
 
-def note_flags(view: Tensor) -> None:
+def update_requires_grad(view: Tensor) -> None:
     """Set a view's requires_grad from its own node or flag, or from its base."""
     held = view.view
     assert held is not None
@@ -387,7 +387,7 @@ def note_flags(view: Tensor) -> None:
     )
 
 
-def move_to(changed: Tensor, node: Node | None, index: int) -> None:
+def set_gradient_edge(changed: Tensor, node: Node | None, index: int) -> None:
     """Give a tensor changed in place its new node; a retained gradient moves to that node."""
     old = changed.node
     if changed.state is not None and changed.state.retains_grad:
@@ -448,7 +448,7 @@ def set_requires_grad(target: Tensor, flag: bool) -> None:
         target.storage.history += 1
     else:
         target.view.flagged = flag
-        note_flags(target)
+        update_requires_grad(target)
 
 
 def set_grad(target: Tensor, grad: Tensor | None) -> None:

@@ -11,9 +11,9 @@ from gradwire_engine.graph.tensor import Tensor, edge_of
 from gradwire_engine.op.rebase import rewrite
 from gradwire_engine.op.refusals import (
     REFUSED,
-    check_apart,
     check_in_place,
     check_inference,
+    check_no_overlap,
     check_result,
     check_writable,
     explain,
@@ -38,7 +38,7 @@ class Composite(Signature):
         differentiable: bool = True,
         writes: bool = False,
         complex_grad: bool = True,
-        apart: bool = False,
+        no_overlap: bool = False,
         reads_values: bool = False,
     ) -> None:
         """Declare a composite; the options are those of Op. A composite without tensor inputs is not differentiable.
@@ -55,7 +55,7 @@ class Composite(Signature):
         self.outputs = outputs
         self.writes = writes
         self.complex_grad = complex_grad
-        self.apart = apart
+        self.no_overlap = no_overlap
         self.reads_values = reads_values
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -67,15 +67,15 @@ class Composite(Signature):
     def apply(self, args: tuple[Any, ...]) -> Any:
         """Apply the composite to complete arguments (see `bind`)."""
         named = dict(zip(self.keywords, args[self.positional :], strict=True))
-        lacking = self.lacking_of(args) if self.lacking else None
-        if lacking is not None and self.updates(args):
-            raise lacking
+        refusal = self.unsupported_error(args) if self.unsupported_dtypes else None
+        if refusal is not None and self.updates(args):
+            raise refusal
         try:
             made = self.function(*args[: self.positional], **named)
         except REFUSED as error:
             raise explain(self, args, error) from error
-        if lacking is not None:  # errors of sizes and other arguments come first, as in PyTorch
-            raise lacking
+        if refusal is not None:  # errors of sizes and other arguments come first, as in PyTorch
+            raise refusal
         if not self.complex_grad:
             self._check_complex(made)
         return made
@@ -103,8 +103,8 @@ class Composite(Signature):
         if target.storage.inference:
             check_inference(context)
         check_writable(target.array)
-        if self.apart:
-            check_apart(target.array, args[1:])
+        if self.no_overlap:
+            check_no_overlap(target.array, args[1:])
         kept = Tensor(target.array.copy(), target.requires_grad)
         kept.node, kept.index = target.node, target.index
         result = self.apply((kept, *args[1:]))

@@ -120,7 +120,7 @@ def of_shape(weight: float, place: int) -> Cost:
     return counted(works)
 
 
-def placed(weight: float) -> Cost:
+def indexing(weight: float) -> Cost:
     """Cost of indexing: elements of all operands, which do not broadcast, and of the row that each index selects."""
 
     def works(*arrays: Any) -> float:
@@ -133,6 +133,6 @@ def placed(weight: float) -> Cost:
     return counted(works, 3.0, int(LONG / weight))
 
 
-def placed_alike(weight: float) -> Cost:
+def gathering(weight: float) -> Cost:
     """Cost of indexing with one index per element read or written: elements of all operands."""
     return counted(lambda *arrays: weight * float(sum(each.size for each in operands(arrays))), 3.0, int(LONG / weight))

@@ -20,7 +20,7 @@ WIDEST = 16  # bytes: largest element
 # Maximum bytes per element of an ordinary op: its result, and two cast operands.
 COMMON = 3 * WIDEST
 # Default cost.
-UNTOLD = linear(4)
+UNDECLARED = linear(4)
 
 
 class Declaration(Signature):
@@ -41,7 +41,7 @@ class Declaration(Signature):
         of_numbers: bool = False,
         drops_grad: bool = False,
         complex_grad: bool = True,
-        apart: bool | Callable[..., bool] = False,
+        no_overlap: bool | Callable[..., bool] = False,
         cost: Cost | float | None = None,
         draws: bool = False,
     ) -> None:
@@ -58,7 +58,7 @@ class Declaration(Signature):
         data_dependent: whether result shapes depend on values, or a function of the arguments that returns it.
         of_numbers: whether all operands may be numbers, if each may be one.
         drops_grad: whether an integer result does not require grad, as for a cast; else that case is refused.
-        apart: whether the in-place form refuses operands that share any memory with the target, even all of it; or
+        no_overlap: whether the in-place form refuses operands that share any memory with the target, even all of it; or
             a function of the arguments that returns it.
         complex_grad: whether PyTorch differentiates it if the result is complex.
         cost: operations per element read or written, or a Cost (op/cost.py); every op in ops/ declares it.
@@ -91,7 +91,7 @@ class Declaration(Signature):
         self.sizes: Callable[..., int] | None = (
             _sizes_of_shape(self) if "shape" in self.positions and not view else None
         )
-        self.asks = self.sizes is not None or self.list_place >= 0
+        self.may_grow = self.sizes is not None or self.list_place >= 0
         self.work: float | Callable[..., int] | None = None
         self.work_back = 1.0
         self.most_back = len(self.tensor_places) + 1  # formulas' maximum memory as a multiple of the gradient
@@ -99,13 +99,13 @@ class Declaration(Signature):
         # Whether a small gradient may give a large one; for promoting (arithmetic) ops, all have the result's size.
         self.grows_back = not promote
         self.widens = bool(getattr(function, "widens", False))  # half types are computed in float32
-        self.cost: Cost = cost if isinstance(cost, Cost) else UNTOLD if cost is None else linear(cost)
+        self.cost: Cost = cost if isinstance(cost, Cost) else UNDECLARED if cost is None else linear(cost)
         self.few = self.cost.few if self.list_place < 0 else -1  # elements; above this, the cost is estimated
         self.alike = self.two if self.cost.linear else None
         self.draws = draws
         self.drops_grad = drops_grad
         self.complex_grad = complex_grad
-        self.apart = apart
+        self.no_overlap = no_overlap
         kinds = {self.params[place].kind for place in self.tensor_places}
         self.needs_tensor = kinds == {Kind.TENSOR_OR_NUMBER} and not of_numbers
 
@@ -151,7 +151,7 @@ class Declaration(Signature):
         elements as the product of the operands' sizes; the function is not called if that many fit.
         """
         self.sizes = sizes
-        self.asks = not bounded or self.list_place >= 0
+        self.may_grow = not bounded or self.list_place >= 0
         return self
 
     def works_in(

@@ -27,23 +27,23 @@ from gradwire_engine.core.dtypes import DType, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Edge, Fit, Node
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.graph.tensor import Origin, Step, Tensor, edge_of, note_flags, refresh
+from gradwire_engine.graph.tensor import Origin, Step, Tensor, edge_of, refresh, update_requires_grad
 from gradwire_engine.op.admission import admit, needed
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.declaration import OPS, Declaration
 from gradwire_engine.op.rebase import OpView, by_route, rewrite
 from gradwire_engine.op.refusals import (
     REFUSED,
-    check_apart,
     check_in_place,
     check_inference,
+    check_no_overlap,
     check_overlap,
     check_result,
     check_writable,
     explain,
 )  # fmt: skip
 from gradwire_engine.op.saving import meta_of
-from gradwire_engine.op.workload import aside, check_cost, check_interrupt, estimate_backward
+from gradwire_engine.op.workload import check_cost, check_interrupt, estimate_backward, offload_op
 
 _FEW = 1 << 16  # elements up to which the cost of an in-place op's formulas is not estimated
 
@@ -59,7 +59,7 @@ class Op(Declaration):
             value = args[place]
             if type(value) is Tensor or (place == self.list_place and any(type(item) is Tensor for item in value)):
                 return self.apply(args)
-        if self.asks:  # in a formula, on arrays
+        if self.may_grow:  # in a formula, on arrays
             account = CURRENT.get().account
             if account.limit:
                 account.admit(needed(self, list(args)))
@@ -93,14 +93,14 @@ class Op(Declaration):
                     if self.fitted:
                         args = self._fitted(args)
                     args = self._promoted(args)
-                    if self.lacking:
+                    if self.unsupported_dtypes:
                         self._check_kind(args)
                     if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
                         return self._rounded(xp, args)
             else:
                 if self.fitted:
                     args = self._fitted(args)
-                if self.lacking:
+                if self.unsupported_dtypes:
                     self._check_kind(args)
             if xp is not np:
                 args = self._scalars(args)
@@ -128,7 +128,7 @@ class Op(Declaration):
         return tuple(changed)
 
     def _check_kind(self, args: tuple[Any, ...]) -> None:
-        refusal = self.lacking_of(args)
+        refusal = self.unsupported_error(args)
         if refusal is not None:
             self._refuse_sizes(args)
             raise refusal
@@ -171,15 +171,15 @@ class Op(Declaration):
                 found = device
         return xp
 
-    def _joined(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _to_common_device(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Copy 0-d host tensors to the GPU of the other tensors; the copy is recorded."""
         tensors = [args[place] for place in self.tensor_places if type(args[place]) is Tensor]
         device = next((each.device for each in tensors if each.device != CPU), None)
         if device is None or len(tensors) < 2:
             return args
-        lonely = {id(each) for each in tensors if each.device == CPU and not each.array.ndim}
+        host_scalars = {id(each) for each in tensors if each.device == CPU and not each.array.ndim}
         to_device = OPS["_to_device"]
-        return tuple(to_device.apply((each, device)) if id(each) in lonely else each for each in args)
+        return tuple(to_device.apply((each, device)) if id(each) in host_scalars else each for each in args)
 
     def _scalars(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Replace 0-d host arrays by NumPy scalars, because CuPy accepts no NumPy arrays."""
@@ -192,7 +192,7 @@ class Op(Declaration):
     def apply(self, args: tuple[Any, ...]) -> Any:
         """The forward on Tensors, recorded if it must be. `args` is complete (see `bind`)."""
         if cupy() is not None:
-            args = self._joined(args)
+            args = self._to_common_device(args)
         arrays = list(args)
         track = False
         several, most = -1, 1
@@ -203,7 +203,7 @@ class Op(Declaration):
                 several += 1
                 view = value.view
                 if view is not None and view.seen != value.storage.history:
-                    self._look_again(value, context)
+                    self._refresh_view(value, context)
                 array = arrays[place] = value.array
                 most *= array.size
                 if value.requires_grad:
@@ -214,13 +214,13 @@ class Op(Declaration):
                 for item in value:
                     if type(item) is Tensor:
                         if item.view is not None and item.view.seen != item.storage.history:
-                            self._look_again(item, context)
+                            self._refresh_view(item, context)
                         track = track or item.requires_grad
         account = context.account
         if account.limit:
             if account.bytes > account.limit:
                 account.admit(1)
-            if most * self.widest > account.limit - account.bytes or self.asks or not most:
+            if most * self.widest > account.limit - account.bytes or self.may_grow or not most:
                 admit(self, account, arrays)
         if several < 0 and self.needs_tensor:
             self._refuse("received an invalid combination of arguments: one must be a tensor, not all numbers")
@@ -231,19 +231,19 @@ class Op(Declaration):
             work = check_cost(self, context, arrays)
         if context.tracer is not None:
             arrays = context.tracer.plain(arrays)
-        result = self.compute(tuple(arrays)) if work < LONG else aside(self, context, tuple(arrays), work)
+        result = self.compute(tuple(arrays)) if work < LONG else offload_op(self, context, tuple(arrays), work)
         track = track and context.grad_enabled and bool(self.formulas)
         if type(result) is tuple or type(result) is list:
             many = self._wrap_many(args, result, track, context)
             if work and track:
-                _note_work(many, estimate_backward(self, arrays))
+                _set_work(many, estimate_backward(self, arrays))
             return many
         if type(result) is _ndarray and not self.view:
             made = Tensor(result, False, None, context)
         else:
             made = self._wrap(args, result, context)
             result = made.array
-        if track and ((result.dtype is _FLOAT32 and self.flows_plainly) or self._flows(result.dtype)):
+        if track and ((result.dtype is _FLOAT32 and self.flows_plainly) or self._propagates_gradient(result.dtype)):
             node = made.node = self.record(args, (made,))
             node.command = context.command.number
             numbers = context.nodes
@@ -256,7 +256,7 @@ class Op(Declaration):
             context.tracer.applied(self, args, made)
         return made
 
-    def _flows(self, dtype: DType) -> bool:
+    def _propagates_gradient(self, dtype: DType) -> bool:
         """Whether gradients flow from a result of this dtype. Raises EngineError: RUNTIME where PyTorch refuses it."""
         if self.differentiable_outputs == ():
             return False
@@ -270,12 +270,12 @@ class Op(Declaration):
             raise EngineError(Reason.RUNTIME, f"Autograd not support dtype: {dtypes.TITLES[dtype]}", op=self.name)
         return dtypes.is_differentiable(dtype)
 
-    def _look_again(self, view: Tensor, context: Context) -> None:
+    def _refresh_view(self, view: Tensor, context: Context) -> None:
         """Update a view's node if the op will be recorded, else only its flag."""
         if context.grad_enabled and self.formulas:
             refresh(view)
         else:
-            note_flags(view)
+            update_requires_grad(view)
 
     def _wrap(self, args: tuple[Any, ...], array: Any, context: Context) -> Tensor:
         if type(array) is not np.ndarray and (isinstance(array, np.generic) or not hasattr(array, "data")):
@@ -309,7 +309,7 @@ class Op(Declaration):
             allowed = self.differentiable_outputs
             for item in () if self.complex_grad else made:
                 if item.dtype.kind == "c":
-                    self._flows(item.dtype)
+                    self._propagates_gradient(item.dtype)
             flows = [
                 dtypes.is_differentiable(item.dtype) and (allowed is None or output in allowed)
                 for output, item in enumerate(made)
@@ -398,7 +398,7 @@ class Op(Declaration):
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own errors."""
         if cupy() is not None:
-            args = (args[0], *self._joined(args)[1:])
+            args = (args[0], *self._to_common_device(args)[1:])
         target: Tensor = args[0]
         context = CURRENT.get()
         track = self._tracks_in_place(args, context)
@@ -413,8 +413,8 @@ class Op(Declaration):
             arrays = context.tracer.plain(arrays)
         if not self.writes_always:
             check_writable(target.array)
-        if self.apart and (self.apart is True or self.apart(*args)):
-            check_apart(target.array, args[1:])
+        if self.no_overlap and (self.no_overlap is True or self.no_overlap(*args)):
+            check_no_overlap(target.array, args[1:])
         for value in args[1:] if self.promotes else ():
             if type(value) is Tensor and value.storage is target.storage:
                 check_overlap(target.array, value.array)
@@ -423,7 +423,7 @@ class Op(Declaration):
         )
         if not direct and context.account.limit:
             context.account.admit(needed(self, list(arrays)))  # the old values stay allocated until then
-        result = None if direct else self._attended(context, arrays)
+        result = None if direct else self._compute_checked(context, arrays)
         if not direct:
             check_result(self.name, target, result)
         override = None
@@ -454,10 +454,10 @@ class Op(Declaration):
             context.tracer.wrote(self, args, node is not None)
         return target
 
-    def _attended(self, context: Context, arrays: tuple[Any, ...]) -> Any:
+    def _compute_checked(self, context: Context, arrays: tuple[Any, ...]) -> Any:
         """The forward for an in-place op; see `apply`."""
         work = check_cost(self, context, list(arrays))
-        return self.compute(arrays) if work < LONG else aside(self, context, arrays, work)
+        return self.compute(arrays) if work < LONG else offload_op(self, context, arrays, work)
 
     def _rewrite_history(self, target: Tensor, node: Node) -> None:
         node.saved = tuple(
@@ -573,7 +573,7 @@ def _is_small(arrays: list[Any], places: tuple[int, int], few: int) -> bool:
     return one.size <= few and (one.shape == two.shape or two.size == 1)
 
 
-def _note_work(made: Any, work: float) -> None:
+def _set_work(made: Any, work: float) -> None:
     """Store the estimated operations of the formulas in the node of several results."""
     for item in made:
         if item.node is not None:

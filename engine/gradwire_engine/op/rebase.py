@@ -15,7 +15,7 @@ from typing import Any
 from gradwire_engine.core.device import Array, device_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Edge, Node
-from gradwire_engine.graph.tensor import Step, Tensor, ViewOf, check_base, edge_of, move_to, refresh
+from gradwire_engine.graph.tensor import Step, Tensor, ViewOf, check_base, edge_of, refresh, set_gradient_edge
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.strides import Ints, geometry_of, laid_out
 
@@ -115,7 +115,7 @@ def by_route(target: Tensor) -> None:
     step = held.last
     while step.before is not None:
         if step.op.name == AS_STRIDED:
-            move_to(target, held.new_node(target), 0)
+            set_gradient_edge(target, held.new_node(target), 0)
             return
         step = step.before
 
@@ -124,7 +124,7 @@ def rewrite(target: Tensor, node: Node, index: int) -> None:
     """Give a tensor changed in place the node of its new values; for a view, the base gets a `CopySlices` node."""
     held = target.view
     if held is None:
-        move_to(target, node, index)
+        set_gradient_edge(target, node, index)
         target.requires_grad = True
         target.storage.history += 1
         return
@@ -133,7 +133,7 @@ def rewrite(target: Tensor, node: Node, index: int) -> None:
     route = Route(base.array, held.last)
     written = _node(OVERWRITE, (base, target, route), (base,), (edge_of(base), (node, index)))
     written.command = node.command
-    move_to(base, written, 0)
+    set_gradient_edge(base, written, 0)
     base.requires_grad = True
     target.storage.history += 1
     refresh(target)
@@ -183,7 +183,7 @@ def take_geometry(target: Tensor, view: Tensor) -> None:
     if view is target or view.node is None:
         return
     view.node.name = _name_in_place(view.node.name)
-    move_to(target, view.node, view.index)
+    set_gradient_edge(target, view.node, view.index)
     if held is not None:
         held.version, held.seen = target.storage.version, target.storage.history
 

@@ -89,11 +89,11 @@ def check_overlap(written: Array, read: Array) -> None:
         _refuse_overlap()
 
 
-def check_apart(written: Array, given: Any) -> None:
+def check_no_overlap(written: Array, given: Any) -> None:
     """Refuse operands, including those in lists, that share any written memory. Raises EngineError: RUNTIME."""
     for each in given:
         if type(each) is list:
-            check_apart(written, each)
+            check_no_overlap(written, each)
         elif type(each) is Tensor and (each.array is written or _overlaps(written, each.array)):
             _refuse_overlap()
 

@@ -16,14 +16,14 @@ REGISTRY: dict[str, Signature] = {}
 
 
 @dataclass(frozen=True)
-class Lack:
-    """Dtypes for which PyTorch has no kernel, and its message; see `Signature.lacks`."""
+class UnsupportedDtypes:
+    """Dtypes for which PyTorch has no kernel, and its message; see `Signature.unsupported`."""
 
     kinds: str
     kernel: str
-    says: str
+    message: str
     places: tuple[int, ...]
-    but: tuple[str, ...]
+    except_for: tuple[str, ...]
     when: Callable[..., bool] | None
 
 
@@ -42,7 +42,7 @@ class Signature:
         self.positional = self.arity - len(self.keywords)
         self.forward = _by_place(function, skip, self.params) if self.keywords else function
         self.required = max((place + 1 for place, value in enumerate(self.defaults) if value is REQUIRED), default=0)
-        self.lacking: tuple[Lack, ...] = ()
+        self.unsupported_dtypes: tuple[UnsupportedDtypes, ...] = ()
         self.fitted: tuple[int, ...] = ()
         if not self.name.startswith("_"):
             if self.name in REGISTRY:
@@ -70,19 +70,20 @@ class Signature:
                 self._refuse(f"missing 1 required argument: '{self.params[place].name}'")
         return tuple(bound)
 
-    def lacks(
+    def unsupported(
         self,
         kinds: str,
         kernel: str = "",
-        says: str = "",
+        message: str = "",
         of: Sequence[str] = (),
-        but: Sequence[str] = (),
+        except_for: Sequence[str] = (),
         when: Callable[..., bool] | None = None,
     ) -> None:
         """Declare dtypes that the op refuses, as PyTorch does.
 
-        kinds: letters: "b" bool, "i" integer, "f" float, "c" complex. but: dtypes that are supported nevertheless.
-        kernel: PyTorch's name of its kernel, for its usual message. says: another message of PyTorch's.
+        kinds: letters: "b" bool, "i" integer, "f" float, "c" complex.
+        except_for: dtypes that are supported nevertheless.
+        kernel: PyTorch's name of its kernel, for its usual message. message: another message of PyTorch's.
         of: names of the checked parameters; default: every tensor.
         when: function of the positional arguments that returns whether the refusal applies; default: always.
         Not declared: kernels that PyTorch lacks on CPUs only. These are float16 and bfloat16 of avg_pool3d, ctc_loss,
@@ -90,23 +91,26 @@ class Signature:
         """
         named = tuple(self.positions[name] for name in of)
         places = named or tuple(place for place, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
-        self.lacking = (*self.lacking, Lack(kinds, kernel, says, places, tuple(but), when))
+        self.unsupported_dtypes = (
+            *self.unsupported_dtypes,
+            UnsupportedDtypes(kinds, kernel, message, places, tuple(except_for), when),
+        )
 
     def given(self, parameter: str, value: Any) -> Callable[..., bool]:
-        """Predicate for `lacks`: whether this parameter has this value."""
+        """Predicate for `unsupported`: whether this parameter has this value."""
         place = self.positions[parameter]
         return lambda *args: args[place] == value
 
-    def lacking_of(self, args: Sequence[Any]) -> EngineError | None:
+    def unsupported_error(self, args: Sequence[Any]) -> EngineError | None:
         """Refusal of the first operand with an unsupported dtype, NOT_SUPPORTED or RUNTIME; None if there is none."""
-        for lack in self.lacking:
-            for place in lack.places:
+        for rule in self.unsupported_dtypes:
+            for place in rule.places:
                 dtype = getattr(args[place], "dtype", None)
-                if dtype is None or "bifc"[category(dtype)] not in lack.kinds or NAMES[dtype] in lack.but:
+                if dtype is None or "bifc"[category(dtype)] not in rule.kinds or NAMES[dtype] in rule.except_for:
                     continue
-                if lack.when is None or lack.when(*args):
-                    said = lack.says or f"\"{lack.kernel}\" not implemented for '{TITLES[dtype]}'"
-                    return EngineError(Reason.RUNTIME if lack.says else Reason.NOT_SUPPORTED, said, op=self.name)
+                if rule.when is None or rule.when(*args):
+                    message = rule.message or f"\"{rule.kernel}\" not implemented for '{TITLES[dtype]}'"
+                    return EngineError(Reason.RUNTIME if rule.message else Reason.NOT_SUPPORTED, message, op=self.name)
         return None
 
     def _refuse(self, what: str) -> None:

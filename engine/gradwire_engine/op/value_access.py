@@ -13,13 +13,13 @@ from gradwire_engine.core.device import module_of
 from gradwire_engine.graph.tensor import Tensor
 
 
-def look(value: Any) -> Any:
+def read_array(value: Any) -> Any:
     """The array, to read its values; ends a trace."""
     if type(value) is not Tensor:
         return value
     tracer = CURRENT.get().tracer
     if tracer is not None:
-        tracer.fail("values are looked at")
+        tracer.fail("values are read")
     return value.array
 
 
@@ -33,7 +33,7 @@ def is_row_major(value: Any) -> bool:
     return bool((value.array if type(value) is Tensor else value).flags.c_contiguous)
 
 
-def written(value: Any) -> None:
-    """Note an in-place change of the array that `look` returned."""
+def mark_changed(value: Any) -> None:
+    """Record an in-place change of the array that `read_array` returned."""
     if type(value) is Tensor:
         value.storage.changed()

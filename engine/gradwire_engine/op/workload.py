@@ -1,7 +1,7 @@
 """Workload: refuses ops that cost more than the account's limit, and computes expensive ops apart.
 
 cost.py has the costs. An op is refused before any allocation. An expensive op is passed to the context's interrupt
-(`Interrupt.aside`), which may compute it in another process. That process can be killed.
+(`Interrupt.offload`), which may compute it in another process. That process can be killed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check_interrupt(context: Context) -> None:
     """Let other sessions compute, when the account is pressed. Raises EngineError: CANCELLED."""
     context.account.pressed = False
     if context.interrupt is not None:
-        context.interrupt.look()
+        context.interrupt.poll()
 
 
 def check_composite(name: str, work: float) -> None:
@@ -68,11 +68,11 @@ def check_composite(name: str, work: float) -> None:
     check(name, work, CURRENT.get())
 
 
-def compute_apart(name: str, work: float, compute: Callable[[], Any], room: int = 0) -> Any:
+def offload_work(name: str, work: float, compute: Callable[[], Any], room: int = 0) -> Any:
     """Compute a composite's work outside its ops; apart, if it is expensive. Raises EngineError: OP_LIMIT."""
     check_composite(name, work)
     interrupt = CURRENT.get().interrupt
-    return compute() if work < LONG or interrupt is None else interrupt.aside(compute, name, work, False, room)
+    return compute() if work < LONG or interrupt is None else interrupt.offload(compute, name, work, False, room)
 
 
 def pause() -> None:
@@ -82,18 +82,18 @@ def pause() -> None:
         check_interrupt(context)
 
 
-def aside(op: Declaration, context: Context, arrays: tuple[Any, ...], work: float) -> Any:
+def offload_op(op: Declaration, context: Context, arrays: tuple[Any, ...], work: float) -> Any:
     """Compute an expensive op apart, so that other sessions need not wait."""
     interrupt = context.interrupt
     if interrupt is None or op.view is True:  # a view computes nothing
         return op.compute(arrays)
     if context.tracer is not None:
-        context.tracer.fail(f"{op.name} takes so long that it is computed aside")
+        context.tracer.fail(f"{op.name} takes so long that it is offloaded")
     alone = not (op.view or op.draws or op.cost.copies)
-    return interrupt.aside(lambda: op.compute(arrays), op.name, work, alone, needed(op, list(arrays)))
+    return interrupt.offload(lambda: op.compute(arrays), op.name, work, alone, needed(op, list(arrays)))
 
 
-def formula_aside(node: Any, context: Context, compute: Callable[[], Any], room: int) -> Any:
+def offload_formula(node: Any, context: Context, compute: Callable[[], Any], room: int) -> Any:
     """Compute a node's formula on arrays; apart, if it is expensive. On tensors, its ops are checked one by one.
 
     Raises EngineError: OP_LIMIT, CANCELLED.
@@ -101,7 +101,7 @@ def formula_aside(node: Any, context: Context, compute: Callable[[], Any], room:
     check(f"the backward of {node.op.name}", node.work, context)
     if node.work < LONG or context.interrupt is None:
         return compute()
-    return context.interrupt.aside(compute, node.name, node.work, not node.op.cost.copies, room)
+    return context.interrupt.offload(compute, node.name, node.work, not node.op.cost.copies, room)
 
 
 def shown(operations: float) -> str:

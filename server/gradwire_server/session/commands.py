@@ -43,9 +43,9 @@ def _run_program(session: Session, request: Any, answer: Any) -> Iterator[None]:
 
 
 _CREATED = Planned(after=lambda tracer, scope, request: tracer.created(scope.tensor(request.id)))
-_GRAD_SET = Planned(after=lambda tracer, scope, request: tracer.holds(scope.tensor(request.tensor)))
+_GRAD_SET = Planned(after=lambda tracer, scope, request: tracer.grad_changed(scope.tensor(request.tensor)))
 _FLAGGED = Planned(
-    before=lambda tracer, scope, request: tracer.flagged(scope.tensor(request.tensor), request.requires_grad)
+    before=lambda tracer, scope, request: tracer.requires_grad_set(scope.tensor(request.tensor), request.requires_grad)
 )
 
 _SPECS = (

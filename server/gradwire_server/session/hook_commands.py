@@ -11,10 +11,10 @@ from typing import Any
 
 from gradwire.v1 import hooks_pb2, types_pb2
 from gradwire_engine import Backward, EngineError, Gradients, Tensor
-from gradwire_engine.autograd.checkpoints import Moment, Region
+from gradwire_engine.autograd.checkpoints import Region, RegionStart
 from gradwire_engine.autograd.functions import record_function
-from gradwire_engine.graph.callbacks import Due, hook_accumulated, hook_tensor, hooks_of
-from gradwire_engine.graph.hooks import Ask, When
+from gradwire_engine.graph.callbacks import CallbackRequest, hook_accumulated, hook_tensor, hooks_of
+from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback
 from gradwire_engine.graph.tensor import at_edge
 from gradwire_server.common.errors import Refusal, began, refusal_of
 from gradwire_server.session.scope import TensorScope
@@ -24,13 +24,13 @@ from gradwire_server.session.state.hook_table import MAX_SUSPENDED, Suspended
 
 _MAX_NAME = 200
 _KINDS = {
-    When.TENSOR: types_pb2.HOOK_KIND_TENSOR,
-    When.BEFORE: types_pb2.HOOK_KIND_BEFORE,
-    When.AFTER: types_pb2.HOOK_KIND_AFTER,
-    When.ACCUMULATED: types_pb2.HOOK_KIND_ACCUMULATED,
-    When.FORMULA: types_pb2.HOOK_KIND_FUNCTION,
-    When.AGAIN: types_pb2.HOOK_KIND_CHECKPOINT,
-    When.UNPACK: types_pb2.HOOK_KIND_UNPACK,
+    CallbackKind.TENSOR: types_pb2.HOOK_KIND_TENSOR,
+    CallbackKind.BEFORE: types_pb2.HOOK_KIND_BEFORE,
+    CallbackKind.AFTER: types_pb2.HOOK_KIND_AFTER,
+    CallbackKind.ACCUMULATED: types_pb2.HOOK_KIND_ACCUMULATED,
+    CallbackKind.FORMULA: types_pb2.HOOK_KIND_FUNCTION,
+    CallbackKind.AGAIN: types_pb2.HOOK_KIND_CHECKPOINT,
+    CallbackKind.UNPACK: types_pb2.HOOK_KIND_UNPACK,
 }
 
 
@@ -113,7 +113,7 @@ def _go_on(
     _show(scope, due, call)
 
 
-def _show(scope: TensorScope, due: Due, call: types_pb2.HookCall) -> None:
+def _show(scope: TensorScope, due: CallbackRequest, call: types_pb2.HookCall) -> None:
     """Give ids to a hook's tensors; the client releases them."""
     for tensors, specs in ((due.gradients, call.gradients), (due.others, call.others)):
         for item in tensors:
@@ -126,14 +126,14 @@ def _show(scope: TensorScope, due: Due, call: types_pb2.HookCall) -> None:
         fill_spec(call.leaf, due.leaf, scope.id_of(due.leaf) or scope.bind(0, due.leaf))
 
 
-def ask_for(session: Session, number: int) -> Ask:
+def ask_for(session: Session, number: int) -> ExternalCallback:
     """Create the engine's Ask for the client's hook of that number. Raises Refusal: ARGUMENT_VALUE, TENSOR_LIMIT."""
     asks = session.hooks.asks
     if not number or number in asks:
         raise Refusal("ARGUMENT_VALUE", f"{number} is no number for a new hook", argument="hook")
     if len(asks) >= session.max_tensors:
         raise Refusal("TENSOR_LIMIT", f"a session has at most {session.max_tensors} hooks", limit=session.max_tensors)
-    asks[number] = made = Ask(number, session.gone_hooks(number))
+    asks[number] = made = ExternalCallback(number, session.gone_hooks(number))
     return made
 
 
@@ -150,7 +150,7 @@ def register_hook(
         hook_accumulated(source, ask)
     elif kind in (types_pb2.HOOK_KIND_BEFORE, types_pb2.HOOK_KIND_AFTER):
         node = node_behind(session, source, request.node)
-        hooks_of(node).add(When.BEFORE if kind == types_pb2.HOOK_KIND_BEFORE else When.AFTER, ask)
+        hooks_of(node).add(CallbackKind.BEFORE if kind == types_pb2.HOOK_KIND_BEFORE else CallbackKind.AFTER, ask)
     else:
         raise Refusal("ARGUMENT_VALUE", f"{kind} is no kind of hook that can be registered", argument="kind")
 
@@ -230,7 +230,7 @@ def checkpoint(
         if len(table.moments) >= MAX_SUSPENDED:
             raise Refusal("TENSOR_LIMIT", f"at most {MAX_SUSPENDED} checkpoints are open at once", limit=MAX_SUSPENDED)
         again = region if mark == hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN else None
-        table.moments[number] = Moment(generator, again, not request.random_goes_on)
+        table.moments[number] = RegionStart(generator, again, not request.random_goes_on)
         return
     if mark not in (hooks_pb2.CHECKPOINT_MARK_END, hooks_pb2.CHECKPOINT_MARK_END_AGAIN):
         raise Refusal("ARGUMENT_VALUE", f"there is no checkpoint mark {mark}", argument="mark")

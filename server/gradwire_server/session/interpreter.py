@@ -158,7 +158,7 @@ class Scope:
         result = call.apply(args)
         if call.in_place:
             by_parts = isinstance(call.op, Op) or call.op.writes_by_parts
-            if tracer is not None and (not by_parts or (type(call.op) is not Op and tracer.holds_number(args))):
+            if tracer is not None and (not by_parts or (type(call.op) is not Op and tracer.contains_number(args))):
                 tracer.fail(f"{call.name} is a composite that works in place")
             return
         results = [result] if type(result) is Tensor else result

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 from gradwire.v1 import hooks_pb2
 from gradwire_engine import Tensor
 from gradwire_engine.autograd.backward_pass import refuse_freed
-from gradwire_engine.autograd.checkpoints import Moment
+from gradwire_engine.autograd.checkpoints import RegionStart
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, pack, packable
 from gradwire_engine.graph.graph import AccumulateGrad
-from gradwire_engine.graph.hooks import Ask
+from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.saved import Saved
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.hook_commands import ask_for, node_behind
@@ -31,7 +31,7 @@ def pack_saved(
             raise Refusal("ARGUMENT_VALUE", f"{number} is no number for packing", argument="number")
         if len(moments) >= MAX_SUSPENDED:
             raise Refusal("TENSOR_LIMIT", f"at most {MAX_SUSPENDED} ops are packed at once", limit=MAX_SUSPENDED)
-        moments[number] = Moment(session.recording.generator, keeps_random=False)
+        moments[number] = RegionStart(session.recording.generator, keeps_random=False)
         return
     if step not in (hooks_pb2.PACK_STEP_SHOW, hooks_pb2.PACK_STEP_KEEP):
         raise Refusal("ARGUMENT_VALUE", f"there is no step {step} of packing", argument="step")
@@ -74,7 +74,7 @@ def saved_value(
     if not all(isinstance(part, Saved | Packed) for part in parts):
         return
     answer.known, answer.several = True, parts is value
-    asks: list[Ask] = [part.ask for part in parts if isinstance(part, Packed)]
+    asks: list[ExternalCallback] = [part.callback for part in parts if isinstance(part, Packed)]
     if len(given) != len(asks):
         answer.hooks.extend([ask.number for ask in asks])
         return

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Tensor
-from gradwire_engine.graph.tensor import Origin, known_node, outdated
+from gradwire_engine.graph.tensor import Origin, node_without_refresh, outdated
 from gradwire_server.common.payload import TO_WIRE
 
 # Serialized descriptions of ordinary results, without ids: iterations of a loop after the first find theirs.
@@ -21,7 +21,7 @@ _ORIGINS = {
 def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_dependent: bool = False) -> None:
     """Describe a tensor that the session knows by `tensor_id` (0 for none)."""
     array = tensor.array
-    node = known_node(tensor)  # first, since it updates a view's flags
+    node = node_without_refresh(tensor)  # first, since it updates a view's flags
     plain = (
         tensor.view is None
         and not tensor.storage.inference
@@ -57,7 +57,7 @@ def tell_base(spec: types_pb2.TensorSpec, tensor: Tensor, id_of: Callable[[Tenso
 
 
 def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> None:
-    array, node = tensor.array, known_node(tensor)
+    array, node = tensor.array, node_without_refresh(tensor)
     spec.dtype = TO_WIRE[array.dtype]  # type: ignore[assignment]
     if array.shape:
         spec.shape.extend(array.shape)

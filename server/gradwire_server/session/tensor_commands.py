@@ -13,11 +13,11 @@ from gradwire_engine import (
     Generator,
     Gradients,
     Tensor,
+    detach_from_base,
     retain_grad,
     set_data,
     set_grad,
     set_requires_grad,
-    stand_alone,
     tensor,
 )
 from gradwire_engine.core.device import canonical, selected, to_device
@@ -160,7 +160,7 @@ def _settle(session: Session, args: Iterable[Any], result: Sequence[Tensor]) -> 
         counts = Counter(id(each.storage) for each in (*given, *result) if type(each) is Tensor)
         for item in hiding:
             if counts[id(item.storage)] == 1:
-                stand_alone(item)
+                detach_from_base(item)
 
 
 def _check_answer(session: Session, name: str, answer: commands_pb2.OpResponse) -> None:

@@ -14,12 +14,12 @@ import numpy as np
 
 from gradwire.v1 import commands_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine.autograd.checkpoints import Moment, Region
+from gradwire_engine.autograd.checkpoints import Region, RegionStart
 from gradwire_engine.autograd.saved_tensor_hooks import Packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import CPU, canonical, cupy, device_of, selected
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
-from gradwire_engine.graph.hooks import Ask, Hooks, When
+from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback, Hooks
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor
 from gradwire_engine.op.declaration import OPS, Declaration
@@ -62,7 +62,7 @@ class SnapshotDecoder:
         self.tensors: list[Tensor] = [_empty_tensor(each.edge) for each in state.tensors]
         self.steps = [Step.__new__(Step) for _ in state.steps]
         self.nodes: list[Any] = [_empty_node(each) for each in state.nodes]
-        self.asks = [Ask(number, session.gone_hooks(number)) for number in state.asks]
+        self.asks = [ExternalCallback(number, session.gone_hooks(number)) for number in state.asks]
         self.regions = [Region.__new__(Region) for _ in state.regions]
 
     def fill(self) -> Iterator[None]:
@@ -88,7 +88,7 @@ class SnapshotDecoder:
         for number, ask in zip(state.asks, self.asks, strict=True):
             session.hooks.asks[number] = ask
         for region in self.regions:
-            session.hooks.regions[region.ask.number] = region
+            session.hooks.regions[region.callback.number] = region
 
     # Objects.
 
@@ -165,10 +165,12 @@ class SnapshotDecoder:
         hooks = Hooks()
         for each in stored.tensor:
             for number in each.asks:
-                hooks.add(When.TENSOR, self.asks[number - 1], each.output)
+                hooks.add(CallbackKind.TENSOR, self.asks[number - 1], each.output)
         for when, numbers in (
-            (When.BEFORE, stored.before), (When.AFTER, stored.after), (When.ACCUMULATED, stored.accumulated),
-        ):  # fmt: skip
+            (CallbackKind.BEFORE, stored.before),
+            (CallbackKind.AFTER, stored.after),
+            (CallbackKind.ACCUMULATED, stored.accumulated),
+        ):
             for number in numbers:
                 hooks.add(when, self.asks[number - 1])
         hooks.formula = self._of(self.asks, stored.formula)
@@ -176,7 +178,7 @@ class SnapshotDecoder:
         return hooks
 
     def _region(self, region: Region, stored: pb.StoredRegion) -> None:
-        region.ask = self.asks[stored.ask - 1]
+        region.callback = self.asks[stored.ask - 1]
         region.random = stored.generator or None
         region.kinds = [
             (each.name, [(tuple(meta.shape), _dtype(meta.dtype)) for meta in each.saved]) for each in stored.nodes
@@ -231,7 +233,7 @@ class SnapshotDecoder:
 
     def _packed(self, stored: pb.StoredPacked) -> Packed:
         made, meta = Packed.__new__(Packed), _meta(stored.meta)
-        made.ask = self.asks[stored.ask - 1]
+        made.callback = self.asks[stored.ask - 1]
         made.shape, made.dtype, made.device = meta.shape, meta.dtype, meta.device
         made.output, made.requires_grad = stored.output, stored.requires_grad
         made.node, made.index = self._of(self.nodes, stored.node), stored.index
@@ -298,14 +300,14 @@ class SnapshotDecoder:
                 writer.prepared[prepared.number] = Prepared(request, session)
             writer.dropped.gone.extend(stored.dropped_hooks)
 
-    def _moment(self, stored: pb.StoredMoment) -> Moment:
-        moment = Moment.__new__(Moment)
+    def _moment(self, stored: pb.StoredMoment) -> RegionStart:
+        moment = RegionStart.__new__(RegionStart)
         moment.generator = generator = self.session.recording.generator
         moment.first = stored.first
         moment.outer = stored.outer if stored.keeps_random else None
         moment.random = stored.generator or None
         if moment.random is not None:
-            moment.diverted = generator.divert(moment.random)
+            moment.cuda_before = generator.seed_cuda(moment.random)
         return moment
 
     def _transfer(self, stored: pb.StoredTransfer) -> None:

@@ -19,7 +19,7 @@ from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import device_of
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
-from gradwire_engine.graph.hooks import Ask, Hooks
+from gradwire_engine.graph.hooks import ExternalCallback, Hooks
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import EdgeTensor, Step, Storage, Tensor, ViewOf
 from gradwire_engine.op.rebase import Route
@@ -165,7 +165,7 @@ class SnapshotEncoder:
 
     def _describe_regions(self) -> None:
         for region in self._regions.objects:
-            message = self.state.regions.add(ask=self._ask(region.ask), generator=region.random or b"")
+            message = self.state.regions.add(ask=self._ask(region.callback), generator=region.random or b"")
             for (name, saved), waiting in zip(region.kinds, region.nodes, strict=True):
                 made = message.nodes.add(name=name)
                 for shape, dtype in saved:
@@ -192,7 +192,7 @@ class SnapshotEncoder:
             self._waiting.append((describe, thing))
         return number
 
-    def _ask(self, ask: Ask | None) -> int:
+    def _ask(self, ask: ExternalCallback | None) -> int:
         number, new = self._asks.of(ask)
         if new:
             assert ask is not None
@@ -345,7 +345,7 @@ class SnapshotEncoder:
             message.array = self._array(value)
         elif type(value) is Packed:
             held = message.packed
-            held.ask, held.output, held.requires_grad = self._ask(value.ask), value.output, value.requires_grad
+            held.ask, held.output, held.requires_grad = self._ask(value.callback), value.output, value.requires_grad
             held.meta.CopyFrom(_meta(value.shape, value.dtype, value.device))
             held.node, held.index = self._node(value.node), value.index
         else:

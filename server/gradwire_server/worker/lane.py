@@ -1,6 +1,6 @@
 """The lane: keeps a worker's sessions computing while an expensive op of one session runs aside.
 
-Only the thread that holds the baton touches sessions and runs `work`. An expensive op (`Interrupt.aside`) is computed
+Only the thread that holds the baton touches sessions and runs `work`. An expensive op (`Interrupt.offload`) is computed
 apart (apart.py) or, if it cannot be forked, in its own thread. Its session leaves the turns, and the baton passes to a
 standby thread. When the op is done, its thread claims the baton and gets it between two slices. Time that the session
 waits for the baton or for a place is not charged as computing.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine import Account, EngineError, Reason, call, tensor
-from gradwire_engine.autograd.headroom import Room, needed
+from gradwire_engine.autograd.headroom import Headroom, needed
 
 
 def _node(*shapes: tuple[int, ...], grows: bool = True, work: float = 0.0, list_place: int = -1) -> Any:
@@ -37,44 +37,44 @@ def test_half_gradients_are_computed_in_float32() -> None:
 
 
 def test_there_is_no_room_without_a_limit_or_where_storages_count() -> None:
-    assert Room.of(Account(), False) is None
-    assert Room.of(Account(limit=10), True) is None
-    assert Room.of(Account(bytes=4, limit=10), False).left == 6
+    assert Headroom.of(Account(), False) is None
+    assert Headroom.of(Account(limit=10), True) is None
+    assert Headroom.of(Account(bytes=4, limit=10), False).left == 6
 
 
 def test_live_gradients_are_counted_only_when_the_room_is_used_up() -> None:
-    room, looks = Room(Account(limit=10_000)), []
+    room, looks = Headroom(Account(limit=10_000)), []
 
     def alive():
         looks.append(1)
         yield np.zeros(100)
 
     node, g = _node((500,)), np.zeros(1)
-    room.enter(node, [g], alive)
-    room.enter(node, [g], alive)
+    room.reserve(node, [g], alive)
+    room.reserve(node, [g], alive)
     assert (looks, room.left) == ([], 2000)
-    room.enter(node, [g], alive)
+    room.reserve(node, [g], alive)
     assert looks == [1]
     assert room.left == 10_000 - 800 - 8 - 4000
 
 
 def test_an_array_counts_once_however_often_it_is_viewed_and_a_root_not_at_all() -> None:
-    room, whole, root = Room(Account(limit=10_000)), np.zeros(100), np.zeros(50)
+    room, whole, root = Headroom(Account(limit=10_000)), np.zeros(100), np.zeros(50)
     room.roots = [(("node", 0), root)]
-    room.look(_node((10,)), [whole[:3], root[1:]], lambda: iter([whole, whole.reshape(10, 10), None]))
+    room.count(_node((10,)), [whole[:3], root[1:]], lambda: iter([whole, whole.reshape(10, 10), None]))
     assert room.left == 10_000 - 800 - 80
 
 
 def test_beyond_the_limit_the_node_is_refused() -> None:
-    room = Room(Account(bytes=9_000, limit=10_000))
+    room = Headroom(Account(bytes=9_000, limit=10_000))
     with pytest.raises(EngineError, match="limit of 10000") as refusal:
-        room.enter(_node((200,)), [np.zeros(1)], lambda: iter(()))
+        room.reserve(_node((200,)), [np.zeros(1)], lambda: iter(()))
     assert refusal.value.reason is Reason.MEMORY_LIMIT
 
 
 def test_near_the_limit_it_is_not_counted_at_every_node() -> None:
-    room = Room(Account(limit=6400))
-    room.look(_node((790,)), [], lambda: iter(()))
+    room = Headroom(Account(limit=6400))
+    room.count(_node((790,)), [], lambda: iter(()))
     assert room.left == 6400 // 64
 
 

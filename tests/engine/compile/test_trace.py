@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradwire_engine.compile.trace import Num, NumRef, Ref, Trace, is_entangled, leaves, plain
+from gradwire_engine.compile.trace import Num, NumRef, Ref, Trace, has_history, leaves, plain
 from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.declaration import OPS
 
@@ -64,5 +64,5 @@ def test_an_array_that_no_instruction_made_ends_the_trace_with_the_first_reason(
 
 def test_entangled_tensors_have_a_node_or_are_views_that_require_grad() -> None:
     leaf = tensor(np.ones(2, np.float32), requires_grad=True)
-    assert not is_entangled(leaf)
-    assert is_entangled(OPS["mul"](leaf, leaf))
+    assert not has_history(leaf)
+    assert has_history(OPS["mul"](leaf, leaf))

@@ -68,13 +68,13 @@ def test_a_gpu_has_a_generator_of_its_own_with_the_same_seed() -> None:
 def test_diverting_seeds_the_gpu_from_a_state_and_undiverting_restores_it() -> None:
     generator = Generator(5)
     before = generator.of(_Gpu)
-    held = generator.divert(b"one state")
+    held = generator.seed_cuda(b"one state")
     diverted = generator.of(_Gpu)
     assert diverted != before
-    generator.undivert(held)
+    generator.restore_cuda(held)
     assert generator.of(_Gpu) is before
-    again = generator.divert(b"one state")
+    again = generator.seed_cuda(b"one state")
     assert generator.of(_Gpu) == diverted
-    generator.undivert(again)
-    generator.divert(b"another state")
+    generator.restore_cuda(again)
+    generator.seed_cuda(b"another state")
     assert generator.of(_Gpu) != diverted

@@ -5,7 +5,7 @@ import pytest
 
 from gradwire_engine import EngineError, Reason, call, tensor
 from gradwire_engine.graph import callbacks
-from gradwire_engine.graph.hooks import Ask, When
+from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback
 
 
 def _leaf(*shape: int):
@@ -14,7 +14,7 @@ def _leaf(*shape: int):
 
 def test_a_hook_on_a_tensor_belongs_to_its_node_also_after_a_change_in_place() -> None:
     y = _leaf() * 2.0
-    node, ask = y.grad_fn, Ask(1, [])
+    node, ask = y.grad_fn, ExternalCallback(1, [])
     callbacks.hook_tensor(y, ask)
     call("add_", (y, 1.0))
     assert y.grad_fn is not node
@@ -25,11 +25,11 @@ def test_a_hook_on_a_tensor_belongs_to_its_node_also_after_a_change_in_place() -
 def test_hooks_of_a_leaf_and_of_its_node_are_found_together() -> None:
     x = _leaf()
     leaf_node = (x * 2.0).grad_fn.edges[0][0]
-    asks = [Ask(number, []) for number in (1, 2, 3)]
+    asks = [ExternalCallback(number, []) for number in (1, 2, 3)]
     callbacks.hook_tensor(x, asks[0])
     callbacks.hook_accumulated(x, asks[1])
     assert callbacks.hooks_on(leaf_node)
-    callbacks.hooks_of(leaf_node).add(When.BEFORE, asks[2])
+    callbacks.hooks_of(leaf_node).add(CallbackKind.BEFORE, asks[2])
     both = callbacks.hooks_on(leaf_node)
     assert all((both.tensor, both.accumulated, both.before))
     assert callbacks.hooks_of(leaf_node) is callbacks.hooks_of(leaf_node)
@@ -43,7 +43,7 @@ def test_hooks_need_a_gradient_and_accumulation_a_leaf() -> None:
         (callbacks.hook_accumulated, _leaf() * 2.0),
     ):
         with pytest.raises(EngineError) as refusal:
-            register(target, Ask(1, []))
+            register(target, ExternalCallback(1, []))
         assert refusal.value.reason is Reason.REQUIRES_GRAD
 
 

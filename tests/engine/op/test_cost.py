@@ -54,8 +54,8 @@ def test_below_the_stated_number_of_elements_nothing_is_long(weight: float) -> N
 def test_a_counted_cost_takes_a_multiple_or_a_function_for_its_formulas() -> None:
     multiple = cost.counted(lambda x: float(x.size), 5.0)
     assert (multiple.forward(_zeros(3)), multiple.backward(_zeros(3)), multiple.few) == (3.0, 15.0, -1)
-    apart = cost.counted(lambda x: 1.0, lambda x: 7.0, 99)
-    assert (apart.backward(_zeros(3)), apart.few) == (7.0, 99)
+    separate = cost.counted(lambda x: 1.0, lambda x: 7.0, 99)
+    assert (separate.backward(_zeros(3)), separate.few) == (7.0, 99)
 
 
 def test_a_multiply_add_costs_more_where_there_is_no_blas() -> None:
@@ -75,7 +75,7 @@ def test_shapes_given_as_arguments_count_with_sizes_of_zero_as_one() -> None:
 
 
 def test_indexing_costs_the_row_that_each_index_selects() -> None:
-    made = cost.placed(3)
+    made = cost.indexing(3)
     assert made.forward(_zeros(100, 7), 0, _zeros(5, dtype="i8")) == 3.0 * (705 + 5 * 7)
     assert made.forward(2.0) == 0.0
-    assert cost.placed_alike(3).forward(_zeros(100), 0, _zeros(5, dtype="i8")) == 315.0
+    assert cost.gathering(3).forward(_zeros(100), 0, _zeros(5, dtype="i8")) == 315.0

@@ -62,9 +62,9 @@ def test_operands_may_lie_in_the_written_memory_alike_but_not_shifted() -> None:
 
 def test_operands_that_must_lie_apart_are_refused_even_inside_lists() -> None:
     x = tensor(np.arange(6.0))
-    refusals.check_apart(x.array, (tensor(np.ones(6)), 2.0, [None]))
+    refusals.check_no_overlap(x.array, (tensor(np.ones(6)), 2.0, [None]))
     for given in ((x,), ([x],), (tensor(x.array[2:]),)):
-        assert _refusal(refusals.check_apart, x.array, given).reason is Reason.RUNTIME
+        assert _refusal(refusals.check_no_overlap, x.array, given).reason is Reason.RUNTIME
 
 
 @pytest.mark.parametrize(

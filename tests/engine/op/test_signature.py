@@ -76,27 +76,27 @@ def _with(dtype: str) -> tuple:
 
 
 def test_a_lacking_kind_is_refused_as_pytorch_does(signature) -> None:
-    signature.lacks("bi", kernel="stretch_cpu", but=("uint8",))
-    refusal = signature.lacking_of(_with("int64"))
+    signature.unsupported("bi", kernel="stretch_cpu", except_for=("uint8",))
+    refusal = signature.unsupported_error(_with("int64"))
     assert (refusal.reason, refusal.message) == (Reason.NOT_SUPPORTED, "\"stretch_cpu\" not implemented for 'Long'")
-    assert signature.lacking_of(_with("bool")) is not None
-    assert signature.lacking_of(_with("uint8")) is None
-    assert signature.lacking_of(_with("float32")) is None
+    assert signature.unsupported_error(_with("bool")) is not None
+    assert signature.unsupported_error(_with("uint8")) is None
+    assert signature.unsupported_error(_with("float32")) is None
 
 
 def test_a_refusal_may_have_words_of_its_own_and_a_condition(signature) -> None:
-    signature.lacks("c", says="no complex stretching", when=signature.given("mode", "slow"))
-    assert signature.lacking_of(_with("complex64")) is None
-    refusal = signature.lacking_of((np.zeros(1, complex), 1.0, 2, "slow", 1.0))
+    signature.unsupported("c", message="no complex stretching", when=signature.given("mode", "slow"))
+    assert signature.unsupported_error(_with("complex64")) is None
+    refusal = signature.unsupported_error((np.zeros(1, complex), 1.0, 2, "slow", 1.0))
     assert (refusal.reason, refusal.message) == (Reason.RUNTIME, "no complex stretching")
 
 
 def test_only_the_named_parameters_are_checked() -> None:
     signature = Signature(_two, "_two", skip=0)
-    signature.lacks("f", kernel="two", of=("second",))
+    signature.unsupported("f", kernel="two", of=("second",))
     one, other = np.zeros(1), np.zeros(1, np.int64)
-    assert signature.lacking_of((one, other)) is None
-    assert signature.lacking_of((other, one)) is not None
+    assert signature.unsupported_error((one, other)) is None
+    assert signature.unsupported_error((other, one)) is not None
 
 
 def _two(first: Array, second: Array) -> Array:

@@ -24,14 +24,14 @@ def test_reading_a_tensors_values_ends_a_trace_and_reading_its_layout_does_not()
         assert value_access.module_behind(x) is np
         assert value_access.is_row_major(x)
         assert tracer.failed == []
-        assert value_access.look(x) is x.array
-        assert tracer.failed == ["values are looked at"]
+        assert value_access.read_array(x) is x.array
+        assert tracer.failed == ["values are read"]
 
 
 def test_an_array_is_read_as_it_is_without_ending_a_trace() -> None:
     array, tracer = np.ones((2, 3)), _Tracer()
     with activate(replace(Context(), tracer=tracer)):
-        assert value_access.look(array) is array
+        assert value_access.read_array(array) is array
     assert tracer.failed == []
     assert not value_access.is_row_major(array.T)
     assert value_access.module_behind(array) is np
@@ -40,6 +40,6 @@ def test_an_array_is_read_as_it_is_without_ending_a_trace() -> None:
 def test_a_write_to_the_looked_at_array_counts_as_a_change() -> None:
     x = tensor(np.ones(2))
     before = x.storage.version
-    value_access.written(x)
+    value_access.mark_changed(x)
     assert x.storage.version == before + 1
-    value_access.written(np.ones(2))
+    value_access.mark_changed(np.ones(2))

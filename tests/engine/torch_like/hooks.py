@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradwire_engine import grad_mode
-from gradwire_engine.graph.callbacks import Due, hook_accumulated, hook_tensor, hooks_of
-from gradwire_engine.graph.hooks import Ask, When
+from gradwire_engine.graph.callbacks import CallbackRequest, hook_accumulated, hook_tensor, hooks_of
+from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback
 from tests.engine.torch_like.tensors import Tensor, unwrap, wrap
 from tests.refusals import as_python
 from tests.steps import through
 
-Callback = Callable[[Due], "Sequence[Any] | None"]
+Callback = Callable[[CallbackRequest], "Sequence[Any] | None"]
 _CALLBACKS: dict[int, Callback] = {}
 _numbers = itertools.count(1)
 
@@ -21,13 +21,13 @@ _numbers = itertools.count(1)
 _gone: list[int] = []  # where the engine notes the numbers of callbacks that no node has any more
 
 
-def ask(callback: Callback) -> Ask:
+def ask(callback: Callback) -> ExternalCallback:
     """The engine's handle of a callback, which lives as long as it."""
     while _gone:
         _CALLBACKS.pop(_gone.pop(), None)
     number = next(_numbers)
     _CALLBACKS[number] = callback
-    return Ask(number, _gone)
+    return ExternalCallback(number, _gone)
 
 
 def run(passage: Any) -> None:
@@ -46,15 +46,15 @@ def run(passage: Any) -> None:
             raise
 
 
-def unpacked(asked: Ask) -> Any:
+def unpacked(asked: ExternalCallback) -> Any:
     """What the callback of a packed value answers."""
-    return unwrap(_CALLBACKS[asked.number](Due(When.UNPACK, asked.number, [])))
+    return unwrap(_CALLBACKS[asked.number](CallbackRequest(CallbackKind.UNPACK, asked.number, [])))
 
 
 class Handle:
     """A registered hook; `remove` removes it."""
 
-    def __init__(self, asked: Ask) -> None:
+    def __init__(self, asked: ExternalCallback) -> None:
         self._asked = asked
 
     def remove(self) -> None:
@@ -83,12 +83,12 @@ def on_leaf(leaf: Tensor, hook: Callable[[Any], Any]) -> Handle:
     return Handle(asked)
 
 
-def on_node(node: Any, when: When, hook: Callable[..., Any]) -> Handle:
+def on_node(node: Any, when: CallbackKind, hook: Callable[..., Any]) -> Handle:
     """Call a node's hook before its formulas with its outputs' gradients, or after with its inputs' too."""
 
-    def callback(due: Due) -> Sequence[Any] | None:
+    def callback(due: CallbackRequest) -> Sequence[Any] | None:
         given = tuple(wrap(due.gradients))
-        return _several(hook(given) if when is When.BEFORE else hook(given, tuple(wrap(due.others))))
+        return _several(hook(given) if when is CallbackKind.BEFORE else hook(given, tuple(wrap(due.others))))
 
     asked = ask(callback)
     hooks_of(node).add(when, asked)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradwire_engine.autograd.backward_pass import refuse_freed
 from gradwire_engine.autograd.saved_tensor_hooks import Packed
-from gradwire_engine.graph.hooks import When
+from gradwire_engine.graph.hooks import CallbackKind
 from tests.engine.torch_like.hooks import Handle, on_node, unpacked
 from tests.engine.torch_like.tensors import wrap
 from tests.refusals import as_python
@@ -38,10 +38,10 @@ class Node:
         return wrap(self.inner.variable)
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
-        return on_node(self.inner, When.AFTER, hook)
+        return on_node(self.inner, CallbackKind.AFTER, hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Handle:
-        return on_node(self.inner, When.BEFORE, hook)
+        return on_node(self.inner, CallbackKind.BEFORE, hook)
 
     def __getattr__(self, name: str) -> Any:
         """`_saved_<name>`: the value that was saved under that name."""
@@ -55,7 +55,7 @@ class Node:
                 refuse_freed(node)
             value = node.saved[node.plan.names.index(wanted)]
             if isinstance(value, Packed):
-                value = value.unpacked(node, unpacked(value.ask))
+                value = value.unpacked(node, unpacked(value.callback))
             return wrap(value.tensor(node, wanted))
 
 

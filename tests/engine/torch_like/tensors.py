@@ -9,7 +9,7 @@ from typing import Any
 
 import gradwire_engine as engine
 from gradwire_engine.core import dtypes
-from gradwire_engine.graph.tensor import known_node, leave_graph, retain_grad
+from gradwire_engine.graph.tensor import leave_graph, node_without_refresh, retain_grad
 from tests.refusals import as_python
 
 Around = Callable[[Callable[[], Any]], Any]
@@ -68,7 +68,7 @@ class Tensor:
     @property
     def requires_grad(self) -> bool:
         with as_python():
-            known_node(self.inner)  # updates a view's flags
+            node_without_refresh(self.inner)  # updates a view's flags
         return self.inner.requires_grad
 
     @property

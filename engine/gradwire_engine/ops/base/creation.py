@@ -16,7 +16,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.declaration import WIDEST
-from gradwire_engine.op.workload import compute_apart, pause
+from gradwire_engine.op.workload import offload_work, pause
 from gradwire_engine.ops.base.checks import admit, ints
 
 Ints = Any
@@ -40,7 +40,7 @@ def made(device: str | None, build: Any, requires_grad: bool, shape: tuple[int, 
     pause()
     count = math.prod(shape)
     with devices.selected(devices.canonical(device)):
-        array = build() if count < _MANY else compute_apart("creation", count * each, build, count * WIDEST)
+        array = build() if count < _MANY else offload_work("creation", count * each, build, count * WIDEST)
         return tensor(array, requires_grad)
 
 

@@ -112,7 +112,7 @@ def threshold(xp: Any, input: Array, threshold: Number, value: Number) -> Array:
     return xp.where(input <= threshold, input.dtype.type(value), input)
 
 
-threshold.lacks("b", "threshold_cpu")
+threshold.unsupported("b", "threshold_cpu")
 threshold.fits("value")
 threshold.grad(input=lambda g, input, threshold: _masked_by(g, input, ~(input <= threshold)))
 

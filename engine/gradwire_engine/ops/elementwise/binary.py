@@ -579,14 +579,14 @@ def _log_where(input: Any, other: Any) -> Any:
     return where(silent, 0, log(other) if not _is_number(other) else _log_of_scale(other))
 
 
-nextafter.lacks("bic", "nextafter_cpu")
-gcd.lacks("bfc", "gcd_cpu")
-lcm.lacks("bfc", "lcm_cpu")
-logaddexp.lacks("bi", "logaddexp_cpu")
-logaddexp2.lacks("bic", "logaddexp2_cpu")
-addcmul.lacks("b", "addcmul_cpu_out")
-lerp.lacks("bi", "lerp_kernel")
-heaviside.lacks("c", "", "heaviside is not yet implemented for complex tensors.")
+nextafter.unsupported("bic", "nextafter_cpu")
+gcd.unsupported("bfc", "gcd_cpu")
+lcm.unsupported("bfc", "lcm_cpu")
+logaddexp.unsupported("bi", "logaddexp_cpu")
+logaddexp2.unsupported("bic", "logaddexp2_cpu")
+addcmul.unsupported("b", "addcmul_cpu_out")
+lerp.unsupported("bi", "lerp_kernel")
+heaviside.unsupported("c", "", "heaviside is not yet implemented for complex tensors.")
 
 
 def _refuse_mixed_heaviside(input: Any, values: Any) -> None:

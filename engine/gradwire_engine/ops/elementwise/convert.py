@@ -143,8 +143,8 @@ def _angle_input(g: Any, input: Any) -> Any:
     if dtypes.category(input.dtype) != dtypes.COMPLEX:
         return zeros(g)
     size = modulus(input)
-    turn = sgn(input) * 1j
-    return where(eq(size, 0), 0, turn * (g / where(eq(size, 0), 1, size)))
+    tangent = sgn(input) * 1j
+    return where(eq(size, 0), 0, tangent * (g / where(eq(size, 0), 1, size)))
 
 
 angle.grad(input=_angle_input)

@@ -135,8 +135,8 @@ sinc.works_in(forward=2.2, backward=3.3)
 
 
 def _sinc_input(g: Any, input: Any) -> Any:
-    turn = input * math.pi
-    slope = (turn * cos(turn) - sin(turn)) / (turn * input)
+    angle = input * math.pi
+    slope = (angle * cos(angle) - sin(angle)) / (angle * input)
     return where(eq(input, 0), 0, g * conj(slope))
 
 

@@ -13,7 +13,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import LONG, Cost, counted
 from gradwire_engine.op.op import op
-from gradwire_engine.op.value_access import look, written
+from gradwire_engine.op.value_access import mark_changed, read_array
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.index_accumulation import combine_at
 
@@ -126,13 +126,13 @@ def embedding(
 
 def _renorm_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
     """Scale the looked-up rows down to a norm of at most max_norm, in place and without a graph node."""
-    table, wanted = look(weight), look(indices)
+    table, wanted = read_array(weight), read_array(indices)
     xp = module_of(table)
     _check_indices(xp, wanted, table.shape[0])
     rows = xp.unique(wanted)
     norms = (xp.abs(table[rows]) ** norm_type).sum(1) ** (1 / norm_type)
     table[rows] *= xp.where(norms > max_norm, max_norm / (norms + 1e-7), 1).astype(table.dtype)[:, None]
-    written(weight)
+    mark_changed(weight)
 
 
 @op(

@@ -118,10 +118,10 @@ def embedding_bag(
     return added / _like(weight, sizes[:, None])
 
 
-embedding_bag.lacks(
+embedding_bag.unsupported(
     "bic",
-    says="Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, "
-    "Double; but got another instead",
+    message="Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, "
+    "Float, Double; but got another instead",
     of=("weight",),
 )
 

@@ -13,7 +13,7 @@ from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import of_shape, placed, placed_alike
+from gradwire_engine.op.cost import gathering, indexing, of_shape
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
@@ -53,7 +53,7 @@ def _check_vector(xp: Any, name: str, index: Array, dim: int, size: int) -> Arra
     return index
 
 
-@op(cost=placed(30))
+@op(cost=indexing(30))
 def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
     """Slices at the indices `index` along `dim` (torch.index_select)."""
     dim = normalize_dim(dim, input.ndim)
@@ -87,7 +87,7 @@ index_select.grad(input=lambda g, dim, index, input_meta: _index_select_backward
 _index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index))
 
 
-@op(in_place=True, apart=True, cost=placed(60))
+@op(in_place=True, no_overlap=True, cost=indexing(60))
 def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Array:
     """Copy of the input with the slices of `source` added at the indices `index` along `dim` (torch.index_add)."""
     dim = normalize_dim(dim, input.ndim)
@@ -145,7 +145,7 @@ index_add.grad(
 )
 
 
-@op(in_place=True, apart=True, cost=placed(30))
+@op(in_place=True, no_overlap=True, cost=indexing(30))
 def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> Array:
     """Copy of the input with the slices of `source` written at the indices `index` along `dim` (torch.index_copy)."""
     dim = normalize_dim(dim, input.ndim)
@@ -159,7 +159,7 @@ def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> 
 @op(
     in_place=True,
     node=lambda input, dim, index, value: f"IndexFillBackward{int(type(value) is Tensor)}",
-    cost=placed(30),
+    cost=indexing(30),
 )
 def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Number) -> Array:
     """Copy of the input with `value` in the slices at the indices `index` along `dim` (torch.index_fill)."""
@@ -234,7 +234,7 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
     return starts + (index if steps[dim] == 1 else index * steps[dim])
 
 
-@op(cost=placed_alike(30))
+@op(cost=gathering(30))
 def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     """result[i, j, ...] = input[i, index[i, j, ...], ...] for dim 1, and so on (torch.gather)."""
     dim = normalize_dim(dim, input.ndim)
@@ -249,7 +249,7 @@ gather.sized_by(
 )
 
 
-@op(name="_gather_backward", node="ScatterAddBackward0", cost=placed_alike(60))
+@op(name="_gather_backward", node="ScatterAddBackward0", cost=gathering(60))
 def gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Adjoint of gather: add g into zeros at the indices."""
     whole = xp.zeros(shape, dtypes.float32 if is_half(g.dtype) else g.dtype)
@@ -262,7 +262,7 @@ gather.grad(input=lambda g, dim, index, input_meta: gather_backward(g, dim, inde
 gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index))
 
 
-@op(name="_put_along", node="ScatterBackward0", cost=placed_alike(30))
+@op(name="_put_along", node="ScatterBackward0", cost=gathering(30))
 def put_along(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Write g into zeros at the indices, none of which repeats."""
     whole = xp.zeros(shape, g.dtype)
@@ -298,7 +298,7 @@ def source_part(src: Any, index: Any) -> Any:
     name="_scatter",
     in_place=True,
     node=lambda input, dim, index, src: f"ScatterBackward{int(type(src) is not Tensor)}",
-    cost=placed_alike(30),
+    cost=gathering(30),
 )
 def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number) -> Array:
     if hasattr(src, "dtype") and src.dtype != input.dtype:
@@ -312,7 +312,7 @@ def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number)
 _scatter.fits("src")
 
 
-@op(name="_scatter_add", in_place=True, node="ScatterAddBackward0", cost=placed_alike(60))
+@op(name="_scatter_add", in_place=True, node="ScatterAddBackward0", cost=gathering(60))
 def _scatter_add(xp: Any, input: Array, dim: int, index: Array, src: Array) -> Array:
     if src.dtype != input.dtype:
         raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter_add")
@@ -329,7 +329,7 @@ _scatter.grad(
 _scatter_add.grad(input=lambda g: g, src=lambda g, dim, index: gather(g, dim, index))
 
 
-@composite(in_place=True, apart=True)
+@composite(in_place=True, no_overlap=True)
 def scatter(
     input: Array, dim: int, index: Array, src: Array | Number | None = None, *, value: Number | None = None
 ) -> Array:
@@ -340,7 +340,7 @@ def scatter(
     return _scatter(input, dim, index, source_part(given, index))
 
 
-@composite(in_place=True, apart=True)
+@composite(in_place=True, no_overlap=True)
 def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
     """Copy of the input with `src` added at the indices along `dim` (torch.scatter_add)."""
     return _scatter_add(input, dim, index, source_part(src, index))

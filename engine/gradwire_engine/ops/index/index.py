@@ -17,10 +17,10 @@ from gradwire_engine.core.dtypes import Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite, composite
-from gradwire_engine.op.cost import placed
+from gradwire_engine.op.cost import indexing
 from gradwire_engine.op.op import cast_array, op
-from gradwire_engine.op.refusals import check_apart, check_overlap, check_writable, shares_elements
-from gradwire_engine.op.value_access import look, module_behind
+from gradwire_engine.op.refusals import check_no_overlap, check_overlap, check_writable, shares_elements
+from gradwire_engine.op.value_access import module_behind, read_array
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import check_index
 from gradwire_engine.ops.base.fill import copy, fill
@@ -110,7 +110,7 @@ def _is_mask(index: Any) -> bool:
     name="_index",
     node="IndexBackward0",
     data_dependent=lambda input, indices: any(map(_is_mask, indices)),
-    cost=placed(30),
+    cost=indexing(30),
 )
 def index_(xp: Any, input: Array, indices: list[Array]) -> Array:
     """Elements selected by index arrays and masks; None takes the whole dimension."""
@@ -133,7 +133,7 @@ def _chosen_bytes(input: Array, indices: list[Array]) -> int:
 index_.sized_by(_chosen_bytes)
 
 
-@op(name="_index_backward", node="IndexPutBackward0", cost=placed(60))
+@op(name="_index_backward", node="IndexPutBackward0", cost=indexing(60))
 def _index_backward(xp: Any, g: Array, indices: list[Array], shape: Ints) -> Array:
     """Adjoint of `index_`: add g into zeros at the indices."""
     given = [place for place in indices if place is not None]
@@ -171,8 +171,8 @@ def _fills(indices: list[Any], values: Any) -> bool:
 
 @op(
     in_place=True,
-    apart=lambda input, indices, values, accumulate: accumulate or not _fills(indices, values),
-    cost=placed(30),
+    no_overlap=lambda input, indices, values, accumulate: accumulate or not _fills(indices, values),
+    cost=indexing(30),
 )
 def index_put(xp: Any, input: Array, indices: list[Array], values: Array | Number, accumulate: bool = False) -> Array:
     """Copy of the input with `values` written, or added, at the selected elements (torch.index_put)."""
@@ -264,7 +264,7 @@ def _normalize_item(item: Any) -> Any:
             f"(got {type(item).__name__})",
         )
     if not item.ndim and item.dtype.kind in "iu":
-        return int(look(item))
+        return int(read_array(item))
     return item
 
 
@@ -315,7 +315,7 @@ def _sliced(input: Any, dim: int, item: slice) -> Any:
 def _resolve_bools(input: Any, indices: list[Any]) -> list[Any]:
     """Replace each single bool as PyTorch does: True by the index 0, False by no index."""
     xp = module_behind(input)
-    return [xp.zeros(1 if look(item) else 0, dtypes.int64) if _is_single_bool(item) else item for item in indices]
+    return [xp.zeros(1 if read_array(item) else 0, dtypes.int64) if _is_single_bool(item) else item for item in indices]
 
 
 @composite(data_dependent=_has_mask)
@@ -336,7 +336,7 @@ def getitem(input: Array, index: Index) -> Array:
     return alias(shown) if shown is input else shown
 
 
-@op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True, cost=placed(30))
+@op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True, cost=indexing(30))
 def _set_index(xp: Any, input: Array, index: Index, indices: list[Array], value: Array | Number) -> Array:
     """Copy of the input with `value` written at a key, in `_parse`'s form."""
     result = input.copy()
@@ -402,7 +402,7 @@ class _SetItem(Composite):
             key = (*basic, Ellipsis)
             part = target.array[key]
             if indices and not _fills(indices, value):
-                check_apart(part, (indices, value))
+                check_no_overlap(part, (indices, value))
             elif not indices:
                 _check_source(target, part, given)
             _set_index.in_place((target, basic, indices, value))
@@ -423,7 +423,7 @@ def _check_source(target: Tensor, part: Array, given: Any) -> None:
         check_overlap(part, given.array)
     elif given.ndim and given.size == part.size == 1:
         if part.ndim:
-            check_apart(part, (given,))
+            check_no_overlap(part, (given,))
     elif given.ndim and given.shape[-part.ndim :] == part.shape[-given.ndim :] and given.size == part.size:
         check_overlap(part.squeeze(), given.array.squeeze())
 

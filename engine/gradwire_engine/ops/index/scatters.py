@@ -13,7 +13,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import placed_alike
+from gradwire_engine.op.cost import gathering
 from gradwire_engine.op.op import op
 from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import expand
@@ -128,7 +128,7 @@ masked_scatter.grad(input=lambda g, mask: masked_fill(g, mask, 0), source=_taken
 _MODES = ("sum", "prod", "mean", "amax", "amin")
 
 
-@op(name="_scatter_product", cost=placed_alike(60))
+@op(name="_scatter_product", cost=gathering(60))
 @through_float32
 def _scatter_product(xp: Any, src: Array, base: Array, dim: int, index: Array) -> Array:
     """Multiply `base` by the elements of `src` at the positions `index` along `dim`."""
@@ -158,7 +158,7 @@ def _neutral(xp: Any, dtype: Any, reduce: str) -> Any:
     return limits.min if reduce == "amax" else limits.max
 
 
-@op(name="_scatter_reduce", node="ScatterReduceBackward0", in_place=True, complex_grad=False, cost=placed_alike(60))
+@op(name="_scatter_reduce", node="ScatterReduceBackward0", in_place=True, complex_grad=False, cost=gathering(60))
 def _scatter_reduce(
     xp: Any, input: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
 ) -> Array:
@@ -182,7 +182,7 @@ def _scatter_reduce(
 _scatter_reduce.works_in(forward=1, backward=3.9)
 
 
-@op(name="_scatter_counts", cost=placed_alike(60))
+@op(name="_scatter_counts", cost=gathering(60))
 def _scatter_counts(xp: Any, input: Array, dim: int, index: Array, include_self: bool) -> Array:
     """Number of values reduced at each position, at least 1, in the input's dtype."""
     places = flat_places(xp, "scatter", input.shape, normalize_dim(dim, input.ndim), index)
@@ -264,7 +264,7 @@ _scatter_reduce.grad(
 )
 
 
-@composite(in_place=True, apart=True)
+@composite(in_place=True, no_overlap=True)
 def scatter_reduce(
     input: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
 ) -> Array:
@@ -280,12 +280,12 @@ def scatter_reduce(
     return _scatter_reduce(input, dim, index, source_part(src, index), reduce, include_self)
 
 
-scatter_reduce.lacks("c", "scatter_gather_tensor_cpu_reduce_amin", when=scatter_reduce.given("reduce", "amin"))
-scatter_reduce.lacks("c", "scatter_gather_tensor_cpu_reduce_amax", when=scatter_reduce.given("reduce", "amax"))
-scatter_reduce.lacks("b", "scatter_gather_tensor_cpu_reduce_mean", when=scatter_reduce.given("reduce", "mean"))
+scatter_reduce.unsupported("c", "scatter_gather_tensor_cpu_reduce_amin", when=scatter_reduce.given("reduce", "amin"))
+scatter_reduce.unsupported("c", "scatter_gather_tensor_cpu_reduce_amax", when=scatter_reduce.given("reduce", "amax"))
+scatter_reduce.unsupported("b", "scatter_gather_tensor_cpu_reduce_mean", when=scatter_reduce.given("reduce", "mean"))
 
 
-@composite(in_place=True, apart=True)
+@composite(in_place=True, no_overlap=True)
 def index_reduce(
     input: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
 ) -> Array:
@@ -308,13 +308,13 @@ def index_reduce(
     return made if input.ndim else reshape(made, ())
 
 
-index_reduce.lacks("c", "minimum_cpu", when=index_reduce.given("reduce", "amin"))
-index_reduce.lacks("c", "maximum_cpu", when=index_reduce.given("reduce", "amax"))
-index_reduce.lacks("b", "div_floor_cpu", when=index_reduce.given("reduce", "mean"))
-index_reduce.lacks("b", "index_reduce_func_exclude_input_init", when=index_reduce.given("include_self", False))
+index_reduce.unsupported("c", "minimum_cpu", when=index_reduce.given("reduce", "amin"))
+index_reduce.unsupported("c", "maximum_cpu", when=index_reduce.given("reduce", "amax"))
+index_reduce.unsupported("b", "div_floor_cpu", when=index_reduce.given("reduce", "mean"))
+index_reduce.unsupported("b", "index_reduce_func_exclude_input_init", when=index_reduce.given("include_self", False))
 
 
-@composite(in_place=True, apart=True)
+@composite(in_place=True, no_overlap=True)
 def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     """Copy of the input with `source` at flat positions `index`, added if `accumulate` (torch.put).
 

@@ -254,8 +254,8 @@ def searchsorted(
 
 
 searchsorted.works_in(forward=1)
-searchsorted.lacks("c", "searchsorted_out_cpu")
-searchsorted.lacks(
+searchsorted.unsupported("c", "searchsorted_out_cpu")
+searchsorted.unsupported(
     "b", "searchsorted_out_cpu", when=lambda bounds, input, *rest: bounds.dtype == getattr(input, "dtype", None)
 )
 
@@ -270,7 +270,7 @@ def bucketize(input: Array | Number, boundaries: Array, *, out_int32: bool = Fal
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
-bucketize.lacks("c", "searchsorted_out_cpu")
-bucketize.lacks(
+bucketize.unsupported("c", "searchsorted_out_cpu")
+bucketize.unsupported(
     "b", "searchsorted_out_cpu", when=lambda input, bounds, *rest: bounds.dtype == getattr(input, "dtype", None)
 )

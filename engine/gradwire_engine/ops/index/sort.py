@@ -88,7 +88,7 @@ def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sor
     return _with_indices(xp, input, at(_order(xp, input, dim, largest), dim, slice(0, k)).copy(), dim)
 
 
-topk.lacks("c", says=" topk does not support complex dtypes on CPU")
+topk.unsupported("c", message=" topk does not support complex dtypes on CPU")
 
 
 # A partition is faster than a sort from _LONG elements on, if at most 1/_FEW of them are wanted; dtypes of NumPy only.

@@ -215,8 +215,8 @@ def pinv(
 
 
 pinv.works_in(forward=7.7, backward=5.6)
-pinv.lacks("c", says="torch.linalg.pinv: atol tensor of complex type is not supported.", of=("atol",))
-pinv.lacks("c", says="torch.linalg.pinv: rtol tensor of complex type is not supported.", of=("rtol",))
+pinv.unsupported("c", message="torch.linalg.pinv: atol tensor of complex type is not supported.", of=("atol",))
+pinv.unsupported("c", message="torch.linalg.pinv: rtol tensor of complex type is not supported.", of=("rtol",))
 
 
 def pinv_backward(g: Any, A: Any, out: Any) -> Any:

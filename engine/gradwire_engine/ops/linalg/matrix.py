@@ -17,7 +17,7 @@ from gradwire_engine.core.dtypes import DType, Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import counted, of_shape, placed
+from gradwire_engine.op.cost import counted, indexing, of_shape
 from gradwire_engine.op.op import op
 from gradwire_engine.op.value_access import is_row_major
 from gradwire_engine.ops.base.basic import conj
@@ -336,7 +336,7 @@ baddbmm.grad(
 )
 
 
-@op(cost=placed(4))
+@op(cost=indexing(4))
 def mv(xp: Any, input: Array, vec: Array) -> Array:
     """Product of a matrix and a vector (torch.mv).
 
@@ -362,7 +362,7 @@ mv.grad(
 )
 
 
-@op(cost=placed(4))
+@op(cost=indexing(4))
 def dot(xp: Any, input: Array, tensor: Array) -> Array:
     """Dot product of two vectors (torch.dot).
 

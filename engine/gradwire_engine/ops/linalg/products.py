@@ -15,7 +15,7 @@ from gradwire_engine.core.dtypes import Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import LOOP, counted, flop, placed
+from gradwire_engine.op.cost import LOOP, counted, flop, indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.op.workload import check_composite, pause
 from gradwire_engine.ops.base.basic import conj, expand
@@ -79,7 +79,7 @@ def cross_(input: Array, other: Array, dim: int | None = None) -> Any:
     return cross(input, other, dim=dim)
 
 
-@op(cost=placed(4))
+@op(cost=indexing(4))
 def vdot(xp: Any, input: Array, other: Array) -> Array:
     """Dot product of a vector's conjugate and another vector (torch.vdot).
 

@@ -58,7 +58,7 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
     return total(first * second, dim)
 
 
-cosine_similarity.lacks("c", says="expected common dtype to be floating point, yet common dtype is complex")
+cosine_similarity.unsupported("c", message="expected common dtype to be floating point, yet common dtype is complex")
 
 
 @op(name="_causal_mask", cost=counted(lambda query, keys: 4.0 * query.shape[-2] * keys))

@@ -55,4 +55,4 @@ def prelu(input: Array, weight: Array) -> Any:
     return _prelu_kernel(input, fold(weight, size))
 
 
-prelu.lacks("bic", "prelu_cpu")
+prelu.unsupported("bic", "prelu_cpu")

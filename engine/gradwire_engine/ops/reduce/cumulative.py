@@ -25,7 +25,7 @@ from gradwire_engine.ops.elementwise.unary import exp, isnan
 from gradwire_engine.ops.index.gather import gather_backward
 from gradwire_engine.ops.reduce.reduce import restore_dims
 from gradwire_engine.ops.reduce.reduce import sum as total
-from gradwire_engine.ops.reduce.scan import by_turns, turns
+from gradwire_engine.ops.reduce.scan import loop_cost, loop_length
 from gradwire_engine.ops.shape.join import cat, stack
 from gradwire_engine.ops.shape.shape import at, clone, narrow, select
 
@@ -79,8 +79,8 @@ for _finder in (cummax, cummin):
 
 @op(
     cost=counted(
-        lambda input, dim: 40.0 * input.size + (LOOP * turns(input, dim) if input.dtype.kind == "c" else 0),
-        by_turns(60),
+        lambda input, dim: 40.0 * input.size + (LOOP * loop_length(input, dim) if input.dtype.kind == "c" else 0),
+        loop_cost(60),
         1 << 11,
     )
 )

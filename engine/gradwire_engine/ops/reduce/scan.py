@@ -106,19 +106,19 @@ cumsum.grad(input=lambda g, dim: _reverse_cumsum(g, dim))
 _reverse_cumsum.grad(input=lambda g, dim: cumsum(g, dim))
 
 
-def turns(input: Any, dim: int, *rest: Any) -> int:
+def loop_length(input: Any, dim: int, *rest: Any) -> int:
     """Size of the dimension along which the gradient formulas loop in Python."""
     return input.shape[dim] if input.ndim else 1
 
 
-def by_turns(weight: float) -> Works:
+def loop_cost(weight: float) -> Works:
     def works(input: Any, dim: int, *rest: Any) -> Any:
-        return weight * input.size + LOOP * turns(input, dim)
+        return weight * input.size + LOOP * loop_length(input, dim)
 
     return works
 
 
-@op(in_place=True, cost=counted(lambda input, dim, dtype: 4.0 * input.size, by_turns(30), 1 << 11))
+@op(in_place=True, cost=counted(lambda input, dim, dtype: 4.0 * input.size, loop_cost(30), 1 << 11))
 def cumprod(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """Running product along `dim` (torch.cumprod)."""
     return _running(xp, "cumprod", input, dim, dtype)

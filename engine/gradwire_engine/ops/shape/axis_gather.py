@@ -1,6 +1,7 @@
 """Gather along the last dimensions, and its adjoint: the ops behind nearest resizing and non-constant padding.
 
-`take_lines` repeats and drops positions; `add_lines` adds elements up at the positions from which they were taken.
+`take_positions` repeats and drops positions; `add_at_positions` adds elements up at the positions from which they were
+taken.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import Array
 from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
-from gradwire_engine.op.workload import compute_apart
+from gradwire_engine.op.workload import offload_work
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.index_accumulation import add_rows
 from gradwire_engine.ops.base.precision import through_float32
@@ -29,23 +30,23 @@ _PYTHON_INT = 48  # bytes of an int and its pointer in a tuple
 _EACH = 500.0  # operations per int
 
 
-def build_lines(name: str, counts: Sequence[int], make: Callable[[], Ints]) -> Ints:
+def build_positions(name: str, counts: Sequence[int], make: Callable[[], Ints]) -> Ints:
     """Call `make` for the positions, `counts` of them per dimension, after the account has admitted their cost.
 
     Raises EngineError: MEMORY_LIMIT, OP_LIMIT.
     """
     count = sum(max(0, each) for each in counts)
     CURRENT.get().account.admit(count * _PYTHON_INT)
-    return compute_apart(name, count * _EACH, make)
+    return offload_work(name, count * _EACH, make)
 
 
-def _lined_cost(input: Any, lines: Ints, *rest: Any) -> Any:
+def _take_cost(input: Any, lines: Ints, *rest: Any) -> Any:
     lead = math.prod(input.shape[: input.ndim - len(lines)])
     return 30.0 * (input.size + lead * math.prod(map(len, lines)))
 
 
-@op(name="_take_lines", node=lambda input, lines, node: node, cost=counted(_lined_cost))
-def take_lines(xp: Any, input: Array, lines: Ints, node: str) -> Array:
+@op(name="_take_lines", node=lambda input, lines, node: node, cost=counted(_take_cost))
+def take_positions(xp: Any, input: Array, lines: Ints, node: str) -> Array:
     """Take the elements at `lines` of the last dimensions. node: the graph node's name."""
     lead = input.ndim - len(lines)
     admit((*input.shape[:lead], *map(len, lines)), input.dtype)
@@ -55,7 +56,7 @@ def take_lines(xp: Any, input: Array, lines: Ints, node: str) -> Array:
     return xp.array(input)
 
 
-take_lines.works_in(forward=6)
+take_positions.works_in(forward=6)
 
 
 @op(
@@ -64,7 +65,7 @@ take_lines.works_in(forward=6)
     cost=counted(lambda g, lines, sizes, node: 60.0 * g.size + 4.0 * sum(map(len, lines)) + 4.0 * math.prod(sizes)),
 )
 @through_float32
-def add_lines(xp: Any, g: Array, lines: Ints, sizes: Ints, node: str) -> Array:
+def add_at_positions(xp: Any, g: Array, lines: Ints, sizes: Ints, node: str) -> Array:
     """Add g's elements into zeros of `sizes`, at the positions `lines` of the last dimensions."""
     lead = g.ndim - len(lines)
     for axis, (line, size) in enumerate(zip(lines, sizes, strict=True)):
@@ -78,6 +79,10 @@ def add_lines(xp: Any, g: Array, lines: Ints, sizes: Ints, node: str) -> Array:
     return xp.ascontiguousarray(g)
 
 
-add_lines.sized_by(lambda g, lines, sizes, node: math.prod(g.shape[: -len(sizes)]) * math.prod(sizes) * g.itemsize)
-take_lines.grad(input=lambda g, input_meta, lines, node: add_lines(g, lines, input_meta.shape[-len(lines) :], node))
-add_lines.grad(g=lambda g, lines, node: take_lines(g, lines, node))
+add_at_positions.sized_by(
+    lambda g, lines, sizes, node: math.prod(g.shape[: -len(sizes)]) * math.prod(sizes) * g.itemsize
+)
+take_positions.grad(
+    input=lambda g, input_meta, lines, node: add_at_positions(g, lines, input_meta.shape[-len(lines) :], node)
+)
+add_at_positions.grad(g=lambda g, lines, node: take_positions(g, lines, node))

@@ -159,12 +159,12 @@ def rot90(input: Array, k: int = 1, dims: Ints = (0, 1)) -> Array:
     a, b = (normalize_dim(dim, input.ndim) for dim in given)
     if a == b:
         raise EngineError(Reason.RUNTIME, "expected rotation dims to be different")
-    turns = k % 4
-    if turns == 2:
+    quarter_turns = k % 4
+    if quarter_turns == 2:
         return flip(input, (a, b))
-    if turns == 0:
+    if quarter_turns == 0:
         return flip(input, ())
-    return transpose(flip(input, (b,)), a, b) if turns == 1 else flip(transpose(input, a, b), (b,))
+    return transpose(flip(input, (b,)), a, b) if quarter_turns == 1 else flip(transpose(input, a, b), (b,))
 
 
 def _repeated_cost(input: Any, repeats: Ints) -> Any:
@@ -193,9 +193,9 @@ def _repeat_input(g: Any, input_meta: Any, repeats: Any) -> Any:
     shape = (1,) * (len(counts) - len(input_meta.shape)) + input_meta.shape
     if 0 in counts:
         return zeros(g, input_meta.shape)
-    apart = [size for pair in zip(counts, shape, strict=True) for size in pair]
+    interleaved = [size for pair in zip(counts, shape, strict=True) for size in pair]
     once = [size for length in shape for size in (1, length)]
-    return reshape(sum_to_size(reshape(g, apart), once), input_meta.shape)
+    return reshape(sum_to_size(reshape(g, interleaved), once), input_meta.shape)
 
 
 repeat.grad(input=_repeat_input)

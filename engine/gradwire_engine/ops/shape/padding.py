@@ -13,7 +13,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
-from gradwire_engine.ops.shape.axis_gather import build_lines, take_lines
+from gradwire_engine.ops.shape.axis_gather import build_positions, take_positions
 
 Ints = tuple[int, ...]
 
@@ -80,12 +80,12 @@ def pad(input: Array, pad: Ints, mode: str = "constant", value: float | None = N
         raise EngineError(Reason.NOT_SUPPORTED, f"Unrecognised padding mode {mode}")
     sides = [(input.ndim - 1 - axis, pad[2 * axis], pad[2 * axis + 1]) for axis in reversed(range(spatial))]
     counts = [input.shape[dim] + left + right for dim, left, right in sides]
-    lines = build_lines("pad", counts, lambda: tuple(_line(mode, input.shape, *side) for side in sides))
-    return take_lines(input, lines, f"{_NODES[mode]}{spatial}DBackward0")
+    lines = build_positions("pad", counts, lambda: tuple(_line(mode, input.shape, *side) for side in sides))
+    return take_positions(input, lines, f"{_NODES[mode]}{spatial}DBackward0")
 
 
-pad.lacks("b", "reflection_pad", when=pad.given("mode", "reflect"))
-pad.lacks("b", "replication_pad", when=pad.given("mode", "replicate"))
+pad.unsupported("b", "reflection_pad", when=pad.given("mode", "reflect"))
+pad.unsupported("b", "replication_pad", when=pad.given("mode", "replicate"))
 
 
 def _line(mode: str, shape: Ints, dim: int, left: int, right: int) -> Ints:

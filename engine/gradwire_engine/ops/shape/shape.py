@@ -453,20 +453,20 @@ def _bounds(split: Any, size: int) -> list[int]:
     return bounds
 
 
-def _apart_cost(input: Any, by: Any, dim: int = 0) -> Any:
+def _split_cost(input: Any, by: Any, dim: int = 0) -> Any:
     """Cost of a split: each view is created in Python."""
     many = len(by) if hasattr(by, "__len__") else input.shape[dim] / max(1, by)
     return 4.0 * input.size + CALL * many
 
 
 def _unbound_cost(input: Any, dim: int) -> Any:
-    return _apart_cost(input, 1, dim)
+    return _split_cost(input, 1, dim)
 
 
 @op(
     view="multiple",
     node=lambda tensor, split, dim: "SplitBackward0" if isinstance(split, int) else "SplitWithSizesBackward0",
-    cost=counted(_apart_cost, 3.0, 1 << 14),
+    cost=counted(_split_cost, 3.0, 1 << 14),
 )
 def split(xp: Any, tensor: Array, split_size_or_sections: Ints, dim: int = 0) -> Array:
     """Split into parts of one size, the last maybe smaller, or of given sizes (torch.split); a tuple of views."""

@@ -159,9 +159,9 @@ def istft(
     return constant_pad(found, (0, missing), 0) if missing > 0 else found
 
 
-istft.lacks(
+istft.unsupported(
     "c",
-    says="Complex windows are incompatible with return_complex=False",
+    message="Complex windows are incompatible with return_complex=False",
     of=("window",),
     when=lambda *args: not args[istft.positions["return_complex"]],
 )

@@ -74,14 +74,14 @@ class CancelToken(Interrupt):
         if self.account is not None:
             self.account.pressed = True
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Check for cancellation, and yield to others, between two ops of a command. Raises EngineError: CANCELLED."""
         if self.lane is not None:
             self.lane.look(self)
         elif self.stopping():
             raise EngineError(Reason.CANCELLED, "the command was cancelled")
 
-    def aside(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
+    def offload(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
         """Compute an expensive op aside, if there is a lane. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
         return compute() if self.lane is None else self.lane.aside(self, compute, name, alone, room)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradwire_engine import Backward, Gradients
-from gradwire_engine.autograd.checkpoints import Moment, Region
-from gradwire_engine.graph.hooks import Ask
+from gradwire_engine.autograd.checkpoints import Region, RegionStart
+from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_server.common.errors import Refusal
 
 MAX_SUSPENDED = 4000
@@ -32,10 +32,10 @@ class HookTable:
     """A session's hooks by number, while the graph refers to them, and its waiting backwards."""
 
     def __init__(self) -> None:
-        self.asks: weakref.WeakValueDictionary[int, Ask] = weakref.WeakValueDictionary()
+        self.asks: weakref.WeakValueDictionary[int, ExternalCallback] = weakref.WeakValueDictionary()
         self.suspended: dict[int, Suspended] = {}
         #: By number: starts of open checkpoints and packings, and checkpointed regions that may be recomputed.
-        self.moments: dict[int, Moment] = {}
+        self.moments: dict[int, RegionStart] = {}
         self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
         self.next_number = 1  # of the next waiting backward
 

@@ -60,4 +60,4 @@ def test_long_running_sums_are_as_exact_as_sums_in_double(length: int) -> None:
 
 
 def test_the_number_of_turns_is_the_length_of_the_dimension() -> None:
-    assert scan.turns(np.zeros((3, 7)), -1) == 7
+    assert scan.loop_length(np.zeros((3, 7)), -1) == 7

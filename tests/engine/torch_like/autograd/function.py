@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire_engine.autograd.functions import record_function
-from gradwire_engine.graph.callbacks import Due
+from gradwire_engine.graph.callbacks import CallbackRequest
 from tests.engine.torch_like.hooks import ask
 from tests.engine.torch_like.modes import is_grad_enabled, no_grad
 from tests.engine.torch_like.tensors import Tensor, recorded, unwrap, wrap
@@ -77,7 +77,7 @@ class Function:
         # The node holds the tensors, the context none: it is held by the node.
         ctx.saved_tensors = ctx.dirty = ctx.constant = ()
 
-        def formula(due: Due) -> Sequence[Any]:
+        def formula(due: CallbackRequest) -> Sequence[Any]:
             ctx.saved_tensors = tuple(wrap(due.others))
             made = cls.backward(ctx, *wrap(due.gradients))
             ctx.saved_tensors = ()

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from gradwire_engine import Tensor as EngineTensor
-from gradwire_engine.autograd.checkpoints import Moment
+from gradwire_engine.autograd.checkpoints import RegionStart
 from gradwire_engine.autograd.saved_tensor_hooks import pack, packable
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.graph.tensor import at_edge, edge_of
@@ -44,7 +44,7 @@ def saved_tensors_hooks(pack_hook: Callable[[Any], Any], unpack_hook: Callable[[
     def around(apply: Callable[[], Any]) -> Any:
         if not CURRENT.get().grad_enabled:
             return apply()
-        moment = Moment(CURRENT.get().generator, keeps_random=False)
+        moment = RegionStart(CURRENT.get().generator, keeps_random=False)
         with not_packing():
             made = apply()
             _pack(moment.first, [each for each in _tensors(made) if each.requires_grad])

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from gradwire_engine.autograd.checkpoints import Moment, Region
+from gradwire_engine.autograd.checkpoints import Region, RegionStart
 from gradwire_engine.core.context import CURRENT
 from tests.engine.torch_like.autograd.graph import not_packing
 from tests.engine.torch_like.hooks import ask
@@ -19,9 +19,9 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool = F
         return function(*args, **kwargs)
     regions: list[weakref.ref[Region]] = []  # at most one; the nodes hold it
 
-    def compute() -> tuple[Any, Moment, list[Any]]:
+    def compute() -> tuple[Any, RegionStart, list[Any]]:
         again = bool(regions)
-        moment = Moment(CURRENT.get().generator, regions[0]() if again else None)
+        moment = RegionStart(CURRENT.get().generator, regions[0]() if again else None)
         outputs: list[Any] = []
         try:
             with not_packing():

@@ -111,7 +111,7 @@ def unfold_blocks(input: Array, kernel_size: Ints, dilation: Ints = 1, padding: 
     return _im2col(input, kernel, dilations, pads, steps)
 
 
-unfold_blocks.lacks("i", "im2col_out_cpu")
+unfold_blocks.unsupported("i", "im2col_out_cpu")
 
 
 @composite(name="fold")
@@ -153,4 +153,4 @@ def fold_blocks(
     return _col2im(input, size, kernel, dilations, pads, steps)
 
 
-fold_blocks.lacks("i", "col2im_out_cpu")
+fold_blocks.unsupported("i", "col2im_out_cpu")

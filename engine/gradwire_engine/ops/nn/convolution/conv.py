@@ -475,8 +475,8 @@ def conv1d(
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
 
-conv1d.lacks("b", "slow_conv2d_cpu")
-conv1d.lacks("bi", "slow_conv_dilated<>", but=("int64",), when=_dilated(conv1d))
+conv1d.unsupported("b", "slow_conv2d_cpu")
+conv1d.unsupported("bi", "slow_conv_dilated<>", except_for=("int64",), when=_dilated(conv1d))
 
 
 @composite
@@ -497,8 +497,8 @@ def conv2d(
     return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
 
-conv2d.lacks("b", "slow_conv2d_cpu")
-conv2d.lacks("bi", "slow_conv_dilated<>", but=("int64",), when=_dilated(conv2d))
+conv2d.unsupported("b", "slow_conv2d_cpu")
+conv2d.unsupported("bi", "slow_conv_dilated<>", except_for=("int64",), when=_dilated(conv2d))
 
 
 @composite
@@ -519,8 +519,8 @@ def conv3d(
     return _conv(3, input, weight, bias, stride, padding, dilation, groups)
 
 
-conv3d.lacks("b", "slow_conv3d_cpu")
-conv3d.lacks("bi", "slow_conv_dilated<>", but=("int64",), when=_dilated(conv3d))
+conv3d.unsupported("b", "slow_conv3d_cpu")
+conv3d.unsupported("bi", "slow_conv_dilated<>", except_for=("int64",), when=_dilated(conv3d))
 
 
 def _conv_transpose(
@@ -579,7 +579,7 @@ def conv_transpose1d(
     return _conv_transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-conv_transpose1d.lacks("bi", "slow_conv_transpose2d_out_cpu", but=("int64",))
+conv_transpose1d.unsupported("bi", "slow_conv_transpose2d_out_cpu", except_for=("int64",))
 
 
 @composite
@@ -600,7 +600,7 @@ def conv_transpose2d(
     return _conv_transpose(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-conv_transpose2d.lacks("bi", "slow_conv_transpose2d_out_cpu", but=("int64",))
+conv_transpose2d.unsupported("bi", "slow_conv_transpose2d_out_cpu", except_for=("int64",))
 
 
 @composite
@@ -621,4 +621,4 @@ def conv_transpose3d(
     return _conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-conv_transpose3d.lacks("bi", "slow_conv_transpose3d_out_cpu", but=("int64",))
+conv_transpose3d.unsupported("bi", "slow_conv_transpose3d_out_cpu", except_for=("int64",))

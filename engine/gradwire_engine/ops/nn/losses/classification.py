@@ -15,7 +15,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import of_shape, placed
+from gradwire_engine.op.cost import indexing, of_shape
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.precision import is_half
@@ -116,7 +116,7 @@ def _node(input: Any, target: Any, weight: Any, reduction: str, ignore_index: in
     return "ViewBackward0" if reduction == "none" and input.ndim != 4 else "NllLoss2DBackward0"
 
 
-@op(name="_nll_loss", node=_node, cost=placed(30))
+@op(name="_nll_loss", node=_node, cost=indexing(30))
 def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int) -> Array:
     _check(input, target, weight)
     targets = _Targets(xp, input.shape, target, ignore_index)
@@ -154,7 +154,7 @@ def _nll_loss_backward(
     return result.reshape(shape)
 
 
-@op(name="_nll_loss_linear", cost=placed(30))
+@op(name="_nll_loss_linear", cost=indexing(30))
 def _nll_loss_linear(
     xp: Any, input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
 ) -> Array:
@@ -192,7 +192,7 @@ def nll_loss(
     return _nll_loss(input, target, weight, reduction_of(size_average, reduce, reduction), ignore_index)
 
 
-nll_loss.lacks("bic", "nll_loss_out_frame", of=("input",))
+nll_loss.unsupported("bic", "nll_loss_out_frame", of=("input",))
 
 
 @composite

@@ -10,7 +10,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import counted, placed
+from gradwire_engine.op.cost import counted, indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.checks import broadcast_shape
@@ -65,7 +65,7 @@ def _check_matrix(input: Any) -> None:
         _refuse(f"\"multi_margin_loss\" not implemented for '{dtypes.TITLES[input.dtype]}'", Reason.NOT_SUPPORTED)
 
 
-@op(name="_is_class", cost=placed(4))
+@op(name="_is_class", cost=indexing(4))
 def _is_class(xp: Any, target: Array, classes: int) -> Array:
     """(n, c) mask of each sample's target class. Raises EngineError: RUNTIME."""
     if target.size and (int(target.min()) < 0 or int(target.max()) >= classes):

@@ -90,5 +90,5 @@ def gaussian_nll_loss(
     return reduce_op(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
-gaussian_nll_loss.lacks("i", says="result type Float can't be cast to the desired output type", of=("var",))
-gaussian_nll_loss.lacks("c", "lt_cpu")
+gaussian_nll_loss.unsupported("i", message="result type Float can't be cast to the desired output type", of=("var",))
+gaussian_nll_loss.unsupported("c", "lt_cpu")

@@ -139,7 +139,7 @@ def mse_loss(
     return _weighted(_mse_loss(input, target, "none"), weight, wanted)
 
 
-mse_loss.lacks("c", "mse_cpu")
+mse_loss.unsupported("c", "mse_cpu")
 
 
 def _expand_scalars(input: Any, target: Any) -> tuple[Any, Any]:
@@ -218,7 +218,7 @@ def smooth_l1_loss(
     return _smooth_l1_loss(input, target, wanted, beta) if beta else l1_loss(input, target, reduction=wanted)
 
 
-smooth_l1_loss.lacks("c", "smooth_l1_cpu")
+smooth_l1_loss.unsupported("c", "smooth_l1_cpu")
 
 
 @_loss_op("_huber_loss", "HuberLossBackward0", cost=8)
@@ -263,7 +263,7 @@ def huber_loss(
     return reduce_op(_huber_loss(input, target, "none", delta) * weight, wanted)
 
 
-huber_loss.lacks("c", "huber_cpu")
+huber_loss.unsupported("c", "huber_cpu")
 
 
 @op(name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", cost=12)
@@ -323,7 +323,7 @@ def binary_cross_entropy(
     return _binary_cross_entropy(input, target, weight, wanted)
 
 
-binary_cross_entropy.lacks("c", "binary_cross_entropy")
+binary_cross_entropy.unsupported("c", "binary_cross_entropy")
 
 
 @op(name="_bce_with_logits", node="BinaryCrossEntropyWithLogitsBackward0", promote="same", in_place=False, cost=12)
@@ -388,7 +388,7 @@ def binary_cross_entropy_with_logits(
     return _bce_with_logits(input, target, weight, pos_weight, wanted)
 
 
-binary_cross_entropy_with_logits.lacks("c", "log_sigmoid_cpu")
+binary_cross_entropy_with_logits.unsupported("c", "log_sigmoid_cpu")
 
 
 @composite
@@ -411,5 +411,5 @@ def kl_div(
     return made / input.shape[0] if batchmean and input.ndim else made
 
 
-kl_div.lacks("i", says="kl_div: Integral inputs not supported.")
-kl_div.lacks("c", says="kl_div: Complex inputs not supported.")
+kl_div.unsupported("i", message="kl_div: Integral inputs not supported.")
+kl_div.unsupported("c", message="kl_div: Complex inputs not supported.")

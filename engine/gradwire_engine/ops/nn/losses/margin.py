@@ -33,8 +33,8 @@ def hinge_embedding_loss(
     wanted = reduction_of(size_average, reduce, reduction)
     if dtypes.category(input.dtype) == dtypes.INT:
         margin = fit_number(margin, input.dtype)
-    apart = where(ne(target, 1), clamp_min(margin - input, 0), 0)
-    return reduce_op(apart + where(ne(target, -1), input, 0), wanted)
+    hinge = where(ne(target, 1), clamp_min(margin - input, 0), 0)
+    return reduce_op(hinge + where(ne(target, -1), input, 0), wanted)
 
 
 @composite

@@ -54,7 +54,7 @@ def instance_norm(
     return reshape(made, input.shape)
 
 
-instance_norm.lacks("bic", "batch_norm", of=("input",))
+instance_norm.unsupported("bic", "batch_norm", of=("input",))
 
 
 @op(name="_sample_mean", in_place=True, cost=4)

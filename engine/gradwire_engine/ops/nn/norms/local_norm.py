@@ -34,4 +34,6 @@ def local_response_norm(input: Array, size: int, alpha: float = 1e-4, beta: floa
     return input / pow(means * alpha + k, beta)
 
 
-local_response_norm.lacks("bic", "avg_pool2d", but=("int64",), when=lambda input, *rest: 0 not in input.shape)
+local_response_norm.unsupported(
+    "bic", "avg_pool2d", except_for=("int64",), when=lambda input, *rest: 0 not in input.shape
+)

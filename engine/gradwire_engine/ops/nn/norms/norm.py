@@ -19,7 +19,7 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import placed
+from gradwire_engine.op.cost import indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast
 from gradwire_engine.ops.base.blocked import BLOCK
@@ -64,7 +64,7 @@ def _recorded_statistics(input: Any, average: Callable[[Any], Any], eps: float) 
     node="NativeBatchNormBackward0",
     outputs=("output", "mean", "scale", "variance"),
     differentiable_outputs=(0,),
-    cost=placed(8),
+    cost=indexing(8),
 )
 def _batch_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, eps: float) -> Any:
     """The output; per channel the mean, 1 / sqrt(variance + eps) and the variance of the batch."""
@@ -142,7 +142,7 @@ _batch_norm.grad(
     node="NativeBatchNormBackward0",
     outputs=("output", "mean", "scale"),
     differentiable_outputs=(0,),
-    cost=placed(8),
+    cost=indexing(8),
 )
 def _batch_norm_eval(
     xp: Any, input: Array, weight: Array | None, bias: Array | None, mean: Array, var: Array, eps: float
@@ -219,10 +219,10 @@ def batch_norm(
     return output
 
 
-batch_norm.lacks("bic", "batch_norm", of=("input",))
+batch_norm.unsupported("bic", "batch_norm", of=("input",))
 
 
-@op(name="_running", in_place=True, cost=placed(4))
+@op(name="_running", in_place=True, cost=indexing(4))
 def _running(xp: Any, input: Array, fresh: Array, momentum: float, factor: float) -> Array:
     """A running statistic, updated by the batch's."""
     mixed = (1 - momentum) * _wide(input) + (momentum * factor) * fresh
@@ -311,7 +311,7 @@ def _affine(xp: Any, normal: Array, weight: Array | None, bias: Array | None, dt
     node="NativeLayerNormBackward0",
     outputs=("output", "mean", "scale"),
     differentiable_outputs=(0,),
-    cost=placed(8),
+    cost=indexing(8),
 )
 def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, last: int, eps: float) -> Any:
     """The output; per row the mean and 1 / sqrt(variance + eps), both (rows, 1)."""
@@ -354,7 +354,7 @@ def layer_norm(
     return _layer_norm(input, weight, bias, len(shape), eps)[0]
 
 
-layer_norm.lacks("bic", "LayerNormKernelImpl", of=("input",))
+layer_norm.unsupported("bic", "LayerNormKernelImpl", of=("input",))
 
 
 def _checked_shape(input: Any, normalized_shape: Any, **parameters: Any) -> Ints:
@@ -386,7 +386,7 @@ def _groups(shape: Ints, groups: int) -> Ints:
     return shape[0] * groups, math.prod(shape[1:]) // groups
 
 
-@op(name="_group_norm", node="NativeGroupNormBackward0", cost=placed(8))
+@op(name="_group_norm", node="NativeGroupNormBackward0", cost=indexing(8))
 def _group_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Array:
     rows = _wide(xp.ascontiguousarray(input)).reshape(_groups(input.shape, groups))
     normal, _, _ = _normalized_rows(xp, rows, eps)
@@ -435,7 +435,7 @@ def group_norm(
     return _group_norm(input, weight, bias, num_groups, eps)
 
 
-group_norm.lacks("bic", "GroupNormKernelImpl", of=("input",))
+group_norm.unsupported("bic", "GroupNormKernelImpl", of=("input",))
 
 
 @composite

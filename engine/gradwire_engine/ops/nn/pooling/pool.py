@@ -17,7 +17,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import CALL, LOOP, counted, flop, placed
+from gradwire_engine.op.cost import CALL, LOOP, counted, flop, indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import admit, ints
@@ -213,7 +213,7 @@ _max_pick.grad(
 )
 
 
-@op(name="_max_indices", cost=placed(30))
+@op(name="_max_indices", cost=indexing(30))
 def _max_indices(xp: Any, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints) -> Array:
     """Flat indices of the maxima in the input."""
     spatial = len(kernel)
@@ -508,7 +508,7 @@ def max_pool1d(
     return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-max_pool1d.lacks("bi", "max_pool1d_impl")
+max_pool1d.unsupported("bi", "max_pool1d_impl")
 
 
 @composite(outputs=("values", "indices"))
@@ -582,7 +582,7 @@ def avg_pool1d(
     return _avg(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-avg_pool1d.lacks("bic", "avg_pool2d", but=("int64",))
+avg_pool1d.unsupported("bic", "avg_pool2d", except_for=("int64",))
 
 
 @composite
@@ -599,7 +599,7 @@ def avg_pool2d(
     return _avg(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-avg_pool2d.lacks("bic", "avg_pool2d", but=("int64",))
+avg_pool2d.unsupported("bic", "avg_pool2d", except_for=("int64",))
 
 
 @composite
@@ -616,7 +616,7 @@ def avg_pool3d(
     return _avg(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-avg_pool3d.lacks("bic", "avg_pool3d_out_frame", but=("int64",))
+avg_pool3d.unsupported("bic", "avg_pool3d_out_frame", except_for=("int64",))
 
 
 def _adaptive(spatial: int, input: Any, output_size: Any) -> Any:
@@ -656,8 +656,8 @@ def adaptive_avg_pool1d(input: Array, output_size: Ints) -> Any:
     return squeeze(pooled, -2)
 
 
-adaptive_avg_pool1d.lacks("bi", "adaptive_avg_pool2d")
-adaptive_avg_pool1d.lacks("c", "adaptive_avg_pool2d", when=_to_several)
+adaptive_avg_pool1d.unsupported("bi", "adaptive_avg_pool2d")
+adaptive_avg_pool1d.unsupported("c", "adaptive_avg_pool2d", when=_to_several)
 
 
 @composite
@@ -669,8 +669,8 @@ def adaptive_avg_pool2d(input: Array, output_size: Ints) -> Any:
     return _adaptive(2, input, output_size)
 
 
-adaptive_avg_pool2d.lacks("bi", "adaptive_avg_pool2d")
-adaptive_avg_pool2d.lacks("c", "adaptive_avg_pool2d", when=_to_several)
+adaptive_avg_pool2d.unsupported("bi", "adaptive_avg_pool2d")
+adaptive_avg_pool2d.unsupported("c", "adaptive_avg_pool2d", when=_to_several)
 
 
 @composite
@@ -682,5 +682,5 @@ def adaptive_avg_pool3d(input: Array, output_size: Ints) -> Any:
     return _adaptive(3, input, output_size)
 
 
-adaptive_avg_pool3d.lacks("bi", "adaptive_avg_pool3d_cpu")
-adaptive_avg_pool3d.lacks("c", "adaptive_avg_pool3d", when=_to_several)
+adaptive_avg_pool3d.unsupported("bi", "adaptive_avg_pool3d_cpu")
+adaptive_avg_pool3d.unsupported("c", "adaptive_avg_pool3d", when=_to_several)

@@ -113,7 +113,7 @@ def max_unpool1d(
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
-max_unpool1d.lacks("bic", "max_unpool2d", of=("input",))
+max_unpool1d.unsupported("bic", "max_unpool2d", of=("input",))
 
 
 @composite
@@ -128,7 +128,7 @@ def max_unpool2d(
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
-max_unpool2d.lacks("bic", "max_unpool2d", of=("input",))
+max_unpool2d.unsupported("bic", "max_unpool2d", of=("input",))
 
 
 @composite
@@ -143,7 +143,7 @@ def max_unpool3d(
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)
 
 
-max_unpool3d.lacks("bic", "max_unpool3d", of=("input",))
+max_unpool3d.unsupported("bic", "max_unpool3d", of=("input",))
 
 
 def _power_pool(pool: Any, dims: int, input: Any, p: Any, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
@@ -165,7 +165,7 @@ def lp_pool1d(
     return _power_pool(avg_pool1d, 1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-lp_pool1d.lacks("i", "avg_pool2d", but=("int64",), when=_of_whole_power)
+lp_pool1d.unsupported("i", "avg_pool2d", except_for=("int64",), when=_of_whole_power)
 
 
 @composite
@@ -176,7 +176,7 @@ def lp_pool2d(
     return _power_pool(avg_pool2d, 2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-lp_pool2d.lacks("i", "avg_pool2d", but=("int64",), when=_of_whole_power)
+lp_pool2d.unsupported("i", "avg_pool2d", except_for=("int64",), when=_of_whole_power)
 
 
 @composite
@@ -187,4 +187,4 @@ def lp_pool3d(
     return _power_pool(avg_pool3d, 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-lp_pool3d.lacks("i", "avg_pool3d_out_frame", but=("int64",), when=_of_whole_power)
+lp_pool3d.unsupported("i", "avg_pool3d_out_frame", except_for=("int64",), when=_of_whole_power)

@@ -17,7 +17,7 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import placed
+from gradwire_engine.op.cost import indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, expand, neg
 from gradwire_engine.ops.base.fill import where, zeros
@@ -31,7 +31,7 @@ from gradwire_engine.ops.shape.shape import reshape, select
 Tap = tuple[Any, Any]
 
 
-@op(name="_beside", cost=placed(4))
+@op(name="_beside", cost=indexing(4))
 def _beside(xp: Any, input: Array, grid: Array) -> Array:
     """The input unchanged. The grid is a formal argument, so that it gets a gradient of zeros."""
     return xp.array(input)
@@ -67,9 +67,9 @@ def _inside(place: Any, size: int, padding: str, align: bool) -> Any:
 def _reflected(place: Any, low: float, span: float) -> Any:
     away = absolute(place - low)
     xp = module_of(_array(away))
-    turns = xp.floor(_array(away) / span)
-    rest = away - _like(away, turns * span)
-    odd = _like(away, turns % 2 == 1)
+    periods = xp.floor(_array(away) / span)
+    rest = away - _like(away, periods * span)
+    odd = _like(away, periods % 2 == 1)
     return where(odd, neg(rest) + span, rest) + low
 
 
@@ -190,4 +190,4 @@ def grid_sample(
     return reshape(result, (samples, input.shape[1], *made))
 
 
-grid_sample.lacks("bic", "grid_sampler_2d_cpu_kernel_impl")
+grid_sample.unsupported("bic", "grid_sampler_2d_cpu_kernel_impl")

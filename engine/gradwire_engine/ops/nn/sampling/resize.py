@@ -1,7 +1,7 @@
 """interpolate: resizing of images.
 
-Every mode works on one dimension after another. The nearest modes select elements (`take_lines`); the others multiply
-each dimension by a matrix of weights, whose transpose is the adjoint.
+Every mode works on one dimension after another. The nearest modes select elements (`take_positions`); the others
+multiply each dimension by a matrix of weights, whose transpose is the adjoint.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gradwire_engine.ops.nn.pooling.pool import (
     apply_weights,
     resized_cost,
 )
-from gradwire_engine.ops.shape.axis_gather import build_lines, take_lines
+from gradwire_engine.ops.shape.axis_gather import build_positions, take_positions
 
 Ints = Any
 _RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
@@ -205,8 +205,8 @@ def interpolate(
     if mode.startswith("nearest"):
         exact = mode == "nearest-exact"
         each = zip(input.shape[2:], sizes, scales, strict=True)
-        lines = build_lines("interpolate", sizes, lambda: tuple(_nearest(*one, exact) for one in each))
-        return take_lines(input, lines, f"UpsampleNearest{'Exact' if exact else ''}{spatial}DBackward0")
+        lines = build_positions("interpolate", sizes, lambda: tuple(_nearest(*one, exact) for one in each))
+        return take_positions(input, lines, f"UpsampleNearest{'Exact' if exact else ''}{spatial}DBackward0")
     if _RANKS[mode] != spatial:
         raise EngineError(
             Reason.NOT_SUPPORTED, f"Got {input.ndim}D input, but {mode} mode needs {_RANKS[mode] + 2}D input"
@@ -222,4 +222,4 @@ for _mode, _kernel, _taken in (
     ("bicubic", "compute_indices_weights_cubic", ("uint8",)),
     ("trilinear", "compute_indices_weights_linear", ()),
 ):
-    interpolate.lacks("bic", _kernel, but=_taken, when=interpolate.given("mode", _mode))
+    interpolate.unsupported("bic", _kernel, except_for=_taken, when=interpolate.given("mode", _mode))
