@@ -1,9 +1,8 @@
 """Where a workload's time goes, by sampling its processes while it runs: `python -m benchmarks profile W1`.
 
-py-spy notes so many times a second which function holds the interpreter lock, in the client and in the server. Samples
-are counted twice: by that function, and by layer, the innermost of LAYERS on its stack, so that NumPy called by a
-formula counts as the engine's. What a process computes without the lock (matrix products, gRPC's own threads) is the
-rest of its processor time, which is given beside.
+py-spy samples RATE times a second which function holds the interpreter lock, in the client and in the server. Each
+sample is counted twice: by function, and by layer (`layer`), so NumPy called by a formula counts as the engine's. The
+rest of a process's processor time is work without the lock: matrix products, and gRPC's own threads.
 """
 
 from __future__ import annotations
@@ -27,18 +26,14 @@ from benchmarks.processes import pipe
 from gradwire._cli.workloads import LARGE, SMALL, Run, chain, round_trip, training
 
 RATE = 500
-# A frame of py-spy is "function (path:line)"; the first layer whose pattern is found in the path has it.
+# A frame of py-spy is "function (path:line)". Layers that are no package of gradwire, by a pattern of the path.
+# The workload's own frames come first: its file is part of the client's package.
 LAYERS = {
-    "engine: backward": r"gradwire_engine/(backward|graph)\.py",
-    "engine: ops": r"gradwire_engine/",
-    "server: decode, bind, answer": r"gradwire_server/(batch|arguments|commands|wire|payload|specs|session)\.py",
-    "server: front and hand-over": r"gradwire_server/",
-    "client: proxies and calls": r"gradwire/(_tensor|_operators|_call|_ops|_memo|_arguments|_place|_ghost)\.py",
-    "client: session and wire": r"gradwire/_",
-    "the workload itself": r"(benchmarks|_workloads)",
-    "gRPC": r"(grpc/|cygrpc)",
-    "asyncio": r"asyncio/",
+    "the workload itself": r"(/benchmarks/|gradwire/_cli/workloads\.py)",
+    "gRPC": r"(/grpc/|cygrpc)",
+    "asyncio": r"/asyncio/",
 }
+PACKAGE = re.compile(r".*/gradwire(_engine|_server)?/(?:(\w+)/)?(?:\w+/)*\w+\.py")
 WORKLOADS: dict[str, Callable[[Any], Run]] = {
     "W1": chain,
     "W2": lambda t: training(t, 128, SMALL, 50),
@@ -50,11 +45,15 @@ WORKLOADS: dict[str, Callable[[Any], Run]] = {
 
 
 def layer(stack: list[str]) -> str:
-    """The layer of the innermost frame that belongs to one."""
+    """The layer of the innermost frame that belongs to one: a package of the engine, server or client, or of LAYERS."""
     for frame in reversed(stack):
         for name, pattern in LAYERS.items():
             if re.search(pattern, frame):
                 return name
+        found = PACKAGE.search(frame)
+        if found is not None:
+            product, package = found.groups()
+            return f"{(product or '_client')[1:]}: {package or 'top level'}"
     return "elsewhere"
 
 
