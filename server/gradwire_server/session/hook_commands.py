@@ -127,7 +127,7 @@ def _show(scope: TensorScope, due: CallbackRequest, call: types_pb2.HookCall) ->
 
 
 def ask_for(session: Session, number: int) -> ExternalCallback:
-    """Create the engine's Ask for the client's hook of that number. Raises Refusal: ARGUMENT_VALUE, TENSOR_LIMIT."""
+    """Create the callback for the client's hook of that number. Raises Refusal: ARGUMENT_VALUE, TENSOR_LIMIT."""
     asks = session.hooks.asks
     if not number or number in asks:
         raise Refusal("ARGUMENT_VALUE", f"{number} is no number for a new hook", argument="hook")

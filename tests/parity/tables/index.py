@@ -6,6 +6,8 @@ from tests.parity.harness import T, case, complexes, edge, in_dtype, ints, mask,
 
 X = t(3, 4, 5)
 V = t(5)
+ROW = T((1, 1), dtype="int64", grad=False, values=[[0]])
+INT32 = T((2,), dtype="int32", grad=False, values=[0, 1])
 MASK2 = mask([[True, False, True, False], [False, False, False, True], [True, True, False, False]])
 NONE = mask([[False] * 4] * 3)
 
@@ -231,4 +233,58 @@ REFUSALS = [
         ints(0),
         ints(1),
     ),
+    refuses("index_copy", RuntimeError, "index_copy_(): Expected a long tensor for index, but got Float", V, 0, V, V),
+    refuses("index_copy", RuntimeError, "Expected a long tensor for index, but got Int", V, 0, INT32, t(2)),
+    refuses("index_copy", IndexError, "Index should have dimension 1 or 0 (got 2)", V, 0, ROW, t(1)),
+    refuses("index_copy", IndexError, "When source is scalar, index should have one element (got 2)", V, 0, INT32, t()),
+    refuses(
+        "index_copy",
+        IndexError,
+        "dimensionality must match. Source dimensionality (2), destination dimensionality (1)",
+        V,
+        0,
+        ints(0),
+        t(1, 2),
+    ),
+    refuses(
+        "index_copy",
+        IndexError,
+        "index_copy_(): index 5 is out of bounds for dimension 0 with size 5",
+        V,
+        0,
+        ints(5),
+        t(1),
+    ),
+    refuses(
+        "index_copy",
+        IndexError,
+        "index_copy_(): index -1 is out of bounds for dimension 0 with size 5",
+        V,
+        0,
+        ints(-1),
+        t(1),
+    ),
+    refuses("index_add", RuntimeError, "index_add_(): Expected dtype int32/int64 for index but got: Float", V, 0, V, V),
+    refuses(
+        "index_add",
+        IndexError,
+        "index_add_(): Index is supposed to be a vector, but got dim: 2 with type: Long and size: [1, 1]",
+        V,
+        0,
+        ROW,
+        t(1),
+    ),
+    refuses(
+        "index_reduce",
+        RuntimeError,
+        "index_reduce_(): Expected dtype int32/int64 for index but got",
+        V,
+        0,
+        V,
+        V,
+        "prod",
+    ),
+    refuses("index_fill", IndexError, "index_fill_(): Expected dtype int64 for index.", V, 0, V, 1.0),
+    refuses("index_fill", IndexError, "index_fill_(): Expected dtype int64 for index.", V, 0, INT32, 1.0),
+    refuses("index_select", RuntimeError, "index_select(): Expected dtype int32 or int64 for index", V, 0, V),
 ]

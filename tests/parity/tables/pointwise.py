@@ -269,6 +269,7 @@ REFUSALS = [
     refuses("bitwise_and", NotImplementedError, "not implemented for 'Float'", t(3, grad=False), t(3, grad=False)),
     refuses("addcdiv", RuntimeError, "Integer division with addcdiv is no longer supported", ints(1), ints(1), ints(1)),
     refuses("isclose", RuntimeError, "did not match", t(3), ints(1, 2, 3)),
+    refuses("floor_divide", NotImplementedError, "not implemented for 'ComplexFloat'", of(1.0, dtype="complex64"), 2.0),
 ]
 
 # Where formulas part at edges, for complex numbers and moduli below 0.

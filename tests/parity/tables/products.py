@@ -109,4 +109,16 @@ REFUSALS = [
     refuses("cdist", RuntimeError, "only supports non-negative p values", t(2, 3), t(2, 3), p=-1.0),
     refuses("cdist", RuntimeError, "cdist only supports at least 2D tensors, X1 got: 1D", t(3), t(2, 3)),
     refuses("matrix_exp", RuntimeError, "must be batches of square matrices", t(2, 3)),
+    refuses("addmv", RuntimeError, "size mismatch, got input (3), mat (2x3), vec (3)", t(3), t(2, 3), t(3)),
+    refuses("addmv", RuntimeError, "size mismatch, got input (2), mat (2x3), vec (2)", t(2), t(2, 3), t(2)),
+    refuses("addmv", RuntimeError, "vector + matrix @ vector expected, got 2, 2, 1", t(2, 2), t(2, 3), t(3)),
+    refuses("addmv", RuntimeError, "vector + matrix @ vector expected, got 1, 2, 2", t(2), t(2, 3), t(3, 1)),
+    refuses(
+        "addmv",
+        RuntimeError,
+        "addmv input tensors must have the same dtype, but got Double, Float, and Float",
+        t(2, dtype="float64"),
+        t(2, 3),
+        t(3),
+    ),
 ]

@@ -217,4 +217,16 @@ REFUSALS = [
         indexing="ji",
         torch=spread("meshgrid"),
     ),
+    refuses(
+        "split",
+        RuntimeError,
+        "sum exactly to 5 (input tensor's size at dimension 0), but got split_sizes=[1, 1]",
+        t(5),
+        [1, 1],
+    ),
+    refuses(
+        "split", RuntimeError, "split_sizes have only non-negative entries, but got split_sizes=[6, -1]", t(5), [6, -1]
+    ),
+    refuses("split", TypeError, "argument 'split_sizes' (position 2) must be tuple of ints, not float", t(5), 2.5),
+    refuses("split", TypeError, "argument 'split_sizes' failed to unpack the object at pos 2", t(5), [4, 1.0]),
 ]

@@ -36,4 +36,8 @@ REFUSALS = [
     refuses(
         "igamma", NotImplementedError, "not implemented for 'Long'", of(1, 2, dtype="int64"), of(1, 2, dtype="int64")
     ),
+    refuses("igamma", NotImplementedError, '"igamma_cpu" not implemented for', of(1.0, dtype="complex64"), of(2.0)),
+    refuses(
+        "igammac", NotImplementedError, '"igammac_cpu" not implemented for', of(1, dtype="int64"), of(2, dtype="int64")
+    ),
 ]

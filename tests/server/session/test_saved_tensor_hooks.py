@@ -51,7 +51,7 @@ def test_values_are_shown_once_and_replaced_by_what_hooks_hold(session: Any) -> 
     pack(session, "KEEP", number=3, outputs=[2], hooks=list(range(10, 10 + len(values))))
     assert session.hooks.moments == {}
     mul = made.grad_fn
-    asks = [part.ask.number for part in mul.saved]
+    asks = [part.callback.number for part in mul.saved]
     assert set(asks) <= set(range(10, 10 + len(values)))
     answer = show(session, "self")
     assert (answer.known, list(answer.tensors)) == (True, [])

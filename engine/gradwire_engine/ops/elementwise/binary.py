@@ -192,12 +192,13 @@ def _refuse_zero_divisor(xp: Any, input: Any, other: Any, kernel: str) -> None:
 
 
 def _refuse_derivative(name: str) -> None:
-    raise EngineError(Reason.NOT_SUPPORTED, f"derivative for aten::{name} is not implemented", op=name)
+    raise EngineError(Reason.RUNTIME, f"derivative for aten::{name} is not implemented", op=name)
 
 
 floor_divide.grad(
     input=lambda g: _refuse_derivative("floor_divide"), other=lambda g: _refuse_derivative("floor_divide")
 )
+floor_divide.unsupported("c", "div_floor_cpu")
 remainder.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor"))
 fmod.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="trunc"))
 

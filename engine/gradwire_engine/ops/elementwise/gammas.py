@@ -30,7 +30,7 @@ def _check_float(name: str, *operands: Array) -> None:
 @through_float32
 def igamma(xp: Any, input: Array, other: Array) -> Array:
     """Regularized lower incomplete gamma function; input is the order, other the argument (torch.igamma)."""
-    _check_float("igamma", input, other)
+    _check_float("igamma_cpu", input, other)
     return special(xp).gammainc(input, other)
 
 
@@ -41,15 +41,15 @@ igamma.works_in(widens=True)
 @through_float32
 def igammac(xp: Any, input: Array, other: Array) -> Array:
     """Regularized upper incomplete gamma function; input is the order, other the argument (torch.igammac)."""
-    _check_float("igammac", input, other)
+    _check_float("igammac_cpu", input, other)
     return special(xp).gammaincc(input, other)
 
 
 igammac.works_in(widens=True)
 
 
-def _refuse_derivative(function: str, name: str) -> Any:
-    raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' of '{function}' is not implemented.")
+def _refuse_derivative(name: str) -> Any:
+    raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.")
 
 
 def _density(g: Any, order: Any, other: Any) -> Any:
@@ -57,10 +57,10 @@ def _density(g: Any, order: Any, other: Any) -> Any:
 
 
 igamma.grad(
-    input=lambda g: _refuse_derivative("igamma", "self"), other=lambda g, input, other: _density(g, input, other)
+    input=lambda g: _refuse_derivative("igamma: input"), other=lambda g, input, other: _density(g, input, other)
 )
 igammac.grad(
-    input=lambda g: _refuse_derivative("igammac", "self"), other=lambda g, input, other: neg(_density(g, input, other))
+    input=lambda g: _refuse_derivative("igammac: input"), other=lambda g, input, other: neg(_density(g, input, other))
 )
 
 
@@ -81,7 +81,7 @@ def zeta(xp: Any, input: Array | Number, other: Array | Number) -> Array:
 
 
 zeta.grad(
-    input=lambda g: _refuse_derivative("zeta", "self"),
+    input=lambda g: _refuse_derivative("zeta"),
     other=lambda g, input, other: (
         g * zeta(input + 1, other) * (-input if isinstance(input, (int, float)) else neg(input))
     ),

@@ -25,22 +25,36 @@ from gradwire_engine.ops.index.index import checked, getitem
 from gradwire_engine.ops.shape.shape import flatten, narrow, reshape
 
 Ints = Any
+# PyTorch's messages name the in-place forms of these ops, and the index's dtype.
+_IN_PLACE_NAMES = ("index_add_", "index_reduce_")
 
 
 def _to_int64(name: str, index: Array) -> Array:
     if index.dtype not in (dtypes.int64, dtypes.int32):
-        raise EngineError(Reason.RUNTIME, f"{name}(): Expected dtype int64/int32 for index", op=name)
+        kinds = "int32 or int64" if name == "index_select" else "int32/int64"
+        given = f" but got: {dtypes.TITLES[index.dtype]}" if name in _IN_PLACE_NAMES else ""
+        raise EngineError(Reason.RUNTIME, f"{name}(): Expected dtype {kinds} for index{given}", op=name)
     return index.astype(dtypes.int64, copy=False)
 
 
 # Whole slices along a dimension.
 
 
-def _check_vector(xp: Any, name: str, index: Array, dim: int, size: int) -> Array:
-    """Check a vector of indices along `dim`; convert it to int64. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME."""
+def _index_vector(name: str, index: Array) -> Array:
+    """Convert a vector of indices to int64. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME."""
     if index.ndim > 1:
-        raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"{name}(): Index is supposed to be a vector", op=name)
-    index = _to_int64(name, index).reshape(-1)
+        given = ""
+        if name in _IN_PLACE_NAMES:
+            kind, size = dtypes.TITLES[index.dtype], list(index.shape)
+            given = f", but got dim: {index.ndim} with type: {kind} and size: {size}"
+        said = f"{name}(): Index is supposed to be a vector{given}"
+        raise EngineError(Reason.INDEX_OUT_OF_RANGE, said, op=name)
+    return _to_int64(name, index).reshape(-1)
+
+
+def _check_vector(name: str, index: Array, dim: int, size: int) -> Array:
+    """Check a vector of indices along `dim`; convert it to int64. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME."""
+    index = _index_vector(name, index)
     if index.size and int(index.min()) < 0:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"{name}(): index out of range in self", op=name)
     if index.size and int(index.max()) >= size:
@@ -57,7 +71,7 @@ def _check_vector(xp: Any, name: str, index: Array, dim: int, size: int) -> Arra
 def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
     """Slices at the indices `index` along `dim` (torch.index_select)."""
     dim = normalize_dim(dim, input.ndim)
-    places = _check_vector(xp, "index_select", index, dim, input.shape[dim] if input.ndim else 1)
+    places = _check_vector("index_select", index, dim, input.shape[dim] if input.ndim else 1)
     if not input.ndim and places.size != 1:
         raise EngineError(
             Reason.RUNTIME, f"index_select(): Index to scalar can have only 1 value, got {places.size} value(s)"
@@ -91,8 +105,9 @@ _index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index))
 def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Array:
     """Copy of the input with the slices of `source` added at the indices `index` along `dim` (torch.index_add)."""
     dim = normalize_dim(dim, input.ndim)
+    _index_vector("index_add_", index)
     _check_source(input, dim, index, source, "index_add")
-    places = _check_vector(xp, "index_add", index, dim, input.shape[dim] if input.ndim else 1)
+    places = _check_vector("index_add_", index, dim, input.shape[dim] if input.ndim else 1)
     if alpha != 1:
         source = source * alpha
     return input + _index_select_backward(source.astype(input.dtype, copy=False), dim, places, input.shape)
@@ -123,7 +138,8 @@ def _check_source(input: Array, dim: int, index: Array, source: Array, name: str
     if slices != parts:
         says = (
             f"index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
-            f"{list(slices)} at dimension {dim} and source slice shape: {list(parts)} at dimension {dim}."
+            f"{' '.join(map(str, slices))} at dimension {dim} and source slice shape: {' '.join(map(str, parts))} at "
+            f"dimension {dim}."
             if copies
             else "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape "
             f"= {list(input.shape)} source.shape = {list(source.shape)}"
@@ -134,8 +150,9 @@ def _check_source(input: Array, dim: int, index: Array, source: Array, name: str
 def positions_along(input: Any, dim: int, index: Any, source: Any, name: str) -> Any:
     """Check a composite's vector of indices along `dim`, one per slice of `source`, and convert it to int64."""
     arrays = [getattr(value, "array", value) for value in (input, index, source)]
+    _index_vector(f"{name}_", arrays[1])
     _check_source(arrays[0], dim, arrays[1], arrays[2], name)
-    places = _check_vector(module_of(arrays[0]), name, arrays[1], dim, arrays[0].shape[dim] if arrays[0].ndim else 1)
+    places = _check_vector(f"{name}_", arrays[1], dim, arrays[0].shape[dim] if arrays[0].ndim else 1)
     return Tensor(places) if type(index) is Tensor else places
 
 
@@ -145,12 +162,39 @@ index_add.grad(
 )
 
 
+def _check_copied(input: Array, index: Array, source: Array) -> None:
+    """Check the index of index_copy. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME."""
+    said, reason = "", Reason.INDEX_OUT_OF_RANGE
+    if index.ndim > 1:
+        said = f"Index should have dimension 1 or 0 (got {index.ndim})"
+    elif not source.ndim and index.size != 1:
+        said = f"When source is scalar, index should have one element (got {index.size})"
+    elif source.ndim != input.ndim and source.ndim and input.ndim:
+        said = (
+            "When source and destination are not scalars, their dimensionality must match. Source dimensionality "
+            f"({source.ndim}), destination dimensionality ({input.ndim})"
+        )
+    elif index.dtype != dtypes.int64:
+        said, reason = f"Expected a long tensor for index, but got {dtypes.TITLES[index.dtype]}", Reason.RUNTIME
+    if said:
+        raise EngineError(reason, f"index_copy_(): {said}", op="index_copy")
+
+
 @op(in_place=True, no_overlap=True, cost=indexing(30))
 def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> Array:
     """Copy of the input with the slices of `source` written at the indices `index` along `dim` (torch.index_copy)."""
     dim = normalize_dim(dim, input.ndim)
+    _check_copied(input, index, source)
     _check_source(input, dim, index, source, "index_copy")
-    places = _check_vector(xp, "index_copy", index, dim, input.shape[dim] if input.ndim else 1)
+    places = index.reshape(-1)
+    size = input.shape[dim] if input.ndim else 1
+    outside = places[(places < 0) | (places >= size)]
+    if outside.size:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE,
+            f"index_copy_(): index {int(outside[0])} is out of bounds for dimension {dim} with size {size}",
+            op="index_copy",
+        )
     result = input.copy()
     result.reshape(result.shape or (1,))[(slice(None),) * dim + (places,)] = source.reshape(source.shape or (1,))
     return result
@@ -174,7 +218,9 @@ def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Num
         )
     dim = normalize_dim(dim, input.ndim)
     size = input.shape[dim] if input.ndim else 1
-    places = checked(xp, _to_int64("index_fill", index).reshape(-1), size, dim)
+    if index.dtype != dtypes.int64:
+        raise EngineError(Reason.INDEX_OUT_OF_RANGE, "index_fill_(): Expected dtype int64 for index.", op="index_fill")
+    places = checked(xp, index.reshape(-1), size, dim)
     result = input.copy()
     result.reshape(result.shape or (1,))[(slice(None),) * dim + (places,)] = cast_array(value, input.dtype)
     return result

@@ -192,10 +192,33 @@ def _check_ndim(name: str, input: Any, ndim: int) -> Any:
     return input
 
 
+def _check_addmv(input: Any, mat: Any, vec: Any) -> None:
+    """Check the operands of addmv. Raises EngineError: SHAPE, DTYPE."""
+    if input.ndim > 1 or mat.ndim != 2 or vec.ndim != 1:
+        raise EngineError(
+            Reason.SHAPE, f"vector + matrix @ vector expected, got {input.ndim}, {mat.ndim}, {vec.ndim}", op="addmv"
+        )
+    rows, columns = mat.shape
+    if vec.shape[0] != columns or input.size not in (1, rows):
+        raise EngineError(
+            Reason.SHAPE,
+            f"size mismatch, got input ({input.size}), mat ({rows}x{columns}), vec ({vec.shape[0]})",
+            op="addmv",
+        )
+    if not input.dtype == mat.dtype == vec.dtype:
+        names = [dtypes.TITLES[operand.dtype] for operand in (input, mat, vec)]
+        raise EngineError(
+            Reason.DTYPE,
+            f"addmv input tensors must have the same dtype, but got {names[0]}, {names[1]}, and {names[2]}",
+            op="addmv",
+        )
+
+
 @composite(in_place=True)
 def addmv(input: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
-    return _added(_check_ndim("addmv", input, 1), mv(mat, vec), beta, alpha)
+    _check_addmv(input, mat, vec)
+    return _added(input, mv(mat, vec), beta, alpha)
 
 
 @composite(in_place=True)

@@ -428,7 +428,35 @@ def narrow(input: Array, dim: int, start: int, length: int) -> Array:
     return slice_(input, dim, start, start + length, 1)
 
 
-def _bounds(split: Any, size: int) -> list[int]:
+def _check_lengths(lengths: Any, size: int, dim: int) -> None:
+    """Check the lengths of a split. Raises EngineError: ARGUMENT_TYPE, RUNTIME."""
+    if not isinstance(lengths, list | tuple):
+        kind = type(lengths).__name__
+        raise EngineError(
+            Reason.ARGUMENT_TYPE,
+            f"split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not {kind}",
+        )
+    for position, length in enumerate(lengths, 1):
+        if isinstance(length, float | complex | str):
+            raise EngineError(
+                Reason.ARGUMENT_TYPE,
+                f"split_with_sizes(): argument 'split_sizes' failed to unpack the object at pos {position} with error "
+                f'"type must be tuple of ints,but got {type(length).__name__}"',
+            )
+    if any(length < 0 for length in lengths):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(lengths)}",
+        )
+    if sum(lengths) != size:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), "
+            f"but got split_sizes={list(lengths)}",
+        )
+
+
+def _bounds(split: Any, size: int, dim: int) -> list[int]:
     """Start of each part, and the end of the last."""
     if isinstance(split, int):
         if split < 0 or (split == 0 and size):
@@ -440,13 +468,8 @@ def _bounds(split: Any, size: int) -> list[int]:
             )
         check_count("split", -(-size // max(split, 1)))
         return [*range(0, size, split), size] if size else [0, 0]
+    _check_lengths(split, size, dim)
     lengths = ints(split)
-    if any(length < 0 for length in lengths) or math.fsum(lengths) != size:
-        raise EngineError(
-            Reason.RUNTIME,
-            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension), and to "
-            f"have only non-negative entries, but got split_sizes={list(lengths)}",
-        )
     bounds = [0]
     for length in lengths:
         bounds.append(bounds[-1] + length)
@@ -473,7 +496,7 @@ def split(xp: Any, tensor: Array, split_size_or_sections: Ints, dim: int = 0) ->
     if not tensor.ndim:
         raise EngineError(Reason.RUNTIME, "split expects at least a 1-dimensional tensor")
     dim = normalize_dim(dim, tensor.ndim)
-    bounds = _bounds(split_size_or_sections, tensor.shape[dim])
+    bounds = _bounds(split_size_or_sections, tensor.shape[dim], dim)
     return tuple(at(tensor, dim, slice(a, b)) for a, b in itertools.pairwise(bounds))
 
 

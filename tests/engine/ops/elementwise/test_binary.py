@@ -103,8 +103,12 @@ def test_an_op_without_derivative_refuses_in_backward(function) -> None:
     x = tensor(np.array([3.0]), True)
     with pytest.raises(EngineError) as refusal:
         gradients([function(x, tensor(np.array([2.0])))], [x], [tensor(np.ones(1))])
-    assert refusal.value.reason is Reason.NOT_SUPPORTED
-    assert function.name in refusal.value.message
+    theirs = torch.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError) as expected:
+        getattr(torch, function.name)(theirs, torch.ones(1)).backward()
+    assert type(expected.value) is RuntimeError
+    assert refusal.value.reason is Reason.RUNTIME
+    assert refusal.value.message == str(expected.value)
 
 
 def test_float_power_in_place_wants_double_precision() -> None:

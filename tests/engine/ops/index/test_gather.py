@@ -55,7 +55,7 @@ REFUSED = [
         given([-1], "int64"),
         theirs=torch.index_select,
     ),
-    refused(gather.index_select, Reason.RUNTIME, "int64/int32", X, 1, normal(1), theirs=torch.index_select),
+    refused(gather.index_select, Reason.RUNTIME, "int32 or int64", X, 1, normal(1), theirs=torch.index_select),
     refused(
         gather.index_select,
         Reason.INDEX_OUT_OF_RANGE,

@@ -409,6 +409,22 @@ def _refuse(message: str, reason: Reason = Reason.RUNTIME) -> None:
     raise EngineError(reason, message)
 
 
+def _check_max_pool1d(kernel: int, stride: int, padding: int, dilation: int) -> None:
+    """Check the arguments of max_pool1d, for which PyTorch has its own messages. Raises EngineError: RUNTIME."""
+    for key, value in (("kernel_size", kernel), ("stride", stride)):
+        if value <= 0:
+            _refuse(f"max_pool1d() {key} must be greater than zero, but got {value}")
+    if padding < 0:
+        _refuse(f"max_pool1d() padding must be non-negative, but got {padding}")
+    if padding > kernel // 2:
+        _refuse(
+            f"max_pool1d() padding should be at most half of kernel size, but got padding={padding} and "
+            f"kernel_size={kernel}"
+        )
+    if dilation <= 0:
+        _refuse(f"max_pool1d() dilation must be greater than zero, but got {dilation}")
+
+
 def _arguments(name: str, spatial: int, **given: Any) -> list[Ints]:
     """Check kernel, stride, padding and dilation and convert them to tuples. Raises EngineError: RUNTIME."""
     words = ("", "int", "two ints", "three ints")[spatial]
@@ -422,15 +438,20 @@ def _arguments(name: str, spatial: int, **given: Any) -> list[Ints]:
         else per_dim(stride, spatial, f"{name}: stride must either be omitted, a single int, or a tuple of {words}")
     )
     pads, dilations = (
-        per_dim(given[key], spatial, f"{name}: {key} must either be a single int, or a tuple of {words}")
-        for key in ("padding", "dilation")
+        per_dim(given[key], spatial, f"{name}: {key} must {be} a single int, or a tuple of {words}")
+        for key, be in (("padding", "either be"), ("dilation", "be either"))
     )
+    if name == "max_pool1d":
+        _check_max_pool1d(kernel[0], steps[0], pads[0], dilations[0])
     if min(steps) == 0:
         _refuse("stride should not be zero")
     if min(steps) < 0 or min(kernel) <= 0:
         _refuse(f"{name}: kernel size and stride should be greater than zero, but got {list(kernel)} and {list(steps)}")
     if min(dilations) <= 0:
-        _refuse(f"dilation should be greater than zero, but got {list(dilations)}")
+        given_steps = " ".join(
+            f"dilation{axis}: {step}" for axis, step in zip("THW"[-spatial:], dilations, strict=True)
+        )
+        _refuse(f"dilation should be greater than zero, but got {given_steps}")
     if min(pads) < 0:
         _refuse(f"pad must be non-negative, but got pad: {min(pads)}")
     for pad, k, step in zip(pads, kernel, dilations, strict=True):
