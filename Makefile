@@ -62,6 +62,7 @@ bombs: $(VENV)/.installed-test ## 200 requests that cost much, beside a session 
 
 chaos: $(VENV)/.installed-test ## train through cut connections and a server that is killed every few seconds
 	$(BIN)/python -m tests.client.restarting
+	GRADWIRE_LONG_RUNS=20 $(BIN)/python -m pytest -n auto tests/client/test_exactly_once.py -k a_thousand_steps
 
 memory: $(VENV)/.installed-test ## measure what every op takes, and its backward, beside what the account is told
 	$(BIN)/python -W ignore -m tests.memory.measure -v
