@@ -268,14 +268,23 @@ def test_a_containers_default_keeps_all_that_was_answered_in_its_volume(compose:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
-@pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_a_session_goes_on_after_a_container_was_stopped_or_killed(
-    compose: dict[str, Any], tmp_path: Path, launch: Callable[..., Any], name: str, number: signal.Signals
+    compose: dict[str, Any], tmp_path: Path, launch: Callable[..., Any], number: signal.Signals
 ) -> None:
-    service = compose["services"][name]
+    # Services with the same environment start the same server.
+    different = {json.dumps(environment_of(each), sort_keys=True) for each in compose["services"].values()}
+    for place, environment in enumerate(sorted(different)):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        check_that_a_session_goes_on(json.loads(environment), folder, launch, number)
+
+
+def check_that_a_session_goes_on(
+    environment: dict[str, str], folder: Path, launch: Callable[..., Any], number: signal.Signals
+) -> None:
     for local in IMAGE_PATHS.values():
-        (tmp_path / local).mkdir()
-    told = {key: localised(value, tmp_path) for key, value in environment_of(service).items() if key != "PATH"}
+        (folder / local).mkdir()
+    told = {key: localised(value, folder) for key, value in environment.items() if key != "PATH"}
     env = {key: value for key, value in os.environ.items() if not key.startswith("GRADWIRE_")}
     env |= told | {"GRADWIRE_PORT": "0", "GRADWIRE_WORKERS": "1", "CUDA_VISIBLE_DEVICES": ""}
     program, *flags = json.loads(arguments_of("CMD"))
@@ -285,7 +294,7 @@ def test_a_session_goes_on_after_a_container_was_stopped_or_killed(
     def connected(server: Any) -> Any:
         return grpc.insecure_channel(f"127.0.0.1:{server.address.rpartition(':')[2]}")
 
-    server = launch(line, env=env, cwd=tmp_path / "state")
+    server = launch(line, env=env, cwd=folder / "state")
     with connected(server) as channel:
         stub = service_pb2_grpc.AutogradServiceStub(channel)
         session = stub.OpenSession(service_pb2.OpenSessionRequest(), wait_for_ready=True).session_id
@@ -293,7 +302,7 @@ def test_a_session_goes_on_after_a_container_was_stopped_or_killed(
         stub.Op(op("mul_", Id(1), 21.0, session_id=session))
     server.process.send_signal(number)
     assert server.process.wait(60) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
-    again = launch(line, env=env, cwd=tmp_path / "state")
+    again = launch(line, env=env, cwd=folder / "state")
     with connected(again) as channel:
         stub = service_pb2_grpc.AutogradServiceStub(channel)
         read = commands_pb2.ReadRequest(session_id=session, tensor=1)
