@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.client import with_pytorch
+
 PROGRAMS = sorted(path for path in Path(__file__).with_name("programs").glob("*.py") if path.stem != "_kit")
 SHORT = ("data_and_mlp", "embeddings_packed", "gans", "language_models", "parametrizations", "reinforcement")
 CHOSEN = [path for path in PROGRAMS if path.stem in SHORT or os.environ.get("GRADWIRE_PROGRAMS") == "all"]
@@ -31,13 +33,14 @@ def printed(command):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return re.sub(r"0x[0-9a-f]+", "0x", done.stdout).splitlines()
+    return done.stdout
 
 
 @pytest.mark.parametrize("program", CHOSEN, ids=lambda path: path.stem)
 def test_program_does_what_it_does_with_pytorch(program):
     pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
-    expected, found = printed([str(program)]), printed(["-m", "gradwire", "run", str(program)])
+    answers = with_pytorch.printed(program), printed(["-m", "gradwire", "run", str(program)])
+    expected, found = (re.sub(r"0x[0-9a-f]+", "0x", each).splitlines() for each in answers)
     tolerance = TOLERANCES.get(program.stem, 1e-10)
     for number, (line, other) in enumerate(zip(expected, found, strict=True), 1):
         one, two = NUMBER.split(line), NUMBER.split(other.replace("gradwire", "torch"))
