@@ -25,7 +25,7 @@ from gradwire.v1 import service_pb2 as s
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler, work
 from tests.hostile.served import percentile

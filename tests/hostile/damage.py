@@ -27,9 +27,9 @@ from gradwire_server.common.limits import MIB, Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending, Session
 from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.byte_view import flat
 from gradwire_server.storage.checkpointer import Checkpointer
-from gradwire_server.storage.memories import flat
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from gradwire_server.worker.frames import KEEP, NUMBER, UPLOAD_BEGUN, Arrival
 from gradwire_server.worker.runtime import Runtime

@@ -13,7 +13,7 @@ from gradwire_server.common.limits import MIB, Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import BY_METHOD
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.worker.runtime import Runtime
 from tests.hostile.messages import Messages
 

@@ -29,8 +29,8 @@ from gradwire_server.session import batch, retry
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.session import Session
 from gradwire_server.storage import log_writer
-from gradwire_server.storage.memories import flat
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.byte_view import flat
+from gradwire_server.storage.instructions import Order
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from tests.hostile.damage import Bench
 from tests.hostile.dispatch import METHODS, Wrong

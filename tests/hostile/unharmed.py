@@ -16,7 +16,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import BY_METHOD
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.worker.runtime import Runtime
 from tests.hostile.dispatch import LIMITS, Wrong
 from tests.hostile.following import shown

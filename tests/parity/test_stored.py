@@ -19,7 +19,7 @@ from gradwire_engine.op import rebase
 from gradwire_server.common.limits import Limits
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.storage.memories import flat
+from gradwire_server.storage.byte_view import flat
 from gradwire_server.storage.snapshot_decoder import SnapshotDecoder, reserve
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from tests.parity.harness import FLOAT64, Case, Sample, T, _Call

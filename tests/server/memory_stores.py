@@ -10,7 +10,7 @@ import numpy as np
 
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
-from gradwire_server.storage.memories import flat
+from gradwire_server.storage.byte_view import flat
 from gradwire_server.storage.object_snapshots import ObjectStore
 from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing
 

@@ -11,7 +11,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2
 from gradwire_server.session import commands
-from gradwire_server.workers.worker_pool import MOST_HANDED
+from gradwire_server.worker_pool.worker import MOST_HANDED
 from tests.server.harness import WAIT, Id, Remote, Running, command, op, refused, until
 
 

@@ -19,7 +19,7 @@ from gradwire_server.common.budgets import Budget
 from gradwire_server.common.limits import KIB, MIB
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending, Session
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
 from tests.server.harness import LIMITS, WAIT, Running, command, op, refusal, refused, running, until

@@ -9,8 +9,8 @@ import pytest
 from gradwire_server.common.errors import Refusal
 from gradwire_server.worker.frames import EMPTIED, QUERY, REFUSAL, RESULT, packed
 from gradwire_server.worker.pipe import HEAD, head
-from gradwire_server.workers.bulk import OpenUpload
-from gradwire_server.workers.control_pipe import ControlPipe
+from gradwire_server.worker_pool.bulk_transfer import OpenUpload
+from gradwire_server.worker_pool.control_pipe import ControlPipe
 
 
 class Process:

@@ -22,7 +22,7 @@ from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.rpc.server import Server
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from tests.server.harness import WAIT, Running, refused, until
 
 LIMITS = Limits(lease_seconds=60.0, max_session_bytes=1 << 30, max_bytes=1 << 30)

@@ -16,7 +16,7 @@ from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.logging import JsonFormatter
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import Remote, command, running
 

@@ -12,7 +12,7 @@ from gradwire.v1 import service_pb2 as s
 from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.limits import KIB, MIB, Limits
 from gradwire_server.common.shared_counters import PrincipalTotals, SharedCounters
-from gradwire_server.registry.principal_places import PrincipalPlaces
+from gradwire_server.registry.principal_rows import PrincipalPlaces
 from tests.server.harness import Id, Running, op, refused, running, until, upload_parts
 from tests.server.test_principals import House, Metadata
 

@@ -12,7 +12,7 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.storage.checkpointer import Checkpointer
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.storage.stores import SnapshotStore
 from gradwire_server.worker.frames import KEEP
 from gradwire_server.worker.runtime import Runtime

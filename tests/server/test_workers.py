@@ -25,13 +25,13 @@ from gradwire_server.registry.process_backend import WorkersBackend
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.rpc.server import Server
 from gradwire_server.session.session import Pending, Session
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.worker.frames import METHODS, NUMBER, RESULT, packed, unpacked
 from gradwire_server.worker.pipe import HEAD, Frame, Inbox, head
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
 from gradwire_server.worker.slots import Keys, Slots
-from gradwire_server.workers import process_worker as workers
+from gradwire_server.worker_pool import process_worker as workers
 from tests.server.harness import (
     LIMITS,
     WAIT,

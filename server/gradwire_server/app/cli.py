@@ -168,7 +168,7 @@ def _catalog(settings: Settings) -> "SessionCatalog":
 
 
 def _backend(settings: Settings) -> "Backend":
-    from gradwire_server.workers.process_worker import worker_count
+    from gradwire_server.worker_pool.process_worker import worker_count
 
     workers = worker_count(settings.workers)
     if not workers:

@@ -16,13 +16,13 @@ from gradwire_server.common.protocol import PROTOCOL
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.files import Files
 from gradwire_server.registry.persistence import Persistence, order_of
-from gradwire_server.registry.principal_places import PrincipalPlaces
+from gradwire_server.registry.principal_rows import PrincipalPlaces
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.worker.frames import KEEP, NUMBER
 from gradwire_server.worker.rings import machine
-from gradwire_server.workers.bulk import LentRing, OpenUpload
-from gradwire_server.workers.worker_pool import Entry, Events, Load, Storing, Worker
+from gradwire_server.worker_pool.bulk_transfer import LentRing, OpenUpload
+from gradwire_server.worker_pool.worker import Entry, Events, Load, Storing, Worker
 
 _SWEEP_SECONDS = 1.0
 _NUMBERS_SECONDS = 2.0  # deadline for a worker's answer about what it holds

@@ -22,7 +22,7 @@ from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.registry.session_catalog import check_name, folder_of
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.orders import FileOrder
+from gradwire_server.storage.instructions import FileOrder
 
 if TYPE_CHECKING:
     from gradwire_server.registry.session_registry import SessionRegistry

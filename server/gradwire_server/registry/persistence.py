@@ -19,13 +19,13 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.limits import Limits
-from gradwire_server.registry.principal_places import PrincipalPlaces
+from gradwire_server.registry.principal_rows import PrincipalPlaces
 from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.registry.session_registry import SessionRegistry
-from gradwire_server.storage.orders import LATER, Order
+from gradwire_server.storage.instructions import LATER, Order
 from gradwire_server.worker.frames import KEEP, NUMBER
-from gradwire_server.workers.entry import ID_SHOWN
-from gradwire_server.workers.worker_pool import Entry, Worker
+from gradwire_server.worker_pool.session_entry import ID_SHOWN
+from gradwire_server.worker_pool.worker import Entry, Worker
 
 _SWEEP_SECONDS = 60.0
 _PATIENCE_SECONDS = 1.0  # a busy session delays the periodic snapshots of its worker's other sessions by at most this

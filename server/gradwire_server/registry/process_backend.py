@@ -12,8 +12,8 @@ from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.backend import Backend
 from gradwire_server.worker.frames import Plan
 from gradwire_server.worker.rings import RING_BYTES
-from gradwire_server.workers.process_worker import VISIBLE, ProcessWorker, gpus
-from gradwire_server.workers.worker_pool import Events, Load
+from gradwire_server.worker_pool.process_worker import VISIBLE, ProcessWorker, gpus
+from gradwire_server.worker_pool.worker import Events, Load
 
 
 class WorkersBackend(Backend):

@@ -16,7 +16,7 @@ from gradwire.v1 import service_pb2
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
-from gradwire_server.workers.entry import Entry, Traffic
+from gradwire_server.worker_pool.session_entry import Entry, Traffic
 
 ACTIVE_SECONDS = 5.0  # a session called within so many seconds counts as active
 _CLIENT_SHOWN = 100  # characters kept of the client's name for itself

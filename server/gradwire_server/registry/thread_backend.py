@@ -7,8 +7,8 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.backend import Backend
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.workers.thread_worker import ThreadWorker
-from gradwire_server.workers.worker_pool import Events, Load, Worker
+from gradwire_server.worker_pool.thread_worker import ThreadWorker
+from gradwire_server.worker_pool.worker import Events, Load, Worker
 
 
 class InProcessBackend(Backend):

@@ -27,7 +27,7 @@ from gradwire_server.registry.interface import SessionBackend
 from gradwire_server.rpc.rate_limiter import RateLimiter
 from gradwire_server.rpc.shared_memory import share
 from gradwire_server.rpc.stream import Stream, Streams, Wire
-from gradwire_server.workers.entry import ID_SHOWN
+from gradwire_server.worker_pool.session_entry import ID_SHOWN
 
 if TYPE_CHECKING:
     from gradwire_server.rpc.traces import Call, Traces

@@ -1,4 +1,4 @@
-"""The Graph command: a page of a walk of the reverse graph (graphs.py)."""
+"""The Graph command: a page of a walk of the reverse graph (graph_walks.py)."""
 
 from gradwire.v1 import commands_pb2
 from gradwire_engine.graph.graph import AccumulateGrad
@@ -7,7 +7,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec
-from gradwire_server.session.state.graphs import AnyNode
+from gradwire_server.session.state.graph_walks import AnyNode
 
 DEFAULT_PAGE = 1000
 MAX_PAGE = 10_000

@@ -22,7 +22,7 @@ from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
-from gradwire_server.session.state.graphs import Snapshots
+from gradwire_server.session.state.graph_walks import Snapshots
 from gradwire_server.session.state.hook_table import HookTable
 from gradwire_server.session.state.response_cache import Memory, Recall, Recalled
 from gradwire_server.session.state.schedule import Schedule

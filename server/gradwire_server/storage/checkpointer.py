@@ -28,10 +28,10 @@ from gradwire_server.session.session import Pending, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.configured import LOGS, snapshot_store
-from gradwire_server.storage.kept import SessionFiles, kept_of
+from gradwire_server.storage.instructions import Order
 from gradwire_server.storage.log_writer import LogWriter
-from gradwire_server.storage.orders import Order
 from gradwire_server.storage.replay import Replay
+from gradwire_server.storage.session_files import SessionFiles, kept_of
 from gradwire_server.storage.snapshot_decoder import SnapshotDecoder, reserve
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing

@@ -19,7 +19,7 @@ from gradwire_server.session.batch import run_unary
 from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.session.session import Answered, Pending, Session
 from gradwire_server.session.state.transfers import Upload
-from gradwire_server.storage.kept import kept_of
+from gradwire_server.storage.session_files import kept_of
 from gradwire_server.storage.stores import LogStore
 from gradwire_server.storage.write_ahead_log import LOADED, Log, Parts, WriteAheadLog, packed
 

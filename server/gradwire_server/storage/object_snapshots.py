@@ -23,7 +23,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_server.storage.memories import flat
+from gradwire_server.storage.byte_view import flat
 from gradwire_server.storage.snapshot_files import FORMAT, PIECE, check_room, damaged
 from gradwire_server.storage.stores import SnapshotStore
 

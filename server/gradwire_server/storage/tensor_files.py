@@ -31,7 +31,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.orders import FileOrder
+from gradwire_server.storage.instructions import FileOrder
 from gradwire_server.storage.safetensors import CRC, Entry, damaged, head_of, read_head
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
 from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.configured import snapshot_store
-from gradwire_server.worker.compute import Collector
+from gradwire_server.worker.compute_thread import Collector
 from gradwire_server.worker.frames import (
     APPEND,
     CANCEL,

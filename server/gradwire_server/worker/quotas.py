@@ -1,6 +1,6 @@
 """Quotas: enforces each principal's limits over all workers, so one principal cannot take the whole server.
 
-The front gives a principal a place in the shared counters while it has sessions (registry/principal_places.py). Each
+The front gives a principal a place in the shared counters while it has sessions (registry/principal_rows.py). Each
 worker writes the usage of its sessions to their principal's place and reads there how much the principal may still use.
 """
 

@@ -37,8 +37,8 @@ from gradwire_server.session.session import Pending, Session
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.transfers import Download
 from gradwire_server.storage.checkpointer import Checkpointer
+from gradwire_server.storage.instructions import Order
 from gradwire_server.storage.log_writer import LogWriter
-from gradwire_server.storage.orders import Order
 from gradwire_server.storage.tensor_files import TensorFiles
 from gradwire_server.worker.frames import GOES_BACK, KEEP, NUMBER, UPLOAD_BEGUN, Arrival
 from gradwire_server.worker.quotas import Quotas

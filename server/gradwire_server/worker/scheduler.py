@@ -27,7 +27,7 @@ from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.session.session import Answered, Pending, Session
-from gradwire_server.worker.lane import Baton, Lane
+from gradwire_server.worker.offload import Baton, Lane
 from gradwire_server.worker.runtime import Runtime
 
 TURN_SECONDS = 0.01

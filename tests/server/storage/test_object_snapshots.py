@@ -10,7 +10,7 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.storage.object_snapshots import ObjectSnapshots, name_of, sealed
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.storage.snapshot_files import FORMAT, PIECE
 from gradwire_server.worker.frames import KEEP
 from tests.server.memory_stores import MemoryObjects

@@ -11,7 +11,7 @@ from gradwire_server.common.errors import Refusal
 
 
 class Aside(Protocol):
-    """A session's interface to its worker's lane: lets others compute during its expensive ops (lane.py)."""
+    """A session's interface to its worker's lane: lets others compute during its expensive ops (offload.py)."""
 
     def look(self, cancel_token: "CancelToken", /) -> None:
         """Yield to other sessions between two ops of one command. Raises EngineError: CANCELLED."""

@@ -7,7 +7,7 @@ from gradwire_server.common.errors import Refusal
 
 
 class Stored(Protocol):
-    """A session's interface to its stored files (storage/kept.py)."""
+    """A session's interface to its stored files (storage/session_files.py)."""
 
     def use(self) -> None:
         """Note that the session is about to apply commands that no file contains. Raises Refusal: STORAGE."""

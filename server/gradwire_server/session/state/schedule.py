@@ -9,7 +9,7 @@ C = TypeVar("C")
 class Schedule(Generic[C]):
     """What the scheduler and the lane know of one session. `C` is the type of its calls.
 
-    Only worker/scheduler.py and worker/lane.py write it, on the thread that computes. The session's commands read
+    Only worker/scheduler.py and worker/offload.py write it, on the thread that computes. The session's commands read
     `turn_ends`; a replay sets it. Times are those of time.monotonic().
 
     Invariants:

@@ -7,7 +7,7 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.durability import Durability
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import op
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from gradwire_server.worker.rings import Ring
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.workers.bulk import BulkTransfer, LentRing, OpenUpload
-from gradwire_server.workers.worker_pool import Entry, Worker
+from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
+from gradwire_server.worker_pool.worker import Entry, Worker
 
 
 class ThreadTransfers(BulkTransfer[Worker]):

@@ -171,7 +171,7 @@ _CHILDREN = """
 import os, time
 import numpy as np
 from gradwire_engine import EngineError, Reason
-from gradwire_server.worker.apart import Child
+from gradwire_server.worker.forked_op import Child
 
 def told(compute, check=lambda seconds: None):
     child = Child(compute, "x")

@@ -11,10 +11,10 @@ from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
 from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.configured import snapshot_store
-from gradwire_server.worker.compute import ComputeThread
+from gradwire_server.worker.compute_thread import ComputeThread
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.workers.thread_transfers import ThreadTransfers
-from gradwire_server.workers.worker_pool import Entry, Events, Load, Storing, Worker
+from gradwire_server.worker_pool.thread_transfers import ThreadTransfers
+from gradwire_server.worker_pool.worker import Entry, Events, Load, Storing, Worker
 
 
 class ThreadWorker(Worker):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_server.worker.apart import Child
+from gradwire_server.worker.forked_op import Child
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="forks")
 

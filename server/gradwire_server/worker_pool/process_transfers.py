@@ -10,9 +10,9 @@ from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.worker.frames import APPEND, CHUNK, END_UPLOAD, GIVE, IN_SLOT, LEND, RETURN, TAKE, UPLOAD
 from gradwire_server.worker.slots import Keys, Slots
-from gradwire_server.workers.bulk import BulkTransfer, LentRing, OpenUpload
-from gradwire_server.workers.control_pipe import ControlPipe
-from gradwire_server.workers.worker_pool import Entry, Worker
+from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
+from gradwire_server.worker_pool.control_pipe import ControlPipe
+from gradwire_server.worker_pool.worker import Entry, Worker
 
 _AHEAD = 2  # chunks of a download that are fetched ahead of sending
 

@@ -1,7 +1,7 @@
 """The lane: keeps a worker's sessions computing while an expensive op of one session runs aside.
 
 Only the thread that holds the baton touches sessions and runs `work`. An expensive op (`Interrupt.offload`) is computed
-apart (apart.py) or, if it cannot be forked, in its own thread. Its session leaves the turns, and the baton passes to a
+apart (forked_op.py) or, if it cannot be forked, in its own thread. Its session leaves the turns, and the baton passes to a
 standby thread. When the op is done, its thread claims the baton and gets it between two slices. Time that the session
 waits for the baton or for a place is not charged as computing.
 """
@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.worker.apart import Child
-from gradwire_server.worker.places import ForkPlaces
+from gradwire_server.worker.fork_slots import ForkPlaces
+from gradwire_server.worker.forked_op import Child
 from gradwire_server.worker.runtime import Runtime
 
 PRESS_SECONDS = 0.05  # a session computes this long before it must yield between two ops

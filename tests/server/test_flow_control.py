@@ -8,7 +8,7 @@ from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB
 from gradwire_server.registry.thread_backend import InProcessBackend
-from gradwire_server.workers.worker_pool import MOST_HANDED, MOST_HANDED_BYTES, Entry
+from gradwire_server.worker_pool.worker import MOST_HANDED, MOST_HANDED_BYTES, Entry
 from tests.server.harness import LIMITS, Remote, command, op
 
 BACKENDS = [0, 1]

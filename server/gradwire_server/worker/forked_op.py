@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_server.worker.places import LOOK_SECONDS
+from gradwire_server.worker.fork_slots import LOOK_SECONDS
 
 _FIRST_TO_GO = "1000"  # oom_score_adj: the OOM killer chooses the child first
 _NICE = 10  # below the workers, which serve short commands
@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
 
 
 class Child:
-    """A process that computes one call. Fork where no other thread is inside BLAS (places.py)."""
+    """A process that computes one call. Fork where no other thread is inside BLAS (fork_slots.py)."""
 
     def __init__(self, compute: Callable[[], Any], name: str) -> None:
         """Fork the child. Raises OSError if it cannot be forked."""

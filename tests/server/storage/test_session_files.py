@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gradwire_server.common.errors import Refusal
-from gradwire_server.storage.kept import SessionFiles
+from gradwire_server.storage.session_files import SessionFiles
 from tests.server.memory_stores import MemoryLogs, MemorySnapshots
 
 HOME = Path("/nowhere/home")

@@ -25,7 +25,7 @@ class Entry(Generic[W]):
     """The front's record of a session.
 
     `pending` has the unanswered requests by ticket; `inflight` counts their bytes. The worker has `handed` of them,
-    with `handed_bytes` bytes. The rest are in `kept_back` (worker_pool.py).
+    with `handed_bytes` bytes. The rest are in `kept_back` (worker.py).
     """
 
     __slots__ = (

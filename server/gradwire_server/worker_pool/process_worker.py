@@ -35,9 +35,9 @@ from gradwire_server.worker.frames import (
     unpacked,
 )
 from gradwire_server.worker.pipe import INFINITE, Frame, FrontPipe, head
-from gradwire_server.workers.control_pipe import ControlPipe
-from gradwire_server.workers.process_transfers import ProcessTransfers
-from gradwire_server.workers.worker_pool import Entry, Events, Load, Storing, Worker
+from gradwire_server.worker_pool.control_pipe import ControlPipe
+from gradwire_server.worker_pool.process_transfers import ProcessTransfers
+from gradwire_server.worker_pool.worker import Entry, Events, Load, Storing, Worker
 
 START_SECONDS = 120.0
 _KILL_SECONDS = 2.0

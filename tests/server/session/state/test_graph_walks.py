@@ -7,7 +7,7 @@ import pytest
 
 from gradwire_engine import Tensor, tensor
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.state import graphs
+from gradwire_server.session.state import graph_walks as graphs
 
 
 def _leaf() -> Tensor:

@@ -14,17 +14,17 @@ from gradwire_engine import tensor
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.storage.orders import Order
+from gradwire_server.storage.instructions import Order
 from gradwire_server.worker import main
 from gradwire_server.worker.main import Control
 from gradwire_server.worker.rings import machine
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.slots import Slots
-from gradwire_server.workers.bulk import BulkTransfer, LentRing, OpenUpload
-from gradwire_server.workers.control_pipe import ControlPipe
-from gradwire_server.workers.entry import Entry
-from gradwire_server.workers.process_transfers import ProcessTransfers
-from gradwire_server.workers.thread_transfers import ThreadTransfers
+from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
+from gradwire_server.worker_pool.control_pipe import ControlPipe
+from gradwire_server.worker_pool.process_transfers import ProcessTransfers
+from gradwire_server.worker_pool.session_entry import Entry
+from gradwire_server.worker_pool.thread_transfers import ThreadTransfers
 from tests.server.harness import op
 
 NUMBER = 1

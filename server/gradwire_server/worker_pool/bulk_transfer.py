@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.worker.frames import UPLOAD_BEGUN, Arrival
-from gradwire_server.workers.entry import Entry
+from gradwire_server.worker_pool.session_entry import Entry
 
 W = TypeVar("W")
 

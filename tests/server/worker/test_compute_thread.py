@@ -13,8 +13,8 @@ from gradwire.v1 import commands_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.worker import compute
-from gradwire_server.worker.compute import Collector, ComputeThread
+from gradwire_server.worker import compute_thread as compute
+from gradwire_server.worker.compute_thread import Collector, ComputeThread
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import payload
 

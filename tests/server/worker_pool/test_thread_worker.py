@@ -15,9 +15,9 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.session.session import Session
-from gradwire_server.workers import thread_worker
-from gradwire_server.workers.entry import Entry
-from gradwire_server.workers.thread_worker import ThreadWorker
+from gradwire_server.worker_pool import thread_worker
+from gradwire_server.worker_pool.session_entry import Entry
+from gradwire_server.worker_pool.thread_worker import ThreadWorker
 from tests.server.harness import Id, op, payload
 
 

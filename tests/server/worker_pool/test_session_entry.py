@@ -4,7 +4,7 @@ import pytest
 
 from gradwire_server.auth.principals import CALLER, Principal
 from gradwire_server.common.protocol import EPOCH
-from gradwire_server.workers.entry import ID_SHOWN, Entry
+from gradwire_server.worker_pool.session_entry import ID_SHOWN, Entry
 
 
 def test_a_new_entry_has_its_lease_and_no_calls() -> None:

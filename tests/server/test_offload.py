@@ -11,9 +11,9 @@ from gradwire_engine.core.errors import EngineError
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.schedule import Schedule
 from gradwire_server.session.state.usage import Usage
-from gradwire_server.worker import lane as lanes
-from gradwire_server.worker.lane import Lane
-from gradwire_server.worker.places import ForkPlaces
+from gradwire_server.worker import offload as lanes
+from gradwire_server.worker.fork_slots import ForkPlaces
+from gradwire_server.worker.offload import Lane
 from tests.server.harness import WAIT, until
 
 

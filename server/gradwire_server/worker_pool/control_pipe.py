@@ -10,7 +10,7 @@ from typing import Any
 from gradwire_server.common.errors import Refusal
 from gradwire_server.worker.frames import EMPTIED, REFUSAL, unpacked
 from gradwire_server.worker.pipe import Frame, FrontPipe, head
-from gradwire_server.workers.bulk import OpenUpload
+from gradwire_server.worker_pool.bulk_transfer import OpenUpload
 
 
 class ControlPipe:

@@ -19,8 +19,8 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.worker.frames import GOES_BACK
-from gradwire_server.workers.bulk import BulkTransfer
-from gradwire_server.workers.entry import Entry as EntryOf
+from gradwire_server.worker_pool.bulk_transfer import BulkTransfer
+from gradwire_server.worker_pool.session_entry import Entry as EntryOf
 
 Entry: TypeAlias = "EntryOf[Worker]"
 # Most calls of one session that its worker has at once, and their bytes. One call may be larger than that.
@@ -77,7 +77,7 @@ class Storing:
 class Worker(ABC):
     """A place where sessions compute. Gets calls in order and returns their answers.
 
-    Large tensors take another way: `transfers` (bulk.py). Only the worker writes its attributes.
+    Large tensors take another way: `transfers` (bulk_transfer.py). Only the worker writes its attributes.
     """
 
     def __init__(self, slot: int, load: Load, events: Events) -> None:
