@@ -17,7 +17,8 @@ import numpy as np
 from gradwire_engine import REGISTRY, Composite, Op
 from gradwire_engine.core.dtypes import NAMES
 from gradwire_engine.core.schema import REQUIRED, Kind, Param
-from gradwire_server.app.configuration import flag, shown
+from gradwire_server.app.configuration import default_text as setting_default
+from gradwire_server.app.configuration import flag
 from gradwire_server.app.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -369,7 +370,7 @@ def operations_page() -> str:
     _, _, after = rest.partition(TABLE_ENDS)
     rows = []
     for name, field in Settings.model_fields.items():
-        default = f"`{shown(name)}`" if shown(name) else ""
+        default = f"`{setting_default(name)}`" if setting_default(name) else ""
         rows.append(f"| `{flag(name)}` | {default} | {field.description} |")
     table = "\n".join(("| setting | default | what |", "| --- | --- | --- |", *rows))
     return f"{before}{TABLE_BEGINS}\n{table}\n{TABLE_ENDS}{after}"

@@ -1,4 +1,4 @@
-"""Programs drawn at random whose session is laid on the shelf and taken up again after each step.
+"""Programs drawn at random whose session is evicted and restored after each step.
 
 `python -m tests.client.stored_programs` runs many. Each goes on as it does undisturbed: values, gradients, flags,
 versions, node names, which tensors share bytes, what is refused.

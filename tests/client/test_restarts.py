@@ -117,7 +117,7 @@ def test_a_backward_that_outlasts_the_grace_is_given_up_and_its_session_stored(t
             statuses.append(server.terminate())
             server.start()
 
-        with pytest.raises(RuntimeError, match="waits no more") as caught:
+        with pytest.raises(RuntimeError, match="no longer waits") as caught:
             stepped(x, hook)
         assert caught.value.reason == "CANCELLED"
         assert (statuses, x.grad) == ([0], None)
@@ -295,7 +295,7 @@ def test_a_clock_that_jumps_ends_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         head = snapshots_pb2.SnapshotHead(
             session_digest=session_catalog.digest_of("a"), saved_unix_ms=int(time.time() * 1000)
         )
-        writing = snapshot_files.Writing(folder, 1, head, snapshots_pb2.SessionState())
+        writing = snapshot_files.SnapshotFileWriter(folder, 1, head, snapshots_pb2.SessionState())
         head.format = snapshot_files.FORMAT
         for _ in writing.data([], None):
             pass

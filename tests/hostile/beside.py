@@ -24,10 +24,10 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.session.session import Pending
-from gradwire_server.storage.instructions import Order
+from gradwire_server.session.session import PendingCall
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.worker.scheduler import Scheduler, work
+from gradwire_server.worker.scheduler import Scheduler, run_scheduler
 from tests.hostile.served import percentile
 from tests.server.harness import Id, command, op, payload
 
@@ -70,7 +70,7 @@ class Trainer:
 
 
 class Beside:
-    """A worker's turns, and the calls that come to them at their time."""
+    """A scheduler, and the calls that come to them at their time."""
 
     def __init__(self, sessions: int, seconds: float, steps_a_second: float, floods: bool) -> None:
         self.rng = random.Random(1)
@@ -95,7 +95,7 @@ class Beside:
     def _open(self, number: int) -> None:
         x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
         values = {W: np.zeros((8, 1)), X: x, Y: x @ np.ones((8, 1)), A: np.ones((128, 128))}
-        calls = [("Open", Order().pack())]
+        calls = [("Open", StorageInstruction().pack())]
         for tensor, array in values.items():
             given = payload(array.astype(np.float32))
             request = c.CreateRequest(id=tensor, payload=given, requires_grad=tensor == W)
@@ -109,7 +109,7 @@ class Beside:
         """A session's next call comes at that time."""
         heapq.heappush(self.due, (at, next(self.tickets), number))
 
-    def answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
+    def answer(self, call: PendingCall, result: bytes, failure: Exception | None) -> None:
         """A call is answered; its session's next one comes."""
         assert failure is None, failure
         number, arrived = self.arrived.pop(call.ticket, (0, 0.0))
@@ -125,7 +125,7 @@ class Beside:
             trainer.second = not trainer.second
             self.push(now if trainer.second else now + self.rng.expovariate(self.rate), number)
 
-    def take(self, timeout: float | None) -> list[Pending] | None:
+    def take(self, timeout: float | None) -> list[PendingCall] | None:
         """The calls whose time has come."""
         if time.thread_time() > self.ends:
             return None
@@ -155,7 +155,7 @@ class Beside:
 
     def play(self) -> None:
         """Let it all happen, and say how long calls and steps took."""
-        work(self.scheduler, self, lambda: None)
+        run_scheduler(self.scheduler, self, lambda: None)
         steps = [each for trainer in self.trainers.values() for each in trainer.times]
         for name, times in (("calls", self.waits), ("steps", steps)):
             shown = "  ".join(

@@ -25,13 +25,13 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB, Limits
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.session.session import Pending, Session
+from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.byte_view import flat
+from gradwire_server.storage.byte_view import byte_view
 from gradwire_server.storage.checkpointer import Checkpointer
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
-from gradwire_server.worker.frames import KEEP, NUMBER, UPLOAD_BEGUN, Arrival
+from gradwire_server.worker.frames import KEEP, NUMBER, UPLOAD_BEGUN, UploadCall
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import Id, command, op, payload
 
@@ -66,7 +66,7 @@ class Bench:
                 next(steps)
         except StopIteration as done:
             answer: bytes = done.value
-        self.runtime.let_go(call.session)
+        self.runtime.apply_deferred_releases(call.session)
         return answer if call.hold is None else _held(call, answer)
 
     def open(self, home: Path) -> None:
@@ -89,11 +89,13 @@ class Bench:
         self.do("Run", service_pb2.RunRequest(writer=1, first_seq=first, commands=commands).SerializeToString())
 
     @staticmethod
-    def _order(home: Path) -> Order:
-        return Order(home=str(home), home_head=pb.SnapshotHead(session_digest=b"d" * 32).SerializeToString())
+    def _order(home: Path) -> StorageInstruction:
+        return StorageInstruction(
+            home=str(home), home_head=pb.SnapshotHead(session_digest=b"d" * 32).SerializeToString()
+        )
 
 
-def _held(call: Pending, answer: bytes) -> bytes:
+def _held(call: PendingCall, answer: bytes) -> bytes:
     told: list[tuple[bytes, Exception | None]] = []
     done = threading.Event()
 
@@ -116,13 +118,13 @@ def store(home: Path) -> None:
     bench.open(home)
     _write(bench, 1, 1)
     bench.do("Attach", NUMBER.pack(2))
-    bench.do("Save", Order().pack())
+    bench.do("Save", StorageInstruction().pack())
     _write(bench, 30, 8)
     data = bytes(range(48))
     told = bench.do("BeginUpload", service_pb2.UploadStart(total_bytes=len(data)).SerializeToString())
     received, taker = UPLOAD_BEGUN.unpack_from(told)
     transfer_id = told[UPLOAD_BEGUN.size :]
-    with bench.runtime.receiving(Arrival(bench.number, transfer_id.decode(), taker, received), len(data)) as room:
+    with bench.runtime.receiving(UploadCall(bench.number, transfer_id.decode(), taker, received), len(data)) as room:
         room[:] = data
     bench.do("KeepUpload", transfer_id)
     bench.drop()
@@ -154,7 +156,7 @@ def shown(session: Session) -> tuple[bytes, list[bytes]]:
     encoder = SnapshotEncoder(session)
     for _ in encoder.steps():
         pass
-    return encoder.state.SerializeToString(deterministic=True), [flat(each).tobytes() for each in encoder.memories]
+    return encoder.state.SerializeToString(deterministic=True), [byte_view(each).tobytes() for each in encoder.memories]
 
 
 def changed(home: Path, seed: int, share: float = 1.0) -> Iterator[tuple[Path, int, bytes]]:

@@ -13,7 +13,7 @@ from gradwire_server.common.limits import MIB, Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import BY_METHOD
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
 from tests.hostile.messages import Messages
 
@@ -50,7 +50,7 @@ class Dispatch:
             if self.runtime.counters.total():
                 raise Wrong(f"a dropped session left {self.runtime.counters.total()} bytes")
         self.number += 1
-        self._run("Open", Order().pack())
+        self._run("Open", StorageInstruction().pack())
         for request in Messages(self.number).first():
             if reason := self._run("Create", request.SerializeToString()):
                 raise Wrong(f"a tensor was refused: {reason}")

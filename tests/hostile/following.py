@@ -29,8 +29,8 @@ from gradwire_server.session import batch, retry
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.session import Session
 from gradwire_server.storage import log_writer
-from gradwire_server.storage.byte_view import flat
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.byte_view import byte_view
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from tests.hostile.damage import Bench
 from tests.hostile.dispatch import METHODS, Wrong
@@ -49,7 +49,7 @@ def scarce(seed: int) -> Iterator[None]:
     """Inside the block memory is short from time to time, and at times a second try finds some."""
     rng = random.Random(seed)
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in _PLACES]
-    make_room = retry._make_room
+    free_memory = retry._free_memory
 
     def failing(real: Any, often: float) -> Any:
         def call(*args: Any, **named: Any) -> Any:
@@ -62,12 +62,12 @@ def scarce(seed: int) -> Iterator[None]:
     try:
         for owner, name, often in _PLACES:
             setattr(owner, name, failing(getattr(owner, name), often))
-        retry._make_room = lambda session: rng.random() < 0.5
+        retry._free_memory = lambda session: rng.random() < 0.5
         yield
     finally:
         for owner, name, real in before:
             setattr(owner, name, real)
-        retry._make_room = make_room
+        retry._free_memory = free_memory
 
 
 class Shown:
@@ -105,7 +105,7 @@ class Shown:
             return f"{about}"
         laid = (*about, tuple(stored.strides), stored.offset, stored.read_only)
         memory = self.bytes.setdefault(stored.memory, len(self.bytes))
-        return f"{laid} of memory {memory}: {zlib.crc32(flat(self.memories[stored.memory - 1]).tobytes())}"
+        return f"{laid} of memory {memory}: {zlib.crc32(byte_view(self.memories[stored.memory - 1]).tobytes())}"
 
 
 def shown(session: Session) -> list[str]:
@@ -161,7 +161,7 @@ def _one(bench: Bench, messages: Messages, home: Path) -> str:
 def _save(bench: Bench) -> None:
     """A snapshot in between, upon which the log begins anew; there is none while a backward waits for its client."""
     with _plenty(), suppress(Refusal):
-        bench.do("Save", Order().pack())
+        bench.do("Save", StorageInstruction().pack())
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import BY_METHOD
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
 from tests.hostile.dispatch import LIMITS, Wrong
 from tests.hostile.following import shown
@@ -46,7 +46,7 @@ class Bench:
         except Refusal as refusal:
             return refusal.reason
         finally:
-            self.runtime.let_go(call.session)
+            self.runtime.apply_deferred_releases(call.session)
         return ""
 
     def renew(self, messages: Messages) -> None:
@@ -54,7 +54,7 @@ class Bench:
         if self.number:
             self.do("Drop", b"")
         self.number += 1
-        self.do("Open", Order().pack())
+        self.do("Open", StorageInstruction().pack())
         for request in messages.first():
             self.do("Create", request.SerializeToString())
 

@@ -19,7 +19,7 @@ from gradwire_engine.op import rebase
 from gradwire_server.common.limits import Limits
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.storage.byte_view import flat
+from gradwire_server.storage.byte_view import byte_view
 from gradwire_server.storage.snapshot_decoder import SnapshotDecoder, reserve
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from tests.parity.harness import FLOAT64, Case, Sample, T, _Call
@@ -47,7 +47,7 @@ def through_storage(old: Session, new: Session) -> None:
     state = snapshots_pb2.SessionState.FromString(encoder.state.SerializeToString())
     memories = [reserve(each) for each in state.memories]
     for source, target in zip(encoder.memories, memories, strict=True):
-        flat(target)[:] = flat(source)
+        byte_view(target)[:] = byte_view(source)
     for _ in SnapshotDecoder(new, state, memories).fill():
         pass
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
-from gradwire_server.storage.byte_view import flat
+from gradwire_server.storage.byte_view import byte_view
 from gradwire_server.storage.object_snapshots import ObjectStore
-from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing
+from gradwire_server.storage.stores import LogStore, SnapshotStore, SnapshotWriter
 
 
 class MemoryLogs(LogStore):
@@ -21,8 +21,8 @@ class MemoryLogs(LogStore):
     def __init__(self) -> None:
         self.held: dict[Path, bytearray] = {}
 
-    def list(self, place: Path) -> list[int]:
-        return sorted(int(path.stem) for path in self.held if path.parent == place)
+    def list(self, location: Path) -> list[int]:
+        return sorted(int(path.stem) for path in self.held if path.parent == location)
 
     def exists(self, path: Path) -> bool:
         return path in self.held
@@ -33,9 +33,9 @@ class MemoryLogs(LogStore):
     def create(self, path: Path, beginning: bytes) -> None:
         self.held[path] = bytearray(beginning)
 
-    def append(self, path: Path, parts: Sequence[bytes], place: int, mark: tuple[int, bytes], again: bool) -> None:
+    def append(self, path: Path, parts: Sequence[bytes], offset: int, mark: tuple[int, bytes], again: bool) -> None:
         log = self.held[path]
-        log[place:] = b"".join(parts)
+        log[offset:] = b"".join(parts)
         log[mark[0] : mark[0] + len(mark[1])] = mark[1]
 
     def cut(self, path: Path, size: int) -> None:
@@ -49,54 +49,58 @@ class MemoryLogs(LogStore):
 
 
 class MemorySnapshots(SnapshotStore):
-    """Generations by place: head, state and the memories' bytes."""
+    """Generations by location: head, state and the memories' bytes."""
 
     def __init__(self, logs: MemoryLogs) -> None:
         self.logs = logs
         self.held: dict[Path, dict[int, tuple[bytes, bytes, list[bytes]]]] = {}
         self.marks: set[Path] = set()
 
-    def list(self, place: Path) -> list[int]:
-        return sorted(self.held.get(place, ()))
+    def list(self, location: Path) -> list[int]:
+        return sorted(self.held.get(location, ()))
 
-    def head(self, place: Path) -> tuple[int, pb.SnapshotHead] | None:
-        found = self.list(place)
-        return (found[-1], self.read(place, found[-1])[0]) if found else None
+    def head(self, location: Path) -> tuple[int, pb.SnapshotHead] | None:
+        found = self.list(location)
+        return (found[-1], self.read(location, found[-1])[0]) if found else None
 
-    def read(self, place: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
-        head, state, _ = self.held[place][generation]
+    def read(self, location: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
+        head, state, _ = self.held[location][generation]
         return pb.SnapshotHead.FromString(head), pb.SessionState.FromString(state)
 
-    def data(self, place: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
-        for owner, kept in zip(memories, self.held[place][generation][2], strict=True):
-            flat(owner)[:] = np.frombuffer(kept, np.uint8)
+    def data(self, location: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
+        for owner, kept in zip(memories, self.held[location][generation][2], strict=True):
+            byte_view(owner)[:] = np.frombuffer(kept, np.uint8)
             yield
 
-    def begin(self, place: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path) -> Writing:
-        return MemoryWriting(self, place, generation, head, state)
+    def begin(
+        self, location: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path
+    ) -> SnapshotWriter:
+        return MemoryWriting(self, location, generation, head, state)
 
-    def remove(self, place: Path) -> None:
-        self.held.pop(place, None)
-        self.marks.discard(place)
-        for path in [path for path in self.logs.held if path.parent == place]:
+    def remove(self, location: Path) -> None:
+        self.held.pop(location, None)
+        self.marks.discard(location)
+        for path in [path for path in self.logs.held if path.parent == location]:
             del self.logs.held[path]
 
-    def running(self, place: Path) -> bool:
-        return place in self.marks
+    def running(self, location: Path) -> bool:
+        return location in self.marks
 
-    def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
-        (self.marks.add if running else self.marks.discard)(place)
+    def set_running(self, location: Path, running: bool, lasting: bool = True) -> None:
+        (self.marks.add if running else self.marks.discard)(location)
 
-    def exists(self, place: Path) -> bool:
-        return place in self.held
+    def exists(self, location: Path) -> bool:
+        return location in self.held
 
-    def places(self, above: Path) -> Sequence[Path]:
+    def locations(self, above: Path) -> Sequence[Path]:
         return list(
-            dict.fromkeys(above / place.relative_to(above).parts[0] for place in self.held if above in place.parents)
+            dict.fromkeys(
+                above / location.relative_to(above).parts[0] for location in self.held if above in location.parents
+            )
         )
 
-    def about(self, place: Path) -> tuple[int, float]:
-        return sum(len(state) + sum(map(len, data)) for _, state, data in self.held[place].values()), time.time()
+    def about(self, location: Path) -> tuple[int, float]:
+        return sum(len(state) + sum(map(len, data)) for _, state, data in self.held[location].values()), time.time()
 
 
 class MemoryWriting:
@@ -117,7 +121,7 @@ class MemoryWriting:
         if room is not None and self.head.bytes > room:
             raise Refusal("SNAPSHOT_LIMIT", f"{room} bytes are left", limit=room)
         for owner in memories:
-            self._data.append(flat(owner).tobytes())
+            self._data.append(byte_view(owner).tobytes())
             yield
 
     def commit(self) -> int:

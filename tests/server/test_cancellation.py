@@ -11,7 +11,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2
 from gradwire_server.session import commands
-from gradwire_server.worker_pool.worker import MOST_HANDED
+from gradwire_server.worker_pool.worker import MAX_SENT_CALLS
 from tests.server.harness import WAIT, Id, Remote, Running, command, op, refused, until
 
 
@@ -96,11 +96,11 @@ def test_cancel_reaches_what_the_front_keeps_back(
     x, last = chain
     running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[last]))
     assert gate.reached.wait(WAIT)
-    count = 3 * MOST_HANDED
+    count = 3 * MAX_SENT_CALLS
     behind = [session.stub.Describe.future(c.DescribeRequest(session_id=session.id, tensors=[x])) for _ in range(count)]
     entry = server.backend.registry.entries[session.id]
     until(lambda: len(entry.pending) > count)
-    assert entry.kept_back
+    assert entry.queued_calls
     assert cancel(session)
     gate.opened.set()
     for each in (running, *behind):

@@ -1,4 +1,4 @@
-"""Signals at odd moments, to the front, a worker or all: nothing goes on running, and nothing is left behind."""
+"""Signals at any moment, to the front, a worker or all: every process ends, and no file is left."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""The clock on the wall jumps: leases, waits and quotas go by another; only dates, which tokens have, go by it."""
+"""Jumps of the wall clock: leases, waits and quotas use a monotonic clock; only tokens' expiry uses dates."""
 
 import time
 from collections.abc import Callable
@@ -57,15 +57,15 @@ def test_a_session_computes_on_and_a_client_is_told_the_end_of_its_lease_by_the_
 @pytest.mark.parametrize("years", [-30, 30])
 def test_turns_and_quotas_go_on(jump: Jump, years: int) -> None:
     budget = Budget(6.0)
-    assert budget.rest(12.0) == pytest.approx(60.0, abs=1.0)
+    assert budget.delay(12.0) == pytest.approx(60.0, abs=1.0)
     jump(years * YEAR)
-    assert budget.rest(12.0) == pytest.approx(60.0, abs=30.0)
+    assert budget.delay(12.0) == pytest.approx(60.0, abs=30.0)
     playing = Playing()
     playing.batch(1, ticket=1, commands=5)
     playing.batch(1, ticket=3, commands=1, first=50)  # waits for those before it, not for ever and not for no time
     jump(-years * YEAR)
     playing.play()
-    patience = playing.scheduler.patience()
+    patience = playing.scheduler.max_wait()
     assert playing.done == [1]
     assert patience is not None and 0 < patience <= LIMITS.gap_seconds
 

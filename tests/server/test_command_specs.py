@@ -17,7 +17,7 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.session.batch import run_batch
 from gradwire_server.session.commands import BY_METHOD, COMMANDS
-from gradwire_server.session.session import Pending, Session
+from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.tensor_table import CLIENT_IDS
@@ -128,7 +128,7 @@ class Bench:
     def run(self, *commands: s.Command) -> list[s.Result]:
         """The results of a batch."""
         request = s.RunRequest(writer=1, first_seq=self.writer.applied + 1, commands=commands)
-        steps = run_batch(Pending("Run", self.session, request.SerializeToString(), 5))
+        steps = run_batch(PendingCall("Run", self.session, request.SerializeToString(), 5))
         try:
             while True:
                 next(steps)

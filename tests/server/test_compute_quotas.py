@@ -18,8 +18,8 @@ from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.budgets import Budget
 from gradwire_server.common.limits import KIB, MIB
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.session.session import Pending, Session
-from gradwire_server.storage.instructions import Order
+from gradwire_server.session.session import PendingCall, Session
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
 from tests.server.harness import LIMITS, WAIT, Running, command, op, refusal, refused, running, until
@@ -47,14 +47,14 @@ class Now:
 def test_a_budget_fills_up_within_a_minute() -> None:
     now = Now()
     budget = Budget(6.0, used=100.0, clock=now)
-    assert budget.rest(103.0) == 0.0
-    assert budget.rest(106.0) == 0.0  # empty, but not in debt
-    assert budget.rest(107.0) == pytest.approx(10.0)  # a second too much is made up for in a sixth of a minute
+    assert budget.delay(103.0) == 0.0
+    assert budget.delay(106.0) == 0.0  # empty, but not in debt
+    assert budget.delay(107.0) == pytest.approx(10.0)  # a second too much is made up for in a sixth of a minute
     now.seconds = 4.0
-    assert budget.rest(107.0) == pytest.approx(6.0)
+    assert budget.delay(107.0) == pytest.approx(6.0)
     now.seconds = 1000.0
-    assert budget.rest(107.0) == 0.0
-    assert budget.rest(113.5) == pytest.approx(5.0)  # what it held was six seconds, however long it waited
+    assert budget.delay(107.0) == 0.0
+    assert budget.delay(113.5) == pytest.approx(5.0)  # what it held was six seconds, however long it waited
 
 
 @pytest.fixture(params=BACKENDS, ids=["in-process", "2-workers"])
@@ -89,7 +89,7 @@ def test_who_has_computed_enough_is_told_when_to_come_back_and_others_go_on(frug
     alice, bob = house.metadata("alice"), house.metadata("bob")
     open_session = frugal.stub.OpenSession
     first, second = (open_session(s.OpenSessionRequest(), metadata=alice).session_id for _ in range(2))
-    until(lambda: not any(worker._told for worker in frugal.backend.workers))  # until each worker knows of its session
+    until(lambda: not any(worker._notifications for worker in frugal.backend.workers))  # each worker knows its session
     error = compute_until_refused(frugal, first, alice)
     code, reason, told = refusal(error)
     assert (code, reason) == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
@@ -111,13 +111,13 @@ def test_a_call_counts_that_came_together_with_the_opening_of_its_session() -> N
     scheduler = Scheduler(host, lambda call, result, failure: failures.append(failure), lambda call: None, clock=now)
     execute = host.execute
 
-    def slowly(call: Pending) -> Any:
+    def slowly(call: PendingCall) -> Any:
         now.seconds += 10.0
         return execute(call)
 
     host.execute = slowly  # type: ignore[method-assign]
     zeros = op("zeros", [1]).SerializeToString()
-    scheduler.add(host.begin("Open", 1, Order(place=1).pack(), 1, None))
+    scheduler.add(host.begin("Open", 1, StorageInstruction(counter_row=1).pack(), 1, None))
     scheduler.add(host.begin("Op", 1, zeros, 2, None))
     while scheduler.runnable:
         scheduler.slice()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gradwire_server.common.errors import Refusal
-from gradwire_server.worker.frames import EMPTIED, QUERY, REFUSAL, RESULT, packed
+from gradwire_server.worker.frames import QUERY, REFUSAL, RESULT, SLOT_FREE, packed
 from gradwire_server.worker.pipe import HEAD, head
 from gradwire_server.worker_pool.bulk_transfer import OpenUpload
 from gradwire_server.worker_pool.control_pipe import ControlPipe
@@ -19,12 +19,12 @@ class Process:
     def __init__(self) -> None:
         self.pipe = ControlPipe()
         ours, self.sock = socket.socketpair()
-        self.emptied: list[int] = []
+        self.slots_freed: list[int] = []
         self.lost = asyncio.Event()
-        self.pipe.connect(ours, self.emptied.append, self.lost.set)
+        self.pipe.connect(ours, self.slots_freed.append, self.lost.set)
 
-    def ask(self, body: bytes) -> "asyncio.Task[Any]":
-        return asyncio.create_task(self.pipe.ask(QUERY, 3, self.pipe.ticket(), body))
+    def request(self, body: bytes) -> "asyncio.Task[Any]":
+        return asyncio.create_task(self.pipe.request(QUERY, 3, self.pipe.ticket(), body))
 
     async def read(self) -> tuple[int, int, int, bytes]:
         """Kind, number, ticket and body of the next frame."""
@@ -39,13 +39,13 @@ class Process:
 def test_answers_find_their_questions_in_any_order() -> None:
     async def play() -> list[bytes]:
         process = Process()
-        questions = [process.ask(body) for body in (b"one", b"two")]
+        questions = [process.request(body) for body in (b"one", b"two")]
         frames = [await process.read() for _ in questions]
         assert [(kind, number, body) for kind, number, _, body in frames] == [(QUERY, 3, b"one"), (QUERY, 3, b"two")]
         for _, _, ticket, body in reversed(frames):
             process.send(RESULT, 0, ticket, body + b"!")
         answers = [frame.body for frame in await asyncio.gather(*questions)]
-        assert not process.pipe.asked
+        assert not process.pipe.pending
         process.pipe.close()
         return answers
 
@@ -58,16 +58,16 @@ def test_refusals_reach_questions_and_uploads() -> None:
         entry: Any = None
         upload: OpenUpload[Any] = OpenUpload(3, "t", 1, 0, entry, 0)
         ticket = process.pipe.ticket()
-        process.pipe.asked[ticket] = upload
-        question = process.ask(b"")
+        process.pipe.pending[ticket] = upload
+        question = process.request(b"")
         _, _, asked, _ = await process.read()
-        process.send(EMPTIED, 5, 0)
+        process.send(SLOT_FREE, 5, 0)
         process.send(REFUSAL, 0, ticket, packed(Refusal("PAYLOAD_SIZE", "too long")))
         process.send(REFUSAL, 0, asked, packed(Refusal("TRANSFER_NOT_FOUND", "gone")))
         with pytest.raises(Refusal, match="gone"):
             await question
         assert upload.failure is not None
-        assert (upload.failure.reason, process.emptied) == ("PAYLOAD_SIZE", [5])
+        assert (upload.failure.reason, process.slots_freed) == ("PAYLOAD_SIZE", [5])
         process.pipe.close()
 
     asyncio.run(play())
@@ -78,8 +78,8 @@ def test_what_is_asked_fails_with_the_process() -> None:
         process = Process()
         entry: Any = None
         upload: OpenUpload[Any] = OpenUpload(3, "t", 1, 0, entry, 0, ticket=process.pipe.ticket())
-        process.pipe.asked[upload.ticket] = upload
-        question = process.ask(b"")
+        process.pipe.pending[upload.ticket] = upload
+        question = process.request(b"")
         await process.read()
         process.sock.close()
         await asyncio.wait_for(process.lost.wait(), 10)
@@ -88,7 +88,7 @@ def test_what_is_asked_fails_with_the_process() -> None:
             await question
         assert upload.failure is not None
         assert upload.ticket == 0  # the next process does not know it
-        assert not process.pipe.asked
+        assert not process.pipe.pending
 
     asyncio.run(play())
 
@@ -98,7 +98,7 @@ def test_a_question_on_a_closed_pipe_is_refused() -> None:
         process = Process()
         process.pipe.close()
         with pytest.raises(Refusal) as refusal:
-            await asyncio.wait_for(process.ask(b""), 10)
+            await asyncio.wait_for(process.request(b""), 10)
         return refusal.value.reason
 
     assert asyncio.run(play()) == "UNAVAILABLE"

@@ -60,7 +60,7 @@ def short_once() -> Iterator[None]:
             session.release_all(rest[2])
             raise MemoryError(failures.pop())
 
-    with patch.object(tensor_commands, "apply_op", failing), patch.object(retry, "_make_room", lambda session: True):
+    with patch.object(tensor_commands, "apply_op", failing), patch.object(retry, "_free_memory", lambda session: True):
         yield
     assert not failures
 
@@ -143,7 +143,7 @@ def test_a_cancelled_program_stops_where_it_stopped(
     x = session.create([1.0, 2.0])
     name, register = program(op("add_", Id(1), 10.0), op("mul_", Id(1), 2.0), op("add_", Id(1), 1.0))
     session.stub.RegisterProgram(with_session(register, session))
-    real, left = interpreter.Scope.run, [3 + step]  # the first repetition is complete
+    real, left = interpreter.RunScope.run, [3 + step]  # the first repetition is complete
 
     def run(scope: Any, *rest: Any) -> Any:
         left[0] -= 1
@@ -152,7 +152,7 @@ def test_a_cancelled_program_stops_where_it_stopped(
         return real(scope, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(interpreter.Scope, "run", run)
+        patched.setattr(interpreter.RunScope, "run", run)
         patched.setattr(interpreter, "MAX_PLANS", 0)
         request = with_session(programs_pb2.RunProgramRequest(hash=name, inputs=[x], repeat=5), session)
         metadata = refused(session.stub.RunProgram, request)[2]

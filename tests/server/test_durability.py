@@ -22,7 +22,7 @@ from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.rpc.server import Server
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from tests.server.harness import WAIT, Running, refused, until
 
 LIMITS = Limits(lease_seconds=60.0, max_session_bytes=1 << 30, max_bytes=1 << 30)
@@ -57,7 +57,7 @@ class Storing(Running):
             directory, persistence = self.backend.registry, self.backend.persistence
             ends = time.monotonic() + WAIT
             while entries := list(directory.entries.values()):
-                assert time.monotonic() < ends, "a session was not laid away"
+                assert time.monotonic() < ends, "a session was not evicted"
                 self.clock.now += 0.001  # or a call that comes meanwhile would not show
                 for entry in entries:
                     assert await persistence._save(entry, last=True), "a session cannot be stored"
@@ -330,7 +330,7 @@ def test_a_session_whose_lease_ran_out_is_there_before_the_next_sweep_too(storin
     session.close()
 
 
-def test_a_session_whose_worker_ends_while_it_is_laid_on_the_shelf_stays_there(
+def test_a_session_whose_worker_ends_while_it_is_evicted_stays_there(
     storing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = storing()
@@ -361,7 +361,7 @@ def test_a_session_whose_worker_ends_while_it_is_laid_on_the_shelf_stays_there(
     session.close()
 
 
-def test_a_session_is_laid_on_the_shelf_once_however_long_that_takes(
+def test_a_session_is_evicted_once_however_long_that_takes(
     storing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = storing()
@@ -565,7 +565,7 @@ def test_files_say_that_they_are_behind_as_soon_as_a_stored_session_goes_on(
     (entry,) = server.backend.registry.entries.values()
 
     async def store() -> None:
-        await entry.worker.ask("Save", entry.number, Order(last=True).pack())
+        await entry.worker.request("Save", entry.number, StorageInstruction(last=True).pack())
 
     for _ in range(2):
         server.do(store())
@@ -618,7 +618,7 @@ def test_a_crash_at_any_step_of_a_commit_leaves_the_generation_before_or_the_new
             return call
 
         state = snapshots_pb2.SessionState(next_id=generation)
-        writing = snapshot_files.Writing(
+        writing = snapshot_files.SnapshotFileWriter(
             folder, generation, snapshots_pb2.SnapshotHead(format=snapshot_files.FORMAT), state
         )
         with monkeypatch.context() as patched:
@@ -651,7 +651,7 @@ def test_a_crash_at_any_step_of_a_commit_leaves_the_generation_before_or_the_new
 
 def test_a_head_of_another_format_is_refused(tmp_path: Path) -> None:
     head = snapshots_pb2.SnapshotHead()
-    writing = snapshot_files.Writing(tmp_path, 1, head, snapshots_pb2.SessionState())
+    writing = snapshot_files.SnapshotFileWriter(tmp_path, 1, head, snapshots_pb2.SessionState())
     for _ in writing.data([], None):
         pass
     head.format = 99

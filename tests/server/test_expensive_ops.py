@@ -1,4 +1,4 @@
-"""What takes long is computed aside: others go on, whoever asked can stop it, and what it made is as ever."""
+"""Expensive ops are offloaded: other sessions compute, clients can cancel, results are the same."""
 
 import subprocess
 import sys
@@ -158,10 +158,10 @@ def test_a_worker_that_one_call_holds_is_started_again() -> None:
         session = server.open()
         session.create([1.0])
         worker = server.backend.workers[0]
-        server.backend.counters.compute(0, time.monotonic_ns() - 10**9)
+        server.backend.counters.set_slice_start(0, time.monotonic_ns() - 10**9)
         server.loop.call_soon_threadsafe(worker.end_if_held, time.monotonic_ns())
         until(lambda: worker.restarts == 1 and worker.alive)
-        with pytest.raises(grpc.RpcError, match=r"one call had kept it from all others for 0\.5 seconds"):
+        with pytest.raises(grpc.RpcError, match=r"one call had blocked all others for 0\.5 seconds"):
             session.describe()
         fresh = server.open()
         np.testing.assert_array_equal(fresh.read(fresh.create([3.0])), [3.0])
@@ -171,10 +171,10 @@ _CHILDREN = """
 import os, time
 import numpy as np
 from gradwire_engine import EngineError, Reason
-from gradwire_server.worker.forked_op import Child
+from gradwire_server.worker.forked_op import ForkedOp
 
 def told(compute, check=lambda seconds: None):
-    child = Child(compute, "x")
+    child = ForkedOp(compute, "x")
     pid = child.pid
     try:
         return child.result(check)

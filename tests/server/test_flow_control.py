@@ -1,4 +1,4 @@
-"""What the front hands to a worker: of one session a few calls at a time, in order, whatever it sends."""
+"""Flow control between front and worker: a worker has few calls of one session at a time, in order."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,8 @@ from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB
 from gradwire_server.registry.thread_backend import InProcessBackend
-from gradwire_server.worker_pool.worker import MOST_HANDED, MOST_HANDED_BYTES, Entry
+from gradwire_server.worker_pool.session_entry import SessionEntry
+from gradwire_server.worker_pool.worker import MAX_SENT_BYTES, MAX_SENT_CALLS
 from tests.server.harness import LIMITS, Remote, command, op
 
 BACKENDS = [0, 1]
@@ -28,10 +29,10 @@ class Handed:
     def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
         self.sent.append((number, ticket))
 
-    def call(self, entry: Entry, size: int = 10) -> "asyncio.Future[bytes]":
+    def call(self, entry: SessionEntry[Any], size: int = 10) -> "asyncio.Future[bytes]":
         return self.worker.call(entry, "Describe", bytes(size))
 
-    def of(self, entry: Entry) -> list[int]:
+    def of(self, entry: SessionEntry[Any]) -> list[int]:
         return [ticket for number, ticket in self.sent if number == entry.number]
 
 
@@ -49,74 +50,74 @@ def in_loop(test: Callable[[Handed], Coroutine[Any, Any, None]]) -> Callable[[],
 
 
 @in_loop
-async def test_a_call_stands_behind_few_of_another_session_that_sent_thousands(handed: Handed) -> None:
-    answers = [handed.call(handed.one) for _ in range(5000)]
-    handed.call(handed.other)
-    assert handed.sent[-1][0] == handed.other.number
-    assert len(handed.of(handed.one)) == MOST_HANDED
+async def test_a_call_stands_behind_few_of_another_session_that_sent_thousands(sent_calls: Handed) -> None:
+    answers = [sent_calls.call(sent_calls.one) for _ in range(5000)]
+    sent_calls.call(sent_calls.other)
+    assert sent_calls.sent[-1][0] == sent_calls.other.number
+    assert len(sent_calls.of(sent_calls.one)) == MAX_SENT_CALLS
     for answered in range(100):
-        handed.worker.answered(handed.of(handed.one)[answered], b"done", None)
-    assert len(handed.of(handed.one)) == MOST_HANDED + 100
+        sent_calls.worker.answered(sent_calls.of(sent_calls.one)[answered], b"done", None)
+    assert len(sent_calls.of(sent_calls.one)) == MAX_SENT_CALLS + 100
     await asyncio.sleep(0)
     assert sum(answer.done() for answer in answers) == 100
-    while len(handed.of(handed.one)) < 5000 or handed.one.handed:
-        handed.worker.answered(handed.of(handed.one)[answered := answered + 1], b"done", None)
-    tickets = handed.of(handed.one)
+    while len(sent_calls.of(sent_calls.one)) < 5000 or sent_calls.one.sent_calls:
+        sent_calls.worker.answered(sent_calls.of(sent_calls.one)[answered := answered + 1], b"done", None)
+    tickets = sent_calls.of(sent_calls.one)
     assert tickets == sorted(tickets)
-    assert handed.one.kept_back is None
-    assert handed.one.handed_bytes == handed.one.inflight == 0
+    assert sent_calls.one.queued_calls is None
+    assert sent_calls.one.sent_bytes == sent_calls.one.inflight == 0
 
 
 @in_loop
-async def test_a_call_stands_behind_few_bytes_of_another_session(handed: Handed) -> None:
+async def test_a_call_stands_behind_few_bytes_of_another_session(sent_calls: Handed) -> None:
     for _ in range(20):
-        handed.call(handed.one, MIB)
-    assert len(handed.of(handed.one)) == MOST_HANDED_BYTES // MIB
-    handed.call(handed.one, 10)  # it is not put before those
-    assert len(handed.of(handed.one)) == MOST_HANDED_BYTES // MIB
-    handed.call(handed.other, 3 * MOST_HANDED_BYTES)  # one is handed over whatever its size
-    handed.call(handed.other)
-    assert len(handed.of(handed.other)) == 1
-    handed.worker.answered(handed.of(handed.other)[0], b"", None)
-    assert len(handed.of(handed.other)) == 2
+        sent_calls.call(sent_calls.one, MIB)
+    assert len(sent_calls.of(sent_calls.one)) == MAX_SENT_BYTES // MIB
+    sent_calls.call(sent_calls.one, 10)  # it is not put before those
+    assert len(sent_calls.of(sent_calls.one)) == MAX_SENT_BYTES // MIB
+    sent_calls.call(sent_calls.other, 3 * MAX_SENT_BYTES)  # one is handed over whatever its size
+    sent_calls.call(sent_calls.other)
+    assert len(sent_calls.of(sent_calls.other)) == 1
+    sent_calls.worker.answered(sent_calls.of(sent_calls.other)[0], b"", None)
+    assert len(sent_calls.of(sent_calls.other)) == 2
 
 
 @in_loop
-async def test_what_is_parked_makes_room_for_what_it_waits_for(handed: Handed) -> None:
-    for _ in range(MOST_HANDED + 1):
-        handed.call(handed.one)
-    parked = handed.of(handed.one)[:3]
+async def test_what_is_parked_makes_room_for_what_it_waits_for(sent_calls: Handed) -> None:
+    for _ in range(MAX_SENT_CALLS + 1):
+        sent_calls.call(sent_calls.one)
+    parked = sent_calls.of(sent_calls.one)[:3]
     for ticket in (*parked, *parked):  # told twice, counted once
-        handed.worker.parked(ticket)
-    assert len(handed.of(handed.one)) == MOST_HANDED + 1
-    assert handed.one.handed == MOST_HANDED + 1 - 3
-    for ticket in handed.of(handed.one):
-        handed.worker.answered(ticket, b"", None)
-    assert handed.one.handed == handed.one.handed_bytes == 0
+        sent_calls.worker.parked(ticket)
+    assert len(sent_calls.of(sent_calls.one)) == MAX_SENT_CALLS + 1
+    assert sent_calls.one.sent_calls == MAX_SENT_CALLS + 1 - 3
+    for ticket in sent_calls.of(sent_calls.one):
+        sent_calls.worker.answered(ticket, b"", None)
+    assert sent_calls.one.sent_calls == sent_calls.one.sent_bytes == 0
 
 
 @in_loop
-async def test_a_worker_that_ends_is_the_end_of_what_is_kept_back_too(handed: Handed) -> None:
-    answers = [handed.call(handed.one) for _ in range(100)]
-    handed.worker.lost(Refusal("SESSION_NOT_FOUND", "gone"))
+async def test_a_worker_that_ends_is_the_end_of_what_is_kept_back_too(sent_calls: Handed) -> None:
+    answers = [sent_calls.call(sent_calls.one) for _ in range(100)]
+    sent_calls.worker.lost(Refusal("SESSION_NOT_FOUND", "gone"))
     assert all(isinstance(answer.exception(), Refusal) for answer in answers)
-    assert not handed.one.pending
-    assert handed.one.handed == 0
+    assert not sent_calls.one.pending
+    assert sent_calls.one.sent_calls == 0
 
 
 @in_loop
-async def test_what_is_kept_back_is_handed_over_before_the_end(handed: Handed) -> None:
+async def test_what_is_kept_back_is_handed_over_before_the_end(sent_calls: Handed) -> None:
     for _ in range(100):
-        handed.call(handed.one)
-    handed.worker.flush()
-    assert len(handed.of(handed.one)) == 100
-    assert handed.one.kept_back is None
+        sent_calls.call(sent_calls.one)
+    sent_calls.worker.flush()
+    assert len(sent_calls.of(sent_calls.one)) == 100
+    assert sent_calls.one.queued_calls is None
 
 
 def test_batches_in_any_order_are_applied_in_theirs(session: Remote) -> None:
     """Many more than a worker has at once, the first of them last."""
     runs = []
-    for seq in reversed(range(1, 4 * MOST_HANDED)):
+    for seq in reversed(range(1, 4 * MAX_SENT_CALLS)):
         zeros = command(op("zeros", [1], outputs=[seq]))
         request = service_pb2.RunRequest(session_id=session.id, writer=1, first_seq=seq, commands=[zeros])
         runs.append(session.stub.Run.future(request, timeout=60))

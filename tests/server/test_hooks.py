@@ -56,7 +56,7 @@ def test_a_backward_that_is_given_up_is_gone():
         resume = hooks_pb2.ResumeBackwardRequest(session_id=session.id, backward=answer.due.backward, abandon=True)
         session.stub.ResumeBackward(resume)
         resume.abandon = False
-        with pytest.raises(grpc.RpcError, match="waits no more"):
+        with pytest.raises(grpc.RpcError, match="no longer waits"):
             session.stub.ResumeBackward(resume)
         assert session.grad(leaf) is None
 
@@ -93,7 +93,7 @@ def test_a_backward_that_nobody_goes_on_with_is_dropped_after_its_time(monkeypat
         if kept:
             assert list(session.stub.ResumeBackward(resume).accumulated) == [leaf]
             return
-        with pytest.raises(grpc.RpcError, match="waits no more"):
+        with pytest.raises(grpc.RpcError, match="no longer waits"):
             session.stub.ResumeBackward(resume)
         assert session.grad(leaf) is None
 

@@ -102,13 +102,13 @@ def test_answers_come_in_order_though_their_reader_is_slow(
 ) -> None:
     """Each batch comes alone; the first answers are written at once, the others when there is room."""
     tries: list[bool] = []
-    at_once = Connection.write_at_once
+    at_once = Connection.try_write
 
-    def write_at_once(connection: Connection, message: bytes) -> bool:
+    def try_write(connection: Connection, message: bytes) -> bool:
         tries.append(at_once(connection, message))
         return tries[-1]
 
-    monkeypatch.setattr(Connection, "write_at_once", write_at_once)
+    monkeypatch.setattr(Connection, "try_write", try_write)
     call.send(attach(session))
     next(call)
     call.send(batch(1, op("zeros", [15_000], outputs=[1])))

@@ -16,7 +16,7 @@ from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.logging import JsonFormatter
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import Remote, command, running
 
@@ -69,7 +69,7 @@ def test_lines_of_a_session_tell_session_principal_and_seq_but_no_secret(
 
 def test_a_worker_is_told_whose_its_sessions_are() -> None:
     host = Runtime(Limits().resolved(), SharedCounters(1))
-    order = Order(shown="abcdef", principal="alice")
+    order = StorageInstruction(short_id="abcdef", principal="alice")
     for _ in host.execute(host.begin("Open", 1, order.pack(), 1, None)):
         pass
-    assert host.sessions[1].command.told() == {"session": "abcdef", "principal": "alice", "number": 1}
+    assert host.sessions[1].command.log_fields() == {"session": "abcdef", "principal": "alice", "number": 1}

@@ -185,7 +185,7 @@ def with_refusals(session: Remote, other: Remote, monkeypatch: pytest.MonkeyPatc
         assert answer.results[0].HasField("error")
         failures[0] = 1
         assert session.run(command(op("exp", Id(leaf), outputs=[105]))).results[0].HasField("error")  # the batch's last
-        patch.setattr(retry, "_make_room", lambda _: True)
+        patch.setattr(retry, "_free_memory", lambda _: True)
         failures[0] = 1
         session.op("exp", Id(leaf), outputs=[106])
         failures[0] = 1

@@ -1,4 +1,4 @@
-"""Memory that is not to be had, wherever it is missing: the command is refused, and every session is as it was."""
+"""Failed allocations anywhere: the command is refused, and every session is unchanged."""
 
 from __future__ import annotations
 

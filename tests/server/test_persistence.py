@@ -1,4 +1,4 @@
-"""What the front does for stored sessions, without a worker: snapshots in time, those that nobody uses."""
+"""The front's persistence without a worker: periodic snapshots, and limits on evicted sessions."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ class Asked:
         self.stored: Counter[int] = Counter()
         self.busy = asyncio.Event()
 
-    async def ask(self, method: str, number: int, raw: bytes) -> bytes:
+    async def request(self, method: str, number: int, raw: bytes) -> bytes:
         self.stored[number] += 1
         if number % 2:
             await self.busy.wait()
@@ -37,13 +37,13 @@ class Asked:
 
 
 def test_busy_sessions_hold_up_nobody_elses_periodic_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(persistence, "_SAVE_WAIT_SECONDS", 0.01)
 
     async def watch() -> tuple[Counter[int], Counter[int]]:
         worker: Any = Asked()
         entries = {
             str(number): SimpleNamespace(
-                id=str(number), number=number, worker=worker, saving=False, stored=False, shown="", owner=""
+                id=str(number), number=number, worker=worker, saving=False, stored=False, short_id="", owner=""
             )
             for number in range(6)
         }
@@ -75,7 +75,7 @@ def lay(catalog: SessionCatalog, name: str, saved: int = 0, principal: str = "al
     head = snapshots_pb2.SnapshotHead(
         format=snapshot_files.FORMAT, session_digest=digest_of(name), principal=principal, saved_unix_ms=saved
     )
-    writing = snapshot_files.Writing(catalog.home(name), 1, head, snapshots_pb2.SessionState())
+    writing = snapshot_files.SnapshotFileWriter(catalog.home(name), 1, head, snapshots_pb2.SessionState())
     list(writing.data([], None))
     head.bytes = size
     writing.commit()

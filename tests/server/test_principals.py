@@ -72,7 +72,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A token file, and a server that looks at it often. They serve all tests of a module: starting takes a second."""
     found = House(tmp_path_factory.mktemp("house"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(interceptor, "LOOK_SECONDS", 0.02)
+        patched.setattr(interceptor, "POLL_SECONDS", 0.02)
         with running(request.param, tokens=found.known) as started:
             yield found, started
 

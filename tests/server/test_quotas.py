@@ -12,7 +12,7 @@ from gradwire.v1 import service_pb2 as s
 from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.limits import KIB, MIB, Limits
 from gradwire_server.common.shared_counters import PrincipalTotals, SharedCounters
-from gradwire_server.registry.principal_rows import PrincipalPlaces
+from gradwire_server.registry.principal_rows import PrincipalRows
 from tests.server.harness import Id, Running, op, refused, running, until, upload_parts
 from tests.server.test_principals import House, Metadata
 
@@ -110,7 +110,7 @@ def test_what_a_closed_session_held_may_be_held_again(shared: Running, house: Ho
         session = opened(shared, alice)
         make(shared, session, alice, 100 * KIB, 8)
         shared.stub.CloseSession(s.CloseSessionRequest(session_id=session), metadata=alice)
-    place = shared.backend.places.of("alice", lambda _: True)
+    place = shared.backend.principal_rows.of("alice", lambda _: True)
     assert shared.backend.counters.share(place).is_empty
 
 
@@ -131,12 +131,12 @@ def test_limits_are_told(shared: Running, house: House) -> None:
     assert (limits.max_principal_sessions, limits.max_principal_bytes, limits.max_principal_tensors) == (3, MIB, 10)
 
 
-def test_places_are_given_again_when_nothing_is_held_there() -> None:
+def test_a_row_is_reused_when_its_principal_holds_nothing() -> None:
     counters = SharedCounters(2)
-    places = PrincipalPlaces(Limits(max_principal_bytes=1), counters)
+    places = PrincipalRows(Limits(max_principal_bytes=1), counters)
     present: set[str] = set()
     first = places.of("p0", present.__contains__)
-    counters.hold_share(1, first, PrincipalTotals(5, 1, 0, 7))
+    counters.set_share(1, first, PrincipalTotals(5, 1, 0, 7))
     for number in range(1, 3000):  # more than there are places
         assert places.of(f"p{number}", present.__contains__) != first
     assert places.of("p0", present.__contains__) == first

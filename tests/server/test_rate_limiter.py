@@ -1,6 +1,6 @@
-"""The rate limiter: who has thousands of calls open waits by himself, and every call is begun in the end.
+"""The rate limiter: a caller with thousands of open calls waits alone, and every call begins in the end.
 
-Who has few open hardly ever waits, however quickly he calls; and users of one connection are told apart.
+A caller with few open calls hardly waits, at any rate of calls. Users of one connection are distinguished.
 """
 
 import asyncio
@@ -141,11 +141,11 @@ def test_who_waits_goes_first_and_who_has_gone_takes_no_turn() -> None:
 def test_connections_that_are_gone_are_forgotten() -> None:
     async def play() -> None:
         rate_limiter = RateLimiter()
-        for number in range(3 * module._MOST_KNOWN):
+        for number in range(3 * module._MAX_CALLERS):
             assert rate_limiter.enter(str(number)) is None
-            if number % module._MOST_KNOWN == 0:
+            if number % module._MAX_CALLERS == 0:
                 await asyncio.sleep(2 / module.RATE)
-        assert len(rate_limiter._begun) <= module._MOST_KNOWN + 1
+        assert len(rate_limiter._full_at) <= module._MAX_CALLERS + 1
 
     asyncio.run(play())
 

@@ -161,7 +161,7 @@ def test_what_was_drawn_by_what_failed_is_drawn_after_a_crash_too(
         assert refused(session.op, "rand", [4], outputs=[1])[1] == "MEMORY_LIMIT"
         failures[0] = 1
         assert session.run(command(op("rand", [4], outputs=[2]))).results[0].HasField("error")
-        patch.setattr(retry, "_make_room", lambda _: True)
+        patch.setattr(retry, "_free_memory", lambda _: True)
         failures[0] = 1
         session.op("rand", [4], outputs=[3])
         failures[0] = 1
@@ -254,7 +254,7 @@ def test_without_a_log_a_call_that_ended_in_its_middle_ends_the_session_clearly(
         assert refused(session.run, command(op("zeros", [2], outputs=[1])))[1] == "MEMORY_LIMIT"
     with pytest.raises(grpc.RpcError) as caught:
         session.run(command(op("zeros", [2], outputs=[2])))
-    assert "cannot continue, since a call ended in its middle" in str(caught.value.details())
+    assert "cannot continue, because a call failed after it had changed the session" in str(caught.value.details())
     assert session.close() >= 0
     np.testing.assert_array_equal(beside.read(y), [2.0])
 

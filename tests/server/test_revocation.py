@@ -226,7 +226,7 @@ def test_a_token_that_expires_ends_its_calls_also_while_the_disk_hangs(
         goes_on.wait(WAIT)
 
     with attached(guarded, opened(guarded, alice).session_id, alice) as stream:
-        monkeypatch.setattr(house.known, "look", look)
+        monkeypatch.setattr(house.known, "poll", look)
         try:
             assert hangs.wait(WAIT)
             principal = house.known.find(house.tokens["alice"])
@@ -312,7 +312,7 @@ def test_a_download_that_is_not_read_is_let_go_of_and_its_client_is_told(guarded
 
 
 def test_a_certificates_line_that_expires_ends_what_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interceptor, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(interceptor, "POLL_SECONDS", 0.02)
     authority, path = Authority(tmp_path), tmp_path / "tokens"
     path.write_text("carol certificate scopes=admin\n")
     tls = Tls(*authority.issue("localhost"), authority.path)
@@ -340,9 +340,9 @@ def follow(tokens: Tokens, looks: int = 2) -> bool:
     """Whether anything was taken over."""
     taken = False
     for _ in range(looks):
-        table = tokens.look()
+        table = tokens.poll()
         if table is not None:
-            tokens.take(table)
+            tokens.apply(table)
             taken = True
     return taken
 
@@ -379,13 +379,13 @@ def test_a_file_that_cannot_be_used_leaves_in_force_what_was_and_is_told_of_unti
     def is_told_of_once() -> None:
         for _ in range(5):
             assert not follow(house.known)
-        assert known(house) == everybody and house.known.trouble
-        assert sum("not taken over" in record.getMessage() for record in caplog.records) == 1
+        assert known(house) == everybody and house.known.error
+        assert sum("cannot be used" in record.getMessage() for record in caplog.records) == 1
 
     house.path.rename(aside)
     is_told_of_once()
     aside.rename(house.path)
-    assert follow(house.known) and not house.known.trouble
+    assert follow(house.known) and not house.known.error
     assert "can be used again" in caplog.text
     for damage in ("", "alice password=hunter2", "\0\0\0", f"{text}\n{house.lines['bob']}"):
         caplog.clear()
@@ -398,18 +398,18 @@ def test_a_file_that_cannot_be_used_leaves_in_force_what_was_and_is_told_of_unti
     is_told_of_once()
     house.path.rmdir()
     house.path.write_text(house.lines["alice"])
-    assert follow(house.known) and not house.known.trouble
+    assert follow(house.known) and not house.known.error
     assert known(house) == {"alice"}
 
 
 def test_a_look_that_an_other_has_overtaken_lets_nobody_in_again(house: House) -> None:
     house.path.write_text(house.path.read_text() + "\n# before\n")
-    assert house.known.look() is None
-    older = house.known.look()
+    assert house.known.poll() is None
+    older = house.known.poll()
     assert older is not None
     revoke(house, "alice")
     house.known.reload()
-    house.known.take(older)
+    house.known.apply(older)
     assert "alice" not in known(house)
     assert not follow(house.known, 3)
 
@@ -438,7 +438,7 @@ def test_a_file_that_vanishes_ends_no_stream(guarded: Running, house: House) -> 
     alice = house.metadata("alice")
     with attached(guarded, opened(guarded, alice).session_id, alice) as stream:
         house.path.unlink()
-        until(lambda: house.known.trouble)
+        until(lambda: house.known.error)
         time.sleep(0.1)
         assert stream.is_active()
         guarded.stub.ServerInfo(s.ServerInfoRequest(), metadata=alice)

@@ -51,10 +51,10 @@ def test_new_ids_are_checked(ids: list[int], reason: str) -> None:
 def test_ids_to_release_are_released_once() -> None:
     table = TensorTable(3)
     table.bind(1, made())
-    table.leaving = [1]
-    table.let_go()
+    table.deferred_releases = [1]
+    table.apply_deferred_releases()
     table.bind(1, made())
-    table.let_go()
+    table.apply_deferred_releases()
     assert table.store.keys() == {1}
 
 
@@ -81,10 +81,10 @@ def test_a_failure_keeps_its_first_cause() -> None:
 
 def test_dropped_hooks_are_told_until_the_client_has_an_answer() -> None:
     dropped = DroppedHooks()
-    dropped.gone.extend([11, 12])
-    assert dropped.tell(5) == [11, 12]
-    dropped.gone.append(13)
+    dropped.numbers.extend([11, 12])
+    assert dropped.report(5) == [11, 12]
+    dropped.numbers.append(13)
     dropped.acknowledge(4)
-    assert dropped.tell(6) == [11, 12]
+    assert dropped.report(6) == [11, 12]
     dropped.acknowledge(5)
-    assert dropped.tell(7) == [13]
+    assert dropped.report(7) == [13]

@@ -7,7 +7,7 @@ import click.testing
 import pytest
 
 from gradwire_server.app.cli import serve
-from gradwire_server.app.configuration import PREFIX, ConfigurationError, flag, load, shown, variable
+from gradwire_server.app.configuration import PREFIX, ConfigurationError, default_text, flag, load, variable
 from gradwire_server.app.settings import Settings
 from gradwire_server.common.limits import MIB, Limits
 
@@ -119,7 +119,7 @@ def test_help_has_every_setting_with_its_default() -> None:
     flat = " ".join(told.output.partition("Options:")[2].split())
     for name, field in Settings.model_fields.items():
         _, found, after = flat.partition(f" {flag(name)} ")
-        default = "" if field.annotation is bool or not shown(name) else f" [default: {shown(name)}]"
+        default = "" if field.annotation is bool or not default_text(name) else f" [default: {default_text(name)}]"
         assert found, name
         assert f" {field.description}{default} " in after[:600], name
 
@@ -134,7 +134,7 @@ def test_every_size_takes_a_unit(name: str, tmp_path: Path) -> None:
     [("local_streams", "true"), ("insecure_bind", "false"), ("grace_seconds", "10"), ("host", "127.0.0.1")],
 )
 def test_a_default_is_shown_as_it_would_be_given(name: str, text: str) -> None:
-    assert shown(name) == text
+    assert default_text(name) == text
 
 
 def test_a_log_without_a_directory_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The files of stored sessions, without a server: what the log owes to its callers, and what damage is told of."""
+"""Snapshot files and logs without a server: failed writes are retried and reported, damage is detected."""
 
 import os
 import struct
@@ -156,7 +156,7 @@ def test_a_disk_that_fails_after_a_snapshot_exists_takes_none_of_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = pb.SessionState(memories=[pb.StoredMemory(bytes=8)])
-    writing = snapshot_files.Writing(tmp_path, 1, pb.SnapshotHead(format=snapshot_files.FORMAT), state)
+    writing = snapshot_files.SnapshotFileWriter(tmp_path, 1, pb.SnapshotHead(format=snapshot_files.FORMAT), state)
     list(writing.data([np.arange(2, dtype=np.int32)], None))
     synced = snapshot_files.sync_folder
 

@@ -12,7 +12,7 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.storage.checkpointer import Checkpointer
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.stores import SnapshotStore
 from gradwire_server.worker.frames import KEEP
 from gradwire_server.worker.runtime import Runtime
@@ -57,7 +57,7 @@ class Stored:
         """Store x, and make y = 2 x + 1 of it afterwards."""
         create = commands_pb2.CreateRequest(id=1, payload=payload(np.arange(3.0)))
         self.do("Create", create.SerializeToString())
-        self.do("Save", Order().pack())
+        self.do("Save", StorageInstruction().pack())
         batch = command(op("mul", Id(1), 2.0, outputs=[2])), command(op("add_", Id(2), 1.0))
         self.do("Run", service_pb2.RunRequest(writer=1, first_seq=1, commands=batch).SerializeToString())
 
@@ -78,9 +78,9 @@ def catalog(snapshots: MemorySnapshots) -> SessionCatalog:
     return SessionCatalog(STATE, 1000.0, 1, 0, store=snapshots)
 
 
-def order_of(catalog: SessionCatalog, session_id: str) -> Order:
+def order_of(catalog: SessionCatalog, session_id: str) -> StorageInstruction:
     head = pb.SnapshotHead(session_digest=digest_of(session_id), principal="alice")
-    return Order(home=str(catalog.home(session_id)), home_head=head.SerializeToString())
+    return StorageInstruction(home=str(catalog.home(session_id)), home_head=head.SerializeToString())
 
 
 @pytest.mark.parametrize("logs", [False, True])
@@ -133,7 +133,7 @@ def test_a_named_snapshot_is_listed_and_deleted(snapshots: MemorySnapshots, cata
     head = pb.SnapshotHead(principal="alice", name="best").SerializeToString()
     request = pb.SaveSessionRequest(name="best", tensors=[pb.NamedTensor(name="y", id=2)]).SerializeToString()
     folder = catalog.named("alice", "best")
-    worker.do("Save", Order(folder=str(folder), head=head, request=request).pack())
+    worker.do("Save", StorageInstruction(folder=str(folder), head=head, request=request).pack())
     ((listed, left),) = catalog.listed("alice")
     assert (listed.name, listed.tensors, left) == ("best", 2, None)
     assert not catalog.listed("bob")

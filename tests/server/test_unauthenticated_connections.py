@@ -1,6 +1,6 @@
-"""What connections may take before anybody knows who they are: raw HTTP/2 from sockets, most of it wrong.
+"""What connections may take before authentication: raw HTTP/2 from sockets, most of it malformed.
 
-After each the server answers others as before.
+After each of them the server answers other clients as before.
 """
 
 import contextlib

@@ -24,13 +24,13 @@ from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.process_backend import WorkersBackend
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.rpc.server import Server
-from gradwire_server.session.session import Pending, Session
-from gradwire_server.storage.instructions import Order
+from gradwire_server.session.session import PendingCall, Session
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.frames import METHODS, NUMBER, RESULT, packed, unpacked
-from gradwire_server.worker.pipe import HEAD, Frame, Inbox, head
+from gradwire_server.worker.pipe import HEAD, Frame, FrameParser, head
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
-from gradwire_server.worker.slots import Keys, Slots
+from gradwire_server.worker.slots import FreeSlots, Slots
 from gradwire_server.worker_pool import process_worker as workers
 from tests.server.harness import (
     LIMITS,
@@ -180,7 +180,7 @@ def test_a_worker_that_ends_while_it_opens_a_session_leaves_no_files(tmp_path: P
                 call(request)
             assert error.value.code() == grpc.StatusCode.UNAVAILABLE
             until(lambda ends=ends: worker.restarts == ends and worker.alive)  # type: ignore[misc]
-            assert (len(backend.registry.entries), len(backend.persistence.catalog.kept)) == (0, 0)
+            assert (len(backend.registry.entries), len(backend.persistence.catalog.stored_sessions)) == (0, 0)
             assert list((tmp_path / "sessions").iterdir()) == []
         server.open().close()
     finally:
@@ -199,7 +199,7 @@ def test_an_upload_that_outlives_its_worker_does_not_harm_the_next_one() -> None
 
         upload = lost.stub.Upload.future(sent())
         (worker,) = server.backend.workers
-        until(lambda: worker._control.asked)
+        until(lambda: worker._control.pending)
         worker_of(server, lost).kill()
         until(lambda: worker.restarts == 1 and worker.alive)
         fresh = server.open()
@@ -260,7 +260,7 @@ def test_a_broken_upload_leaves_nothing_behind(server: Running, session: Remote)
     assert refused(session.upload, bytes(200_000), total=1000)[1] == "PAYLOAD_SIZE"
     assert refused(session.upload, bytes(200_000), start=64 * 1024, total=1 << 18)[1] == "ARGUMENT_VALUE"
     worker = server.backend.registry.entries[session.id].worker
-    until(lambda: not worker._control.asked)
+    until(lambda: not worker._control.pending)
     data = np.arange(50_000, dtype=np.int64)
     transfer = c.Transfer(transfer_id=session.upload(data.tobytes()), dtype=payload(data).dtype, shape=data.shape)
     made = session.stub.Create(c.CreateRequest(session_id=session.id, transfer=transfer)).tensor.id
@@ -308,7 +308,7 @@ class Playing:
     def __init__(self) -> None:
         self.runtime = Runtime(LIMITS.resolved(), SharedCounters(1))
         self.done: list[int] = []
-        self.parked: list[Pending] = []
+        self.parked: list[PendingCall] = []
         self.failures: list[Exception | None] = []
         self.now = 0.0
         self.cost = Counter[int]()
@@ -317,7 +317,7 @@ class Playing:
         )
         execute = self.runtime.execute
 
-        def execute_at_cost(call: Pending) -> Any:
+        def execute_at_cost(call: PendingCall) -> Any:
             """Every step of a session takes a second, or what its cost is."""
             steps = execute(call)
             while True:
@@ -334,7 +334,7 @@ class Playing:
         self.play()
         self.done.clear()
 
-    def _answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
+    def _answer(self, call: PendingCall, result: bytes, failure: Exception | None) -> None:
         self.done.append(call.ticket)
         self.failures.append(failure)
 
@@ -342,7 +342,7 @@ class Playing:
         self.scheduler.add(self.runtime.begin(method, number, raw, ticket, None))
 
     def open(self, number: int, ticket: int, owner: int = 0) -> None:
-        self.add("Open", number, Order(owner=owner).pack(), ticket)
+        self.add("Open", number, StorageInstruction(owner=owner).pack(), ticket)
 
     def batch(self, number: int, ticket: int, commands: int, first: int = 1) -> None:
         zeros = [command(op("zeros", [1], outputs=[first + n])) for n in range(commands)]
@@ -426,7 +426,7 @@ def test_light_sessions_that_come_together_do_not_wait_for_as_many_slices_of_a_h
         playing.open(number, number)
     playing.scheduler.slice_seconds = 1.0  # and each of them takes a second
     slices = 0
-    while playing.scheduler.light:
+    while playing.scheduler.light_queue:
         playing.scheduler.slice()
         slices += 1
     assert [ticket for ticket in playing.done if ticket != 1] == list(range(10, 30))
@@ -547,13 +547,13 @@ def test_frames_are_put_together_however_the_bytes_come(step: int) -> None:
     if step < 100:
         bodies = [body[:3000] for body in bodies]
     stream = b"".join(head(len(body), place, place * 2, place * 3) + body for place, body in enumerate(bodies))
-    inbox, found = Inbox(), []
+    parser, found = FrameParser(), []
     place = 0
     while place < len(stream):
-        room = inbox.room()
+        room = parser.room()
         piece = stream[place : place + min(step, len(room))]
         room[: len(piece)] = piece
-        found += inbox.filled(len(piece))
+        found += parser.filled(len(piece))
         place += len(piece)
     assert [frame.body for frame in found] == bodies
     assert [(frame.kind, frame.number, frame.ticket) for frame in found] == [(n, 2 * n, 3 * n) for n in range(7)]
@@ -570,22 +570,22 @@ def test_a_refusal_arrives_as_it_was() -> None:
 
 def test_slots_go_to_who_waits_first_and_none_is_lost_with_who_left() -> None:
     async def story() -> None:
-        keys = Keys(1)
-        slot = await keys.take()
-        left, first, second = (asyncio.ensure_future(keys.take()) for _ in range(3))
+        slots = FreeSlots(1)
+        slot = await slots.acquire()
+        left, first, second = (asyncio.ensure_future(slots.acquire()) for _ in range(3))
         await asyncio.sleep(0)
         left.cancel()
-        keys.give_back(slot)
+        slots.release(slot)
         assert await first == slot and not second.done()
-        keys.give_back(slot)
+        slots.release(slot)
         second.cancel()  # after it was given the slot, before it could take it
         with pytest.raises(asyncio.CancelledError):
             await second
-        assert await keys.take() == slot
-        waiter = asyncio.ensure_future(keys.take())
+        assert await slots.acquire() == slot
+        waiter = asyncio.ensure_future(slots.acquire())
         await asyncio.sleep(0)
-        keys.end(Refusal("UNAVAILABLE", "gone"))
-        for wait in (waiter, keys.take()):
+        slots.end(Refusal("UNAVAILABLE", "gone"))
+        for wait in (waiter, slots.acquire()):
             with pytest.raises(Refusal, match="gone"):
                 await wait
 
@@ -663,7 +663,7 @@ def test_a_session_that_is_being_opened_is_not_told_to_be_closed(monkeypatch: py
             found = super().get(number, default)
             if found is None and enters:
                 enters.pop()
-                runtime.begin("Open", new, Order().pack(), 1, None)
+                runtime.begin("Open", new, StorageInstruction().pack(), 1, None)
             return found
 
     enters = [True]

@@ -15,8 +15,7 @@ import click
 from pydantic import ByteSize
 
 from gradwire_server import __version__
-from gradwire_server.app.configuration import CONFIG, ConfigurationError, flag, load
-from gradwire_server.app.configuration import shown as default_of
+from gradwire_server.app.configuration import CONFIG, ConfigurationError, default_text, flag, load
 from gradwire_server.app.settings import Settings
 from gradwire_server.common import blas
 
@@ -37,19 +36,19 @@ def _options(command: Any) -> Any:
     """Add an option per setting, from its field: name, type, default, description."""
     for name, field in reversed(Settings.model_fields.items()):
         kind: Any = field.annotation
-        told, default = flag(name), default_of(name)
+        option_name, default = flag(name), default_text(name)
         option: dict[str, Any] = {"type": kind}
         if get_origin(kind) is Literal:
             option = {"type": click.Choice(get_args(kind))}
         elif kind is bool:
-            told = f"{told}/--no-{told[2:]}"
+            option_name = f"{option_name}/--no-{option_name[2:]}"
             default, option = field.default, {}
         elif kind is ByteSize:
             option = {"type": str, "metavar": "BYTES"}
         else:
             option["metavar"] = next((each for each in field.metadata if isinstance(each, str)), None)
         command = click.option(
-            told, name, default=default, show_default=bool(default), help=field.description, **option
+            option_name, name, default=default, show_default=bool(default), help=field.description, **option
         )(command)
     return command
 
@@ -231,7 +230,7 @@ async def _serve(settings: Settings) -> int:
     tokens = Tokens(Path(settings.token_file)) if settings.token_file else None
     tls = _tls(settings)
     if tokens is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tokens.hurry)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tokens.force_next_poll)
     elif tls is not None:  # each handshake checks the files anyway; SIGHUP must not end the server
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     backend, traces = _backend(settings), _traces(settings)

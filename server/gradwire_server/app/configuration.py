@@ -42,7 +42,7 @@ def variable(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
 
 
-def shown(name: str) -> str:
+def default_text(name: str) -> str:
     """A setting's default as the user would write it, such as "8MiB"; may be empty."""
     default = Settings.model_fields[name].default
     if Settings.model_fields[name].annotation is ByteSize:
@@ -60,7 +60,7 @@ def load(flags: Mapping[str, Any], file: str = "") -> Settings:
     Raises ConfigurationError.
     """
     _check_variables()
-    told = _keys(file) if file else {}
+    from_file = _keys(file) if file else {}
 
     class Sourced(Settings):
         @classmethod
@@ -79,10 +79,10 @@ def load(flags: Mapping[str, Any], file: str = "") -> Settings:
         return Sourced(**flags)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
-    raise ConfigurationError("; ".join(_said(problem, flags, file, told) for problem in problems))
+    raise ConfigurationError("; ".join(_message(problem, flags, file, from_file) for problem in problems))
 
 
-def _said(problem: Any, flags: Mapping[str, Any], file: str, told: Mapping[str, Any]) -> str:
+def _message(problem: Any, flags: Mapping[str, Any], file: str, from_file: Mapping[str, Any]) -> str:
     """The message of a problem, with the flag, variable or key that gave the value."""
     message = problem["msg"].removeprefix("Value error, ")
     if not problem["loc"]:
@@ -92,7 +92,7 @@ def _said(problem: Any, flags: Mapping[str, Any], file: str, told: Mapping[str, 
         source = flag(name)
     elif os.environ.get(variable(name)):
         source = variable(name)
-    elif name in told:
+    elif name in from_file:
         source = f"{file}: {name}"
     else:
         source = name

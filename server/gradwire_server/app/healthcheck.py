@@ -45,8 +45,8 @@ def main() -> int:
     parser.add_argument("address", nargs="?", default=default, help=f"HOST:PORT to ask, by default {default}")
     for kind, what in (("ca", "authorities to believe"), ("cert", "certificate to show"), ("key", "key to --cert")):
         variable = f"GRADWIRE_{kind.upper()}"
-        told = f"PEM file of the {what}, for a server with TLS; else {variable}"
-        parser.add_argument(f"--{kind}", default=os.environ.get(variable), help=told)
+        text = f"PEM file of the {what}, for a server with TLS; else {variable}"
+        parser.add_argument(f"--{kind}", default=os.environ.get(variable), help=text)
     parser.add_argument(
         "--server-name",
         default=os.environ.get("GRADWIRE_SERVER_NAME", ""),

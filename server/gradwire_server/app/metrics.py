@@ -57,10 +57,10 @@ class Sum:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def add(self, told: dict[str, Any]) -> None:
+    def add(self, histogram: dict[str, Any]) -> None:
         """Add a histogram."""
-        self.counts = [mine + its for mine, its in zip(self.counts, told["counts"], strict=True)]
-        self.total += told["total"]
+        self.counts = [mine + its for mine, its in zip(self.counts, histogram["counts"], strict=True)]
+        self.total += histogram["total"]
 
     def family(self, name: str, what: str) -> HistogramMetricFamily:
         """The histogram as Prometheus's family: for each bound, the count of values up to it."""
@@ -88,8 +88,8 @@ class Metrics(Collector):
     def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen for HTTP; the bound host and port. Raises OSError."""
         self._http, _ = start_http_server(port, host, self.registry)
-        told: tuple[Any, ...] = self._http.server_address
-        return str(told[0]), int(told[1])
+        address: tuple[Any, ...] = self._http.server_address
+        return str(address[0]), int(address[1])
 
     def close(self) -> None:
         """Stop listening. Waits for the HTTP thread: do not call on the event loop."""
@@ -102,23 +102,23 @@ class Metrics(Collector):
 
     def collect(self) -> _Families:
         """All metrics. Runs in the HTTP thread that answers a page."""
-        told = asyncio.run_coroutine_threadsafe(self.gather(), self._loop).result(_WAIT_SECONDS)
+        reports = asyncio.run_coroutine_threadsafe(self.gather(), self._loop).result(_WAIT_SECONDS)
         yield from _front(self.server, self.backend)
-        yield from _workers(self.backend, told)
+        yield from _workers(self.backend, reports)
         totals = Totals()
-        for each in (*self._ended, *(told["meter"] for told in list(self._last.values()))):
+        for each in (*self._ended, *(report["meter"] for report in list(self._last.values()))):
             totals.add(each)
         yield from _counted(totals)
 
     async def gather(self) -> list[dict[str, Any]]:
         """Numbers of the workers that are alive. Runs on the event loop."""
-        told = await self.backend.numbers(0, 0)
-        for slot, numbers in told.items():
+        reports = await self.backend.numbers(0, 0)
+        for slot, numbers in reports.items():
             before = self._last.get(slot)
             if before is not None and before["process"] != numbers["process"]:
                 self._ended = [_joined([*self._ended, before["meter"]])]
             self._last[slot] = numbers
-        return list(told.values())
+        return list(reports.values())
 
 
 def _joined(meters: list[dict[str, Any]]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _front(server: "Server", backend: "Backend") -> _Families:
     yield info
     yield _gauge("draining", "1 while the server ends and takes no new work.", front.draining)
     yield _gauge("sessions", "Sessions that are open.", len(directory.entries))
-    stored = 0 if backend.persistence is None else len(backend.persistence.catalog.kept)
+    stored = 0 if backend.persistence is None else len(backend.persistence.catalog.stored_sessions)
     yield _gauge("stored_sessions", "Stored sessions that are not in use.", stored)
     unstored, failures = (
         (0, 0) if backend.persistence is None else (backend.persistence.unstored, backend.persistence.failures)
@@ -170,19 +170,19 @@ def _front(server: "Server", backend: "Backend") -> _Families:
     for (method, reason), count in front.refusals.copy().items():
         refused.add_metric([method, CODES[reason].name, reason], count)
     yield refused
-    strangers = 0 if server.interceptor is None else server.interceptor.kept_out
+    strangers = 0 if server.interceptor is None else server.interceptor.rejected
     yield _counter("auth_failures", "Calls without a valid credential.", strangers)
-    stale = server.tokens is not None and bool(server.tokens.trouble)
+    stale = server.tokens is not None and bool(server.tokens.error)
     yield _gauge("token_file_unusable", "1 while the token file cannot be used and its earlier contents apply.", stale)
     yield _gauge("workers", "Workers that are ready.", sum(worker.alive for worker in workers))
     yield _counter("worker_restarts", "Worker processes that ended by themselves.", sum(w.restarts for w in workers))
 
 
-def _workers(backend: "Backend", told: list[dict[str, Any]]) -> _Families:
+def _workers(backend: "Backend", reports: list[dict[str, Any]]) -> _Families:
     """Metrics of what the workers hold."""
-    yield _gauge("tensors", "Tensors that sessions name.", sum(each["tensors"] for each in told))
-    held: Counter[str] = Counter({CPU: sum(each["bytes"] for each in told)})
-    pools = [(name, *sizes) for each in told for name, sizes in each["pools"].items()]
+    yield _gauge("tensors", "Tensors that sessions name.", sum(each["tensors"] for each in reports))
+    held: Counter[str] = Counter({CPU: sum(each["bytes"] for each in reports)})
+    pools = [(name, *sizes) for each in reports for name, sizes in each["pools"].items()]
     for name, used, _ in pools:
         held[name] += used
     held[CPU] = max(0, held[CPU] - sum(used for _, used, _ in pools))
@@ -192,7 +192,9 @@ def _workers(backend: "Backend", told: list[dict[str, Any]]) -> _Families:
     for name, size in held.items():
         by_device.add_metric([name], size)
     yield by_device
-    yield _gauge("log_queue_bytes", "Bytes that wait to be written to logs.", sum(each["log_bytes"] for each in told))
+    yield _gauge(
+        "log_queue_bytes", "Bytes that wait to be written to logs.", sum(each["log_bytes"] for each in reports)
+    )
     yield _gauge("max_bytes", "Bytes that all sessions may hold.", backend.limits.max_bytes)
     total = GaugeMetricFamily("gradwire_gpu_pool_bytes", "Bytes of a GPU's memory pool.", labels=["device"])
     sums: Counter[str] = Counter()

@@ -23,7 +23,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from gradwire_server.auth.principals import CALLER, NAME, UNKNOWN, Principal
-from gradwire_server.auth.tokens import LOOK_SECONDS, Tokens
+from gradwire_server.auth.tokens import POLL_SECONDS, Tokens
 from gradwire_server.common.errors import Refusal, abort
 from gradwire_server.common.pipelined_writer import PipelinedWriter
 
@@ -49,16 +49,16 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     ) -> None:
         self.tokens = tokens
         self.certificates = certificates
-        self.kept_out = 0  # calls without a valid credential, so far
+        self.rejected = 0  # calls without a valid credential, so far
         self._stop_work = stop_work
         self._refused = 0
-        self._told = 0.0
-        self._kept_out: Handler = grpc.stream_stream_rpc_method_handler(self._keep_out)
-        self._unread_health: Handler = grpc.stream_stream_rpc_method_handler(_unread(health))
+        self._last_logged = 0.0
+        self._reject_handler: Handler = grpc.stream_stream_rpc_method_handler(self._reject)
+        self._health_handler: Handler = grpc.stream_stream_rpc_method_handler(_health_without_reading(health))
         self._wrapped: dict[tuple[str, bool], Handler] = {}  # by method, and whether by certificate
         self._calls: dict[Principal, set[asyncio.Task[Any]]] = {}  # running calls, by caller
         self._watching: list[asyncio.Task[None]] = []
-        # A separate thread: neither a hanging disk nor a busy executor delays the look.
+        # A separate thread: neither a hanging disk nor a busy executor delays the poll.
         self._reader = ThreadPoolExecutor(1, "gradwire-tokens")
 
     def watch(self) -> None:
@@ -84,19 +84,21 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         if token is not None:
             caller = None if self.tokens is None else self.tokens.find(token)
             if caller is None:
-                return self._kept_out
+                return self._reject_handler
             if caller.over:  # before a message is read
-                return _refusing(caller)
+                return _refuse_handler(caller)
             CALLER.set(caller)
         elif not self.certificates:
-            return self._unread_health if details.method == _HEALTH else self._kept_out
+            return self._health_handler if details.method == _HEALTH else self._reject_handler
         key = details.method, token is None
         handler = self._wrapped.get(key)
         if handler is None:
             inner = await continuation(details)
             if inner is None:
                 return None
-            self._wrapped[key] = handler = _entering(inner, self._certify if token is None else _check, self._guarded)
+            self._wrapped[key] = handler = _wrap_handler(
+                inner, self._certify if token is None else _check, self._guarded
+            )
         return handler
 
     async def _guarded(self, inner: Awaitable[Any], context: Context) -> Any:
@@ -114,23 +116,23 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             calls.discard(task)
             if not calls:
                 self._calls.pop(caller, None)
-        return await abort(context, _why(caller))
+        return await abort(context, _refusal_of(caller))
 
     async def _follow(self, tokens: Tokens) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             try:
-                table = await loop.run_in_executor(self._reader, tokens.look)
+                table = await loop.run_in_executor(self._reader, tokens.poll)
                 if table is not None:
-                    self._end_calls(tokens.take(table))
+                    self._end_calls(tokens.apply(table))
             except Exception:
                 log.exception("the token file is not followed")
 
     async def _watch(self) -> None:
         """Check for expired tokens, independent of the file: it may be unreadable."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             try:
                 self._end_calls(set())
             except Exception:
@@ -155,15 +157,15 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             return True
         return self.tokens is not None and self.tokens.has(name)
 
-    async def _keep_out(self, requests: AsyncIterator[bytes], context: Context) -> None:
+    async def _reject(self, requests: AsyncIterator[bytes], context: Context) -> None:
         self._refused += 1
-        self.kept_out += 1
+        self.rejected += 1
         now = time.monotonic()
-        if now - self._told >= _LOG_SECONDS:
+        if now - self._last_logged >= _LOG_SECONDS:
             log.warning(
                 "calls refused without a valid credential", extra={"calls": self._refused, "last": context.peer()}
             )
-            self._refused, self._told = 0, now
+            self._refused, self._last_logged = 0, now
         await abort(context, Refusal("UNAUTHENTICATED", UNKNOWN))
 
     def _certify(self, context: Context) -> None:
@@ -202,7 +204,7 @@ def _check(context: Context) -> None:
     CALLER.get().check()
 
 
-def _why(caller: Principal) -> Refusal:
+def _refusal_of(caller: Principal) -> Refusal:
     """The refusal for a caller whose credential no longer holds."""
     try:
         caller.check()
@@ -211,16 +213,16 @@ def _why(caller: Principal) -> Refusal:
     return Refusal("UNAUTHENTICATED", UNKNOWN)
 
 
-def _refusing(caller: Principal) -> Handler:
+def _refuse_handler(caller: Principal) -> Handler:
     """A handler that refuses with the reason why a credential no longer holds."""
 
     async def refuse(requests: AsyncIterator[bytes], context: Context) -> None:
-        await abort(context, _why(caller))
+        await abort(context, _refusal_of(caller))
 
     return grpc.stream_stream_rpc_method_handler(refuse)
 
 
-def _unread(health: Check) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
+def _health_without_reading(health: Check) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
     """A handler that answers a health check for the server as a whole, without reading the request."""
 
     async def answer(requests: AsyncIterator[bytes], context: Context) -> None:
@@ -230,14 +232,14 @@ def _unread(health: Check) -> Callable[[AsyncIterator[bytes], Context], Awaitabl
     return answer
 
 
-def _entering(
+def _wrap_handler(
     handler: Handler, enter: Callable[[Context], None], guarded: Callable[[Awaitable[Any], Context], Awaitable[Any]]
 ) -> Handler:
     """Wrap a handler: call `enter` with the context, which may raise Refusal, then run the handler by `guarded`."""
     kind = f"{'stream' if handler.request_streaming else 'unary'}_{'stream' if handler.response_streaming else 'unary'}"
     inner: Any = getattr(handler, kind)
     if inspect.isasyncgenfunction(inner):
-        inner = _writing(inner)
+        inner = _write_answers(inner)
 
     async def answer(request: Any, context: Context) -> Any:
         try:
@@ -251,7 +253,7 @@ def _entering(
     return made
 
 
-def _writing(
+def _write_answers(
     generate: Callable[[Any, Context], AsyncGenerator[Any, None]],
 ) -> Callable[[Any, Context], Awaitable[None]]:
     """A coroutine that writes a generator's answers. A cancel reaches it wherever it waits."""

@@ -46,8 +46,8 @@ class Principal:
             return
         if self.revoked or self.expires is None:
             raise Refusal("UNAUTHENTICATED", "the token that the call came with was revoked")
-        told = datetime.fromtimestamp(self.expires, timezone.utc).isoformat()
-        raise Refusal("UNAUTHENTICATED", f"the token has expired at {told}")
+        expired = datetime.fromtimestamp(self.expires, timezone.utc).isoformat()
+        raise Refusal("UNAUTHENTICATED", f"the token has expired at {expired}")
 
     def require(self, scope: str) -> None:
         """Check that the principal has a scope. Raises Refusal: PERMISSION_DENIED."""

@@ -27,7 +27,7 @@ class Tls:
     def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
         """Raises TlsError, OSError."""
         self.cert, self.key, self.client_ca = cert, key, client_ca
-        self._stamp = self._look()
+        self._stamp = self._stat()
         self._first = self._read()
 
     def credentials(self) -> grpc.ServerCredentials:
@@ -38,13 +38,13 @@ class Tls:
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
         """The changed files; None if there are none. gRPC calls this for each handshake, in one of its threads."""
         try:
-            stamp = self._look()
+            stamp = self._stat()
             if stamp == self._stamp:
                 return None
             self._stamp = stamp
             read = self._read()
         except (OSError, TlsError) as error:
-            log.error("certificate not taken over: %s", error)
+            log.error("certificate cannot be used, the previous one stays in force: %s", error)
             return None
         log.info("certificate read", extra={"path": str(self.cert)})
         return read
@@ -52,7 +52,7 @@ class Tls:
     def _paths(self) -> list[Path]:
         return [path for path in (self.cert, self.key, self.client_ca) if path is not None]
 
-    def _look(self) -> list[tuple[int, int, int]]:
+    def _stat(self) -> list[tuple[int, int, int]]:
         found = [path.stat() for path in self._paths()]
         return [(each.st_mtime_ns, each.st_ino, each.st_size) for each in found]
 

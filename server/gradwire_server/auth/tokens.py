@@ -33,8 +33,8 @@ _PREFIX = "gradwire"
 _TOKEN = re.compile(rf"{_PREFIX}_([0-9a-f]{{16}})_([A-Za-z0-9_-]{{43}})")
 _HASH = re.compile(r"sha256:([0-9a-f]{32}):([0-9a-f]{64})")
 _WORDS = frozenset(("id", "hash", "scopes", "expires", "certificate"))
-LOOK_SECONDS = 0.5  # between looks at the file; a change is applied at the second look that finds it unchanged
-_AGAIN_SECONDS = 60.0  # between log lines about an unusable file
+POLL_SECONDS = 0.5  # between polls of the file; a change is applied at the second poll that finds it unchanged
+_LOG_SECONDS = 60.0  # between log lines about an unusable file
 _MOST_BYTES = 4 << 20
 
 Stamp: TypeAlias = tuple[int, int, int, int]  # dates, inode and size of a file
@@ -46,7 +46,7 @@ class TokenFileError(ValueError):
 
 
 @dataclass(frozen=True)
-class Line:
+class TokenLine:
     """A line of the file; `id` is empty for a certificate's."""
 
     name: str
@@ -90,7 +90,7 @@ def append(path: Path, line: str) -> None:
         os.fsync(file.fileno())
 
 
-def parse(text: str) -> Iterator[Line]:
+def parse(text: str) -> Iterator[TokenLine]:
     """Parse the file's lines. Raises TokenFileError."""
     for number, raw in enumerate(text.splitlines(), 1):
         words = raw.split()
@@ -101,32 +101,32 @@ def parse(text: str) -> Iterator[Line]:
                 raise TokenFileError(f"line {number}: {error}") from None
 
 
-def _line(words: list[str]) -> Line:
-    name, told = words[0], dict[str, str]()
+def _line(words: list[str]) -> TokenLine:
+    name, fields = words[0], dict[str, str]()
     if not NAME.fullmatch(name):
         raise ValueError("it does not begin with a principal's name")
     for word in words[1:]:
         key, _, value = word.partition("=")
-        if key not in _WORDS or key in told:
+        if key not in _WORDS or key in fields:
             raise ValueError(f"a line has each of {', '.join(sorted(_WORDS))} once at most, and nothing else")
-        told[key] = value
-    scopes = frozenset(filter(None, told.get("scopes", "").split(",")))
+        fields[key] = value
+    scopes = frozenset(filter(None, fields.get("scopes", "").split(",")))
     _check_scopes(scopes)
     expires = None
-    if "expires" in told:
+    if "expires" in fields:
         try:
-            expires = datetime.fromisoformat(told["expires"].replace("Z", "+00:00"))
+            expires = datetime.fromisoformat(fields["expires"].replace("Z", "+00:00"))
         except ValueError:
             raise ValueError("expires is not a date and time such as 2030-01-01T00:00:00+00:00") from None
         expires = expires if expires.tzinfo else expires.replace(tzinfo=timezone.utc)
-    if "certificate" in told:
-        if {"id", "hash"} & told.keys():
+    if "certificate" in fields:
+        if {"id", "hash"} & fields.keys():
             raise ValueError("it is a token's or a certificate's, not both")
-        return Line(name, "", b"", b"", scopes, expires)
-    found = _HASH.fullmatch(told.get("hash", ""))
-    if found is None or not re.fullmatch("[0-9a-f]{16}", told.get("id", "")):
+        return TokenLine(name, "", b"", b"", scopes, expires)
+    found = _HASH.fullmatch(fields.get("hash", ""))
+    if found is None or not re.fullmatch("[0-9a-f]{16}", fields.get("id", "")):
         raise ValueError("it lacks an id or a hash as `gradwire token` makes them")
-    return Line(name, told["id"], bytes.fromhex(found[1]), bytes.fromhex(found[2]), scopes, expires)
+    return TokenLine(name, fields["id"], bytes.fromhex(found[1]), bytes.fromhex(found[2]), scopes, expires)
 
 
 def _check_scopes(scopes: frozenset[str]) -> None:
@@ -139,38 +139,40 @@ def _digest(salt: bytes, secret: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Table:
+class TokenTable:
     """A file's content: lines by token id, and by the name in a certificate."""
 
-    tokens: dict[str, Line]
-    certificates: dict[str, Line]
+    tokens: dict[str, TokenLine]
+    certificates: dict[str, TokenLine]
     stamp: Stamp
-    number: int  # of the look that found it
+    number: int  # of the poll that found it
 
 
 class Tokens:
-    """The file's principals. To follow the file, call `look` from time to time and pass its result to `take`.
+    """The file's principals. To follow the file, call `poll` from time to time and pass its result to `apply`.
 
-    `look` may run in a thread, one call at a time; use all else on the event loop.
+    `poll` may run in a thread, one call at a time; use all else on the event loop.
 
     A principal whose line is gone is `revoked`. If the file is missing, empty or has an error, the previous tokens
-    stay in force. A change is applied only when two looks find the same file, so a file being written is not read.
+    stay in force. A change is applied only when two polls find the same file, so a file being written is not read.
     """
 
     def __init__(self, path: Path) -> None:
         """Raises TokenFileError, OSError."""
         self.path = path
-        self.trouble = ""  # why the file cannot be used, if it cannot
-        self.hurried = False  # whether the next look reads the file even if its date is unchanged
-        self._told = 0.0
+        self.error = ""  # why the file cannot be used, if it cannot
+        self.forced = False  # whether the next poll reads the file even if its date is unchanged
+        self._last_logged = 0.0
         self._numbers = itertools.count()
-        self._taken = -1  # number of the look whose table is in force
-        self._known: dict[str, tuple[Line, Principal]] = {}
-        self._certificates: dict[str, Line] = {}
+        self._applied = -1  # number of the poll whose table is in force
+        self._known: dict[str, tuple[TokenLine, Principal]] = {}
+        self._certificates: dict[str, TokenLine] = {}
         self._certified: WeakValueDictionary[str, Principal] = WeakValueDictionary()
-        self._nobody = Line("nobody", "", secrets.token_bytes(16), secrets.token_bytes(32), frozenset(), None)
-        self._stamp = self._look()
-        self._seen: Stamp | None = self._stamp  # at the last look
+        self._unknown_line = TokenLine(
+            "unknown", "", secrets.token_bytes(16), secrets.token_bytes(32), frozenset(), None
+        )
+        self._stamp = self._stat()
+        self._seen: Stamp | None = self._stamp  # at the last poll
         self._failed: Stamp | None = None  # of a file with unusable content
         self._replace(self._read(self._stamp, next(self._numbers)))
 
@@ -182,7 +184,7 @@ class Tokens:
         found = _TOKEN.fullmatch(token)
         if found is None:
             return None
-        line, principal = self._known.get(found[1], (self._nobody, None))
+        line, principal = self._known.get(found[1], (self._unknown_line, None))
         return principal if hmac.compare_digest(_digest(line.salt, found[2]), line.digest) else None
 
     def certified(self, name: str) -> Principal:
@@ -197,25 +199,25 @@ class Tokens:
         """Whether a token of this name is in force."""
         return any(principal.name == name and not principal.over for _, principal in self._known.values())
 
-    def look(self) -> Table | None:
-        """The file's table, if it is new and unchanged since the last look; else None. Waits for the disk.
+    def poll(self) -> TokenTable | None:
+        """The file's table, if it is new and unchanged since the last poll; else None. Waits for the disk.
 
         Logs errors of the file.
         """
-        hurried, self.hurried = self.hurried, False
-        if hurried:
-            self._told = 0.0
+        forced, self.forced = self.forced, False
+        if forced:
+            self._last_logged = 0.0
         number = next(self._numbers)
         try:
-            stamp = self._look()
-            settled, self._seen = stamp == self._seen, stamp
-            if not hurried:
+            stamp = self._stat()
+            unchanged, self._seen = stamp == self._seen, stamp
+            if not forced:
                 if stamp == self._stamp:
                     self._usable()
-                if stamp == self._stamp or not settled:
+                if stamp == self._stamp or not unchanged:
                     return None
                 if stamp == self._failed:
-                    raise TokenFileError(self.trouble)  # as at the last read
+                    raise TokenFileError(self.error)  # as at the last read
             table = self._read(stamp, number)
         except TokenFileError as error:
             self._failed = stamp
@@ -227,51 +229,53 @@ class Tokens:
         self._usable()
         return table
 
-    def take(self, table: Table) -> set[str]:
-        """Put a table in force, unless a later look's is; the names that lost a token."""
-        if table.number <= self._taken:
+    def apply(self, table: TokenTable) -> set[str]:
+        """Put a table in force, unless a later poll's is; the names that lost a token."""
+        if table.number <= self._applied:
             return set()
-        self._taken, self._stamp, self._failed = table.number, table.stamp, None
+        self._applied, self._stamp, self._failed = table.number, table.stamp, None
         before = len(self._known)
-        gone = self._replace(table)
-        told = {"path": str(self.path), "tokens": len(self._known), "before": before, "revoked": len(gone)}
-        log.info("token file read", extra=told)
-        return {principal.name for principal in gone}
+        revoked = self._replace(table)
+        details = {"path": str(self.path), "tokens": len(self._known), "before": before, "revoked": len(revoked)}
+        log.info("token file read", extra=details)
+        return {principal.name for principal in revoked}
 
     def reload(self) -> None:
         """Read the file now, even if its date is unchanged. Waits for the disk."""
-        self.hurried = True
-        table = self.look()
+        self.forced = True
+        table = self.poll()
         if table is not None:
-            self.take(table)
+            self.apply(table)
 
-    def hurry(self) -> None:
-        """Make the next look read the file, even if its date is unchanged."""
-        self.hurried = True
+    def force_next_poll(self) -> None:
+        """Make the next poll read the file, even if its date is unchanged."""
+        self.forced = True
 
     def _usable(self) -> None:
-        if self.trouble:
-            self.trouble, self._told = "", 0.0
+        if self.error:
+            self.error, self._last_logged = "", 0.0
             log.info("token file can be used again", extra={"path": str(self.path)})
 
     def _unusable(self, error: Exception) -> None:
         now, why = time.monotonic(), str(error)
-        if why != self.trouble or not self._told or now - self._told >= _AGAIN_SECONDS:
-            self._told = now
-            log.error("token file not taken over, those before stay in force: %s", why, extra={"path": str(self.path)})
-        self.trouble = why
+        if why != self.error or not self._last_logged or now - self._last_logged >= _LOG_SECONDS:
+            self._last_logged = now
+            log.error(
+                "token file cannot be used, the previous tokens stay in force: %s", why, extra={"path": str(self.path)}
+            )
+        self.error = why
 
-    def _look(self) -> Stamp:
+    def _stat(self) -> Stamp:
         found = self.path.stat()
         return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
 
-    def _read(self, stamp: Stamp, number: int) -> Table:
+    def _read(self, stamp: Stamp, number: int) -> TokenTable:
         if stamp[-1] > _MOST_BYTES:
             raise TokenFileError(f"{self.path} has more than {_MOST_BYTES} bytes")
         if not stamp[-1] and self._known:
             raise TokenFileError(f"{self.path} is empty; to admit no caller, leave a comment in it")
-        tokens: dict[str, Line] = {}
-        certificates: dict[str, Line] = {}
+        tokens: dict[str, TokenLine] = {}
+        certificates: dict[str, TokenLine] = {}
         try:
             for line in parse(self.path.read_text("utf-8")):
                 table, key = (tokens, line.id) if line.id else (certificates, line.name)
@@ -282,9 +286,9 @@ class Tokens:
             raise TokenFileError(f"{self.path} is no text") from None
         except TokenFileError as error:
             raise TokenFileError(f"{self.path}: {error}") from None
-        return Table(tokens, certificates, stamp, number)
+        return TokenTable(tokens, certificates, stamp, number)
 
-    def _replace(self, table: Table) -> list[Principal]:
+    def _replace(self, table: TokenTable) -> list[Principal]:
         """Replace the principals. Keeps those whose token still has a line, revokes the others and returns them."""
         before, self._known = self._known, {}
         for key, line in table.tokens.items():
@@ -294,17 +298,17 @@ class Tokens:
                 self._known[key] = line, before.pop(key)[1]
             else:
                 self._known[key] = line, Principal(line.name, line.scopes, line.expires)
-        gone = [principal for _, principal in before.values()]
-        for principal in gone:
+        revoked = [principal for _, principal in before.values()]
+        for principal in revoked:
             principal.revoked = True
         # A certificate is valid without a line; the line only changes its scopes and expiry.
         self._certificates = table.certificates
         for name, principal in list(self._certified.items()):
             _allow(principal, self._certificates.get(name))
-        return gone
+        return revoked
 
 
-def _allow(principal: Principal, line: Line | None) -> None:
+def _allow(principal: Principal, line: TokenLine | None) -> None:
     if line is None:
         principal.allow(frozenset(), None)
     else:

@@ -22,7 +22,7 @@ class Budget:
         self._seen = used
         self._since = clock()
 
-    def rest(self, used: float) -> float:
+    def delay(self, used: float) -> float:
         """Seconds until the bucket is no longer overdrawn, given the total `used` by now; 0 if it is not."""
         now = self._clock()
         rate = self.limit / _MINUTE

@@ -18,8 +18,8 @@ def _refusal(error: BaseException) -> Refusal | None:
 
 def _command() -> Mapping[str, Any]:
     """Log details of the running command, if any."""
-    told = getattr(CURRENT.get().command, "told", None)
-    return {} if told is None else told()
+    log_fields = getattr(CURRENT.get().command, "log_fields", None)
+    return {} if log_fields is None else log_fields()
 
 
 extend(_refusal, _command)

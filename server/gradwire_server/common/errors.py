@@ -198,10 +198,10 @@ def _cut(text: str, limit: int) -> str:
     if len(text) <= limit and len(quote(text, _UNQUOTED)) <= limit:
         return text
     left = limit - len(quote("…"))
-    for place, character in enumerate(text):
+    for position, character in enumerate(text):
         left -= len(quote(character, _UNQUOTED))
         if left < 0:
-            return text[:place] + "…"
+            return text[:position] + "…"
     return text
 
 

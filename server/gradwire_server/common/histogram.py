@@ -23,6 +23,6 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The histogram as JSON values."""
         return {"counts": list(self.counts), "total": self.total}

@@ -78,7 +78,7 @@ def bytes_of(array: Array) -> bytes:
     return values.tobytes()
 
 
-def travelling(array: Array) -> tuple[memoryview, bool]:
+def wire_view(array: Array) -> tuple[memoryview, bool]:
     """An array's values in wire order, read-only, and whether they share the array's memory."""
     values = host(array)
     as_sent = values.dtype.newbyteorder("<") if _SWAPPED else values.dtype

@@ -39,18 +39,18 @@ class PipelinedWriter(Generic[M]):
         if error is None:
             await self._written()
         elif self._writing is not None:
-            leave(self._writing)
+            abandon(self._writing)
             if not isinstance(error, asyncio.CancelledError):
                 await all_sent()
 
 
-def leave(writing: "asyncio.Future[None]") -> None:
+def abandon(writing: "asyncio.Future[None]") -> None:
     """Abandon a write, so its call can end; `all_sent` may still wait for the write."""
-    writing.add_done_callback(_look)
+    writing.add_done_callback(_retrieve_exception)
     _UNSENT.set(writing)
 
 
-def _look(writing: "asyncio.Future[None]") -> None:
+def _retrieve_exception(writing: "asyncio.Future[None]") -> None:
     if not writing.cancelled():
         writing.exception()  # retrieved, so asyncio logs nothing; the call has another error
 

@@ -33,17 +33,17 @@ def peek_session(raw: bytes) -> str | None:
 def peek_run(raw: bytes) -> Header | None:
     """Session, writer and first_seq of a RunRequest; None if they are not in the first fields."""
     header = Header()
-    place = 0
+    offset = 0
     for _ in range(_MAX_FIELDS):
-        if place >= len(raw):
+        if offset >= len(raw):
             return header
-        key, place = _varint(raw, place)
+        key, offset = _varint(raw, offset)
         if key >> 3 > 3:  # fields are in order, so writer and first_seq came before or are missing
             return header
-        value, place = _varint(raw, place)
+        value, offset = _varint(raw, offset)
         if key == (1 << 3 | _BYTES):
-            header.session_id = raw[place : place + value].decode(errors="replace")
-            place += value
+            header.session_id = raw[offset : offset + value].decode(errors="replace")
+            offset += value
         elif key == (2 << 3 | _VARINT):
             header.writer = value
         elif key == (3 << 3 | _VARINT):
@@ -55,22 +55,22 @@ def peek_run(raw: bytes) -> Header | None:
 
 def peek_data(raw: bytes, field: int) -> memoryview | None:
     """The bytes of a message that is one bytes field and nothing else; None if it is anything else."""
-    place = _only_field(raw, field)
-    return None if place is None else memoryview(raw)[place:]
+    offset = _only_field(raw, field)
+    return None if offset is None else memoryview(raw)[offset:]
 
 
 def peek_field(raw: bytes, field: int) -> bytes | None:
     """As `peek_data`, but a copy."""
-    place = _only_field(raw, field)
-    return None if place is None else raw[place:]
+    offset = _only_field(raw, field)
+    return None if offset is None else raw[offset:]
 
 
 def _only_field(raw: bytes, field: int) -> int | None:
     key = field << 3 | _BYTES
     if key >= 0x80 or not raw or raw[0] != key:
         return None
-    size, place = _varint(raw, 1)
-    return place if size == len(raw) - place else None
+    size, offset = _varint(raw, 1)
+    return offset if size == len(raw) - offset else None
 
 
 def peek_parent(raw: bytes, field: int) -> tuple[str, bytes]:
@@ -92,16 +92,16 @@ def bytes_field(field: int, size: int) -> bytes:
     return _encode(field << 3 | _BYTES) + _encode(size)
 
 
-def _varint(raw: bytes, place: int) -> tuple[int, int]:
+def _varint(raw: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
-    while place < len(raw) and shift < 70:
-        byte = raw[place]
-        place += 1
+    while offset < len(raw) and shift < 70:
+        byte = raw[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             break
         shift += 7
-    return value, place
+    return value, offset
 
 
 def _encode(value: int) -> bytes:

@@ -1,6 +1,6 @@
 """Shared counters: numbers in shared memory that the front and its workers read without asking each other.
 
-Each worker writes the bytes its sessions hold. For each principal with a place, it also writes what the principal's
+Each worker writes the bytes its sessions hold. For each principal with a row, it also writes what the principal's
 sessions hold and have computed. The front writes how many workers have work. Every number has one writer and is
 written whole, so there is no lock. A reader may see a slightly old value.
 """
@@ -11,7 +11,7 @@ import tempfile
 from typing import NamedTuple
 
 _SIZE = 8
-PLACES = 1024  # for principals; the first is for callers without a quota
+ROWS = 1024  # for principals; the first is for callers without a quota
 
 
 class PrincipalTotals(NamedTuple):
@@ -61,15 +61,15 @@ class SharedCounters:
         """The bytes that a worker's sessions hold."""
         return self._numbers[1 + worker]
 
-    def hold(self, worker: int, size: int) -> None:
+    def set_bytes(self, worker: int, size: int) -> None:
         """Set the bytes that a worker's sessions hold."""
         self._numbers[1 + worker] = size
 
-    def since(self, worker: int) -> int:
+    def slice_start(self, worker: int) -> int:
         """When a worker's uninterrupted computation began, by time.monotonic_ns(); 0 if there is none."""
         return self._numbers[self._last + worker]
 
-    def compute(self, worker: int, since: int) -> None:
+    def set_slice_start(self, worker: int, since: int) -> None:
         """Set when a worker began to compute; 0 when it handles other calls again."""
         self._numbers[self._last + worker] = since
 
@@ -77,34 +77,34 @@ class SharedCounters:
         """The bytes that all sessions hold."""
         return sum(self._numbers[1 : 1 + self.workers])
 
-    def hold_share(self, worker: int, place: int, share: PrincipalTotals) -> None:
-        """Set what a worker's sessions of the principal at a place hold."""
-        start = self._start(place) + worker
+    def set_share(self, worker: int, row: int, share: PrincipalTotals) -> None:
+        """Set what a worker's sessions of the principal of a row hold."""
+        start = self._start(row) + worker
         for kind, number in enumerate(share):
             self._numbers[start + kind * self.workers] = number
 
-    def share(self, place: int) -> PrincipalTotals:
-        """What the sessions of the principal at a place hold."""
-        start, count = self._start(place), self.workers
+    def share(self, row: int) -> PrincipalTotals:
+        """What the sessions of the principal of a row hold."""
+        start, count = self._start(row), self.workers
         return PrincipalTotals(
             *(sum(self._numbers[first : first + count]) for first in range(start, start + _KINDS * count, count))
         )
 
-    def computed(self, place: int, worker: int = -1) -> int:
-        """Microseconds computed by the sessions of the principal at a place, in one worker, or in all for -1."""
-        start = self._start(place) + PrincipalTotals._fields.index("computed") * self.workers
+    def computed(self, row: int, worker: int = -1) -> int:
+        """Microseconds computed by the sessions of the principal of a row, in one worker, or in all for -1."""
+        start = self._start(row) + PrincipalTotals._fields.index("computed") * self.workers
         return self._numbers[start + worker] if worker >= 0 else sum(self._numbers[start : start + self.workers])
 
     def forget(self, worker: int) -> None:
         """Reset an ended worker's counters, except the computed time."""
-        self.hold(worker, 0)
-        self.compute(worker, 0)
-        for place in range(PLACES):
-            self.hold_share(worker, place, PrincipalTotals(computed=self.computed(place, worker)))
+        self.set_bytes(worker, 0)
+        self.set_slice_start(worker, 0)
+        for row in range(ROWS):
+            self.set_share(worker, row, PrincipalTotals(computed=self.computed(row, worker)))
 
-    def _start(self, place: int) -> int:
-        return 1 + self.workers + place * _KINDS * self.workers
+    def _start(self, row: int) -> int:
+        return 1 + self.workers + row * _KINDS * self.workers
 
 
 def _numbers(workers: int) -> int:
-    return 1 + workers + PLACES * _KINDS * workers + workers
+    return 1 + workers + ROWS * _KINDS * workers + workers

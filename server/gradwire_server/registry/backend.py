@@ -15,14 +15,15 @@ from gradwire_server.common.protobuf_peek import peek_run
 from gradwire_server.common.protocol import PROTOCOL
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.files import Files
-from gradwire_server.registry.persistence import Persistence, order_of
-from gradwire_server.registry.principal_rows import PrincipalPlaces
+from gradwire_server.registry.persistence import Persistence, instruction_of
+from gradwire_server.registry.principal_rows import PrincipalRows
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.worker.frames import KEEP, NUMBER
 from gradwire_server.worker.rings import machine
 from gradwire_server.worker_pool.bulk_transfer import LentRing, OpenUpload
-from gradwire_server.worker_pool.worker import Entry, Events, Load, Storing, Worker
+from gradwire_server.worker_pool.session_entry import SessionEntry
+from gradwire_server.worker_pool.worker import Load, StorageOptions, Worker, WorkerEvents
 
 _SWEEP_SECONDS = 1.0
 _NUMBERS_SECONDS = 2.0  # deadline for a worker's answer about what it holds
@@ -36,14 +37,14 @@ class Backend:
     def __init__(
         self,
         limits: Limits,
-        make: Callable[[Load, Events], Sequence[Worker]],
+        make: Callable[[Load, WorkerEvents], Sequence[Worker]],
         counters: SharedCounters,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`make` makes the workers, with what they report to."""
         self.limits = limits
         self.counters = counters
-        self.places = PrincipalPlaces(limits, counters)
+        self.principal_rows = PrincipalRows(limits, counters)
         self.load = Load(counters)
         self.persistence: Persistence | None = None
         self.local_stream = ""  # name of the Unix socket for local streams
@@ -53,7 +54,7 @@ class Backend:
         self._sweeper: asyncio.Task[None]
         self._ops = b""
         self._store = ""
-        self.workers = make(self.load, Events(self.registry.begin, self.registry.finish, self.take_back, self.lost))
+        self.workers = make(self.load, WorkerEvents(self.registry.begin, self.registry.finish, self.evict, self.lost))
 
     async def keep_in(self, catalog: SessionCatalog, logs: bool, every: float, store: str = "") -> None:
         """Store sessions in a directory, or where `store` says (configured.py). Call before `start`.
@@ -67,7 +68,7 @@ class Backend:
     async def start(self) -> None:
         """Start the workers and the sweep of leases."""
         keeps = self.persistence
-        storing = None if keeps is None else Storing(keeps.catalog.lock, keeps.logs, self._store)
+        storing = None if keeps is None else StorageOptions(keeps.catalog.lock, keeps.logs, self._store)
         self._about = (await asyncio.gather(*(worker.start(storing) for worker in self.workers)))[0]
         self._sweeper = asyncio.create_task(self._sweep())
         if self.persistence is not None:
@@ -77,11 +78,11 @@ class Backend:
         """Sessions that cannot be stored yet: a backward waits for its client, and no snapshot can hold that."""
         if self.persistence is None or self.persistence.logs:
             return frozenset()
-        told = await self.numbers(0, 1 << 62)
-        counts = {number: held[-1] for worker in told.values() for number, held in worker["sessions"].items()}
+        reports = await self.numbers(0, 1 << 62)
+        counts = {number: held[-1] for worker in reports.values() for number, held in worker["sessions"].items()}
         entries = self.registry.entries.values()
         # A busy worker does not answer in time: count all its sessions.
-        return frozenset(entry.id for entry in entries if counts.get(entry.number, entry.worker.slot not in told))
+        return frozenset(entry.id for entry in entries if counts.get(entry.number, entry.worker.slot not in reports))
 
     async def stop(self, grace: float) -> int:
         """Store the sessions to keep, free all, end the workers within the grace. Returns how many were not stored."""
@@ -113,27 +114,27 @@ class Backend:
                 await asyncio.wait((found.restoring,))
             entry = self.registry.attach(request.session_id)
             if self.persistence is None:
-                entry.worker.tell("Attach", entry.number, NUMBER.pack(entry.writers))
+                entry.worker.notify("Attach", entry.number, NUMBER.pack(entry.writers))
             else:
                 await self.persistence.attached(entry)
         else:
-            place = self.places.of(CALLER.get().name, self.registry.has_sessions)
-            entry = self.registry.open(request, self.place_session)
+            counter_row = self.principal_rows.of(CALLER.get().name, self.registry.has_sessions)
+            entry = self.registry.open(request, self.choose_worker)
             entry.worker.add_session()
             if self.persistence is None:
-                entry.worker.tell("Open", entry.number, order_of(entry, place).pack())
+                entry.worker.notify("Open", entry.number, instruction_of(entry, counter_row).pack())
             else:
-                await self._open_kept(self.persistence, entry, place)
+                await self._open_stored(self.persistence, entry, counter_row)
         return self.opened(entry)
 
-    async def _open_kept(self, persistence: Persistence, entry: Entry, place: int) -> None:
+    async def _open_stored(self, persistence: Persistence, entry: SessionEntry[Worker], counter_row: int) -> None:
         try:
-            await persistence.opened(entry, place)
+            await persistence.opened(entry, counter_row)
         except BaseException as error:
             await self.not_opened(entry, error)
             raise
 
-    async def not_opened(self, entry: Entry, error: BaseException) -> None:
+    async def not_opened(self, entry: SessionEntry[Worker], error: BaseException) -> None:
         """Remove a session whose id no client has, and its files. Raises Refusal: UNAVAILABLE, if its worker ended."""
         if self.registry.entries.get(entry.id) is entry:
             self.registry.remove(entry)
@@ -145,7 +146,7 @@ class Backend:
             why = "the worker process that was to hold the session ended; try again"
             raise Refusal("UNAVAILABLE", why) from None
 
-    def opened(self, entry: Entry) -> service_pb2.OpenSessionResponse:
+    def opened(self, entry: SessionEntry[Worker]) -> service_pb2.OpenSessionResponse:
         """The answer to a session's newest writer."""
         return service_pb2.OpenSessionResponse(
             session_id=entry.id,
@@ -159,7 +160,7 @@ class Backend:
             local_stream=self.local_stream,
         )
 
-    def place_session(self) -> Worker:
+    def choose_worker(self) -> Worker:
         """The worker for a new session: fewest active sessions, sessions, bytes. Raises Refusal: UNAVAILABLE."""
         alive = [worker for worker in self.workers if worker.alive]
         if not alive:
@@ -228,28 +229,28 @@ class Backend:
         entry = self.registry.find(session_id)
         return await entry.worker.transfers.begin_upload(entry, start)
 
-    async def append(self, arrival: OpenUpload[Worker], data: memoryview) -> None:
+    async def append(self, upload: OpenUpload[Worker], data: memoryview) -> None:
         """Receive an upload's next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE, MESSAGE_TOO_LARGE."""
-        self.registry.find(arrival.entry.id)
+        self.registry.find(upload.entry.id)
         if data.nbytes > self.limits.chunk_bytes:
             limit = self.limits.chunk_bytes
             raise Refusal("MESSAGE_TOO_LARGE", f"a chunk has at most {limit} bytes, not {data.nbytes}", limit=limit)
-        await arrival.entry.worker.transfers.append(arrival, data)
+        await upload.entry.worker.transfers.append(upload, data)
 
-    async def end_upload(self, arrival: OpenUpload[Worker]) -> int:
+    async def end_upload(self, upload: OpenUpload[Worker]) -> int:
         """Bytes that the upload has received."""
-        received = await arrival.entry.worker.transfers.end_upload(arrival)
-        await self.keep_upload(arrival)
+        received = await upload.entry.worker.transfers.end_upload(upload)
+        await self.keep_upload(upload)
         return received
 
-    async def keep_upload(self, arrival: OpenUpload[Worker]) -> None:
+    async def keep_upload(self, upload: OpenUpload[Worker]) -> None:
         """Store a complete upload's bytes, if the server logs what it acknowledges."""
         if self.persistence is not None and self.persistence.logs:
-            await arrival.entry.worker.call(arrival.entry, "KeepUpload", arrival.transfer_id.encode())
+            await upload.entry.worker.call(upload.entry, "KeepUpload", upload.transfer_id.encode())
 
-    def leave_upload(self, arrival: OpenUpload[Worker]) -> None:
+    def leave_upload(self, upload: OpenUpload[Worker]) -> None:
         """Release an upload's call."""
-        arrival.entry.worker.transfers.leave_upload(arrival)
+        upload.entry.worker.transfers.leave_upload(upload)
 
     async def chunks(self, session_id: str, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
         """Parts of a download. Each looks the session up, so a transfer renews the lease and ends with the session."""
@@ -274,17 +275,17 @@ class Backend:
         """Return a ring after its call."""
         ring.entry.worker.transfers.return_ring(ring, clean)
 
-    async def take(self, arrival: OpenUpload[Worker], ring: LentRing[Worker], place: int, size: int) -> None:
+    async def read_ring(self, upload: OpenUpload[Worker], ring: LentRing[Worker], ring_offset: int, size: int) -> None:
         """Receive an upload's next bytes from a ring."""
-        self.registry.find(arrival.entry.id)
-        await arrival.entry.worker.transfers.take(arrival, ring, place, size)
+        self.registry.find(upload.entry.id)
+        await upload.entry.worker.transfers.read_ring(upload, ring, ring_offset, size)
 
-    async def give(
-        self, session_id: str, transfer_id: str, offset: int, ring: LentRing[Worker], place: int
+    async def write_ring(
+        self, session_id: str, transfer_id: str, offset: int, ring: LentRing[Worker], ring_offset: int
     ) -> tuple[int, int]:
         """Write a download's next piece into a ring."""
         entry = self.registry.find(session_id)
-        return await entry.worker.transfers.give(entry, transfer_id, offset, ring, place)
+        return await entry.worker.transfers.write_ring(entry, transfer_id, offset, ring, ring_offset)
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
         """Description and limits of the server."""
@@ -299,7 +300,7 @@ class Backend:
     async def list_ops(self, prefix: str) -> bytes:
         """The ops whose names begin with `prefix`: a serialized ListOpsResponse."""
         if not self._ops:
-            self._ops = await self.place_session().list_ops()
+            self._ops = await self.choose_worker().list_ops()
         if not prefix:
             return self._ops
         ops = service_pb2.ListOpsResponse.FromString(self._ops).ops
@@ -316,11 +317,11 @@ class Backend:
         found = self.registry.listed(int(after), request.principal, most + 1)
         now = self.registry.clock()
         held: dict[int, list[Any]] = {}
-        for told in (await self.numbers(found[0].number, found[-1].number) if found else {}).values():
-            held.update(told["sessions"])
+        for report in (await self.numbers(found[0].number, found[-1].number) if found else {}).values():
+            held.update(report["sessions"])
         page = [
             service_pb2.SessionSummary(
-                **_held(held.get(entry.number)),
+                **_summary_fields(held.get(entry.number)),
                 number=entry.number,
                 principal=entry.owner,
                 client=entry.client,
@@ -338,15 +339,15 @@ class Backend:
     async def numbers(self, first: int, last: int) -> dict[int, dict[str, Any]]:
         """By worker slot, Runtime.numbers of the sessions numbered first to last. Omits workers that do not answer."""
 
-        async def ask(worker: Worker) -> dict[str, Any] | None:
+        async def request(worker: Worker) -> dict[str, Any] | None:
             try:
                 return await asyncio.wait_for(worker.numbers(first, last), _NUMBERS_SECONDS)
             except (Refusal, asyncio.TimeoutError):  # the worker is busy, has ended or is starting
                 return None
 
         alive = [worker for worker in self.workers if worker.alive]
-        answers = await asyncio.gather(*map(ask, alive))
-        return {worker.slot: told for worker, told in zip(alive, answers, strict=True) if told is not None}
+        answers = await asyncio.gather(*map(request, alive))
+        return {worker.slot: report for worker, report in zip(alive, answers, strict=True) if report is not None}
 
     async def end_session(self, number: int, stored: bool = False) -> int:
         """End any principal's session and cancel its computations, or delete an evicted one; bytes freed.
@@ -364,7 +365,7 @@ class Backend:
             return []
         return [self.drop(entry) for entry in self.registry.sweep()]
 
-    def drop(self, entry: Entry, how: bytes = b"") -> "asyncio.Future[int]":
+    def drop(self, entry: SessionEntry[Worker], how: bytes = b"") -> "asyncio.Future[int]":
         """Free the memory of a session removed from the registry; bytes freed."""
         entry.worker.remove_session()
         entry.worker.close(entry)
@@ -374,15 +375,17 @@ class Backend:
         """Remove an ended worker's sessions. Returns how many are lost, and the refusal for pending calls."""
         lost = self.registry.lost(worker, why)
         if self.persistence is not None:
-            gone = self.persistence.lost(lost, why)
-            if len(gone) < len(lost):
-                return len(gone), Refusal("UNAVAILABLE", f"{why}; its stored sessions come back, try again")
+            lost_entries = self.persistence.lost(lost, why)
+            if len(lost_entries) < len(lost):
+                return len(lost_entries), Refusal(
+                    "UNAVAILABLE", f"{why}; its stored sessions will be restored; try again"
+                )
         return len(lost), Refusal("SESSION_NOT_FOUND", f"the session is gone: {why}")
 
-    def take_back(self, entry: Entry) -> None:
+    def evict(self, entry: SessionEntry[Worker]) -> None:
         """Evict a session whose memory is unusable; its files have all that was answered."""
         if self.persistence is not None:
-            self.persistence.take_back(entry)
+            self.persistence.evict(entry)
 
     def stores(self) -> "Persistence":
         """The persistence of sessions. Raises Refusal: NOT_SUPPORTED, if the server stores none."""
@@ -411,7 +414,7 @@ class Backend:
 
     def tidy(self) -> "list[asyncio.Future[None]]":
         """Tell all workers to recount what they hold and drop what was abandoned."""
-        return [worker.tell("Tidy", 0, b"") for worker in self.workers if worker.alive]
+        return [worker.notify("Tidy", 0, b"") for worker in self.workers if worker.alive]
 
     async def _sweep(self) -> None:
         while True:
@@ -431,11 +434,11 @@ def _page(found: list[service_pb2.SessionSummary], most: int) -> service_pb2.Lis
     return service_pb2.ListSessionsResponse(sessions=page, next_page_token=more)
 
 
-def _held(told: list[Any] | None) -> dict[str, Any]:
+def _summary_fields(report: list[Any] | None) -> dict[str, Any]:
     """A worker's numbers of a session as fields of SessionSummary; empty if there are none."""
-    if told is None:
+    if report is None:
         return {}
-    held, tensors, commands, computed, _ = told
+    held, tensors, commands, computed, _ = report
     return {"bytes": held, "tensors": tensors, "commands": commands, "compute_us": int(computed * 1e6)}
 
 

@@ -22,7 +22,7 @@ from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.registry.session_catalog import check_name, folder_of
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.instructions import FileOrder
+from gradwire_server.storage.instructions import FileInstruction
 
 if TYPE_CHECKING:
     from gradwire_server.registry.session_registry import SessionRegistry
@@ -67,8 +67,8 @@ class FileDirectory:
         try:
             for path in sorted((self.root / folder_of(owner)).iterdir()):
                 with contextlib.suppress(FileNotFoundError):
-                    told = path.stat()
-                    found.append((path, told.st_size, told.st_mtime_ns))
+                    status = path.stat()
+                    found.append((path, status.st_size, status.st_mtime_ns))
         except FileNotFoundError:  # nothing was ever written
             return []
         except OSError as error:
@@ -105,22 +105,22 @@ class Files:
 
     def __init__(self, directory: SessionRegistry[Any]) -> None:
         self.registry = directory
-        self._drawer: FileDirectory | None = None
+        self._executor: FileDirectory | None = None
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by owner
 
     async def keep_in(self, directory_of_files: FileDirectory) -> None:
         """Keep files in a directory. Raises OSError if the directory cannot be opened."""
-        await self._away(directory_of_files.open)
-        self._drawer = directory_of_files
+        await self._run_in_executor(directory_of_files.open)
+        self._executor = directory_of_files
 
     def directory_of_files(self) -> FileDirectory:
         """The directory of files. Raises Refusal: NOT_SUPPORTED, if there is none."""
-        if self._drawer is None:
+        if self._executor is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no files: it has neither --files-dir nor --state-dir")
-        return self._drawer
+        return self._executor
 
     @staticmethod
-    async def _away(function: Callable[..., T], *args: Any) -> T:
+    async def _run_in_executor(function: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(None, function, *args)
 
     async def save(self, session_id: str, name: str, raw: bytes) -> bytes:
@@ -130,23 +130,25 @@ class Files:
         path = directory_of_files.path(entry.owner, name)
         lock = self._saving.setdefault(entry.owner, asyncio.Lock())  # weak: lives while a save holds or awaits it
         async with lock:
-            room = await self._away(directory_of_files.room, entry.owner, name)
-            order = FileOrder(str(path), name, room).pack(raw)
-            return bytes(await entry.worker.call(entry, "SaveFile", order))
+            room = await self._run_in_executor(directory_of_files.room, entry.owner, name)
+            instruction = FileInstruction(str(path), name, room).pack(raw)
+            return bytes(await entry.worker.call(entry, "SaveFile", instruction))
 
     async def load(self, session_id: str, name: str, raw: bytes) -> bytes:
         """Answer LoadFile."""
         entry = self.registry.find(session_id)
         path = self.directory_of_files().path(entry.owner, name)
-        return bytes(await entry.worker.call(entry, "LoadFile", FileOrder(str(path), name).pack(raw)))
+        return bytes(await entry.worker.call(entry, "LoadFile", FileInstruction(str(path), name).pack(raw)))
 
     async def listed(self) -> pb.ListFilesResponse:
         """Answer ListFiles."""
-        return pb.ListFilesResponse(files=await self._away(self.directory_of_files().listed, CALLER.get().name))
+        return pb.ListFilesResponse(
+            files=await self._run_in_executor(self.directory_of_files().listed, CALLER.get().name)
+        )
 
     async def delete(self, name: str) -> int:
         """Answer DeleteFile; bytes freed."""
-        return await self._away(self.directory_of_files().delete, CALLER.get().name, name)
+        return await self._run_in_executor(self.directory_of_files().delete, CALLER.get().name, name)
 
 
 def _unreadable(error: OSError) -> Refusal:

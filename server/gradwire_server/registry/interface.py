@@ -77,16 +77,16 @@ class SessionBackend(Protocol):
     async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Any:
         """Begin or resume an upload. Returns the handle for `append`; the handle has `transfer_id`."""
 
-    async def append(self, arrival: Any, data: memoryview) -> None:
+    async def append(self, upload: Any, data: memoryview) -> None:
         """Receive an upload's next bytes. A later call may raise the refusal."""
 
-    async def end_upload(self, arrival: Any) -> int:
+    async def end_upload(self, upload: Any) -> int:
         """End this call's part of an upload; bytes received so far."""
 
-    async def keep_upload(self, arrival: Any) -> None:
+    async def keep_upload(self, upload: Any) -> None:
         """Store a complete upload's bytes, if the server logs what it acknowledges."""
 
-    def leave_upload(self, arrival: Any) -> None:
+    def leave_upload(self, upload: Any) -> None:
         """Release an upload's call, successful or not."""
 
     def chunks(self, session_id: str, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
@@ -101,10 +101,12 @@ class SessionBackend(Protocol):
     async def return_ring(self, session_id: str, ring: Any, clean: bool) -> None:
         """Return a ring after its call; `clean` if the client is known to be done with it."""
 
-    async def take(self, arrival: Any, ring: Any, place: int, size: int) -> None:
+    async def read_ring(self, upload: Any, ring: Any, ring_offset: int, size: int) -> None:
         """Receive an upload's next bytes from a ring."""
 
-    async def give(self, session_id: str, transfer_id: str, offset: int, ring: Any, place: int) -> tuple[int, int]:
+    async def write_ring(
+        self, session_id: str, transfer_id: str, offset: int, ring: Any, ring_offset: int
+    ) -> tuple[int, int]:
         """Write a download's next piece into a ring; its size, and the next piece's offset, 0 after the last."""
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:

@@ -19,40 +19,40 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.limits import Limits
-from gradwire_server.registry.principal_rows import PrincipalPlaces
+from gradwire_server.registry.principal_rows import PrincipalRows
 from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.registry.session_registry import SessionRegistry
-from gradwire_server.storage.instructions import LATER, Order
+from gradwire_server.storage.instructions import LATER, StorageInstruction
 from gradwire_server.worker.frames import KEEP, NUMBER
-from gradwire_server.worker_pool.session_entry import ID_SHOWN
-from gradwire_server.worker_pool.worker import Entry, Worker
+from gradwire_server.worker_pool.session_entry import SHORT_ID_LENGTH, SessionEntry
+from gradwire_server.worker_pool.worker import Worker
 
 _SWEEP_SECONDS = 60.0
-_PATIENCE_SECONDS = 1.0  # a busy session delays the periodic snapshots of its worker's other sessions by at most this
-_LASTING = ("SNAPSHOT_DAMAGED", "SNAPSHOT_NOT_FOUND", "DEVICE_UNAVAILABLE", "NOT_SUPPORTED")
+_SAVE_WAIT_SECONDS = 1.0  # a busy session delays the periodic snapshots of its worker's other sessions by at most this
+_PERMANENT = ("SNAPSHOT_DAMAGED", "SNAPSHOT_NOT_FOUND", "DEVICE_UNAVAILABLE", "NOT_SUPPORTED")
 T = TypeVar("T")
 
 log = logging.getLogger("gradwire.server")
 
 
 class OpenSessions(Protocol):
-    """What persistence needs of the backend (backend.py): the open sessions, their workers and places."""
+    """What persistence needs of the backend (backend.py): open sessions, workers, principals' counter rows."""
 
     limits: Limits
     registry: SessionRegistry[Worker]
     workers: Sequence[Worker]
-    places: PrincipalPlaces
+    principal_rows: PrincipalRows
 
-    def place_session(self) -> Worker:
+    def choose_worker(self) -> Worker:
         """The worker for a new session. Raises Refusal: UNAVAILABLE."""
 
-    def opened(self, entry: Entry) -> service_pb2.OpenSessionResponse:
+    def opened(self, entry: SessionEntry[Worker]) -> service_pb2.OpenSessionResponse:
         """The answer to a session's newest writer."""
 
-    async def not_opened(self, entry: Entry, error: BaseException) -> None:
+    async def not_opened(self, entry: SessionEntry[Worker], error: BaseException) -> None:
         """Remove a session whose id no client has, and its files. Raises Refusal: UNAVAILABLE, if its worker ended."""
 
-    def drop(self, entry: Entry, how: bytes = b"") -> asyncio.Future[int]:
+    def drop(self, entry: SessionEntry[Worker], how: bytes = b"") -> asyncio.Future[int]:
         """Free the memory of a session removed from the registry; bytes freed."""
 
 
@@ -72,7 +72,7 @@ class Persistence:
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by principal
         self._closing: set[asyncio.Task[None]] = set()
         self._storing: dict[str, asyncio.Task[bool]] = {}  # periodic snapshots under way, by session
-        backend.registry.revive = self.revive
+        backend.registry.restore_evicted = self.restore_evicted
 
     async def start(self) -> None:
         """Start the periodic snapshots and the sweep of the session catalog."""
@@ -101,27 +101,27 @@ class Persistence:
                 continue
             lost += 1
             why = entry.unstored or f"it was not written within {grace:.0f} seconds"
-            log.error("session is lost", extra={"session": entry.shown, "principal": entry.owner, "error": why})
+            log.error("session is lost", extra={"session": entry.short_id, "principal": entry.owner, "error": why})
         return lost
 
-    async def _save(self, entry: Entry, last: bool = False) -> bool:
+    async def _save(self, entry: SessionEntry[Worker], last: bool = False) -> bool:
         """Store a session; whether it succeeded. The log, the metrics and the list of sessions show a failure."""
         try:
-            await entry.worker.ask("Save", entry.number, Order(last=last).pack())
+            await entry.worker.request("Save", entry.number, StorageInstruction(last=last).pack())
         except Exception as error:  # noqa: BLE001 - whatever it was, the session is not stored
             self._failed(entry, refusal_of(error, "Save"))
             return False
         entry.stored, entry.unstored = True, ""
         return True
 
-    def _failed(self, entry: Entry, refusal: Refusal) -> None:
-        told = {"session": entry.shown, "principal": entry.owner, "error": refusal.message}
+    def _failed(self, entry: SessionEntry[Worker], refusal: Refusal) -> None:
+        details = {"session": entry.short_id, "principal": entry.owner, "error": refusal.message}
         if LATER in refusal.metadata:
-            log.info("session is stored later", extra=told)
+            log.info("session is stored later", extra=details)
             return
         self.failures += 1
         entry.unstored = refusal.message
-        log.error("session is not stored", extra=told)
+        log.error("session is not stored", extra=details)
 
     @property
     def unstored(self) -> int:
@@ -130,59 +130,61 @@ class Persistence:
 
     # Opening.
 
-    def order(self, entry: Entry, place: int, folder: str = "", request: bytes = b"") -> Order:
-        """The order that tells a worker about a new or restored session."""
+    def instruction(
+        self, entry: SessionEntry[Worker], counter_row: int, folder: str = "", request: bytes = b""
+    ) -> StorageInstruction:
+        """The instruction that announces to a worker a new or restored session."""
         head = pb.SnapshotHead(
             session_digest=digest_of(entry.id), principal=CALLER.get().name, client=entry.client,
             lease_ms=int(entry.lease * 1000),
         )  # fmt: skip
-        order = order_of(entry, place)
-        order.home, order.home_head = str(self.catalog.home(entry.id)), head.SerializeToString()
-        order.folder, order.request = folder, request
-        return order
+        instruction = instruction_of(entry, counter_row)
+        instruction.home, instruction.home_head = str(self.catalog.home(entry.id)), head.SerializeToString()
+        instruction.folder, instruction.request = folder, request
+        return instruction
 
-    async def opened(self, entry: Entry, place: int) -> None:
+    async def opened(self, entry: SessionEntry[Worker], counter_row: int) -> None:
         """Tell a worker of a new session. With a log, the session is stored before its client gets the answer."""
-        answer = entry.worker.ask("Open", entry.number, self.order(entry, place).pack())
+        answer = entry.worker.request("Open", entry.number, self.instruction(entry, counter_row).pack())
         if self.logs:
             await answer
             self._stored_first(entry)
         else:
             answer.add_done_callback(partial(_log_failure, entry))
 
-    def _stored_first(self, entry: Entry) -> None:
+    def _stored_first(self, entry: SessionEntry[Worker]) -> None:
         """Note that a new session is stored. Raises Refusal: UNAVAILABLE, if its worker ended after it answered."""
         if self.backend.registry.entries.get(entry.id) is not entry:
             raise Refusal("UNAVAILABLE", "the worker process of the session ended; try again")
         entry.stored = True
 
-    async def forget(self, entry: Entry) -> None:
+    async def forget(self, entry: SessionEntry[Worker]) -> None:
         """Delete the files of a session that its ended worker may have stored, and whose id no client has."""
-        await self._away(self.catalog.forget, entry.id)
+        await self._run_in_executor(self.catalog.forget, entry.id)
 
-    async def attached(self, entry: Entry) -> None:
+    async def attached(self, entry: SessionEntry[Worker]) -> None:
         """Tell a session's worker of another writer."""
-        await entry.worker.ask("Attach", entry.number, NUMBER.pack(entry.writers))
+        await entry.worker.request("Attach", entry.number, NUMBER.pack(entry.writers))
 
-    def revive(self, session_id: str) -> Entry | None:
+    def restore_evicted(self, session_id: str) -> SessionEntry[Worker] | None:
         """Restore the caller's session from the session catalog; None if it is not there. Raises Refusal."""
-        kept = self.catalog.find(session_id, CALLER.get().name)
-        if kept is None:
+        stored = self.catalog.find(session_id, CALLER.get().name)
+        if stored is None:
             return None
         backend = self.backend
-        head = kept.head
-        place = backend.places.of(kept.head.principal, backend.registry.has_sessions)
-        entry = backend.registry.adopt(session_id, backend.place_session, head.lease_ms / 1000, head.client)
-        self.catalog.take(session_id)
+        head = stored.head
+        counter_row = backend.principal_rows.of(stored.head.principal, backend.registry.has_sessions)
+        entry = backend.registry.add_restored(session_id, backend.choose_worker, head.lease_ms / 1000, head.client)
+        self.catalog.remove(session_id)
         entry.worker.add_session()
         entry.writers, entry.stored = backend.limits.writers, True
-        order = self.order(entry, place, str(kept.folder))
-        entry.restoring = entry.worker.ask("Restore", entry.number, order.pack())
+        instruction = self.instruction(entry, counter_row, str(stored.folder))
+        entry.restoring = entry.worker.request("Restore", entry.number, instruction.pack())
         entry.restoring.add_done_callback(lambda done: self._restored(entry, done))
-        log.info("session comes back", extra={"session": entry.shown, "principal": entry.owner})
+        log.info("session is being restored", extra={"session": entry.short_id, "principal": entry.owner})
         return entry
 
-    def _restored(self, entry: Entry, done: asyncio.Future[bytes]) -> None:
+    def _restored(self, entry: SessionEntry[Worker], done: asyncio.Future[bytes]) -> None:
         entry.restoring = None
         if done.cancelled():
             return
@@ -191,25 +193,25 @@ class Persistence:
             answer = service_pb2.RestoreSessionResponse.FromString(done.result())
             entry.writers, entry.epoch = answer.session.writer, answer.session.epoch
             return
-        log.error("session cannot be restored", extra={"session": entry.shown, "error": str(failure)})
+        log.error("session cannot be restored", extra={"session": entry.short_id, "error": str(failure)})
         if self.backend.registry.entries.get(entry.id) is not entry:
             return
-        why = failure if isinstance(failure, Refusal) and failure.reason in _LASTING else None
+        why = failure if isinstance(failure, Refusal) and failure.reason in _PERMANENT else None
         reason, message = (failure.reason, failure.message) if isinstance(failure, Refusal) else ("INTERNAL", "")
-        self.backend.registry.bury(entry, reason, message)
+        self.backend.registry.remove_with_tombstone(entry, reason, message)
         self._drop(entry)
-        if self.catalog.put(entry.id, makes_room=False, why=why) and why is None:
+        if self.catalog.put(entry.id, deletes_oldest=False, why=why) and why is None:
             self.backend.registry.tombstones.pop(entry.id, None)
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: SessionEntry[Worker]) -> None:
         """Free a session's memory and keep its files."""
         entry.worker.remove_session()
         entry.worker.close(entry)
-        entry.worker.call(entry, "Drop", KEEP).add_done_callback(_looked_at)
+        entry.worker.call(entry, "Drop", KEEP).add_done_callback(_ignore_failure)
 
     # Ending.
 
-    def expired(self, entries: list[Entry]) -> None:
+    def expired(self, entries: list[SessionEntry[Worker]]) -> None:
         """Store sessions whose lease ran out, then evict them."""
         for entry in entries:
             if not entry.saving:
@@ -218,13 +220,13 @@ class Persistence:
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
 
-    async def _evict(self, entry: Entry) -> None:
+    async def _evict(self, entry: SessionEntry[Worker]) -> None:
         try:
-            await self._lay_away(entry)
+            await self._store_and_evict(entry)
         finally:
             entry.saving = False  # last: a second eviction in parallel would take this one's entry out of the catalog
 
-    async def _lay_away(self, entry: Entry) -> None:
+    async def _store_and_evict(self, entry: SessionEntry[Worker]) -> None:
         expires = entry.expires
         stored = await self._save(entry, last=True) or self.logs
         directory = self.backend.registry
@@ -235,35 +237,35 @@ class Persistence:
             if not entry.saving:
                 return  # its worker ended meanwhile: `lost` has put it in the catalog
             if entry.expires != expires or entry.pending or directory.entries.get(entry.id) is not entry:
-                self.catalog.take(entry.id)
+                self.catalog.remove(entry.id)
                 return
             directory.remove(entry)
             self._drop(entry)
-            log.info("session laid on the shelf", extra={"session": entry.shown, "principal": entry.owner})
+            log.info("session evicted", extra={"session": entry.short_id, "principal": entry.owner})
         else:
-            directory.bury_expired(entry)
+            directory.expire(entry)
             self.backend.drop(entry)
 
-    def lost(self, entries: list[Entry], why: str) -> list[Entry]:
+    def lost(self, entries: list[SessionEntry[Worker]], why: str) -> list[SessionEntry[Worker]]:
         """Put the stored sessions of an ended worker in the catalog. Returns the sessions that are not stored."""
-        gone = []
+        lost_entries = []
         for entry in entries:
             entry.saving = False
             if entry.stored and self.catalog.put(entry.id):
                 self.backend.registry.tombstones.pop(entry.id, None)
             else:
-                gone.append(entry)
-        return gone
+                lost_entries.append(entry)
+        return lost_entries
 
-    def take_back(self, entry: Entry) -> None:
+    def evict(self, entry: SessionEntry[Worker]) -> None:
         """Evict a stored session; the next lookup restores it."""
-        if self.backend.registry.entries.get(entry.id) is entry and self.catalog.put(entry.id, makes_room=False):
+        if self.backend.registry.entries.get(entry.id) is entry and self.catalog.put(entry.id, deletes_oldest=False):
             self.backend.registry.remove(entry)
             self._drop(entry)
 
     async def close(self, session_id: str) -> bool:
         """Delete the caller's session from the session catalog; whether there was one."""
-        return await self._away(self.catalog.discard, session_id, CALLER.get().name)
+        return await self._run_in_executor(self.catalog.discard, session_id, CALLER.get().name)
 
     # Administration.
 
@@ -272,98 +274,102 @@ class Persistence:
         now = time.monotonic()
         return [
             service_pb2.SessionSummary(
-                number=kept.number, principal=kept.head.principal, client=kept.head.client, bytes=kept.head.bytes,
-                tensors=kept.head.tensors,
+                number=stored.number, principal=stored.head.principal, client=stored.head.client,
+                bytes=stored.head.bytes, tensors=stored.head.tensors,
                 stored=service_pb2.StoredSession(
-                    saved_unix_ms=kept.head.saved_unix_ms, left_ms=max(0, int((kept.until - now) * 1000)),
-                    damage="" if kept.why is None else kept.why.message,
+                    saved_unix_ms=stored.head.saved_unix_ms, left_ms=max(0, int((stored.until - now) * 1000)),
+                    damage="" if stored.why is None else stored.why.message,
                 ),
             )
-            for kept in self.catalog.numbered(after, principal, most)
+            for stored in self.catalog.numbered(after, principal, most)
         ]  # fmt: skip
 
     async def end(self, number: int) -> int:
         """Delete any principal's evicted session; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
-        kept = self.catalog.give_up(number)  # before the first await, so no lookup restores it meanwhile
-        await self._away(self.catalog.store.remove, kept.folder)
-        shown = kept.folder.name[:ID_SHOWN]
+        stored = self.catalog.remove_numbered(number)  # before the first await, so no lookup restores it meanwhile
+        await self._run_in_executor(self.catalog.store.remove, stored.folder)
+        short_id = stored.folder.name[:SHORT_ID_LENGTH]
         log.info(
-            "stored session ended", extra={"file": shown, "principal": kept.head.principal, "by": CALLER.get().name}
+            "stored session ended",
+            extra={"file": short_id, "principal": stored.head.principal, "by": CALLER.get().name},
         )
-        return kept.head.bytes
+        return stored.head.bytes
 
     # Periodically.
 
     async def _snapshots(self) -> None:
         while True:
             await asyncio.sleep(self.every)
-            await asyncio.gather(*(self._round(worker) for worker in self.backend.workers))
+            await asyncio.gather(*(self._save_all(worker) for worker in self.backend.workers))
 
-    async def _round(self, worker: Worker) -> None:
+    async def _save_all(self, worker: Worker) -> None:
         """Store a worker's sessions, one after the other.
 
-        A busy session delays the others by _PATIENCE_SECONDS at most. Its save stays queued and is not asked for again.
+        A busy session delays the others by _SAVE_WAIT_SECONDS at most. Its save stays queued and is not repeated.
         """
         entries = self.backend.registry.entries
         for entry in [each for each in entries.values() if each.worker is worker]:
             if worker.alive and entries.get(entry.id) is entry and not entry.saving and entry.id not in self._storing:
                 self._storing[entry.id] = task = asyncio.create_task(self._save(entry))
                 task.add_done_callback(partial(self._stored, entry.id))
-                await asyncio.wait((task,), timeout=_PATIENCE_SECONDS)
+                await asyncio.wait((task,), timeout=_SAVE_WAIT_SECONDS)
 
     def _stored(self, session_id: str, task: asyncio.Task[bool]) -> None:
         del self._storing[session_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("session is not stored", extra={"session": session_id[:ID_SHOWN], "error": repr(error)})
+            log.error("session is not stored", extra={"session": session_id[:SHORT_ID_LENGTH], "error": repr(error)})
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             try:
-                await self._away(self.catalog.sweep)
+                await self._run_in_executor(self.catalog.sweep)
             except Exception:
                 log.exception("the state directory was not swept")
 
     # Client requests.
 
-    async def _away(self, function: Callable[..., T], *args: Any) -> T:
+    async def _run_in_executor(self, function: Callable[..., T], *args: Any) -> T:
         """Run a function that waits for the disk in a thread of the executor."""
         return await asyncio.get_running_loop().run_in_executor(None, function, *args)
 
-    async def save(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
+    async def save(self, entry: SessionEntry[Worker], request: pb.SaveSessionRequest, raw: bytes) -> bytes:
         """Answer SaveSession."""
         if request.name:
             key = entry.owner  # not by name: parallel saves under several names would exceed the quotas
             lock = self._saving.setdefault(key, asyncio.Lock())
             async with lock:
                 return await self._save_named(entry, request, raw)
-        answer = await entry.worker.call(entry, "Save", Order(request=raw).pack())
+        answer = await entry.worker.call(entry, "Save", StorageInstruction(request=raw).pack())
         entry.stored, entry.unstored = True, ""
         return answer
 
-    async def _save_named(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
+    async def _save_named(self, entry: SessionEntry[Worker], request: pb.SaveSessionRequest, raw: bytes) -> bytes:
         """Save under a name. The caller holds the principal's lock, so quotas count earlier saves."""
-        order = Order(request=raw)
-        order.room = await self._away(self.catalog.room, entry.owner, request.name)
+        instruction = StorageInstruction(request=raw)
+        instruction.room = await self._run_in_executor(self.catalog.room, entry.owner, request.name)
         most = int(self.catalog.max_ttl * 1000)
         ttl = min(request.ttl_ms or most, most) if most else request.ttl_ms
         head = pb.SnapshotHead(principal=entry.owner, client=entry.client, name=request.name, ttl_ms=ttl)
-        order.folder, order.head = str(self.catalog.named(entry.owner, request.name)), head.SerializeToString()
-        return await entry.worker.call(entry, "Save", order.pack())
+        instruction.folder, instruction.head = (
+            str(self.catalog.named(entry.owner, request.name)),
+            head.SerializeToString(),
+        )
+        return await entry.worker.call(entry, "Save", instruction.pack())
 
     async def restore(self, request: pb.RestoreSessionRequest, raw: bytes) -> service_pb2.RestoreSessionResponse:
         """Answer RestoreSession: open a session that begins as a named snapshot."""
         owner, backend = CALLER.get().name, self.backend
-        folder, _ = await self._away(self.catalog.found, owner, request.name)
+        folder, _ = await self._run_in_executor(self.catalog.found, owner, request.name)
         opening = service_pb2.OpenSessionRequest(lease_ms=request.lease_ms, client=request.client)
-        entry = backend.registry.open(opening, backend.place_session)
+        entry = backend.registry.open(opening, backend.choose_worker)
         entry.worker.add_session()
         try:
-            place = backend.places.of(owner, backend.registry.has_sessions)
-            order = self.order(entry, place, str(folder), raw)
-            answer = await entry.worker.call(entry, "Restore", order.pack())
+            counter_row = backend.principal_rows.of(owner, backend.registry.has_sessions)
+            instruction = self.instruction(entry, counter_row, str(folder), raw)
+            answer = await entry.worker.call(entry, "Restore", instruction.pack())
             if self.logs:
-                await entry.worker.call(entry, "Save", Order().pack())
+                await entry.worker.call(entry, "Save", StorageInstruction().pack())
                 self._stored_first(entry)
         except BaseException as error:
             await backend.not_opened(entry, error)
@@ -375,7 +381,7 @@ class Persistence:
 
     async def listed(self) -> pb.ListSnapshotsResponse:
         """Answer ListSnapshots."""
-        found = await self._away(self.catalog.listed, CALLER.get().name)
+        found = await self._run_in_executor(self.catalog.listed, CALLER.get().name)
         return pb.ListSnapshotsResponse(
             snapshots=[
                 pb.SnapshotSummary(
@@ -388,20 +394,22 @@ class Persistence:
 
     async def delete(self, name: str) -> int:
         """Answer DeleteSnapshot."""
-        return await self._away(self.catalog.delete, CALLER.get().name, name)
+        return await self._run_in_executor(self.catalog.delete, CALLER.get().name, name)
 
 
-def order_of(entry: Entry, place: int) -> Order:
-    """The order that tells a worker whose session it opens. `place` is the principal's, in the shared counters."""
-    return Order(place=place, owner=entry.owner_number, shown=entry.shown, principal=entry.owner)
+def instruction_of(entry: SessionEntry[Worker], counter_row: int) -> StorageInstruction:
+    """The instruction to open a session, with its principal and the principal's row in the shared counters."""
+    return StorageInstruction(
+        counter_row=counter_row, owner=entry.owner_number, short_id=entry.short_id, principal=entry.owner
+    )
 
 
-def _log_failure(entry: Entry, done: asyncio.Future[Any]) -> None:
+def _log_failure(entry: SessionEntry[Worker], done: asyncio.Future[Any]) -> None:
     failure = None if done.cancelled() else done.exception()
     if failure is not None:
-        log.error("session is not opened", extra={"session": entry.shown, "error": str(failure)})
+        log.error("session is not opened", extra={"session": entry.short_id, "error": str(failure)})
 
 
-def _looked_at(done: asyncio.Future[Any]) -> None:
+def _ignore_failure(done: asyncio.Future[Any]) -> None:
     if not done.cancelled():
         done.exception()

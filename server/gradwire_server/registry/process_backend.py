@@ -10,10 +10,10 @@ from gradwire_server.common import blas
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.backend import Backend
-from gradwire_server.worker.frames import Plan
+from gradwire_server.worker.frames import WorkerParameters
 from gradwire_server.worker.rings import RING_BYTES
 from gradwire_server.worker_pool.process_worker import VISIBLE, ProcessWorker, gpus
-from gradwire_server.worker_pool.worker import Events, Load
+from gradwire_server.worker_pool.worker import Load, WorkerEvents
 
 
 class WorkersBackend(Backend):
@@ -35,17 +35,19 @@ class WorkersBackend(Backend):
 
         # Each worker's share of max_shared_bytes, at least one ring.
         rings = max(min(resolved.max_shared_bytes, RING_BYTES), resolved.max_shared_bytes // workers)
-        theirs = replace(resolved, max_shared_bytes=rings)
+        worker_limits = replace(resolved, max_shared_bytes=rings)
 
-        def plan(slot: int, calls: int, control: int, counters: int, slots: int) -> Plan:
-            return Plan(slot, workers, calls, control, counters, slots, cores, log_format, log_level, counts, theirs)
+        def parameters(slot: int, calls: int, control: int, counters: int, slots: int) -> WorkerParameters:
+            return WorkerParameters(
+                slot, workers, calls, control, counters, slots, cores, log_format, log_level, counts, worker_limits
+            )
 
         visible = gpus()
         environments = [{VISIBLE: visible[slot % len(visible)]} if visible else {} for slot in range(workers)]
 
-        def make(load: Load, events: Events) -> list[ProcessWorker]:
+        def make(load: Load, events: WorkerEvents) -> list[ProcessWorker]:
             return [
-                ProcessWorker(slot, load, events, plan, descriptor, resolved, environments[slot])
+                ProcessWorker(slot, load, events, parameters, descriptor, resolved, environments[slot])
                 for slot in range(workers)
             ]
 

@@ -96,7 +96,7 @@ class SessionCatalog:
         self.max_sessions = max_sessions
         self.sessions = root / "sessions"
         self.snapshots = Path(snapshots) if snapshots else root / "snapshots"
-        self.kept: dict[bytes, StoredSession] = {}  # in the order of storing
+        self.stored_sessions: dict[bytes, StoredSession] = {}  # in the order of storing
         self._numbers = itertools.count(1)
         self.lock = -1
         # Wall time is read once per snapshot: a clock that jumps later expires nothing early.
@@ -115,20 +115,20 @@ class SessionCatalog:
             except BlockingIOError:
                 if time.monotonic() >= until:
                     self.close()
-                    raise OSError(f"the state directory {self.root} is another server's") from None
+                    raise OSError(f"another server holds the state directory {self.root}") from None
                 time.sleep(0.05)
         found: list[tuple[Path, pb.SnapshotHead, Refusal | None]] = []
-        for folder in self.store.places(self.sessions):
+        for folder in self.store.locations(self.sessions):
             if not _DIGEST.fullmatch(folder.name):
                 continue  # not a session's folder
             if self.store.list(folder):
-                found.append((folder, *self._told(folder)))
-            else:  # no client has got its id
+                found.append((folder, *self._head_or_refusal(folder)))
+            else:  # no client received its id
                 self.store.remove(folder)
         for folder, head, why in sorted(found, key=lambda each: each[1].saved_unix_ms):
             self._hold(folder, head, why)
 
-    def _told(self, folder: Path) -> tuple[pb.SnapshotHead, Refusal | None]:
+    def _head_or_refusal(self, folder: Path) -> tuple[pb.SnapshotHead, Refusal | None]:
         """A stored session's head, and why it cannot be restored. A damaged session's head has only dates and sizes."""
         digest = bytes.fromhex(folder.name)
         try:
@@ -140,7 +140,7 @@ class SessionCatalog:
             why = refusal
         except OSError as error:
             why = Refusal("STORAGE", f"{folder.name} cannot be read: {os.strerror(error.errno or 0)}")
-        log.error("stored session cannot come back", extra={"file": str(folder), "error": why.message})
+        log.error("stored session cannot be restored", extra={"file": str(folder), "error": why.message})
         size, changed = self.store.about(folder)
         return pb.SnapshotHead(session_digest=digest, saved_unix_ms=int(changed * 1000), bytes=size), why
 
@@ -153,14 +153,14 @@ class SessionCatalog:
     def _hold(self, folder: Path, head: pb.SnapshotHead, why: Refusal | None = None) -> None:
         age = max(0.0, time.time() - head.saved_unix_ms / 1000)
         until = time.monotonic() + max(0.0, self.grace - age)
-        self.kept.pop(head.session_digest, None)
-        self.kept[head.session_digest] = StoredSession(folder, head, until, next(self._numbers), why)
+        self.stored_sessions.pop(head.session_digest, None)
+        self.stored_sessions[head.session_digest] = StoredSession(folder, head, until, next(self._numbers), why)
 
     def _head(self, folder: Path) -> pb.SnapshotHead | None:
         try:
             found = self.store.head(folder)
         except (Refusal, OSError) as error:
-            log.error("stored session is passed over", extra={"file": str(folder), "error": str(error)})
+            log.error("stored session is skipped", extra={"file": str(folder), "error": str(error)})
             return None
         return None if found is None else found[1]
 
@@ -176,18 +176,18 @@ class SessionCatalog:
         Raises Refusal: the reason why it cannot be restored, such as SNAPSHOT_DAMAGED. If its files no longer tell
         the owner, every caller with the session's id gets that refusal.
         """
-        kept = self.kept.get(digest_of(session_id))
-        if kept is None or time.monotonic() >= kept.until:
+        stored = self.stored_sessions.get(digest_of(session_id))
+        if stored is None or time.monotonic() >= stored.until:
             return None
-        if kept.why is not None and kept.head.principal in ("", owner):
-            raise Refusal(kept.why.reason, kept.why.message)
-        return kept if kept.head.principal == owner else None
+        if stored.why is not None and stored.head.principal in ("", owner):
+            raise Refusal(stored.why.reason, stored.why.message)
+        return stored if stored.head.principal == owner else None
 
-    def take(self, session_id: str) -> None:
+    def remove(self, session_id: str) -> None:
         """Remove a session that is in a worker's memory again."""
-        self.kept.pop(digest_of(session_id), None)
+        self.stored_sessions.pop(digest_of(session_id), None)
 
-    def put(self, session_id: str, makes_room: bool = True, why: Refusal | None = None) -> bool:
+    def put(self, session_id: str, deletes_oldest: bool = True, why: Refusal | None = None) -> bool:
         """Add an evicted session; whether its files exist. Deletes a principal's oldest sessions over the limits.
 
         `why` is the refusal for later calls, if the session cannot be restored.
@@ -196,14 +196,14 @@ class SessionCatalog:
         if head is None:
             return False
         self._hold(self.home(session_id), head, why)
-        if makes_room:
-            self._make_room(head)
+        if deletes_oldest:
+            self._delete_oldest(head)
         return True
 
-    def _make_room(self, newest: pb.SnapshotHead) -> None:
+    def _delete_oldest(self, newest: pb.SnapshotHead) -> None:
         own = [
             (digest, each)
-            for digest, each in list(self.kept.items())
+            for digest, each in list(self.stored_sessions.items())
             if each.head.principal == newest.principal and each.why is None
         ]
         size, count = sum(each.head.bytes for _, each in own), len(own)
@@ -214,54 +214,59 @@ class SessionCatalog:
             if fits or digest == newest.session_digest:
                 break
             size, count = size - each.head.bytes, count - 1
-            log.warning("stored session makes room for a newer one", extra={"file": str(each.folder)})
+            log.warning(
+                "stored session deleted to fit a newer one into the principal's limits",
+                extra={"file": str(each.folder)},
+            )
             self._discard(digest)
 
     def _discard(self, digest: bytes) -> None:
-        kept = self.kept.pop(digest, None)
-        if kept is not None:
-            self.store.remove(kept.folder)
+        stored = self.stored_sessions.pop(digest, None)
+        if stored is not None:
+            self.store.remove(stored.folder)
 
     def discard(self, session_id: str, owner: str) -> bool:
         """Delete a principal's evicted session; whether there was one."""
-        kept = self.kept.get(digest_of(session_id))
-        found = kept is not None and kept.why is None and kept.head.principal == owner  # damaged ones may be repaired
+        stored = self.stored_sessions.get(digest_of(session_id))
+        found = (
+            stored is not None and stored.why is None and stored.head.principal == owner
+        )  # damaged ones may be repaired
         if found:
             self._discard(digest_of(session_id))
         return found
 
     def forget(self, session_id: str) -> None:
         """Delete a session that may be evicted or not stored at all."""
-        self.kept.pop(digest_of(session_id), None)
+        self.stored_sessions.pop(digest_of(session_id), None)
         self.store.remove(self.home(session_id))
 
     def numbered(self, after: int, principal: str, most: int) -> list[StoredSession]:
         """Evicted sessions numbered above `after`, `most` at most. An empty `principal` means all."""
         found = (
             each
-            for each in list(self.kept.values())
+            for each in list(self.stored_sessions.values())
             if each.number > after and (not principal or each.head.principal == principal)
         )
         return list(itertools.islice(found, most))
 
-    def give_up(self, number: int) -> StoredSession:
+    def remove_numbered(self, number: int) -> StoredSession:
         """Remove any principal's evicted session; the caller deletes its files. Raises Refusal: SESSION_NOT_FOUND."""
-        digest = next((digest for digest, each in list(self.kept.items()) if each.number == number), b"")
-        kept = self.kept.pop(digest, None)
-        if kept is None:
+        digest = next((digest for digest, each in list(self.stored_sessions.items()) if each.number == number), b"")
+        stored = self.stored_sessions.pop(digest, None)
+        if stored is None:
             raise Refusal("SESSION_NOT_FOUND", f"there is no stored session of number {number}")
-        return kept
+        return stored
 
     def sweep(self) -> None:
         """Delete expired sessions and snapshots, and abandoned files."""
         now = time.monotonic()
-        for digest in [digest for digest, each in list(self.kept.items()) if now >= each.until]:
+        for digest in [digest for digest, each in list(self.stored_sessions.items()) if now >= each.until]:
             self._discard(digest)
         for key in [key for key in list(self._named_until) if not self.store.exists(key[0])]:
             self._named_until.pop(key, None)
         with contextlib.suppress(OSError):
-            for owner in self.store.places(self.snapshots):
-                for folder in self.store.places(owner):
+            for owner in self.store.locations(self.snapshots):
+                for folder in self.store.locations(owner):
                     head = self._head(folder)
                     unfinished = not self.store.list(folder)
                     abandoned = unfinished and time.time() - self.store.about(folder)[1] > _UNFINISHED_SECONDS
@@ -303,9 +308,9 @@ class SessionCatalog:
     def listed(self, owner: str) -> list[tuple[pb.SnapshotHead, float | None]]:
         """A principal's snapshots, sorted by name, with the seconds left of each. Skips damaged ones."""
         folder = self._owner(owner)
-        heads = [(each, self._head(each)) for each in sorted(self.store.places(folder))]
-        told = [(head, self.left(each, head)) for each, head in heads if head is not None]
-        return [(head, left) for head, left in told if left != 0.0]
+        heads = [(each, self._head(each)) for each in sorted(self.store.locations(folder))]
+        unexpired = [(head, self.left(each, head)) for each, head in heads if head is not None]
+        return [(head, left) for head, left in unexpired if left != 0.0]
 
     def room(self, owner: str, name: str) -> int | None:
         """Bytes that a snapshot of that name may have; None for no limit. Raises Refusal: SNAPSHOT_LIMIT."""

@@ -16,10 +16,10 @@ from gradwire.v1 import service_pb2
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
-from gradwire_server.worker_pool.session_entry import Entry, Traffic
+from gradwire_server.worker_pool.session_entry import SessionEntry, UnansweredBytes
 
 ACTIVE_SECONDS = 5.0  # a session called within so many seconds counts as active
-_CLIENT_SHOWN = 100  # characters kept of the client's name for itself
+_CLIENT_NAME_LENGTH = 100  # characters kept of the client's name for itself
 _EXPIRED = "the session's lease ran out; its tensors are gone"
 
 log = logging.getLogger("gradwire.server")
@@ -33,34 +33,36 @@ class SessionRegistry(Generic[W]):
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self.clock = clock
-        self.entries: dict[str, Entry[W]] = {}
+        self.entries: dict[str, SessionEntry[W]] = {}
         self.tombstones: OrderedDict[str, tuple[str, Refused]] = OrderedDict()  # by session id: owner, refusal
         #: Restores the caller's stored session; None if there is none.
-        self.revive: Callable[[str], Entry[W] | None] | None = None
+        self.restore_evicted: Callable[[str], SessionEntry[W] | None] | None = None
         self._owners: Counter[str] = Counter()  # sessions by principal
-        self._traffic: dict[str, Traffic] = {}  # by principal
+        self._traffic: dict[str, UnansweredBytes] = {}  # by principal
         self.answered: Callable[[], None] = _nothing  # called after each answered request
         self._numbers = itertools.count(1)
         self.opened = self.expired = 0  # counts since the start
 
-    def open(self, request: service_pb2.OpenSessionRequest, place: Callable[[], W]) -> Entry[W]:
-        """Open a session on the worker that `place` chooses. Raises Refusal: SESSION_LIMIT."""
+    def open(self, request: service_pb2.OpenSessionRequest, choose_worker: Callable[[], W]) -> SessionEntry[W]:
+        """Open a session on the worker that `choose_worker` chooses. Raises Refusal: SESSION_LIMIT."""
         limits = self.limits
         self._check_room()
         lease = min(request.lease_ms / 1000 or limits.lease_seconds, limits.max_lease_seconds)
-        client = request.client[:_CLIENT_SHOWN]
-        entry = self._enter(secrets.token_urlsafe(32), place(), lease, client)
-        log.info("session opened", extra={"session": entry.shown, "principal": entry.owner, "client": client})
+        client = request.client[:_CLIENT_NAME_LENGTH]
+        entry = self._enter(secrets.token_urlsafe(32), choose_worker(), lease, client)
+        log.info("session opened", extra={"session": entry.short_id, "principal": entry.owner, "client": client})
         return entry
 
-    def adopt(self, session_id: str, place: Callable[[], W], lease: float, client: str) -> Entry[W]:
+    def add_restored(
+        self, session_id: str, choose_worker: Callable[[], W], lease: float, client: str
+    ) -> SessionEntry[W]:
         """Enter a stored session of the caller. Raises Refusal: SESSION_LIMIT."""
         self._check_room()
-        return self._enter(session_id, place(), lease, client)
+        return self._enter(session_id, choose_worker(), lease, client)
 
-    def _enter(self, session_id: str, worker: W, lease: float, client: str) -> Entry[W]:
+    def _enter(self, session_id: str, worker: W, lease: float, client: str) -> SessionEntry[W]:
         self.opened += 1
-        entry = Entry(session_id, next(self._numbers), worker, lease, self.clock(), client)
+        entry = SessionEntry(session_id, next(self._numbers), worker, lease, self.clock(), client)
         self.entries[entry.id] = entry
         self._owners[entry.owner] += 1
         if entry.owner:
@@ -84,7 +86,7 @@ class SessionRegistry(Generic[W]):
                 principal=owner,
             )
 
-    def attach(self, session_id: str) -> Entry[W]:
+    def attach(self, session_id: str) -> SessionEntry[W]:
         """Add a writer to a session; the session. Raises Refusal: SESSION_LIMIT, and those of `find`."""
         entry = self.find(session_id)
         if entry.writers >= self.limits.writers:
@@ -92,30 +94,30 @@ class SessionRegistry(Generic[W]):
         entry.writers += 1
         return entry
 
-    def find(self, session_id: str) -> Entry[W]:
+    def find(self, session_id: str) -> SessionEntry[W]:
         """Find the caller's session and renew its lease. Other principals' sessions are not found.
 
         Raises Refusal: SESSION_NOT_FOUND, SESSION_EXPIRED; UNAUTHENTICATED if the caller's credential no longer holds.
         """
         entry = self._own(session_id)
-        if entry is None and self.revive is not None:
-            entry = self.revive(session_id)
+        if entry is None and self.restore_evicted is not None:
+            entry = self.restore_evicted(session_id)
         if entry is None:
-            raise self._gone(session_id)
+            raise self._tombstone_refusal(session_id)
         now = self.clock()
         # With persistence an expired session can be used again, also before the sweep evicts it.
-        if now >= entry.expires and not entry.pending and self.revive is None:
+        if now >= entry.expires and not entry.pending and self.restore_evicted is None:
             raise Refusal("SESSION_EXPIRED", _EXPIRED)
         entry.expires = now + entry.lease
         return entry
 
-    def _gone(self, session_id: str) -> Refusal:
+    def _tombstone_refusal(self, session_id: str) -> Refusal:
         owner, why = self.tombstones.get(session_id, ("", None))
         if why is None or owner != CALLER.get().name:
             return Refusal("SESSION_NOT_FOUND", "there is no such session; OpenSession opens one")
         return Refusal(*why)
 
-    def _own(self, session_id: str) -> Entry[W] | None:
+    def _own(self, session_id: str) -> SessionEntry[W] | None:
         caller = CALLER.get()
         caller.check()
         entry = self.entries.get(session_id)
@@ -147,13 +149,13 @@ class SessionRegistry(Generic[W]):
             (most and entry.inflight >= most) or (most_of_all and entry.owner and entry.traffic.bytes >= most_of_all)
         )
 
-    def begin(self, entry: Entry[W], ticket: int, method: str, raw: bytes) -> None:
+    def begin(self, entry: SessionEntry[W], ticket: int, method: str, raw: bytes) -> None:
         """Record a submitted call."""
         entry.pending[ticket] = (method, raw)
         entry.inflight += len(raw)
         entry.traffic.bytes += len(raw)
 
-    def finish(self, entry: Entry[W], ticket: int) -> None:
+    def finish(self, entry: SessionEntry[W], ticket: int) -> None:
         """Record an answered call, and renew the lease."""
         answered = entry.pending.pop(ticket, None)
         if answered is not None:
@@ -163,14 +165,14 @@ class SessionRegistry(Generic[W]):
             self.answered()
         entry.expires = max(entry.expires, self.clock() + entry.lease)
 
-    def close(self, session_id: str) -> Entry[W] | None:
+    def close(self, session_id: str) -> SessionEntry[W] | None:
         """Remove the caller's session and return it; None if there is none."""
         entry = self._own(session_id)
         if entry is not None:
             self.remove(entry)
         return entry
 
-    def remove(self, entry: Entry[W]) -> None:
+    def remove(self, entry: SessionEntry[W]) -> None:
         del self.entries[entry.id]
         self._owners[entry.owner] -= 1
         if not self._owners[entry.owner]:
@@ -181,16 +183,16 @@ class SessionRegistry(Generic[W]):
         """Whether a principal has sessions."""
         return principal in self._owners
 
-    def end(self, number: int) -> Entry[W]:
+    def end(self, number: int) -> SessionEntry[W]:
         """Remove any principal's session, for an administrator. Raises Refusal: SESSION_NOT_FOUND."""
         entry = next((each for each in self.entries.values() if each.number == number), None)
         if entry is None:
             raise Refusal("SESSION_NOT_FOUND", f"there is no session of number {number}")
-        self.bury(entry, "SESSION_NOT_FOUND", "the session was ended by an administrator")
-        log.info("session ended", extra={"session": entry.shown, "principal": entry.owner, "by": CALLER.get().name})
+        self.remove_with_tombstone(entry, "SESSION_NOT_FOUND", "the session was ended by an administrator")
+        log.info("session ended", extra={"session": entry.short_id, "principal": entry.owner, "by": CALLER.get().name})
         return entry
 
-    def empty(self) -> list[Entry[W]]:
+    def empty(self) -> list[SessionEntry[W]]:
         """Remove all sessions, as the server ends."""
         entries = list(self.entries.values())
         self.entries.clear()
@@ -198,39 +200,39 @@ class SessionRegistry(Generic[W]):
         self._traffic.clear()
         return entries
 
-    def listed(self, after: int, principal: str, most: int) -> list[Entry[W]]:
+    def listed(self, after: int, principal: str, most: int) -> list[SessionEntry[W]]:
         """Sessions numbered above `after`, `most` at most, in opening order. An empty `principal` means all."""
         found = (
             each for each in self.entries.values() if each.number > after and (not principal or each.owner == principal)
         )
         return list(itertools.islice(found, most))
 
-    def overdue(self) -> list[Entry[W]]:
+    def overdue(self) -> list[SessionEntry[W]]:
         """Sessions whose lease ran out and that have no pending calls."""
         now = self.clock()
         return [each for each in self.entries.values() if now >= each.expires and not each.pending]
 
-    def bury_expired(self, entry: Entry[W]) -> None:
+    def expire(self, entry: SessionEntry[W]) -> None:
         """Remove a session whose lease ran out."""
         self.expired += 1
-        self.bury(entry, "SESSION_EXPIRED", _EXPIRED)
-        log.info("session expired", extra={"session": entry.shown, "principal": entry.owner})
+        self.remove_with_tombstone(entry, "SESSION_EXPIRED", _EXPIRED)
+        log.info("session expired", extra={"session": entry.short_id, "principal": entry.owner})
 
-    def sweep(self) -> list[Entry[W]]:
+    def sweep(self) -> list[SessionEntry[W]]:
         """Remove the sessions whose lease ran out."""
         expired = self.overdue()
         for entry in expired:
-            self.bury_expired(entry)
+            self.expire(entry)
         return expired
 
-    def lost(self, worker: W, why: str) -> list[Entry[W]]:
+    def lost(self, worker: W, why: str) -> list[SessionEntry[W]]:
         """Remove the sessions of an ended worker."""
         lost = [each for each in self.entries.values() if each.worker is worker]
         for entry in lost:
-            self.bury(entry, "SESSION_NOT_FOUND", f"the session is gone: {why}")
+            self.remove_with_tombstone(entry, "SESSION_NOT_FOUND", f"the session is gone: {why}")
         return lost
 
-    def bury(self, entry: Entry[W], reason: str, message: str) -> None:
+    def remove_with_tombstone(self, entry: SessionEntry[W], reason: str, message: str) -> None:
         """Remove a session, and keep a tombstone with the refusal for later calls."""
         self.remove(entry)
         self.tombstones[entry.id] = (entry.owner, (reason, message))

@@ -8,7 +8,7 @@ from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.backend import Backend
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker_pool.thread_worker import ThreadWorker
-from gradwire_server.worker_pool.worker import Events, Load, Worker
+from gradwire_server.worker_pool.worker import Load, Worker, WorkerEvents
 
 
 class InProcessBackend(Backend):
@@ -25,7 +25,7 @@ class InProcessBackend(Backend):
         resolved = limits.resolved()
         counters = SharedCounters(1)
 
-        def make(load: Load, events: Events) -> list[Worker]:
+        def make(load: Load, events: WorkerEvents) -> list[Worker]:
             self._worker = ThreadWorker(load, events, resolved, counters, owns_process, counts)
             return [self._worker]
 

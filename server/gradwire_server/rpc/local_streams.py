@@ -23,7 +23,7 @@ import grpc
 
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB
-from gradwire_server.rpc.stream import Direct, Stream
+from gradwire_server.rpc.stream import ImmediateTransport, Stream
 
 if TYPE_CHECKING:
     from gradwire_server.rpc.service import Front
@@ -88,7 +88,7 @@ class LocalStreams:
         return user == os.geteuid() and len(self.connections) < self.front.backend.limits.max_connections
 
 
-class Connection(asyncio.Protocol, Direct):
+class Connection(asyncio.Protocol, ImmediateTransport):
     """One client's stream, in place of gRPC's context, with the same `read` and `write`."""
 
     def __init__(self, streams: LocalStreams) -> None:
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol, Direct):
         self._failure: Refusal | None = None
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
-        self._held_back = False
+        self._reading_paused = False
 
     # Called by asyncio.
 
@@ -141,8 +141,8 @@ class Connection(asyncio.Protocol, Direct):
         else:
             self._part += data
             self._split()
-        if self._unread > _MOST_UNREAD and not self._held_back:
-            self._held_back = True
+        if self._unread > _MOST_UNREAD and not self._reading_paused:
+            self._reading_paused = True
             self._transport.pause_reading()
 
     def pause_writing(self) -> None:
@@ -168,8 +168,8 @@ class Connection(asyncio.Protocol, Direct):
             await self._reader
         message = self._messages.popleft()
         self._unread -= len(message) + _MESSAGE_COST
-        if self._held_back and self._unread <= _MOST_UNREAD // 2:
-            self._held_back = False
+        if self._reading_paused and self._unread <= _MOST_UNREAD // 2:
+            self._reading_paused = False
             self._transport.resume_reading()
         return message
 
@@ -180,7 +180,7 @@ class Connection(asyncio.Protocol, Direct):
             await asyncio.shield(room)
         self._transport.write(_LENGTH.pack(len(message)) + message)
 
-    def write_at_once(self, message: bytes) -> bool:
+    def try_write(self, message: bytes) -> bool:
         """Send a message if there is room; whether there was."""
         if self._room is not None:
             return False
@@ -221,19 +221,19 @@ class Connection(asyncio.Protocol, Direct):
         self._wake()
 
     def _split(self) -> None:
-        part, place = self._part, 0
-        while len(part) - place >= _PREFIX:
-            size = _LENGTH.unpack_from(part, place)[0]
+        part, start = self._part, 0
+        while len(part) - start >= _PREFIX:
+            size = _LENGTH.unpack_from(part, start)[0]
             if size > self._most:
                 self._fail(Refusal("MESSAGE_TOO_LARGE", f"a message has at most {self._most} bytes, not {size}"))
                 return
-            after = place + _PREFIX + size
+            after = start + _PREFIX + size
             if after > len(part):
                 break
             with memoryview(part) as view:
-                self._take(bytes(view[place + _PREFIX : after]))
-            place = after
-        del part[:place]
+                self._take(bytes(view[start + _PREFIX : after]))
+            start = after
+        del part[:start]
 
     def _fail(self, failure: Refusal) -> None:
         self._failure = failure

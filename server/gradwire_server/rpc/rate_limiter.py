@@ -16,34 +16,34 @@ connection.
 import asyncio
 from collections import OrderedDict, deque
 
-BURST = 16  # a caller's calls that begin at once; also the waiting calls that one look begins
+BURST = 16  # a caller's calls that begin at once; also the waiting calls that one poll begins
 RATE = 500.0  # calls of a caller per second beyond the burst
 FEW = 16  # most waiting calls of a caller that are no flood
 TRUSTED = 100  # calls that begin on arrival after few were waiting
-_FEW_OF_SOME = 4  # as FEW, if gRPC's queue may not be empty
-_QUIET_SECONDS = 0.0005  # between looks; if no calls came, gRPC's queue counts as empty
-_QUIET_LOOKS = 2  # consecutive: before the first one, the event loop may have been too busy to receive calls
-_MOST_KNOWN = 10_000  # callers remembered; then those with a full allowance are forgotten
-_MOST_LOOKS = 20  # after which waiting calls begin although more still come
+_FEW_IF_BUSY = 4  # as FEW, if gRPC's queue may not be empty
+_POLL_SECONDS = 0.0005  # between polls; if no calls came, gRPC's queue counts as empty
+_IDLE_POLLS = 2  # consecutive: before the first one, the event loop may have been too busy to receive calls
+_MAX_CALLERS = 10_000  # callers remembered; then those with a full allowance are forgotten
+_MAX_POLLS = 20  # after which waiting calls begin although more still come
 
 
 class RateLimiter:
     """Recent calls by caller. Used only on the event loop."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, float] = {}  # by caller: when its allowance is full again
+        self._full_at: dict[str, float] = {}  # by caller: when its allowance is full again
         self._trusted: dict[str, int] = {}  # by caller: how many more calls begin on arrival
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._came = self._seen = self._looks = self._quiet = 0
+        self._arrived = self._seen = self._polls = self._idle_polls = 0
 
     def enter(self, caller: str) -> "asyncio.Future[None] | None":
         """Register a call. Returns the future it must await, or None if it may begin."""
-        self._came += 1
+        self._arrived += 1
         if caller not in self._waiting and self._allows(caller):
             return None
         loop = asyncio.get_running_loop()
         if not self._waiting:
-            loop.call_later(_QUIET_SECONDS, self._look)
+            loop.call_later(_POLL_SECONDS, self._poll)
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.setdefault(caller, deque()).append(turn)
         return turn
@@ -55,43 +55,43 @@ class RateLimiter:
             self._trusted[caller] = left - 1
             return True
         now = asyncio.get_running_loop().time()
-        made_up = max(now, self._begun.get(caller, 0.0)) + 1 / RATE
-        if made_up - now > BURST / RATE:
+        full_at = max(now, self._full_at.get(caller, 0.0)) + 1 / RATE
+        if full_at - now > BURST / RATE:
             return False
-        if len(self._begun) >= _MOST_KNOWN:
-            self._begun = {each: when for each, when in self._begun.items() if when > now}
-        self._begun[caller] = made_up
+        if len(self._full_at) >= _MAX_CALLERS:
+            self._full_at = {each: when for each, when in self._full_at.items() if when > now}
+        self._full_at[caller] = full_at
         return True
 
-    def _look(self) -> None:
-        """Begin some waiting calls, if no more came since the last look."""
-        self._looks += 1
-        self._quiet = self._quiet + 1 if self._seen == self._came else 0
-        if self._quiet >= _QUIET_LOOKS or self._looks >= _MOST_LOOKS:
-            self._trust(FEW if self._quiet >= _QUIET_LOOKS else _FEW_OF_SOME)
-            self._looks = self._quiet = 0
+    def _poll(self) -> None:
+        """Begin some waiting calls, if no more came since the last poll."""
+        self._polls += 1
+        self._idle_polls = self._idle_polls + 1 if self._seen == self._arrived else 0
+        if self._idle_polls >= _IDLE_POLLS or self._polls >= _MAX_POLLS:
+            self._trust(FEW if self._idle_polls >= _IDLE_POLLS else _FEW_IF_BUSY)
+            self._polls = self._idle_polls = 0
             for _ in range(BURST):
                 self._begin_one()
-        self._seen = self._came
+        self._seen = self._arrived
         if self._waiting:
-            asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._look)
+            asyncio.get_running_loop().call_later(_POLL_SECONDS, self._poll)
 
     def _trust(self, few: int) -> None:
         """Trust the callers with at most `few` waiting calls."""
-        if len(self._trusted) >= _MOST_KNOWN:
+        if len(self._trusted) >= _MAX_CALLERS:
             self._trusted.clear()
-        for caller, line in self._waiting.items():
-            if len(line) <= few:
+        for caller, queue in self._waiting.items():
+            if len(queue) <= few:
                 self._trusted[caller] = TRUSTED
             else:
                 self._trusted.pop(caller, None)
 
     def _begin_one(self) -> None:
         while self._waiting:
-            caller, line = self._waiting.popitem(last=False)
-            turn = line.popleft()
-            if line:
-                self._waiting[caller] = line  # to the end of the round
+            caller, queue = self._waiting.popitem(last=False)
+            turn = queue.popleft()
+            if queue:
+                self._waiting[caller] = queue  # to the end of the round
             if not turn.done():  # else its client cancelled it
                 turn.set_result(None)
                 return

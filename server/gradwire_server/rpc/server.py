@@ -155,11 +155,11 @@ def _check_free(address: str) -> None:
     failed: list[OSError] = []
     try:
         found = socket.getaddrinfo(host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, place in found:
+        for family, kind, protocol, _, target in found:
             try:
                 with socket.socket(family, kind, protocol) as trying:
                     trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    trying.bind(place)
+                    trying.bind(target)
                     trying.listen(1)
             except OSError as error:
                 failed.append(error)

@@ -26,11 +26,11 @@ from gradwire_server.common.timings import ASK
 from gradwire_server.registry.interface import SessionBackend
 from gradwire_server.rpc.rate_limiter import RateLimiter
 from gradwire_server.rpc.shared_memory import share
-from gradwire_server.rpc.stream import Stream, Streams, Wire
-from gradwire_server.worker_pool.session_entry import ID_SHOWN
+from gradwire_server.rpc.stream import Stream, Streams, StreamTransport
+from gradwire_server.worker_pool.session_entry import SHORT_ID_LENGTH
 
 if TYPE_CHECKING:
-    from gradwire_server.rpc.traces import Call, Traces
+    from gradwire_server.rpc.traces import TracedCall, Traces
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["AutogradService"].full_name
 UPLOAD_ID_HEADER = "gradwire-transfer-id"
@@ -65,7 +65,7 @@ class Front:
         self.idle.set()
         self.streams = Streams()
         self.rate_limiter = RateLimiter()
-        backend.when_answered(self.streams.wake_held_back)
+        backend.when_answered(self.streams.wake_paused)
         self._most_waiting = _MOST_WAITING * backend.limits.max_message_bytes
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -116,7 +116,7 @@ class Front:
                 self.admit(method, peek_session(raw) if self.finishing else None)
                 if size > cap:
                     raise _over_cap(size, cap)
-                if size > _MAX_CONTROL and self.crowded:
+                if size > _MAX_CONTROL and self.overloaded:
                     raise Refusal("UNAVAILABLE", "too many large requests wait to be answered; try again")
                 return await answer(raw, context)
             except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
@@ -138,13 +138,13 @@ class Front:
         if not self.active:
             self.idle.set()
         if size:
-            full = self.crowded
+            full = self.overloaded
             self.waiting -= size
-            if full and not self.crowded:
+            if full and not self.overloaded:
                 self.streams.wake()
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether unanswered requests exceed their bytes: large requests are refused, streams are not read."""
         return self.waiting > self._most_waiting
 
@@ -177,20 +177,20 @@ class Front:
 
         return forward
 
-    def parent_of(self, context: Wire) -> str:
+    def parent_of(self, context: StreamTransport) -> str:
         """The call's traceparent from its metadata; empty if there is none or the server keeps no traces."""
         if self.traces is None:
             return ""
         found = (value for key, value in context.invocation_metadata() or () if key == "traceparent")
         return str(next(found, ""))
 
-    def traced(self, parent: str, method: str, session_id: str) -> "Call | None":
+    def traced(self, parent: str, method: str, session_id: str) -> "TracedCall | None":
         """Begin a traced call; None if the call has no traceparent or the server keeps no traces."""
         if not parent or self.traces is None:
             return None
-        return self.traces.begin(parent, method, session_id[:ID_SHOWN], CALLER.get().name)
+        return self.traces.begin(parent, method, session_id[:SHORT_ID_LENGTH], CALLER.get().name)
 
-    async def tracing(self, traced: "Call", answer: Awaitable[bytes]) -> bytes:
+    async def tracing(self, traced: "TracedCall", answer: Awaitable[bytes]) -> bytes:
         """Await a call's answer, and record the spans."""
         assert self.traces is not None
         try:
@@ -283,26 +283,26 @@ class Front:
     async def _upload(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         """Receive chunks. The transfer's id is sent with the headers, so a broken call can be resumed."""
         self.begin()
-        arrival: Any = None
+        upload: Any = None
         try:
             self.admit_some("Upload")
             async for raw in requests:
-                if arrival is None:
-                    arrival = await self._begin_upload(raw)
-                    await context.send_initial_metadata(((UPLOAD_ID_HEADER, arrival.transfer_id),))
+                if upload is None:
+                    upload = await self._begin_upload(raw)
+                    await context.send_initial_metadata(((UPLOAD_ID_HEADER, upload.transfer_id),))
                     continue
-                await self.backend.append(arrival, await self._part(raw))
-            if arrival is None:
+                await self.backend.append(upload, await self._part(raw))
+            if upload is None:
                 raise Refusal("MALFORMED", "an upload begins with a message that has start")
-            received = await self.backend.end_upload(arrival)
+            received = await self.backend.end_upload(upload)
             return service_pb2.UploadResponse(
-                transfer_id=arrival.transfer_id, received_bytes=received
+                transfer_id=upload.transfer_id, received_bytes=received
             ).SerializeToString()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await self._abort(context, error, "Upload")
         finally:
-            if arrival is not None:
-                self.backend.leave_upload(arrival)
+            if upload is not None:
+                self.backend.leave_upload(upload)
             self.end()
 
     async def _begin_upload(self, raw: bytes) -> Any:

@@ -18,74 +18,74 @@ async def share(backend: SessionBackend, parts: Parts, write: Write, admit: Call
         raise Refusal("MALFORMED", "a call begins with a message that has upload or download")
     admit(first.session_id)
     uploads = first.WhichOneof("transfer") == "upload"
-    arrival = await backend.begin_upload(first.session_id, first.upload) if uploads else None
+    upload = await backend.begin_upload(first.session_id, first.upload) if uploads else None
     try:
-        await _share(backend, first, arrival, parts, write)
+        await _share(backend, first, upload, parts, write)
     finally:
-        if arrival is not None:
-            backend.leave_upload(arrival)
+        if upload is not None:
+            backend.leave_upload(upload)
 
 
 async def _share(
-    backend: SessionBackend, first: service_pb2.ShareRequest, arrival: Any, parts: Parts, write: Write
+    backend: SessionBackend, first: service_pb2.ShareRequest, upload: Any, parts: Parts, write: Write
 ) -> None:
-    transfer_id = first.download.transfer_id if arrival is None else arrival.transfer_id
+    transfer_id = first.download.transfer_id if upload is None else upload.transfer_id
     ring = await backend.lend_ring(first.session_id, first.nonce)
     clean = False
     try:
         lent = service_pb2.Ring(pid=ring.pid, fd=ring.fd, name=ring.name, bytes=ring.nbytes)
         await write(service_pb2.ShareResponse(ring=lent, transfer_id=transfer_id))
-        if arrival is not None:
-            moved = await _take(backend, arrival, first.upload.total_bytes, ring, parts, write)
+        if upload is not None:
+            moved = await _receive(backend, upload, first.upload.total_bytes, ring, parts, write)
             # A killed client's messages end as if it had half-closed, so compare the bytes.
             clean = first.upload.offset + moved == first.upload.total_bytes
         else:
-            await _give(backend, first, ring, parts, write)
+            await _send(backend, first, ring, parts, write)
             clean = True
     finally:
         await backend.return_ring(first.session_id, ring, clean)
 
 
-async def _take(backend: SessionBackend, arrival: Any, total: int, ring: Any, parts: Parts, write: Write) -> int:
-    moved, begun = 0, arrival.offset
+async def _receive(backend: SessionBackend, upload: Any, total: int, ring: Any, parts: Parts, write: Write) -> int:
+    moved, begun = 0, upload.offset
     async for part in parts:
-        size, place = part.moved - moved, moved % ring.nbytes
-        if not 0 < size <= ring.piece or place + size > ring.nbytes:
-            raise _out_of_turn(part.moved, moved)
-        await backend.take(arrival, ring, place, size)
+        size, ring_offset = part.moved - moved, moved % ring.nbytes
+        if not 0 < size <= ring.piece or ring_offset + size > ring.nbytes:
+            raise _wrong_position(part.moved, moved)
+        await backend.read_ring(upload, ring, ring_offset, size)
         moved += size
         if begun + moved == total:
-            await backend.keep_upload(arrival)
+            await backend.keep_upload(upload)
         await write(service_pb2.ShareResponse(moved=moved))
     return moved
 
 
-async def _give(
+async def _send(
     backend: SessionBackend, first: service_pb2.ShareRequest, ring: Any, parts: Parts, write: Write
 ) -> None:
     transfer_id, offset = first.download.transfer_id, first.download.offset
-    given = taken = 0
+    sent = read = 0
     while True:
-        while given - taken > ring.nbytes - ring.piece:
-            taken = await _taken(parts, taken, given)
-        size, offset = await backend.give(first.session_id, transfer_id, offset, ring, given % ring.nbytes)
-        given += size
-        await write(service_pb2.ShareResponse(moved=given))
+        while sent - read > ring.nbytes - ring.piece:
+            read = await _wait_for_read(parts, read, sent)
+        size, offset = await backend.write_ring(first.session_id, transfer_id, offset, ring, sent % ring.nbytes)
+        sent += size
+        await write(service_pb2.ShareResponse(moved=sent))
         if not offset:
             break
-    while taken < given:
-        taken = await _taken(parts, taken, given)
+    while read < sent:
+        read = await _wait_for_read(parts, read, sent)
     await backend.finish_download(first.session_id, transfer_id, received=True)
 
 
-async def _taken(parts: Parts, taken: int, given: int) -> int:
+async def _wait_for_read(parts: Parts, read: int, sent: int) -> int:
     part = await anext(parts, None)
     if part is None:
         raise Refusal("CANCELLED", "the client ended the call before it had all")
-    if not taken < part.moved <= given:
-        raise _out_of_turn(part.moved, taken)
+    if not read < part.moved <= sent:
+        raise _wrong_position(part.moved, read)
     return part.moved
 
 
-def _out_of_turn(moved: int, before: int) -> Refusal:
+def _wrong_position(moved: int, before: int) -> Refusal:
     return Refusal("ARGUMENT_VALUE", f"the client cannot be at {moved} after {before}", argument="moved")

@@ -5,8 +5,8 @@ their answers. Two bounds limit what a stream holds. The client sends no more th
 beyond it, so excess bytes wait in the client's transport. No batch is submitted while more than RESPONSE_BYTES of
 ready answers wait for a slow reader.
 
-Waking a task costs about as much as a small batch. So a wire that can (`Direct`) bypasses both tasks if nothing else
-is under way. It submits a batch on arrival and writes its answer as soon as that is ready.
+Waking a task costs about as much as a small batch. So an `ImmediateTransport` bypasses both tasks if nothing else is
+under way. It submits a batch on arrival and writes its answer as soon as that is ready.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from google.protobuf.message import DecodeError
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB, RESPONSE_BYTES
-from gradwire_server.common.pipelined_writer import leave
+from gradwire_server.common.pipelined_writer import abandon
 from gradwire_server.common.protobuf_peek import bytes_field, peek_field, peek_parent, varint_field
 from gradwire_server.common.timings import ASK
 from gradwire_server.registry.interface import SessionBackend
 
 if TYPE_CHECKING:
-    from gradwire_server.rpc.traces import Call
+    from gradwire_server.rpc.traces import TracedCall
 
 
-class Wire(Protocol):
+class StreamTransport(Protocol):
     """Transport of a stream's messages: gRPC's context, or a local connection (local_streams.py)."""
 
     async def read(self) -> Any:
@@ -53,7 +53,7 @@ class StreamHost(Protocol):
     draining: bool
 
     @property
-    def crowded(self) -> bool:
+    def overloaded(self) -> bool:
         """Whether unanswered requests exceed their bytes, so streams are not read."""
 
     def admit(self, method: str, session_id: str | None = None) -> None:
@@ -65,23 +65,23 @@ class StreamHost(Protocol):
     def end(self, size: int = 0) -> None:
         """Count a batch of `size` bytes as answered."""
 
-    def parent_of(self, context: Wire, /) -> str:
+    def parent_of(self, context: StreamTransport, /) -> str:
         """The call's traceparent; empty without one."""
 
-    def traced(self, parent: str, method: str, session_id: str) -> "Call | None":
+    def traced(self, parent: str, method: str, session_id: str) -> "TracedCall | None":
         """Begin a traced call; None without a traceparent."""
 
-    async def tracing(self, traced: "Call", answer: Awaitable[bytes]) -> bytes:
+    async def tracing(self, traced: "TracedCall", answer: Awaitable[bytes]) -> bytes:
         """Await a call's answer, and record the spans."""
 
 
-class Direct:
+class ImmediateTransport:
     """A wire that can deliver and send messages without waking a task."""
 
     #: Called with each message that arrives while the stream awaits `read`; whether it took the message.
     take: Callable[[bytes], bool] | None = None
 
-    def write_at_once(self, message: bytes) -> bool:
+    def try_write(self, message: bytes) -> bool:
         """Send a message if there is room; whether there was."""
         raise NotImplementedError
 
@@ -111,7 +111,7 @@ class Batch:
     answer: "asyncio.Future[bytes]"
     size: int
     answered: bool
-    traced: "Call | None" = None
+    traced: "TracedCall | None" = None
 
     def ready(self) -> int:
         """Bytes of the answer, if it is ready to be written."""
@@ -122,7 +122,7 @@ class Batch:
 class Stream:
     """An open stream. `serve` returns when the client is done, and raises if the stream ends otherwise."""
 
-    def __init__(self, front: StreamHost, context: Wire) -> None:
+    def __init__(self, front: StreamHost, context: StreamTransport) -> None:
         self.front = front
         self.backend = front.backend
         self.context = context
@@ -140,22 +140,22 @@ class Stream:
         self._work.set()
         self._sending = False  # gRPC is sending a message
         self._over = False
-        self._direct = context if isinstance(context, Direct) else None
+        self._immediate = context if isinstance(context, ImmediateTransport) else None
 
     async def serve(self) -> None:
         """Attach, then run batches until the client half-closes or `end` is called. Raises Refusal."""
         await self._attach()
         reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write())
-        if self._direct is not None:
-            self._direct.take = self._take
+        if self._immediate is not None:
+            self._immediate.take = self._take
         try:
             await asyncio.wait((reading, writing, self._ended), return_when=asyncio.FIRST_COMPLETED)
             for each in (self._ended, writing, reading):
                 if each.done():
                     each.result()
         finally:
-            if self._direct is not None:
-                self._direct.take = None
+            if self._immediate is not None:
+                self._immediate.take = None
             self.front.streams.remove(self)
             self._over = True
             reading.cancel()
@@ -164,7 +164,7 @@ class Stream:
                 self._finish()
             left = [self._ended, reading]
             if self._sending:
-                leave(writing)
+                abandon(writing)
             else:
                 left.append(writing)
             for each in left:
@@ -217,22 +217,22 @@ class Stream:
         read = self.context.read
         while (raw := await read()) is not grpc.aio.EOF:
             while self._full():
-                await self._taken()
+                await self._wait_for_room()
             while self.backend.is_full(self.session_id):
-                self.front.streams.held_back.add(self)
-                await self._taken()
+                self.front.streams.paused_streams.add(self)
+                await self._wait_for_room()
             parent, answered = self._parent, True
             if raw.startswith(_PARENT_KEY):
                 parent, raw = peek_parent(raw, _PARENT)
             body = peek_field(raw, _BATCH_IN)
             if body is None:
-                body, answered, told = await self._parsed(raw)
-                parent = told or parent
+                body, answered, batch_parent = await self._parsed(raw)
+                parent = batch_parent or parent
             if self.front.draining:
-                await self._quiet()
+                await self._drained()
                 self.front.admit("Stream", self.session_id)
             self._start(body, answered, parent)
-        await self._quiet()
+        await self._drained()
 
     def _take(self, raw: bytes) -> bool:
         """Submit a batch on arrival, if it needs neither waiting nor parsing; whether the message was taken."""
@@ -251,18 +251,18 @@ class Stream:
         return (
             self._held > self.window
             or len(self._batches) >= _MOST_AT_ONCE
-            or self.front.crowded
+            or self.front.overloaded
             or sum(batch.ready() for batch in self._batches) > RESPONSE_BYTES
         )
 
-    async def _taken(self) -> None:
+    async def _wait_for_room(self) -> None:
         self._room.clear()
         await self._room.wait()
 
-    async def _quiet(self) -> None:
+    async def _drained(self) -> None:
         """Wait until all answers are written."""
         while self._batches:
-            await self._taken()
+            await self._wait_for_room()
 
     async def _parsed(self, raw: bytes) -> tuple[bytes, bool, str]:
         """Parse a message: the RunRequest, whether to answer it, and its traceparent. Raises Refusal: MALFORMED."""
@@ -296,7 +296,7 @@ class Stream:
         self._held += size
         alone = not self._batches and not self._work.is_set()
         self._batches.append(Batch(answer, size, answered, traced))
-        if alone and answered and traced is None and self._direct is not None:
+        if alone and answered and traced is None and self._immediate is not None:
             answer.add_done_callback(self._answered)
         else:
             self._work.set()
@@ -305,9 +305,9 @@ class Stream:
         """Write the answer of a batch that came alone. If more came since, leave it to the writing task."""
         if self._work.is_set() or not self._batches:
             return
-        assert self._direct is not None
+        assert self._immediate is not None
         whole = not answer.cancelled() and answer.exception() is None
-        if whole and self._direct.write_at_once(_message(answer.result(), self._batches[0].size)):
+        if whole and self._immediate.try_write(_message(answer.result(), self._batches[0].size)):
             self._finish()
         else:
             self._work.set()
@@ -370,7 +370,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], Stream] = {}
-        self.held_back: set[Stream] = set()  # not read: their sessions have too many unanswered bytes
+        self.paused_streams: set[Stream] = set()  # not read: their sessions have too many unanswered bytes
 
     def add(self, stream: Stream) -> None:
         """Make a stream its writer's, and end the previous one. Raises Refusal: STREAM_TAKEN, if that is newer."""
@@ -385,7 +385,7 @@ class Streams:
 
     def remove(self, stream: Stream) -> None:
         """Remove a stream that has ended."""
-        self.held_back.discard(stream)
+        self.paused_streams.discard(stream)
         key = (stream.session_id, stream.writer)
         if self._open.get(key) is stream:
             del self._open[key]
@@ -398,12 +398,12 @@ class Streams:
         for stream in list(self._open.values()):
             stream.end(error)
 
-    def wake_held_back(self) -> None:
+    def wake_paused(self) -> None:
         """Let the held-back streams check for room: a request was answered."""
-        if not self.held_back:
+        if not self.paused_streams:
             return
-        held_back, self.held_back = self.held_back, set()
-        for stream in held_back:
+        paused_streams, self.paused_streams = self.paused_streams, set()
+        for stream in paused_streams:
             stream._room.set()
 
     def wake(self) -> None:

@@ -39,9 +39,9 @@ class Traces:
 
         return Traces(OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS))
 
-    def begin(self, parent: str, method: str, session: str, principal: str) -> "Call":
+    def begin(self, parent: str, method: str, session: str, principal: str) -> "TracedCall":
         """Begin a call that belongs to a trace."""
-        return Call(parent, method, session, principal)
+        return TracedCall(parent, method, session, principal)
 
     def flush(self) -> None:
         """Export the finished spans. Blocks."""
@@ -51,7 +51,7 @@ class Traces:
         """Export the rest and end. Blocks, for the exporter's timeout at most."""
         self._provider.shutdown()
 
-    def record(self, call: "Call", answer: bytes, refusal: Refusal | None = None) -> None:
+    def record(self, call: "TracedCall", answer: bytes, refusal: Refusal | None = None) -> None:
         """Record an answered or refused call."""
         context = _PROPAGATOR.extract({"traceparent": call.parent})
         if not trace.get_current_span(context).get_span_context().is_valid:
@@ -70,22 +70,22 @@ class Traces:
         if refusal is not None:
             span.set_attribute("gradwire.reason", refusal.reason)
             span.set_status(Status(StatusCode.ERROR, refusal.message))
-        told = read_timings(answer)
-        if told is not None:
-            self._divide(span, call.began, ended, *told)
+        timings = read_timings(answer)
+        if timings is not None:
+            self._divide(span, call.began, ended, *timings)
         span.end(ended)
 
     def _divide(self, span: Any, began: int, ended: int, queued: float, computed: float, serialized: float) -> None:
         """Add a batch's child spans. Other sessions' turns come between them, so they may not fill the parent."""
         inside = trace.set_span_in_context(span)
-        place = began
+        start = began
         for name, seconds in (("queue", queued), ("compute", computed), ("serialize", serialized)):
-            part = self._tracer.start_span(name, inside, start_time=place)
-            place = min(ended, place + int(seconds * _NANO))
-            part.end(place)
+            part = self._tracer.start_span(name, inside, start_time=start)
+            start = min(ended, start + int(seconds * _NANO))
+            part.end(start)
 
 
-class Call:
+class TracedCall:
     """A call of a trace: its parent and when it began."""
 
     __slots__ = ("began", "method", "parent", "principal", "session", "since")

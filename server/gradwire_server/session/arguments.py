@@ -38,7 +38,7 @@ class Tensors(Protocol):
     def tensors(self, ids: Sequence[int], /) -> list[Any]:
         """The tensors of several ids. Raises Refusal."""
 
-    def number(self, place: int, /) -> Any:
+    def number(self, position: int, /) -> Any:
         """A number of a program's run. Raises Refusal."""
 
 
@@ -123,7 +123,7 @@ def readers_of(param: Param) -> dict[str, Reader]:
     return {**readers, **_NONE} if param.optional or param.default is None else readers
 
 
-class Call:
+class NamedOp:
     """An op under one client-visible name: decodes its arguments and applies it, in place or not."""
 
     def __init__(self, name: str) -> None:
@@ -138,7 +138,9 @@ class Call:
         self.takes_tensor = ["tensor" in readers for readers in self.readers]
         self.defaults = list(self.op.defaults)
         self.positional = sum(not param.keyword_only for param in params)
-        self.required = max((place + 1 for place, param in enumerate(params) if param.default is REQUIRED), default=0)
+        self.required = max(
+            (position + 1 for position, param in enumerate(params) if param.default is REQUIRED), default=0
+        )
         self.positions = self.op.positions
         flag = self.op.data_dependent
         self.data_dependent: Callable[..., bool] | None = flag if callable(flag) else None
@@ -148,74 +150,76 @@ class Call:
         """Decode all arguments, with defaults. Raises Refusal: ARGUMENT_TYPE, TENSOR_NOT_FOUND, DTYPE, MALFORMED."""
         values = self.defaults.copy()
         store = session.store
-        place = 0
+        position = 0
         for argument in arguments:
             if argument.name:
                 return self._decode_named(arguments, session)
-            if place >= self.positional:
+            if position >= self.positional:
                 self._refuse_count(len(arguments))
             kind = argument.WhichOneof("kind")
-            if kind == "tensor" and self.takes_tensor[place]:
+            if kind == "tensor" and self.takes_tensor[position]:
                 found = store.get(argument.tensor)
-                values[place] = session.tensor(argument.tensor) if found is None else found
+                values[position] = session.tensor(argument.tensor) if found is None else found
             else:
-                values[place] = self.reader(place, argument)(argument, session)
-            place += 1
-        if place < self.required:
+                values[position] = self.reader(position, argument)(argument, session)
+            position += 1
+        if position < self.required:
             self.check_complete(values)
         return tuple(values)
 
     def _decode_named(self, arguments: "Sequence[Argument]", session: Tensors) -> tuple[Any, ...]:
         values = self.defaults.copy()
-        for place, argument in zip(self.places(arguments), arguments, strict=True):
-            values[place] = self.reader(place, argument)(argument, session)
+        for position, argument in zip(self.positions_of(arguments), arguments, strict=True):
+            values[position] = self.reader(position, argument)(argument, session)
         self.check_complete(values)
         return tuple(values)
 
-    def places(self, arguments: "Sequence[Argument]") -> list[int]:
+    def positions_of(self, arguments: "Sequence[Argument]") -> list[int]:
         """Parameter positions of the arguments. Raises Refusal: ARGUMENT_TYPE."""
-        places: list[int] = []
+        found: list[int] = []
         named = False
         for number, argument in enumerate(arguments):
-            place = number
+            position = number
             if argument.name:
                 named = True
-                place = self._place(argument.name)
+                position = self._position_of(argument.name)
             elif named:
                 self._refuse("positional argument follows keyword argument")
             elif number >= self.positional:
                 self._refuse_count(number + 1)
-            if place in places:
-                self._refuse(f"got multiple values for argument '{self.params[place].name}'", self.params[place].name)
-            places.append(place)
-        return places
+            if position in found:
+                self._refuse(
+                    f"got multiple values for argument '{self.params[position].name}'", self.params[position].name
+                )
+            found.append(position)
+        return found
 
-    def reader(self, place: int, argument: Argument) -> Reader:
+    def reader(self, position: int, argument: Argument) -> Reader:
         """The reader for a parameter's argument. Raises Refusal: ARGUMENT_TYPE, MALFORMED."""
         kind = argument.WhichOneof("kind")
-        return self.readers[place].get(kind or "") or self._refuse_kind(place, argument, kind)
+        return self.readers[position].get(kind or "") or self._refuse_kind(position, argument, kind)
 
-    def _place(self, name: str) -> int:
-        place = self.positions.get(name)
-        if place is None:
+    def _position_of(self, name: str) -> int:
+        position = self.positions.get(name)
+        if position is None:
             self._refuse(f"got an unexpected keyword argument '{name}'; it has {', '.join(self.positions)}", name)
-        return place
+        return position
 
     def check_complete(self, values: list[Any]) -> None:
         """Check that every parameter has a value. Raises Refusal: ARGUMENT_TYPE."""
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             if value is REQUIRED:
-                name = self.params[place].name
+                name = self.params[position].name
                 self._refuse(f"missing 1 required argument: '{name}'", name)
 
     def _refuse_count(self, given: int) -> NoReturn:
         self._refuse(f"takes {self.positional} positional arguments but {given} were given")
 
-    def _refuse_kind(self, place: int, argument: Argument, kind: str | None) -> NoReturn:
-        name = self.params[place].name
+    def _refuse_kind(self, position: int, argument: Argument, kind: str | None) -> NoReturn:
+        name = self.params[position].name
         if kind is None:
             raise Refusal("MALFORMED", f"{self.name}(): argument '{name}' has no value", op=self.name, argument=name)
-        allowed = " or ".join(_ARTICLES[each] for each in self.readers[place] if each != "number")
+        allowed = " or ".join(_ARTICLES[each] for each in self.readers[position] if each != "number")
         shown = {"float": f" ({argument.float!r})", "string": f" ({argument.string!r})"}.get(kind, "")
         self._refuse(f"argument '{name}' must be {allowed}, not {_ARTICLES[kind]}{shown}", name)
 
@@ -226,7 +230,7 @@ class Call:
         raise refusal
 
 
-def check_in_place(call: Call, outputs: Sequence[int], on_tensor: bool) -> None:
+def check_in_place(call: NamedOp, outputs: Sequence[int], on_tensor: bool) -> None:
     """Check that an op can work in place on its first argument. Raises Refusal: ARGUMENT_VALUE, ARGUMENT_TYPE."""
     if outputs:
         raise Refusal("ARGUMENT_VALUE", f"{call.name}() works in place and makes no new tensor", argument="outputs")
@@ -235,17 +239,17 @@ def check_in_place(call: Call, outputs: Sequence[int], on_tensor: bool) -> None:
         raise Refusal("ARGUMENT_TYPE", f"{call.name}() works in place: '{first}' must be a tensor", argument=first)
 
 
-CALLS: dict[str, Call] = {}
+NAMED_OPS: dict[str, NamedOp] = {}
 MAX_OP_NAME = 200
 
 
-def call_of(name: str) -> Call:
-    """The cached Call of an op's name. Raises Refusal or EngineError: OP_UNKNOWN."""
-    found = CALLS.get(name)
+def named_op(name: str) -> NamedOp:
+    """The cached NamedOp of an op's name. Raises Refusal or EngineError: OP_UNKNOWN."""
+    found = NAMED_OPS.get(name)
     if found is None:
         if len(name) > MAX_OP_NAME:
             raise Refusal("OP_UNKNOWN", f"there is no op {name[:MAX_OP_NAME]!r}…")
-        found = CALLS[name] = Call(name)
+        found = NAMED_OPS[name] = NamedOp(name)
     return found
 
 
@@ -270,7 +274,7 @@ def fill_argument(argument: Argument, value: Any, kind: Kind) -> None:
         argument.floats.values.extend(value)
         argument.floats.SetInParent()
     elif not hasattr(value, "itemsize"):
-        raise TypeError(f"a default of {value!r} cannot be told")
+        raise TypeError(f"the default {value!r} has no Argument encoding")
     else:
         argument.dtype = TO_WIRE[value]  # type: ignore[assignment]
 
@@ -294,10 +298,10 @@ def schemas(registry: "dict[str, Op | Composite]") -> service_pb2.ListOpsRespons
     return response
 
 
-def _fill_parameter(told: service_pb2.Parameter, param: Param) -> None:
-    told.name = param.name
-    told.kind = service_pb2.ParameterKind.Value(f"PARAMETER_KIND_{param.kind.name}")  # type: ignore[assignment]
-    told.optional = param.optional
-    told.keyword_only = param.keyword_only
+def _fill_parameter(parameter: service_pb2.Parameter, param: Param) -> None:
+    parameter.name = param.name
+    parameter.kind = service_pb2.ParameterKind.Value(f"PARAMETER_KIND_{param.kind.name}")  # type: ignore[assignment]
+    parameter.optional = param.optional
+    parameter.keyword_only = param.keyword_only
     if param.default is not REQUIRED:
-        fill_argument(told.default, param.default, param.kind)
+        fill_argument(parameter.default, param.default, param.kind)

@@ -20,14 +20,14 @@ from gradwire_server.common.timings import with_timings
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.commands import BY_METHOD, COMMANDS
 from gradwire_server.session.prepared_calls import run_calls
-from gradwire_server.session.retry import settle, settling
-from gradwire_server.session.session import Pending, Session
+from gradwire_server.session.retry import retry_in_steps, retry_or_refuse
+from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.writers import Writer
 
 # Protobuf also raises EncodeError when memory is short.
 _NO_MEMORY = (MemoryError, EncodeError)
-_LEAST_SHOWN = 100  # characters of a refusal's message
-_OVER = object()  # all commands of a batch are applied
+_SHORT_MESSAGE = 100  # characters of a refusal's message
+_DONE = object()  # all commands of a batch are applied
 
 
 class OutOfOrder(Exception):
@@ -38,18 +38,18 @@ class OutOfOrder(Exception):
         self.refusal = refusal
 
 
-def run_unary(call: Pending) -> Generator[None, None, bytes]:
+def run_unary(call: PendingCall) -> Generator[None, None, bytes]:
     """Apply the command of a unary call; an expensive command yields between its steps. Raises Refusal."""
     session = call.session
     spec = BY_METHOD[call.method]
     request: Any = spec.request.FromString(call.raw)
     request_id = getattr(request, "request_id", "")
     if request_id:
-        held = session.memory.find(request_id, call.method, call.raw)
+        held = session.response_cache.find(request_id, call.method, call.raw)
         if held is not None:
             return held
     answer = spec.response()
-    session.alone += 1
+    session.unary_commands += 1
     session.inline_left = session.limits.max_inline_bytes
     session.cancel_token.begin(call.ticket, call.deadline)
     session.command.number = 0
@@ -60,18 +60,18 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
         return _apply(session, spec, request, answer)
 
     steps = refusal = None
-    with _surroundings(session):
+    with _engine_context(session):
         try:
             if session.cancel_token.stopping():
                 raise session.cancel_token.refusal()
             steps = execute()
         except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
-            refusal = settle(session, call.method, error, execute)
+            refusal = retry_or_refuse(session, call.method, error, execute)
     if steps is not None:
-        steps = _through(session, spec, steps, execute)
+        steps = _run_steps(session, spec, steps, execute)
         while True:
             try:
-                with _surroundings(session):
+                with _engine_context(session):
                     next(steps)
             except StopIteration as done:
                 refusal = done.value
@@ -82,24 +82,24 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
     if refusal is not None:
         session.durability.torn = False
         raise refusal
-    response = _written(session, answer)
+    response = _serialized_answer(session, answer)
     if request_id:
-        session.memory.keep(request_id, call.method, call.raw, response)
+        session.response_cache.keep(request_id, call.method, call.raw, response)
     session.durability.torn = False
     return response
 
 
-def _written(session: Session, answer: Any) -> bytes:
+def _serialized_answer(session: Session, answer: Any) -> bytes:
     """Serialize an applied command's answer. Raises Refusal: MESSAGE_TOO_LARGE, MEMORY_LIMIT, with `applied` set."""
     limit = session.limits.max_message_bytes
     try:
         response = serialized(answer)
     except _NO_MEMORY:
-        refusal = _no_room()
+        refusal = _no_memory_refusal()
     else:
         if len(response) <= limit:
             return response
-        refusal = _too_large(len(response), limit)
+        refusal = _too_large_refusal(len(response), limit)
     refusal.applied, session.durability.torn = True, False
     raise refusal
 
@@ -109,7 +109,7 @@ def serialized(message: Any) -> bytes:
     return message.SerializeToString()  # type: ignore[no-any-return]
 
 
-def run_batch(call: Pending) -> Generator[None, None, bytes]:
+def run_batch(call: PendingCall) -> Generator[None, None, bytes]:
     """Apply a batch, except commands applied before, whose results are repeated. Yields when the session's turn ends.
 
     Raises Refusal, OutOfOrder.
@@ -122,7 +122,7 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
             "EPOCH_MISMATCH", f"the session's epoch is {session.epoch}, not {request.epoch}", epoch=session.epoch
         )
     commands = request.commands
-    call.size = count = sum([_span(command) for command in commands])
+    call.size = count = sum([_seq_count(command) for command in commands])
     limit = session.limits.max_batch_commands
     if count > limit:
         raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {limit} commands, not {count}", limit=limit)
@@ -136,11 +136,11 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
     first = request.first_seq
     _check_order(writer, first, count)
     acknowledged = min(request.acknowledged_seq, writer.applied)
-    writer.recall.acknowledge(acknowledged)
+    writer.responses.acknowledge(acknowledged)
     writer.dropped.acknowledge(acknowledged)
     response = service_pb2.RunResponse(epoch=session.epoch)
     repeated = min(max(writer.applied + 1 - first, 0), count)
-    earlier = writer.recall.results(first, first + repeated - 1) if repeated else []
+    earlier = writer.responses.results(first, first + repeated - 1) if repeated else []
     if repeated < count:
         if session.durability.files is not None:
             session.durability.files.use()
@@ -148,11 +148,11 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
         response.durable_seq = writer.durable if session.durability.notes is None else writer.applied
-        if writer.dropped.gone:
-            response.dropped_hooks.extend(writer.dropped.tell(writer.applied))
+        if writer.dropped.numbers:
+            response.dropped_hooks.extend(writer.dropped.report(writer.applied))
         serializing = time.monotonic()
-        fresh = _fitting(response, session)
-        writer.recall.keep(writer.applied, fresh)
+        fresh = _serialize_within_cap(response, session)
+        writer.responses.keep(writer.applied, fresh)
         if not earlier:
             return with_timings(call, fresh, serializing) if request.timings else fresh
         response = service_pb2.RunResponse.FromString(fresh)
@@ -183,13 +183,13 @@ def _check_order(writer: Writer, first: int, count: int) -> None:
         )
 
 
-def _span(command: service_pb2.Command) -> int:
+def _seq_count(command: service_pb2.Command) -> int:
     """Number of seqs that a command takes."""
     return command.calls.count if command.HasField("calls") else 1
 
 
 def _run_commands(
-    session: Session, writer: Writer, call: Pending, commands: Any, repeated: int, response: service_pb2.RunResponse
+    session: Session, writer: Writer, call: PendingCall, commands: Any, repeated: int, response: service_pb2.RunResponse
 ) -> Iterator[None]:
     """Apply the commands except the first `repeated`, which were applied before.
 
@@ -198,21 +198,21 @@ def _run_commands(
     """
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
     session.cancel_token.begin(call.ticket, writer=writer.number)
-    steps = _steps(session, writer, commands, repeated, response.results)
+    steps = _command_steps(session, writer, commands, repeated, response.results)
     while True:
-        with _surroundings(session):
-            over = next(steps, _OVER) is _OVER
+        with _engine_context(session):
+            over = next(steps, _DONE) is _DONE
         if over:
             return
         yield
 
 
-def _steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[None]:
+def _command_steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[None]:
     cancel_token, schedule, clock = session.cancel_token, session.schedule, time.monotonic
     final = len(commands) - 1
     for number, command in enumerate(commands):
         if repeated:
-            span = _span(command)
+            span = _seq_count(command)
             if span <= repeated:
                 repeated -= span
                 continue
@@ -227,7 +227,7 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
             repeated = 0
         elif which == "release" and number == final and results and command.quiet:
             # Deferred until the answer is sent: the client waits for the answer, but not for the release.
-            session.leaving = command.release.tensors
+            session.deferred_releases = command.release.tensors
             writer.applied += 1
         else:
             steps = _run_command(session, writer, command, COMMANDS.get(which or ""), results)
@@ -242,7 +242,7 @@ def _apply(session: Session, spec: CommandSpec | None, request: Any, answer: Any
     if spec is None:
         raise Refusal("MALFORMED", "this server does not know the command")
     if not spec.facts.read_only:  # downloads send a tensor's own bytes: copy them before they change
-        session.transfers.settle()
+        session.transfers.copy_borrowed()
     return spec.handler(session, request, answer)
 
 
@@ -278,11 +278,11 @@ def _run_command(
                 answer = getattr(result, spec.name)
         steps = execute()
     except Exception as error:  # noqa: BLE001 - becomes this command's refusal; the unforeseen is logged
-        refusal = settle(session, spec.facts.method if spec is not None else "Command", error, execute)
+        refusal = retry_or_refuse(session, spec.facts.method if spec is not None else "Command", error, execute)
     if steps is not None and spec is not None:
-        return _take_steps(session, writer, command, spec, results, result, steps, execute)
+        return _run_command_steps(session, writer, command, spec, results, result, steps, execute)
     if refusal is not None:
-        _refused(session, writer, command, spec, results, result, refusal)
+        _record_refusal(session, writer, command, spec, results, result, refusal)
     writer.applied = seq
     if session.usage.meter is not None:
         which = "" if spec is None else spec.name
@@ -294,7 +294,7 @@ def _keeps_effects(spec: CommandSpec | None) -> bool:
     return spec is not None and spec.refusal_keeps_effects
 
 
-def _take_steps(
+def _run_command_steps(
     session: Session,
     writer: Writer,
     command: service_pb2.Command,
@@ -304,26 +304,26 @@ def _take_steps(
     steps: Iterator[None],
     again: Callable[[], Iterator[None] | None],
 ) -> Iterator[None]:
-    refusal = yield from _through(session, spec, steps, again)
+    refusal = yield from _run_steps(session, spec, steps, again)
     if refusal is not None:
-        _refused(session, writer, command, spec, results, result, refusal)
+        _record_refusal(session, writer, command, spec, results, result, refusal)
     writer.applied += 1
     if session.usage.meter is not None:
         session.usage.meter.applied(spec.name, getattr(command, spec.name), refusal)
 
 
-def _through(
+def _run_steps(
     session: Session, spec: CommandSpec, steps: Iterator[None], again: Callable[[], Iterator[None] | None]
 ) -> Generator[None, None, Refusal | None]:
     """Take a command's steps; return its refusal if any step fails, else None."""
     try:
         yield from steps
     except Exception as error:  # noqa: BLE001 - becomes the command's refusal; the unforeseen is logged
-        return (yield from settling(session, spec.facts.method, error, again))
+        return (yield from retry_in_steps(session, spec.facts.method, error, again))
     return None
 
 
-def _refused(
+def _record_refusal(
     session: Session,
     writer: Writer,
     command: service_pb2.Command,
@@ -343,13 +343,13 @@ def _refused(
 
 
 @contextmanager
-def _surroundings(session: Session) -> Iterator[None]:
+def _engine_context(session: Session) -> Iterator[None]:
     session.current = session.recording
     with activate(session.recording):
         yield
 
 
-def _fitting(response: service_pb2.RunResponse, session: Session) -> bytes:
+def _serialize_within_cap(response: service_pb2.RunResponse, session: Session) -> bytes:
     """Serialize a response; over the message cap or without memory, replace results with refusals, largest first.
 
     Raises MemoryError if memory is too short even for the refusals.
@@ -363,27 +363,27 @@ def _fitting(response: service_pb2.RunResponse, session: Session) -> bytes:
                 return data
         left = [result for result in response.results if not result.HasField("error")]
         if not left:
-            return _cut(response)
+            return _serialize_shortened(response)
         largest = max(left, key=lambda result: result.ByteSize())
         seq = largest.seq
-        (_too_large(largest.ByteSize(), limit) if data else _no_room()).fill(largest.error)
+        (_too_large_refusal(largest.ByteSize(), limit) if data else _no_memory_refusal()).fill(largest.error)
         largest.seq = seq
-    return _cut(response)
+    return _serialize_shortened(response)
 
 
-def _cut(response: service_pb2.RunResponse) -> bytes:
+def _serialize_shortened(response: service_pb2.RunResponse) -> bytes:
     """Serialize a response that has only refusals, with shortened messages and no metadata."""
     for result in response.results:
         result.error.metadata.clear()
-        result.error.message = result.error.message[:_LEAST_SHOWN]
+        result.error.message = result.error.message[:_SHORT_MESSAGE]
     return serialized(response)
 
 
-def _no_room() -> Refusal:
+def _no_memory_refusal() -> Refusal:
     return Refusal("MEMORY_LIMIT", "the command was applied, but there is no memory for its answer")
 
 
-def _too_large(size: int, limit: int) -> Refusal:
+def _too_large_refusal(size: int, limit: int) -> Refusal:
     return Refusal(
         "MESSAGE_TOO_LARGE",
         f"the command was applied, but its answer has {size} bytes and {limit} are the cap",

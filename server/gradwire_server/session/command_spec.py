@@ -12,11 +12,15 @@ from google.protobuf.message_factory import GetMessageClass
 
 from gradwire.v1 import service_pb2
 from gradwire.v1.command_facts import FACTS, CommandFacts
+from gradwire_server.session.scope import TensorScope
+from gradwire_server.session.session import Session
 
 #: Takes the session, the request and the response to fill, which is None for a quiet command. One that raises has
 #: changed nothing, unless its spec says `refusal_keeps_effects`. An expensive command returns steps: it is done when
 #: they are exhausted, and other sessions may compute between them.
-Handler: TypeAlias = Callable[[Any, Any, Any], Iterator[None] | None]
+Handler: TypeAlias = Callable[[Session, Any, Any], Iterator[None] | None]
+#: The handler of a command that may be a step of a program: takes a session, or the scope of the program's run.
+StepHandler: TypeAlias = Callable[[TensorScope, Any, Any], Iterator[None] | None]
 #: Tells a plan's tracer of a step; takes the tracer, the scope of the step's slots, and the request.
 Report: TypeAlias = Callable[[Any, Any, Any], None]
 
@@ -26,7 +30,7 @@ _RESPONSES: Any = service_pb2.Result.DESCRIPTOR.fields_by_name
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """How a plan's tracer is told of a command, around its handler. What a handler computes reports itself."""
+    """How a command is reported to a plan's tracer, around its handler. What a handler computes reports itself."""
 
     before: Report | None = None
     after: Report | None = None
@@ -54,6 +58,11 @@ class CommandSpec:
         self.facts = FACTS[self.name]
         self.request = GetMessageClass(_REQUESTS[self.name].message_type)
         self.response = GetMessageClass(_RESPONSES[self.name].message_type)
+
+    @property
+    def step_handler(self) -> StepHandler:
+        """The handler for a program's step. Only for commands whose facts have `is_step`, except ops."""
+        return self.handler  # type: ignore[return-value]  # commands.py gives steps handlers that take any TensorScope
 
     def new_ids(self, request: Any) -> Sequence[int]:
         """The ids that a request gives to new tensors."""

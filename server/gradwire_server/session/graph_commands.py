@@ -17,28 +17,28 @@ def graph(session: Session, request: commands_pb2.GraphRequest, answer: commands
     """Answer a page. Raises Refusal: TENSOR_NOT_FOUND, ARGUMENT_VALUE."""
     if request.page_size < 0:
         raise Refusal("ARGUMENT_VALUE", f"page_size is {request.page_size}, not 0 or more", argument="page_size")
-    snapshots = session.snapshots
+    graph_walks = session.graph_walks
     if request.page_token:
-        key, snapshot, place = snapshots.find(request.page_token)
+        key, walk, position = graph_walks.find(request.page_token)
     else:
-        key, snapshot = snapshots.take(session.tensors(request.tensors))
-        place = 0
-    end = place + min(request.page_size or DEFAULT_PAGE, MAX_PAGE)
+        key, walk = graph_walks.take(session.tensors(request.tensors))
+        position = 0
+    end = position + min(request.page_size or DEFAULT_PAGE, MAX_PAGE)
     if answer is not None:
-        answer.roots.extend(snapshot.roots)
-        for reference in snapshot.nodes[place:end]:
+        answer.roots.extend(walk.roots)
+        for reference in walk.nodes[position:end]:
             node = reference()
             if node is not None:
                 _fill(session, answer.nodes.add(), node, request.with_saved)
-        if end < len(snapshot.nodes):
+        if end < len(walk.nodes):
             answer.next_page_token = f"{key}.{end}"
-    if end >= len(snapshot.nodes):
-        snapshots.held.pop(key, None)
+    if end >= len(walk.nodes):
+        graph_walks.held.pop(key, None)
 
 
 def _fill(session: Session, message: commands_pb2.GraphNode, node: AnyNode, with_saved: bool) -> None:
-    snapshots = session.snapshots
-    message.id = snapshots.node_id(node)
+    graph_walks = session.graph_walks
+    message.id = graph_walks.node_id(node)
     message.name = node.name
     message.freed = node.freed
     if isinstance(node, AccumulateGrad):
@@ -54,5 +54,5 @@ def _fill(session: Session, message: commands_pb2.GraphNode, node: AnyNode, with
     for edge in node.edges:
         target = message.edges.add()
         if edge is not None:
-            target.node = snapshots.node_id(edge[0])
+            target.node = graph_walks.node_id(edge[0])
             target.output = edge[1]

@@ -20,7 +20,7 @@ from gradwire_server.common.errors import Refusal, began, refusal_of
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec
-from gradwire_server.session.state.hook_table import MAX_SUSPENDED, Suspended
+from gradwire_server.session.state.hook_table import MAX_SUSPENDED, SuspendedBackward
 
 _MAX_NAME = 200
 _KINDS = {
@@ -39,7 +39,7 @@ def pass_through(
 ) -> Iterator[None]:
     """Run a backward to its end, or to the next hook that the client must run. Raises Refusal, EngineError."""
     if asks and answer is not None:
-        yield from _go_on(scope, Suspended(run, finish), None, answer)
+        yield from _advance(scope, SuspendedBackward(run, finish), None, answer)
     else:
         yield from run.to_end()
         finish(answer)
@@ -57,7 +57,7 @@ def resume_backward(
             waiting.run.steps.close()
         return
     if waiting is None:
-        raise _not_waiting(session, request.backward)
+        raise _not_suspended(session, request.backward)
     if answer is None:
         raise Refusal("ARGUMENT_VALUE", "a backward is not resumed by a quiet command", argument="quiet")
     given = [session.tensor(tensor_id) if tensor_id else None for tensor_id in request.gradients]
@@ -65,7 +65,7 @@ def resume_backward(
     waiting.since = time.monotonic()
     try:
         with _begun(session, "ResumeBackward"):
-            yield from _go_on(session, waiting, given if request.replaces else None, answer)
+            yield from _advance(session, waiting, given if request.replaces else None, answer)
     except Refusal:
         waiting.run.steps.close()  # a replay did not run it
         raise
@@ -86,20 +86,20 @@ def _begun(session: Session, method: str) -> Iterator[None]:
         raise began(session.cancel_token.refusal() if cancelled else refusal_of(error, method)) from None
 
 
-def _not_waiting(session: Session, number: int) -> Refusal:
+def _not_suspended(session: Session, number: int) -> Refusal:
     if 0 < number < session.hooks.next_number:
         return Refusal(
             "CANCELLED",
-            f"backward {number} waits no more: it is through, or was given up, by its client, since the server ended "
-            "in its middle, or after an hour without an answer. One that was given up has changed no gradient but of "
-            "leaves whose hooks saw theirs added to, and may have freed a part of its graph",
+            f"backward {number} no longer waits: it completed or was abandoned. A backward is abandoned by its client, "
+            "by the server's end, or after an hour without an answer. An abandoned backward changed gradients only of "
+            "leaves whose post-accumulate hooks ran; it may have freed a part of its graph",
             backward=number,
         )
     return Refusal("ARGUMENT_VALUE", f"no backward {number} waits in this session", argument="backward")
 
 
-def _go_on(
-    scope: TensorScope, waiting: Suspended, given: Sequence[Tensor | None] | None, answer: Any
+def _advance(
+    scope: TensorScope, waiting: SuspendedBackward, given: Sequence[Tensor | None] | None, answer: Any
 ) -> Iterator[None]:
     due = yield from waiting.run.advance(given)
     if due is None:
@@ -110,10 +110,10 @@ def _go_on(
     call.backward = scope.hooks.suspend(waiting)
     call.hook = due.number
     call.kind = _KINDS[due.when]
-    _show(scope, due, call)
+    _describe_call(scope, due, call)
 
 
-def _show(scope: TensorScope, due: CallbackRequest, call: types_pb2.HookCall) -> None:
+def _describe_call(scope: TensorScope, due: CallbackRequest, call: types_pb2.HookCall) -> None:
     """Give ids to a hook's tensors; the client releases them."""
     for tensors, specs in ((due.gradients, call.gradients), (due.others, call.others)):
         for item in tensors:
@@ -133,7 +133,7 @@ def ask_for(session: Session, number: int) -> ExternalCallback:
         raise Refusal("ARGUMENT_VALUE", f"{number} is no number for a new hook", argument="hook")
     if len(asks) >= session.max_tensors:
         raise Refusal("TENSOR_LIMIT", f"a session has at most {session.max_tensors} hooks", limit=session.max_tensors)
-    asks[number] = made = ExternalCallback(number, session.gone_hooks(number))
+    asks[number] = made = ExternalCallback(number, session.dropped_hook_queue(number))
     return made
 
 
@@ -161,7 +161,7 @@ def node_behind(session: Session, source: Tensor, number: int) -> Any:
     seen: dict[Any, None] = {} if start is None else {start: None}
     waiting = list(seen)
     for node in waiting:  # grows while it is walked
-        if not number or session.snapshots.node_id(node) == number:
+        if not number or session.graph_walks.node_id(node) == number:
             return node
         for edge in node.edges:
             if edge is not None and edge[0] not in seen:

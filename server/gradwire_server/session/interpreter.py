@@ -1,6 +1,6 @@
 """The interpreter: runs a program: binds its inputs, executes its steps in each repetition, names its outputs.
 
-Each repetition has a `Scope`, in which the handlers of tensor_commands.py look up tensors and bind results by slot.
+Each repetition has a `RunScope`, in which the handlers of tensor_commands.py look up tensors and bind results by slot.
 A refused step ends the run. Effects of earlier steps remain, so a run is never retried when memory is short.
 """
 
@@ -36,7 +36,7 @@ MAX_REPEAT = 1 << 24
 MAX_PLANS = 4  # of a program, for inputs with different layouts or memory sharing
 
 
-class Scope:
+class RunScope:
     """A repetition's tensors by slot: the `TensorScope` of its steps.
 
     Limits, account, transfers and hooks are the session's. Slots were checked when the program was registered, and they
@@ -117,22 +117,22 @@ class Scope:
             self.enter(self.recording)
             tracer = self.tracer
             spec = self.commands[step.which]
-            going = spec.handler(self, step.request, None) if tracer is None else self._trace(step, spec, tracer)
-            if going is not None:
-                return self._take(step, going)
+            steps = spec.step_handler(self, step.request, None) if tracer is None else self._trace(step, spec, tracer)
+            if steps is not None:
+                return self._finish_steps(step, steps)
         else:
             self._apply(step)
         self._drop(step)
         return None
 
-    def _take(self, step: Step, going: Iterator[None]) -> Iterator[None]:
-        for _ in going:
+    def _finish_steps(self, step: Step, steps: Iterator[None]) -> Iterator[None]:
+        for _ in steps:
             yield
             self.enter(self.recording)
         self._drop(step)
 
     def _drop(self, step: Step) -> None:
-        for slot in step.dying:
+        for slot in step.unused_after:
             self.store.pop(slot, None)
 
     def _trace(self, step: Step, spec: CommandSpec, tracer: Tracer) -> Iterator[None]:
@@ -142,7 +142,7 @@ class Scope:
             tracer.fail(f"{spec.name} is no part of plans")
         elif planned.before is not None:
             planned.before(tracer, self, request)
-        yield from spec.handler(self, request, None) or ()
+        yield from spec.step_handler(self, request, None) or ()
         if planned is not None and planned.after is not None:
             planned.after(tracer, self, request)
 
@@ -152,7 +152,7 @@ class Scope:
         if tracer is None:
             args = filled(step.args, self.tensor, self.numbers.__getitem__)
         else:
-            args = filled(step.args, self.tensor, lambda place: Num.at(place, self.numbers[place]))
+            args = filled(step.args, self.tensor, lambda index: Num.at(index, self.numbers[index]))
             mark = tracer.mark()
         self.enter(self.context(step.request.grad_mode, step.request.default_dtype))
         result = call.apply(args)
@@ -170,7 +170,7 @@ class Scope:
             self.store[slot] = tensor
 
 
-class _Run:
+class _ProgramRun:
     """One RunProgram command; the constructor checks all arguments before any step runs."""
 
     def __init__(
@@ -186,7 +186,7 @@ class _Run:
             refuse_argument("inputs", f"the program has {len(program.inputs)} inputs, not {len(request.inputs)}")
         self.sliced = frozenset(request.sliced)
         self.first = request.first
-        if any(place >= len(program.inputs) for place in self.sliced):
+        if any(index >= len(program.inputs) for index in self.sliced):
             refuse_argument("sliced", f"the program has {len(program.inputs)} inputs, counted from 0")
         given, count = len(request.numbers), program.numbers
         if given not in (count, count * self.repeat):
@@ -200,7 +200,7 @@ class _Run:
         session.check_all_new(self.ids)
         session.check_room(len(program.outputs))
         self.inputs = session.tensors(request.inputs)
-        for place, (wanted, tensor) in enumerate(zip(program.inputs, self.inputs, strict=True)):
+        for index, (wanted, tensor) in enumerate(zip(program.inputs, self.inputs, strict=True)):
             array = tensor.array
             is_fitting = array.shape == wanted.shape and array.dtype is wanted.dtype and type(array) is np.ndarray
             if (
@@ -209,48 +209,48 @@ class _Run:
                 or wanted.device != CPU
                 or self.sliced
             ):
-                self._check_input(place, wanted, tensor)
+                self._check_input(index, wanted, tensor)
         self.collected: list[Any] = []
-        told = session.cancel_token.repeated()
+        metadata = session.cancel_token.repeated()
         #: In a replay, the repetition that was refused, and its step; -1 else.
-        self.refused_in = -1 if told is None else int(told.get("repetition", 0))
-        self.refused_step = None if told is None or "step" not in told else int(told["step"])
+        self.refused_in = -1 if metadata is None else int(metadata.get("repetition", 0))
+        self.refused_step = None if metadata is None or "step" not in metadata else int(metadata["step"])
 
-    def _check_input(self, place: int, wanted: Input, tensor: Tensor) -> None:
+    def _check_input(self, index: int, wanted: Input, tensor: Tensor) -> None:
         shape: tuple[int, ...] = tensor.shape
-        if place in self.sliced:
+        if index in self.sliced:
             rows = wanted.shape[0] * (self.first + self.repeat) if wanted.shape else 0
             if not wanted.shape or not shape or shape[1:] != wanted.shape[1:] or shape[0] < rows:
                 raise Refusal(
                     "SHAPE",
-                    f"input {place} is cut into {self.first + self.repeat} slices of {list(wanted.shape)}, which "
+                    f"input {index} is cut into {self.first + self.repeat} slices of {list(wanted.shape)}, which "
                     f"{list(shape)} does not give",
-                    input=place,
+                    input=index,
                 )
             if tensor.requires_grad:
-                raise Refusal("REQUIRES_GRAD", f"input {place} is sliced and may not require a gradient", input=place)
+                raise Refusal("REQUIRES_GRAD", f"input {index} is sliced and may not require a gradient", input=index)
         elif shape != wanted.shape:
             raise Refusal(
-                "SHAPE", f"input {place} must have shape {list(wanted.shape)}, not {list(shape)}", input=place
+                "SHAPE", f"input {index} must have shape {list(wanted.shape)}, not {list(shape)}", input=index
             )
         if tensor.dtype != wanted.dtype:
             raise Refusal(
-                "DTYPE", f"input {place} must be {name_of(wanted.dtype)}, not {name_of(tensor.dtype)}", input=place
+                "DTYPE", f"input {index} must be {name_of(wanted.dtype)}, not {name_of(tensor.dtype)}", input=index
             )
         if tensor.device != wanted.device:
             raise Refusal(
-                "DEVICE_MISMATCH", f"input {place} must be on {wanted.device}, not {tensor.device}", input=place
+                "DEVICE_MISMATCH", f"input {index} must be on {wanted.device}, not {tensor.device}", input=index
             )
         if tensor.requires_grad != wanted.requires_grad:
             needs = "require a gradient" if wanted.requires_grad else "require no gradient"
-            raise Refusal("REQUIRES_GRAD", f"input {place} must {needs}", input=place)
+            raise Refusal("REQUIRES_GRAD", f"input {index} must {needs}", input=index)
 
-    def slice(self, place: int, repetition: int) -> Tensor:
+    def slice(self, index: int, repetition: int) -> Tensor:
         """The tensor bound to an input in a repetition."""
-        tensor = self.inputs[place]
-        if place not in self.sliced:
+        tensor = self.inputs[index]
+        if index not in self.sliced:
             return tensor
-        rows = self.program.inputs[place].shape[0]
+        rows = self.program.inputs[index].shape[0]
         begin = (self.first + repetition) * rows
         return Tensor(tensor.array[begin : begin + rows], storage=tensor.storage)
 
@@ -271,7 +271,7 @@ class _Run:
 
     def once(self, repetition: int, numbers: Sequence[float]) -> Generator[None, None, list[Tensor]]:
         """Run one repetition, by its plan or step by step; return the outputs. Yields in pauses."""
-        bound = [self.slice(place, repetition) for place in range(len(self.inputs))] if self.sliced else self.inputs
+        bound = [self.slice(index, repetition) for index in range(len(self.inputs))] if self.sliced else self.inputs
         plan = self._plan(bound)
         if isinstance(plan, Plan):
             self.program.planned_runs += 1
@@ -280,7 +280,7 @@ class _Run:
             except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
                 raise self._failed(error, plan.failed_step, repetition) from None
         self.program.stepwise_runs += 1
-        scope = Scope(self.session, self.commands, dict(enumerate(bound, 1)), numbers, plan)
+        scope = RunScope(self.session, self.commands, dict(enumerate(bound, 1)), numbers, plan)
         cancel_token = self.session.cancel_token
         done = 0
         try:
@@ -292,9 +292,9 @@ class _Run:
                         raise self._stopped()
                 if plan is not None:
                     plan.step = done
-                going = scope.run(step)
-                if going is not None:
-                    yield from going
+                steps = scope.run(step)
+                if steps is not None:
+                    yield from steps
                 done += 1
         except Exception as error:  # noqa: BLE001 - becomes this step's refusal; the unforeseen is logged
             raise self._failed(error, done, repetition) from None
@@ -308,8 +308,8 @@ class _Run:
 
     def _until_refused(self, repetition: int, numbers: Sequence[float]) -> Iterator[None]:
         """Run the steps before the refused one, or all if none was, as the original run did. Raises that refusal."""
-        bound = [self.slice(place, repetition) for place in range(len(self.inputs))]
-        scope = Scope(self.session, self.commands, dict(enumerate(bound, 1)), numbers)
+        bound = [self.slice(index, repetition) for index in range(len(self.inputs))]
+        scope = RunScope(self.session, self.commands, dict(enumerate(bound, 1)), numbers)
         for step in self.program.steps[: self.refused_step]:
             yield from scope.run(step) or ()
         raise began(self.session.cancel_token.refusal())
@@ -346,12 +346,12 @@ class _Run:
         if not repetition:
             self.session.account.admit(self.repeat * sum(math.prod(out.shape) * out.dtype.itemsize for out in outputs))
             self.collected = [module_for(out.device).empty((self.repeat, *out.shape), out.dtype) for out in outputs]
-        for place, output in enumerate(outputs):
-            if output.shape != self.collected[place].shape[1:]:
+        for index, output in enumerate(outputs):
+            if output.shape != self.collected[index].shape[1:]:
                 raise Refusal(
-                    "SHAPE", f"output {place} has another shape in repetition {repetition} and cannot be stacked"
+                    "SHAPE", f"output {index} has another shape in repetition {repetition} and cannot be stacked"
                 )
-            self.collected[place][repetition] = output.array
+            self.collected[index][repetition] = output.array
 
     def _stopped(self) -> Refusal:
         refusal = self.session.cancel_token.refusal()
@@ -376,7 +376,7 @@ def run_program(
 ) -> Iterator[None]:
     """Run a program, whose steps are of `commands`, and bind its outputs; yields in pauses."""
     session.enter(session.recording)
-    outputs = yield from _Run(session, request, commands).all()
+    outputs = yield from _ProgramRun(session, request, commands).all()
     session.current = session.recording
     CURRENT.set(session.recording)
     names = session.allot(request.outputs, len(outputs))

@@ -10,7 +10,7 @@ from typing import Any
 
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.histogram import COMMANDS, SECONDS, Histogram
-from gradwire_server.session.arguments import CALLS
+from gradwire_server.session.arguments import NAMED_OPS
 
 
 class Meter:
@@ -26,7 +26,7 @@ class Meter:
 
     def applied(self, which: str, request: Any, refusal: Refusal | None) -> None:
         """Count a command that was applied or refused. An unknown command or op counts as ""."""
-        op = request.op if which == "op" and request.op in CALLS else ""
+        op = request.op if which == "op" and request.op in NAMED_OPS else ""
         self.commands[which, op] += 1
         if refusal is not None:
             self.refusals[which, op, refusal.reason] += 1
@@ -39,7 +39,7 @@ class Meter:
         """Count a refused call of a prepared op."""
         self.refusals["op", op, refusal.reason] += 1
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The counts as JSON-compatible values. Thread-safe: each counter is copied in one step."""
         commands = self.commands.copy()
         for op, count in self.calls.copy().items():
@@ -47,7 +47,7 @@ class Meter:
         return {
             "commands": [[*key, count] for key, count in commands.items()],
             "refusals": [[*key, count] for key, count in self.refusals.copy().items()],
-            "queued": self.queued.told(),
-            "computed": self.computed.told(),
-            "sizes": self.sizes.told(),
+            "queued": self.queued.as_json(),
+            "computed": self.computed.as_json(),
+            "sizes": self.sizes.as_json(),
         }

@@ -14,7 +14,7 @@ from gradwire.v1 import commands_pb2
 from gradwire_engine import Tensor
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared_ops import Prepared, Words
-from gradwire_server.session.retry import settle
+from gradwire_server.session.retry import retry_or_refuse
 from gradwire_server.session.session import Session
 from gradwire_server.session.tensor_commands import apply_op, bind_results
 from gradwire_server.session.writers import Writer
@@ -71,7 +71,7 @@ def run_calls(
             _run(session, prepared, ids, numbers, at)
         except Exception as error:  # noqa: BLE001 - becomes this call's refusal; the unforeseen is logged
             again = partial(_run, session, prepared, ids, numbers, at)
-            refused = settle(session, "Op", error, again)
+            refused = retry_or_refuse(session, "Op", error, again)
             if refused is not None:
                 refused.fill(results.add(seq=seq).error)
                 if session.usage.meter is not None:
@@ -105,7 +105,7 @@ def _read(writer: Writer, calls: commands_pb2.Calls) -> tuple[Words, list[float]
 
 def _run(session: Session, prepared: Prepared, ids: Words, numbers: list[float], at: int) -> None:
     if session.transfers.borrowed:
-        session.transfers.settle()
+        session.transfers.copy_borrowed()
     arguments = prepared.arguments(session, ids, numbers, at)
     call = prepared.call
     if prepared.context is not session.current:

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Context
-from gradwire_server.session.arguments import Tensors, call_of, check_in_place, read_index
+from gradwire_server.session.arguments import Tensors, check_in_place, named_op, read_index
 
 Words: TypeAlias = list[int]
 
@@ -26,7 +26,7 @@ class Prepared:
 
     def __init__(self, request: commands_pb2.OpRequest, session: OpScope) -> None:
         """Decode an op. Raises Refusal: ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; OP_UNKNOWN."""
-        self.call = call = call_of(request.op)
+        self.call = call = named_op(request.op)
         self.raw = request.SerializeToString()
         self.context = session.context(request.grad_mode, request.default_dtype)
         self.values: list[Any] = list(call.defaults)
@@ -35,31 +35,31 @@ class Prepared:
         self.lists: list[tuple[int, int, int]] = []
         self.indices: list[tuple[int, tuple[Any, ...], list[tuple[int, int]]]] = []
         self.width = 1
-        for place, argument in zip(call.places(request.args), request.args, strict=True):
-            self._place(place, argument, session)
+        for position, argument in zip(call.positions_of(request.args), request.args, strict=True):
+            self._prepare_argument(position, argument, session)
         self.outputs = len(request.outputs)
         self.width += self.outputs
         call.check_complete(self.values)
         if call.in_place:
             check_in_place(call, request.outputs, bool(self.tensors) and self.tensors[0][0] == 0)
 
-    def _place(self, place: int, argument: types_pb2.Argument, session: Tensors) -> None:
+    def _prepare_argument(self, position: int, argument: types_pb2.Argument, session: Tensors) -> None:
         kind = argument.WhichOneof("kind")
-        read = self.call.reader(place, argument)
-        self.values[place] = None  # filled by each call
+        read = self.call.reader(position, argument)
+        self.values[position] = None  # filled by each call
         if kind == "tensor":
-            self.tensors.append((place, self._take(1)))
+            self.tensors.append((position, self._take(1)))
         elif kind == "float":
-            self.numbers.append((place, self._take(1)))
+            self.numbers.append((position, self._take(1)))
         elif kind == "tensors":
             count = len(argument.tensors.ids)
-            self.lists.append((place, self._take(count), count))
+            self.lists.append((position, self._take(count), count))
         elif kind == "index":
-            self._place_index(place, argument, session)
+            self._prepare_index(position, argument, session)
         else:
-            self.values[place] = read(argument, session)
+            self.values[position] = read(argument, session)
 
-    def _place_index(self, place: int, argument: types_pb2.Argument, session: Tensors) -> None:
+    def _prepare_index(self, position: int, argument: types_pb2.Argument, session: Tensors) -> None:
         constant = types_pb2.Argument()
         constant.index.CopyFrom(argument.index)
         holes: list[tuple[int, int]] = []
@@ -67,7 +67,7 @@ class Prepared:
             if item.WhichOneof("item") == "tensor":
                 item.new_axis = True
                 holes.append((number, self._take(1)))
-        self.indices.append((place, read_index(constant, session), holes))
+        self.indices.append((position, read_index(constant, session), holes))
 
     def _take(self, count: int) -> int:
         first = self.width
@@ -83,19 +83,19 @@ class Prepared:
         """Arguments of the call that begins at word `at`. Raises Refusal: TENSOR_NOT_FOUND, DEPENDENCY_FAILED."""
         values = self.values.copy()
         store = session.store
-        for place, word in self.tensors:
+        for position, word in self.tensors:
             tensor_id = ids[at + word]
             found = store.get(tensor_id)
-            values[place] = session.tensor(tensor_id) if found is None else found
-        for place, word in self.numbers:
-            values[place] = numbers[at + word]
+            values[position] = session.tensor(tensor_id) if found is None else found
+        for position, word in self.numbers:
+            values[position] = numbers[at + word]
         if self.lists:
-            for place, word, count in self.lists:
-                values[place] = session.tensors(ids[at + word : at + word + count])
+            for position, word, count in self.lists:
+                values[position] = session.tensors(ids[at + word : at + word + count])
         if self.indices:
-            for place, items, holes in self.indices:
+            for position, items, holes in self.indices:
                 filled = list(items)
                 for number, word in holes:
                     filled[number] = session.tensor(ids[at + word])
-                values[place] = tuple(filled)
+                values[position] = tuple(filled)
         return tuple(values)

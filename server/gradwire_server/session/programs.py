@@ -19,7 +19,7 @@ from gradwire_engine.core.device import canonical
 from gradwire_engine.graph.tensor import Storage
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import dtype_of
-from gradwire_server.session.arguments import Call, call_of
+from gradwire_server.session.arguments import NamedOp, named_op
 
 if TYPE_CHECKING:
     from gradwire_engine.compile.plan import Plan
@@ -37,7 +37,7 @@ class Slot(int):
 
 
 class Number(int):
-    """A place among the run's numbers, as a placeholder in decoded arguments."""
+    """An index into the run's numbers, as a placeholder in decoded arguments."""
 
 
 Decoded: TypeAlias = "tuple[Any, ...]"
@@ -59,11 +59,11 @@ class Step:
 
     which: str
     request: Any
-    call: Call | None = None
+    call: NamedOp | None = None
     args: Decoded = ()
     made: tuple[int, ...] = ()
     used: tuple[int, ...] = ()
-    dying: tuple[int, ...] = ()  # slots that no later step uses and that are neither inputs nor outputs
+    unused_after: tuple[int, ...] = ()  # slots that no later step uses and that are neither inputs nor outputs
 
 
 class Program:
@@ -97,15 +97,15 @@ class Program:
         self.tries = 0  # runs that were traced for a plan
         self.planned_runs = self.stepwise_runs = 0
         self.stepwise_because = ""
-        self._mark_deaths()
+        self._find_last_uses()
         self.storage = Storage(len(raw) * _DECODED, session.account)
 
-    def _mark_deaths(self) -> None:
+    def _find_last_uses(self) -> None:
         """Find each slot's last use, so that a run holds no tensor longer than needed."""
         needed = {*self.outputs, *range(1, len(self.inputs) + 1)}
         for step in reversed(self.steps):
             touched = dict.fromkeys((*step.used, *step.made))
-            step.dying = tuple(slot for slot in touched if slot not in needed)
+            step.unused_after = tuple(slot for slot in touched if slot not in needed)
             needed.update(touched)
 
 
@@ -139,11 +139,11 @@ class _Checker:
         """Placeholders of slots. Raises Refusal: MALFORMED."""
         return [self.tensor(slot) for slot in slots]
 
-    def number(self, place: int) -> Number:
+    def number(self, index: int) -> Number:
         """Placeholder of a run's number. Raises Refusal: MALFORMED."""
-        if place >= self.numbers:
-            raise Refusal("MALFORMED", f"the program has {self.numbers} numbers and none of place {place}")
-        return Number(place)
+        if index >= self.numbers:
+            raise Refusal("MALFORMED", f"the program has {self.numbers} numbers and none of index {index}")
+        return Number(index)
 
     def known(self, slot: int) -> int:
         """Check that a slot was set. Raises Refusal: MALFORMED."""
@@ -174,7 +174,7 @@ class _Checker:
         return step
 
     def _op(self, request: Any) -> Step:
-        call = call_of(request.op)
+        call = named_op(request.op)
         args = call.decode(request.args, self)
         if call.in_place:
             if request.outputs:

@@ -8,14 +8,14 @@ from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.session import Session
 
 
-def settle(
+def retry_or_refuse(
     session: Session, method: str, error: Exception, again: Callable[[], Iterator[None] | None]
 ) -> Refusal | None:
     """Refusal of a command that raised, or None if its retry succeeded.
 
     The refusal has no traceback: its frames would keep the command's tensors alive.
     """
-    steps = settling(session, method, error, again)
+    steps = retry_in_steps(session, method, error, again)
     while True:
         try:
             next(steps)
@@ -23,14 +23,17 @@ def settle(
             return done.value  # type: ignore[no-any-return]
 
 
-def settling(
+def retry_in_steps(
     session: Session, method: str, error: Exception, again: Callable[[], Iterator[None] | None]
 ) -> Generator[None, None, Refusal | None]:
-    """Settle a command that takes steps: its retry also yields between them. Returns as `settle` does."""
+    """As `retry_or_refuse`, for a command that takes steps: its retry also yields between them.
+
+    The generator returns the refusal or None.
+    """
     failed: Exception | None = error
-    if _scarce(error):
-        _forget(error)  # frees intermediate results that its frames hold
-    if _scarce(error) and _make_room(session):
+    if _is_out_of_memory(error):
+        _drop_frames(error)  # frees intermediate results that its frames hold
+    if _is_out_of_memory(error) and _free_memory(session):
         if session.durability.notes is not None:
             session.durability.notes.retried(session, session.command.seq)
         try:
@@ -47,20 +50,20 @@ def settling(
     else:
         refusal = refusal_of(failed, method)
     failed = None  # breaks the reference cycle of its traceback and this frame
-    _forget(refusal)
+    _drop_frames(refusal)
     return refusal
 
 
-def _forget(error: Exception) -> None:
+def _drop_frames(error: Exception) -> None:
     """Drop an exception's traceback and chained exceptions, whose frames hold tensors."""
     error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
-def _scarce(error: Exception) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, EngineError) and error.reason is Reason.MEMORY_LIMIT)
 
 
-def _make_room(session: Session) -> bool:
+def _free_memory(session: Session) -> bool:
     """Collect reference cycles made by `create_graph` and drop programs' plans; return whether bytes were freed."""
     held = session.account.bytes
     for program in session.programs.values():

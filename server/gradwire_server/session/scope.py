@@ -1,7 +1,7 @@
 """Tensor scope: where the commands of a session, and the steps of a program, find and name tensors.
 
 A handler that takes a `TensorScope` runs in both: in a `Session`, whose ids last until they are released, and in a
-repetition of a program (`Scope` in interpreter.py), whose slots last until their last use.
+repetition of a program (`RunScope` in interpreter.py), whose slots last until their last use.
 """
 
 from collections.abc import Iterable, Sequence

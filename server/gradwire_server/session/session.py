@@ -22,21 +22,21 @@ from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
-from gradwire_server.session.state.graph_walks import Snapshots
+from gradwire_server.session.state.graph_walks import GraphWalks
 from gradwire_server.session.state.hook_table import HookTable
-from gradwire_server.session.state.response_cache import Memory, Recall, Recalled
+from gradwire_server.session.state.response_cache import BatchResponses, CachedBytes, ResponseCache
 from gradwire_server.session.state.schedule import Schedule
 from gradwire_server.session.state.tensor_table import TensorTable
 from gradwire_server.session.state.transfers import Transfers
 from gradwire_server.session.state.usage import Usage
 from gradwire_server.session.writers import WRITER_SHIFT, Writer
 
-Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
+AnswerCallback: TypeAlias = "Callable[[bytes, Exception | None], None]"
 
 _DISABLED = types_pb2.GRAD_MODE_DISABLED
 
 
-class Doing(Command):
+class RunningCommand(Command):
     """The command that a session executes, with session and principal, for the log."""
 
     def __init__(self, key: int) -> None:
@@ -49,7 +49,7 @@ class Doing(Command):
         """The command's seq in its writer's order; 0 for a unary call."""
         return self.number & ((1 << WRITER_SHIFT) - 1)
 
-    def told(self) -> dict[str, Any]:
+    def log_fields(self) -> dict[str, Any]:
         """Details for a log line; a unary call has no seq."""
         writer, seq = divmod(self.number, 1 << WRITER_SHIFT)
         about = {"session": self.session, "principal": self.principal, "number": self.key}
@@ -70,23 +70,23 @@ class Session(TensorTable):
         self.key = key
         self.limits = limits
         self.epoch = EPOCH
-        self.schedule: Schedule[Pending] = Schedule()
+        self.schedule: Schedule[PendingCall] = Schedule()
         self.usage = Usage()
         self.durability = Durability()
         self.writers: dict[int, Writer] = {}
-        self.recalled = Recalled()
-        self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
+        self.cached_bytes = CachedBytes()
+        self.response_cache = ResponseCache(limits.remembered_bytes // 2, limits.remembered_responses)
         self.max_programs = limits.max_programs
         operations = limits.max_op_operations or math.inf
         self.account = cancel_token.account = Account(limit=limits.max_session_bytes, operations=operations)
         self.transfers = Transfers(self.account)
-        self.snapshots = Snapshots()
+        self.graph_walks = GraphWalks()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the most recently run is last
         self.hooks = HookTable()
         self.cancel_token = cancel_token
-        self.alone = 0  # commands applied by unary calls
+        self.unary_commands = 0  # commands applied by unary calls
         self.inline_left = 0  # bytes of values that the current response may still hold
-        self.command = Doing(key)
+        self.command = RunningCommand(key)
         self.recording = Context(
             account=self.account, generator=RandomGenerator(), interrupt=self.cancel_token, command=self.command
         )
@@ -130,12 +130,14 @@ class Session(TensorTable):
     @property
     def commands(self) -> int:
         """Number of commands applied or refused. Thread-safe."""
-        return self.alone + sum(writer.applied for writer in list(self.writers.values()))
+        return self.unary_commands + sum(writer.applied for writer in list(self.writers.values()))
 
     def attach(self, number: int) -> None:
         """Add a writer; the front numbers writers."""
-        recall = Recall(self.limits.remembered_bytes // 2, self.limits.remembered_responses, self.recalled)
-        self.writers[number] = Writer(number, recall)
+        responses = BatchResponses(
+            self.limits.remembered_bytes // 2, self.limits.remembered_responses, self.cached_bytes
+        )
+        self.writers[number] = Writer(number, responses)
 
     def writer(self, number: int) -> Writer:
         """The writer of that number. Raises Refusal: ARGUMENT_VALUE."""
@@ -146,38 +148,38 @@ class Session(TensorTable):
             )
         return writer
 
-    def number(self, place: int) -> NoReturn:
+    def number(self, index: int) -> NoReturn:
         """Refuse an input number, which exists only in a program's run. Raises Refusal: ARGUMENT_TYPE."""
-        raise Refusal("ARGUMENT_TYPE", f"number {place}: only a step of a program takes the numbers of its run")
+        raise Refusal("ARGUMENT_TYPE", f"number {index}: only a step of a program takes the numbers of its run")
 
     def issuer(self) -> Writer:
         """The writer of the batch's command in progress."""
         return self.writers[self.command.number >> WRITER_SHIFT]
 
-    def gone_hooks(self, number: int) -> "deque[int]":
+    def dropped_hook_queue(self, number: int) -> "deque[int]":
         """Queue for the number of a dropped hook: its writer's, or a dummy if there is no such writer."""
         writer = self.writers.get(number >> WRITER_SHIFT)
-        return deque(maxlen=0) if writer is None else writer.dropped.gone
+        return deque(maxlen=0) if writer is None else writer.dropped.numbers
 
     def drop(self) -> int:
         """Free everything and break reference cycles made by `create_graph`; return the bytes held before."""
         held = self.account.bytes
         self.transfers.clear()
         self.clear()
-        self.snapshots.clear()
+        self.graph_walks.clear()
         self.programs.clear()
         self.hooks.clear()
-        self.memory.clear()
+        self.response_cache.clear()
         self.writers.clear()
         return held
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
+class PendingCall:
     """A call that has arrived and is not answered. Tickets rise in the order of arrival.
 
     `sent`, by time.monotonic(), is when the front passed the call on; `queued` is the seconds until it began. `steps`
-    is the rest of a begun call; `give_up` is when a parked call times out.
+    is the rest of a begun call; `park_deadline` is when a parked call times out.
     """
 
     method: str
@@ -191,6 +193,6 @@ class Pending:
     computed: float = 0.0
     size: int = 1  # commands
     steps: "Generator[None, None, bytes] | None" = None
-    give_up: float | None = None
+    park_deadline: float | None = None
     #: Set if the answer waits for the disk: takes the callback for that time, and the answer.
-    hold: "Callable[[Answered, bytes], None] | None" = None
+    hold: "Callable[[AnswerCallback, bytes], None] | None" = None

@@ -40,13 +40,13 @@ def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_d
             "" if node is None else node.name,
             tensor.index,
         )
-        told = _MEMO.get(key)
-        if told is None:
+        encoded = _MEMO.get(key)
+        if encoded is None:
             _fill(spec, tensor, data_dependent)
             if len(_MEMO) < _MAX_MEMO:
                 _MEMO[key] = spec.SerializeToString()
         else:
-            spec.MergeFromString(told)
+            spec.MergeFromString(encoded)
     spec.id = tensor_id
 
 

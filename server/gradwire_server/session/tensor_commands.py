@@ -22,8 +22,8 @@ from gradwire_engine import (
 )
 from gradwire_engine.core.device import canonical, selected, to_device
 from gradwire_server.common.errors import Refusal
-from gradwire_server.common.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
-from gradwire_server.session.arguments import CALLS, Call, call_of, check_in_place
+from gradwire_server.common.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, wire_view
+from gradwire_server.session.arguments import NAMED_OPS, NamedOp, check_in_place, named_op
 from gradwire_server.session.hook_commands import pass_through
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.session import Session
@@ -78,7 +78,7 @@ def create(scope: TensorScope, request: commands_pb2.CreateRequest, answer: comm
 def op(session: Session, request: commands_pb2.OpRequest, answer: commands_pb2.OpResponse | None) -> None:
     """Apply an op and bind its results."""
     name = request.op
-    call = CALLS.get(name) or call_of(name)
+    call = NAMED_OPS.get(name) or named_op(name)
     args = call.decode(request.args, session)
     session.enter(session.context(request.grad_mode, request.default_dtype))
     if not call.in_place:
@@ -92,7 +92,7 @@ def op(session: Session, request: commands_pb2.OpRequest, answer: commands_pb2.O
 
 
 def apply_op(
-    session: Session, call: Call, args: tuple[Any, ...], ids: Sequence[int], answer: commands_pb2.OpResponse | None
+    session: Session, call: NamedOp, args: tuple[Any, ...], ids: Sequence[int], answer: commands_pb2.OpResponse | None
 ) -> None:
     """Apply an op that is not in place to complete arguments and bind its results."""
     count = len(ids)
@@ -107,7 +107,7 @@ def apply_op(
         if count > 1:
             raise _too_many(call.name, 1, ids)
         same_as = session.names.get(result, 0)
-        _settle(session, args, (result,))
+        _detach_from_intermediates(session, args, (result,))
         tensor_id = session.bind(tensor_id, result)
         if answer is not None:
             spec = answer.outputs.add()
@@ -120,7 +120,7 @@ def apply_op(
 
 def bind_results(
     session: Session,
-    call: Call,
+    call: NamedOp,
     args: tuple[Any, ...],
     result: Sequence[Tensor],
     ids: Sequence[int],
@@ -131,7 +131,7 @@ def bind_results(
         raise _too_many(call.name, len(result), ids)
     session.check_room(len(result))
     names = session.allot(ids, len(result))
-    _settle(session, args, result)
+    _detach_from_intermediates(session, args, result)
     if answer is not None:
         flag = _flag(call, args)
         for tensor_id, item in zip(names, result, strict=True):
@@ -149,7 +149,7 @@ def _hides_its_base(session: Session, item: Tensor) -> bool:
     return item.view is not None and item.view.base not in session.names
 
 
-def _settle(session: Session, args: Iterable[Any], result: Sequence[Tensor]) -> None:
+def _detach_from_intermediates(session: Session, args: Iterable[Any], result: Sequence[Tensor]) -> None:
     """Make views of an op's intermediate results stand alone, unless others share their storage.
 
     Otherwise later views of such a result would have a base that no client knows, and would not follow its changes.
@@ -361,7 +361,7 @@ def read(session: Session, request: commands_pb2.ReadRequest, answer: commands_p
         session.account.admit(array.nbytes)
         payload = answer.transfer  # type: ignore[assignment]
         with selected(source.device):
-            pinned, borrowed = travelling(array)
+            pinned, borrowed = wire_view(array)
         answer.transfer.transfer_id = session.transfers.pin(pinned, borrowed)
         answer.transfer.total_bytes = pinned.nbytes
     payload.dtype = TO_WIRE[array.dtype]  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Memories: views a tensor's memory as bytes."""
+"""Byte view: views a tensor's memory as bytes."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from gradwire_server.common.errors import Refusal
 
 
-def flat(owner: Any) -> Any:
+def byte_view(owner: Any) -> Any:
     """View the memory's owner as a uint8 vector, without a copy. Raises Refusal: NOT_SUPPORTED for gaps."""
     if not isinstance(owner, np.ndarray):
         from gradwire_engine.core.device import cupy

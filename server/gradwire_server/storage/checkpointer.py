@@ -24,17 +24,17 @@ from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server import __version__
 from gradwire_server.common.errors import Refusal, refusal_of
-from gradwire_server.session.session import Pending, Session
+from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.configured import LOGS, snapshot_store
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.log_writer import LogWriter
 from gradwire_server.storage.replay import Replay
-from gradwire_server.storage.session_files import SessionFiles, kept_of
+from gradwire_server.storage.session_files import SessionFiles, files_of
 from gradwire_server.storage.snapshot_decoder import SnapshotDecoder, reserve
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
-from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing
+from gradwire_server.storage.stores import LogStore, SnapshotStore, SnapshotWriter
 from gradwire_server.storage.write_ahead_log import START, Log, log_path
 
 _LOG_SECONDS = 60.0  # timeout for creating a log
@@ -57,7 +57,7 @@ class Checkpointer:
         self.log_store = log_store or LOGS()
         self.log_writer = LogWriter(self.log_store) if logs else None
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="gradwire-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="gradwire-checkpointer", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
@@ -65,97 +65,103 @@ class Checkpointer:
         self._tasks.put(None)
         self._thread.join(timeout)
         if self.log_writer is not None:
-            self.log_writer.journal.stop(timeout)
+            self.log_writer.wal.stop(timeout)
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             try:
                 task()
             except Exception:
-                log.exception("keeper failed")
+                log.exception("checkpointer failed")
 
     # Sessions' lives.
 
-    def begin(self, session: Session, order: Order) -> None:
+    def begin(self, session: Session, instruction: StorageInstruction) -> None:
         """Begin a session that is stored in its own folder."""
-        session.durability.files = SessionFiles(Path(order.home), order.home_head, self.snapshots)
+        session.durability.files = SessionFiles(Path(instruction.home), instruction.home_head, self.snapshots)
 
     def forget(self, session: Session, keep: bool) -> None:
         """Forget a session that has ended; `keep` leaves its files."""
-        kept, session.durability.files, session.durability.notes = kept_of(session), None, None
-        if kept is None:
+        files, session.durability.files, session.durability.notes = files_of(session), None, None
+        if files is None:
             return
-        if kept.log is not None and self.log_writer is not None:
-            self.log_writer.journal.close(kept.log, written=keep)
+        if files.log is not None and self.log_writer is not None:
+            self.log_writer.wal.close(files.log, written=keep)
         if not keep:
-            self._tasks.put(lambda: self.snapshots.remove(kept.folder))
+            self._tasks.put(lambda: self.snapshots.remove(files.folder))
 
-    def opened(self, session: Session, call: Pending) -> Steps:
+    def opened(self, session: Session, call: PendingCall) -> Steps:
         """With logs, store an opened session's first snapshot before its opening is answered."""
-        kept = kept_of(session)
-        if self.logs and kept is not None:
-            yield from self._save(session, call, kept, kept.folder, kept.head, Order())
+        files = files_of(session)
+        if self.logs and files is not None:
+            yield from self._save(session, call, files, files.folder, files.head, StorageInstruction())
         return b""
 
     # Saving.
 
-    def save(self, session: Session, call: Pending) -> Steps:
+    def save(self, session: Session, call: PendingCall) -> Steps:
         """Store a session, for itself or under a name. Raises Refusal: NOT_SUPPORTED, STORAGE, SNAPSHOT_LIMIT."""
-        order = Order.unpack(call.raw)
-        if order.request:
-            request = pb.SaveSessionRequest.FromString(order.request)
+        instruction = StorageInstruction.unpack(call.raw)
+        if instruction.request:
+            request = pb.SaveSessionRequest.FromString(instruction.request)
             if request.name:
-                return (yield from self._save(session, call, None, Path(order.folder), order.head, order, request))
-        kept = kept_of(session)
-        if kept is None:
+                return (
+                    yield from self._save(
+                        session, call, None, Path(instruction.folder), instruction.head, instruction, request
+                    )
+                )
+        files = files_of(session)
+        if files is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
-        if kept.generation and kept.mark == _mark(session):
-            tensors, uses = len(session.store), kept.uses
-            self._hold(call, lambda: self._unchanged(kept, tensors, uses if order.last else None))
+        if files.generation and files.mark == _mark(session):
+            tensors, uses = len(session.store), files.uses
+            self._answer_after(call, lambda: self._unchanged(files, tensors, uses if instruction.last else None))
             return b""
-        if kept.saving and not order.request and not order.last:
+        if files.saving and not instruction.request and not instruction.last:
             return b""  # the next save stores it
-        if order.last and not self.logs and (given_up := session.hooks.give_up()):
+        if instruction.last and not self.logs and (abandoned := session.hooks.abandon_all()):
             log.warning(
                 "backwards that wait for their client are given up: the session ends here",
-                extra={**session.command.told(), "backwards": given_up},
+                extra={**session.command.log_fields(), "backwards": abandoned},
             )
-        return (yield from self._save(session, call, kept, kept.folder, kept.head, order))
+        return (yield from self._save(session, call, files, files.folder, files.head, instruction))
 
     @staticmethod
-    def _unchanged(kept: SessionFiles, tensors: int, uses: int | None) -> bytes:
+    def _unchanged(files: SessionFiles, tensors: int, uses: int | None) -> bytes:
         """Answer a save of an unchanged session. Runs on the checkpointer's thread, after earlier snapshots."""
-        if kept.mark is None:
+        if files.mark is None:
             raise Refusal("STORAGE", "the server cannot write its state directory")
         if uses is not None:
-            kept.stop(uses)
-        return _summary(kept.head, kept.bytes, tensors).SerializeToString()
+            files.stop(uses)
+        return _summary(files.head, files.bytes, tensors).SerializeToString()
 
     def _save(
         self,
         session: Session,
-        call: Pending,
-        kept: SessionFiles | None,
+        call: PendingCall,
+        files: SessionFiles | None,
         folder: Path,
         raw_head: bytes,
-        order: Order,
+        instruction: StorageInstruction,
         request: pb.SaveSessionRequest | None = None,
     ) -> Steps:
-        """Store a session in a folder; `kept` is None for a named snapshot."""
+        """Store a session in a folder; `files` is None for a named snapshot."""
         mark = _mark(session)
-        uses = kept.uses if kept is not None else 0
+        uses = files.uses if files is not None else 0
         head = pb.SnapshotHead.FromString(raw_head)
-        if kept is not None and kept.log is not None:
-            kept.bytes = max(kept.bytes, kept.log.taken)  # after a failure, the next save waits until the log has grown
+        if files is not None and files.log is not None:
+            files.bytes = max(
+                files.bytes, files.log.taken
+            )  # after a failure, the next save waits until the log has grown
         encoder = SnapshotEncoder(session)
         yield from encoder.steps()
         self._fill(session, head, encoder, request)
-        base = folder.parent if kept is not None else folder.parent.parent
-        writing: Writing | None = None
+        base = folder.parent if files is not None else folder.parent.parent
+        writing: SnapshotWriter | None = None
         try:
-            generation = 1 + max((0 if kept is None else kept.generation, *self.snapshots.list(folder)))
+            generation = 1 + max((0 if files is None else files.generation, *self.snapshots.list(folder)))
             writing = self.snapshots.begin(folder, generation, head, encoder.state, base)
-            yield from writing.data(encoder.memories, order.room)
+            yield from writing.data(encoder.memories, instruction.room)
         except OSError as error:
             if writing is not None:
                 writing.abandon()
@@ -166,13 +172,13 @@ class Checkpointer:
                 writing.abandon()
             raise
         begun = None
-        if kept is not None:
-            kept.saving, kept.generation, kept.mark = True, writing.generation, mark
+        if files is not None:
+            files.saving, files.generation, files.mark = True, writing.generation, mark
             if self.logs:
-                begun = self._rotate(session, kept)
+                begun = self._rotate(session, files)
                 head.logged = True
-        told = uses if order.last or self.logs else None
-        self._hold(call, lambda: self._commit(session, kept, writing, mark, told, begun))
+        durable_uses = uses if instruction.last or self.logs else None
+        self._answer_after(call, lambda: self._commit(session, files, writing, mark, durable_uses, begun))
         return b""
 
     def _fill(self, session: Session, head: pb.SnapshotHead, encoder: SnapshotEncoder, request: Any) -> None:
@@ -185,23 +191,23 @@ class Checkpointer:
                 session.tensor(named.id)
             encoder.state.named.extend(request.tensors)
 
-    def _rotate(self, session: Session, kept: SessionFiles) -> Future[Refusal | None]:
+    def _rotate(self, session: Session, files: SessionFiles) -> Future[Refusal | None]:
         """Switch to the next generation's log; the future is done when that log exists or failed."""
         assert self.log_writer is not None
         begun: Future[Refusal | None] = Future()
-        old = kept.log
-        path = log_path(kept.folder, kept.generation)
-        kept.log = Log(path, exists=self.log_store.exists(path))
-        kept.log.before = old
-        self.log_writer.journal.put(kept.log, (), begun.set_result)
-        session.durability.notes, session.transfers.logs = kept.notes, True
+        old = files.log
+        path = log_path(files.folder, files.generation)
+        files.log = Log(path, exists=self.log_store.exists(path))
+        files.log.before = old
+        self.log_writer.wal.put(files.log, (), begun.set_result)
+        session.durability.notes, session.transfers.logs = files.notes, True
         return begun
 
     def _commit(
         self,
         session: Session,
-        kept: SessionFiles | None,
-        writing: Writing,
+        files: SessionFiles | None,
+        writing: SnapshotWriter,
         mark: Any,
         uses: int | None,
         begun: Future[Refusal | None] | None,
@@ -213,29 +219,29 @@ class Checkpointer:
         try:
             if begun is not None:
                 _check_begun(begun)
-            if kept is not None and uses is None:
-                self.snapshots.set_running(kept.folder, True, lasting=False)
+            if files is not None and uses is None:
+                self.snapshots.set_running(files.folder, True, lasting=False)
             size = writing.commit()
-            if kept is not None:
-                kept.bytes = size
+            if files is not None:
+                files.bytes = size
                 if uses is not None:
-                    kept.stop(uses)
+                    files.stop(uses)
                 for number, applied in mark[1]:
                     writer = session.writers.get(number)
                     if writer is not None:
                         writer.durable = max(writer.durable, applied)
         except (OSError, Refusal) as error:
             writing.abandon()
-            if kept is not None:
-                kept.mark = None
+            if files is not None:
+                files.mark = None
             log.error("session cannot be stored", extra={"file": str(writing.folder), "error": str(error)})
             raise (snapshot_files.storage_refusal(error) if isinstance(error, OSError) else error) from None
         finally:
-            if kept is not None:
-                kept.saving = False
+            if files is not None:
+                files.saving = False
         return _summary(writing.head.SerializeToString(), size, writing.head.tensors).SerializeToString()
 
-    def _hold(self, call: Pending, task: Callable[[], bytes | None]) -> None:
+    def _answer_after(self, call: PendingCall, task: Callable[[], bytes | None]) -> None:
         """Run a task on the checkpointer's thread, and answer the call when the task is done."""
 
         def hold(answer: Callable[[bytes, Exception | None], None], result: bytes) -> None:
@@ -255,26 +261,26 @@ class Checkpointer:
 
     def wants_saving(self, session: Session) -> bool:
         """Whether a session's log is so long that a new snapshot is due."""
-        kept = kept_of(session)
-        if kept is None or kept.log is None or kept.saving:
+        files = files_of(session)
+        if files is None or files.log is None or files.saving:
             return False
-        return kept.log.taken > max(_LEAST_LOG, _LOG_FACTOR * kept.bytes)
+        return files.log.taken > max(_LEAST_LOG, _LOG_FACTOR * files.bytes)
 
     @staticmethod
-    def own_order() -> bytes:
-        """The order to store a session in its own folder."""
-        return Order().pack()
+    def save_instruction() -> bytes:
+        """The instruction to store a session in its own folder."""
+        return StorageInstruction().pack()
 
     # Restoring.
 
-    def restore(self, session: Session, call: Pending, limit: Callable[[Session], None]) -> Steps:
+    def restore(self, session: Session, call: PendingCall, limit: Callable[[Session], None]) -> Steps:
         """Fill an empty session from its stored state, after `limit` set the session's limits.
 
         Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT and others.
         """
-        order = Order.unpack(call.raw)
-        source = Path(order.folder)
-        request = pb.RestoreSessionRequest.FromString(order.request) if order.request else None
+        instruction = StorageInstruction.unpack(call.raw)
+        source = Path(instruction.folder)
+        request = pb.RestoreSessionRequest.FromString(instruction.request) if instruction.request else None
         generation = 0
         try:
             while True:
@@ -295,7 +301,7 @@ class Checkpointer:
             yield from SnapshotDecoder(session, state, memories).fill()
             answer = self._restored(session, state, head, request)
             if request is None:
-                yield from self._take_up(session, generation, head.logged)
+                yield from self._replay_logs(session, generation, head.logged)
         except OSError as error:
             raise Refusal("STORAGE", f"the stored data cannot be read: {os.strerror(error.errno or 0)}") from None
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -315,47 +321,47 @@ class Checkpointer:
         answer = service_pb2.RestoreSessionResponse(client_nodes=head.client_nodes)
         if request is not None:
             # A new session: no client has seen its epoch or its writers.
-            session.epoch = _another(session.epoch)
+            session.epoch = _new_epoch(session.epoch)
             session.attach(max(session.writers, default=0) + 1)
             for named in state.named:
                 tensor = session.store.get(named.id)
                 if tensor is not None:
-                    told = answer.tensors.add(name=named.name, has_grad=tensor.grad is not None)
-                    fill_spec(told.spec, tensor, named.id)
+                    described = answer.tensors.add(name=named.name, has_grad=tensor.grad is not None)
+                    fill_spec(described.spec, tensor, named.id)
             if request.named_only:
                 wanted = {named.id for named in state.named}
                 for tensor_id in [each for each in session.store if each not in wanted]:
                     session.release(tensor_id)
         return answer
 
-    def _take_up(self, session: Session, generation: int, logged: bool) -> Steps:
+    def _replay_logs(self, session: Session, generation: int, logged: bool) -> Steps:
         """Replay the logs and continue at their end. `logged`: whether this generation must have a log."""
-        kept = kept_of(session)
-        assert kept is not None
-        first = log_path(kept.folder, generation)
+        files = files_of(session)
+        assert files is not None
+        first = log_path(files.folder, generation)
         if logged and not self.log_store.exists(first):
             raise snapshot_files.damaged(first, "it is missing")
-        logs = [each for each in self.log_store.list(kept.folder) if each >= generation]
+        logs = [each for each in self.log_store.list(files.folder) if each >= generation]
         end = START
         for number in logs:
-            path = log_path(kept.folder, number)
+            path = log_path(files.folder, number)
             end = yield from Replay(session, self.log_store).run(path)
             size = self.log_store.size(path)
             if size > end:
                 log.warning("log ends within a record", extra={"file": str(path), "bytes": size - end})
                 self.log_store.cut(path, end)
-        kept.generation = logs[-1] if logs else generation
-        kept.mark = None
-        running = self.snapshots.running(kept.folder)
-        if running and (len(session.writers) > 1 or session.alone):
+        files.generation = logs[-1] if logs else generation
+        files.mark = None
+        running = self.snapshots.running(files.folder)
+        if running and (len(session.writers) > 1 or session.unary_commands):
             # Commands may have been lost, and with unary calls or several writers the seqs do not show which.
-            session.epoch = _another(session.epoch)
+            session.epoch = _new_epoch(session.epoch)
         if self.logs:
-            path = log_path(kept.folder, kept.generation)
-            kept.log = Log(path, end, self.log_store.exists(path))
-            session.durability.notes, session.transfers.logs = kept.notes, True
+            path = log_path(files.folder, files.generation)
+            files.log = Log(path, end, self.log_store.exists(path))
+            session.durability.notes, session.transfers.logs = files.notes, True
         else:
-            self.snapshots.set_running(kept.folder, True)
+            self.snapshots.set_running(files.folder, True)
         return b""
 
 
@@ -372,19 +378,19 @@ def _check_begun(begun: Future[Refusal | None]) -> None:
 def _mark(session: Session) -> Any:
     """A value that changes whenever a command was applied or the number of transfers changed."""
     writers = tuple((writer.number, writer.applied) for writer in session.writers.values())
-    return session.alone, writers, len(session.transfers.held)
+    return session.unary_commands, writers, len(session.transfers.held)
 
 
-def _another(epoch: int) -> int:
+def _new_epoch(epoch: int) -> int:
     """A new epoch that no client has seen."""
     return epoch + 1 + secrets.randbelow(1 << 20)
 
 
 def _summary(head: bytes, size: int, tensors: int) -> pb.SaveSessionResponse:
-    told = pb.SnapshotHead.FromString(head)
+    summary = pb.SnapshotHead.FromString(head)
     return pb.SaveSessionResponse(
         snapshot=pb.SnapshotSummary(
-            name=told.name, bytes=size, tensors=tensors, saved_unix_ms=told.saved_unix_ms, ttl_left_ms=told.ttl_ms,
-            client_nodes=told.client_nodes,
+            name=summary.name, bytes=size, tensors=tensors, saved_unix_ms=summary.saved_unix_ms,
+            ttl_left_ms=summary.ttl_ms, client_nodes=summary.client_nodes,
         )
     )  # fmt: skip

@@ -23,9 +23,9 @@ class LogFiles(LogStore):
     def __init__(self) -> None:
         self._open: OrderedDict[Path, int] = OrderedDict()
 
-    def list(self, place: Path) -> list[int]:
+    def list(self, location: Path) -> list[int]:
         """The generations that have a log file."""
-        return generations(place, LOG)
+        return generations(location, LOG)
 
     def exists(self, path: Path) -> bool:
         """Whether the file exists."""
@@ -51,20 +51,20 @@ class LogFiles(LogStore):
             os.close(descriptor)
         sync_folder(path.parent)
 
-    def append(self, path: Path, parts: Sequence[bytes], place: int, mark: tuple[int, bytes], again: bool) -> None:
+    def append(self, path: Path, parts: Sequence[bytes], offset: int, mark: tuple[int, bytes], again: bool) -> None:
         """Write and flush. The mark reaches the disk with the next flush at the latest."""
         descriptor = self._file(path)
         if again:
-            os.ftruncate(descriptor, place)
+            os.ftruncate(descriptor, offset)
         try:
-            _write(descriptor, parts, place)
+            _write(descriptor, parts, offset)
             os.fdatasync(descriptor)
             _check_there(path, descriptor)
             os.pwrite(descriptor, mark[1], mark[0])
         except (OSError, MemoryError):
             # By descriptor: the path may name another file now.
             with contextlib.suppress(OSError):
-                os.ftruncate(descriptor, place)
+                os.ftruncate(descriptor, offset)
             raise
 
     def cut(self, path: Path, size: int) -> None:
@@ -99,13 +99,13 @@ def _check_there(path: Path, descriptor: int) -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
-def _write(descriptor: int, parts: Sequence[bytes | memoryview], place: int) -> None:
+def _write(descriptor: int, parts: Sequence[bytes | memoryview], offset: int) -> None:
     """Write all parts at an offset; repeats short writes. Raises OSError."""
     for start in range(0, len(parts), _MOST_PARTS):
         some = list(parts[start : start + _MOST_PARTS])
         while some:
-            wrote = os.pwritev(descriptor, some, place)
-            place += wrote
+            wrote = os.pwritev(descriptor, some, offset)
+            offset += wrote
             while some and wrote >= len(some[0]):
                 wrote -= len(some.pop(0))
             if some and wrote:

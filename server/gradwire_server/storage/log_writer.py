@@ -1,8 +1,8 @@
 """The log writer: writes a worker's calls to its sessions' logs, and holds their answers until the records are on disk.
 
 A call is applied, then logged; its answer is sent once the record survives a crash. If memory is too short to log what
-was applied, the session is restored from its log (`give_up`). Bytes of uploads and files enter the log's queue no
-faster than the disk writes them.
+was applied, the session is restored from its log (`discard_session`). Bytes of uploads and files enter the log's queue
+no faster than the disk writes them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.batch import run_unary
 from gradwire_server.session.commands import BY_METHOD
-from gradwire_server.session.session import Answered, Pending, Session
+from gradwire_server.session.session import AnswerCallback, PendingCall, Session
 from gradwire_server.session.state.transfers import Upload
-from gradwire_server.storage.session_files import kept_of
+from gradwire_server.storage.session_files import files_of
 from gradwire_server.storage.stores import LogStore
 from gradwire_server.storage.write_ahead_log import LOADED, Log, Parts, WriteAheadLog, packed
 
 if TYPE_CHECKING:
-    from gradwire_server.storage.tensor_files import Loaded
+    from gradwire_server.storage.tensor_files import LoadedTensors
 
 _UPLOAD_PART = 1 << 20
 _WAIT_SECONDS = 0.001  # wait for room in the log's queue, before other sessions have their turn
@@ -41,23 +41,23 @@ class LogWriter:
     """Logs the calls of sessions that have a log."""
 
     def __init__(self, store: LogStore) -> None:
-        self.journal = WriteAheadLog(store)
+        self.wal = WriteAheadLog(store)
 
     def check(self, session: Session) -> None:
         """Check, before a call, that the session's log can be written. Raises Refusal: UNAVAILABLE."""
-        kept = kept_of(session)
-        if kept is not None and kept.log is not None and kept.log.failing:
-            self.journal.check(kept.log)
+        files = files_of(session)
+        if files is not None and files.log is not None and files.log.failing:
+            self.wal.check(files.log)
 
-    def unary(self, call: Pending) -> Generator[None, None, bytes]:
+    def unary(self, call: PendingCall) -> Generator[None, None, bytes]:
         """Apply a unary call's command and hold its answer until it is logged. Yields in pauses.
 
         A refused command is logged if it changed the random generator, the next id or the next node number, or if it
         was applied but cannot be answered. Raises Refusal.
         """
-        session, kept = call.session, kept_of(call.session)
-        assert kept is not None
-        notes = kept.notes
+        session, files = call.session, files_of(call.session)
+        assert files is not None
+        notes = files.notes
         before = _counters(session)
         try:
             answer = yield from run_unary(call)
@@ -77,10 +77,10 @@ class LogWriter:
         session.durability.torn = False
         return answer
 
-    def record(self, session: Session, call: Pending) -> None:
+    def record(self, session: Session, call: PendingCall) -> None:
         """Log an applied call and hold its answer until the record is on disk."""
-        kept = kept_of(session)
-        if kept is None or kept.log is None or call.hold is not None:
+        files = files_of(session)
+        if files is None or files.log is None or call.hold is not None:
             return
         batch, record = b"", pb.LogRecord()
         if call.method == "Run":
@@ -92,74 +92,72 @@ class LogWriter:
         elif _is_logged(call.method):
             record.call.method, record.call.request = call.method, call.raw
         logged = batch or record.WhichOneof("record")
-        kept.notes.take(session, record)
-        self._put(call, kept.log, packed(record, batch) if logged else ())
+        files.notes.take(session, record)
+        self._put(call, files.log, packed(record, batch) if logged else ())
 
-    def _record_refused(self, session: Session, call: Pending) -> None:
+    def _record_refused(self, session: Session, call: PendingCall) -> None:
         """Log a refused unary call. Its answer does not wait, since it acknowledges nothing."""
-        kept = kept_of(session)
-        if kept is not None and kept.log is not None:
+        files = files_of(session)
+        if files is not None and files.log is not None:
             record = pb.LogRecord(call=pb.LogCall(method=call.method, request=call.raw))
-            kept.notes.take(session, record)
-            self.journal.put(kept.log, packed(record), None)
+            files.notes.take(session, record)
+            self.wal.put(files.log, packed(record), None)
 
-    def _put(self, call: Pending, target: Log, parts: Parts) -> None:
+    def _put(self, call: PendingCall, target: Log, parts: Parts) -> None:
         """Write a record, and hold the call's answer until it and all earlier records are on disk."""
-        journal = self.journal
+        wal = self.wal
 
-        def hold(answer: Answered, result: bytes) -> None:
-            journal.put(
-                target, parts, lambda failure: answer(result, None) if failure is None else answer(b"", failure)
-            )
+        def hold(answer: AnswerCallback, result: bytes) -> None:
+            wal.put(target, parts, lambda failure: answer(result, None) if failure is None else answer(b"", failure))
 
         call.hold = hold
 
-    def give_up(self, call: Pending) -> bool:
+    def discard_session(self, call: PendingCall) -> bool:
         """Give up a session whose memory is ahead of its log; return whether there is a log to restore it from.
 
         The call's answer waits until everything that may have been acknowledged is on disk. Then the log is closed.
         """
-        session, journal = call.session, self.journal
-        kept = kept_of(session)
-        if kept is None or kept.log is None:
+        session, wal = call.session, self.wal
+        files = files_of(session)
+        if files is None or files.log is None:
             return False
-        target = kept.log
+        target = files.log
 
-        def hold(answer: Answered, _: bytes) -> None:
+        def hold(answer: AnswerCallback, _: bytes) -> None:
             def written(_: Refusal | None) -> None:
                 target.closed = True
                 answer(b"", session.durability.broken)
 
-            journal.put(target, (), written)
+            wal.put(target, (), written)
 
         call.hold = hold
         return True
 
     # Bytes in the log.
 
-    def keep_upload(self, call: Pending) -> Iterator[None]:
+    def keep_upload(self, call: PendingCall) -> Iterator[None]:
         """Log a complete upload's bytes, and wait until they are on disk. Raises Refusal: UNAVAILABLE."""
         session = call.session
         self.check(session)
-        kept, transfer_id = kept_of(session), call.raw.decode()
+        files, transfer_id = files_of(session), call.raw.decode()
         held = session.transfers.held.get(transfer_id)
-        if kept is None or kept.log is None or not isinstance(held, Upload) or held.received != held.total:
+        if files is None or files.log is None or not isinstance(held, Upload) or held.received != held.total:
             return
         session.cancel_token.begin(call.ticket, call.deadline)
         failed: list[Refusal] = []
         data = memoryview(held.buffer.data)
-        yield from self._put_bytes(session, kept.log, transfer_id, held.request_id, data, failed)
-        yield from self._written(session, kept.log, failed)
+        yield from self._put_bytes(session, files.log, transfer_id, held.request_id, data, failed)
+        yield from self._written(session, files.log, failed)
         held.logged = True
 
-    def keep_loaded(self, call: Pending, loaded: Loaded) -> Iterator[None]:
+    def keep_loaded(self, call: PendingCall, loaded: LoadedTensors) -> Iterator[None]:
         """Log the bytes of leaves loaded from a file, since the file may change before a replay.
 
         Runs before the leaves have ids. Raises Refusal: UNAVAILABLE, CANCELLED.
         """
-        kept = kept_of(call.session)
-        assert kept is not None
-        assert kept.log is not None
+        files = files_of(call.session)
+        assert files is not None
+        assert files.log is not None
         inline, batch, failed = _UPLOAD_PART, secrets.token_hex(8), list[Refusal]()
         for number, (creation, data) in enumerate(zip(loaded.creations, loaded.data, strict=True)):
             if len(data) <= min(_INLINE, inline):
@@ -171,24 +169,24 @@ class LogWriter:
                 dtype=described.dtype, shape=described.shape, transfer_id=f"{LOADED}{batch}-{number}"
             )
             creation.transfer.CopyFrom(transfer)
-            yield from self._put_bytes(call.session, kept.log, transfer.transfer_id, "", data, failed)
+            yield from self._put_bytes(call.session, files.log, transfer.transfer_id, "", data, failed)
         if any(creation.HasField("transfer") for creation in loaded.creations):
-            yield from self._written(call.session, kept.log, failed)
+            yield from self._written(call.session, files.log, failed)
 
-    def record_load(self, call: Pending, loaded: Loaded) -> None:
+    def record_load(self, call: PendingCall, loaded: LoadedTensors) -> None:
         """Log the creation of loaded leaves, after they were given ids."""
         session = call.session
-        kept, request_id = kept_of(session), loaded.request.request_id
-        assert kept is not None
-        assert kept.log is not None
+        files, request_id = files_of(session), loaded.request.request_id
+        assert files is not None
+        assert files.log is not None
         record = pb.LogRecord()
         record.load.creations.extend(creation.SerializeToString() for creation in loaded.creations)
         if request_id:
-            method, digest, response = session.memory.held[request_id]
+            method, digest, response = session.response_cache.held[request_id]
             record.load.answer.request_id, record.load.answer.method = request_id, method
             record.load.answer.request_digest, record.load.answer.response = digest, response
-        kept.notes.take(session, record)
-        self._put(call, kept.log, packed(record))
+        files.notes.take(session, record)
+        self._put(call, files.log, packed(record))
 
     def _put_bytes(
         self,
@@ -209,7 +207,7 @@ class LogWriter:
                 failed.append(failure)
 
         for start in range(0, max(1, len(data)), _UPLOAD_PART):
-            while not self.journal.has_room(_UPLOAD_PART, _WAIT_SECONDS):
+            while not self.wal.has_room(_UPLOAD_PART, _WAIT_SECONDS):
                 if session.cancel_token.stopping():
                     raise session.cancel_token.refusal()
                 yield
@@ -219,7 +217,7 @@ class LogWriter:
                 transfer_id=transfer_id, request_id=request_id, total_bytes=len(data), offset=start,
                 data=bytes(data[start : start + _UPLOAD_PART]),
             )  # fmt: skip
-            self.journal.put(target, packed(pb.LogRecord(upload=part)), done, lasting=False)
+            self.wal.put(target, packed(pb.LogRecord(upload=part)), done, lasting=False)
             yield
 
     def _written(self, session: Session, target: Log, failed: list[Refusal]) -> Iterator[None]:
@@ -231,7 +229,7 @@ class LogWriter:
                 failed.append(failure)
             written.set()
 
-        self.journal.put(target, (), done)
+        self.wal.put(target, (), done)
         while not written.wait(_WAIT_SECONDS):
             if session.cancel_token.stopping():
                 raise session.cancel_token.refusal()

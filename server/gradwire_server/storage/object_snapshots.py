@@ -1,7 +1,7 @@
 """Object snapshots: keeps stored sessions as named objects, in a bucket or a database, instead of in a directory.
 
-`ObjectStore` is what such a place must provide: put, get, list, delete. `ObjectSnapshots` makes a SnapshotStore of it.
-A generation has objects below its place's path: "7.data/<memory>.<offset>" with pieces of the tensors' bytes,
+`ObjectStore` is what to provide: put, get, list, delete. `ObjectSnapshots` makes a SnapshotStore of it.
+A generation has objects below its location's path: "7.data/<memory>.<offset>" with pieces of the tensors' bytes,
 "7.state", and "7.head". The head is put last; with it, the generation exists. Head and state begin with the CRC-32 of
 the message that follows, in four bytes, little-endian.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_server.storage.byte_view import flat
+from gradwire_server.storage.byte_view import byte_view
 from gradwire_server.storage.snapshot_files import FORMAT, PIECE, check_room, damaged
 from gradwire_server.storage.stores import SnapshotStore
 
@@ -54,78 +54,78 @@ class ObjectStore(ABC):
 
 
 class ObjectSnapshots(SnapshotStore):
-    """Snapshots as objects: names begin with the place's path, without its leading slash."""
+    """Snapshots as objects: names begin with the location's path, without its leading slash."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self.objects = objects
         self.threads = ThreadPoolExecutor(_THREADS, "gradwire-objects")
 
-    def put(self, place: Path, key: str, data: bytes) -> None:
-        """Put an object of a place. Raises OSError."""
+    def put(self, location: Path, key: str, data: bytes) -> None:
+        """Put an object of a location. Raises OSError."""
         with _failures():
-            self.objects.put(name_of(place, key), data)
+            self.objects.put(name_of(location, key), data)
 
-    def get(self, place: Path, key: str) -> bytes:
-        """Get an object of a place. Raises OSError: FileNotFoundError if there is none."""
+    def get(self, location: Path, key: str) -> bytes:
+        """Get an object of a location. Raises OSError: FileNotFoundError if there is none."""
         try:
             with _failures():
-                return self.objects.get(name_of(place, key))
+                return self.objects.get(name_of(location, key))
         except LookupError:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place / key)) from None
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(location / key)) from None
 
-    def about_all(self, place: Path) -> dict[str, tuple[int, float]]:
-        """The objects of a place and below it: bytes and last change by key. Raises OSError."""
-        prefix = name_of(place, "")
+    def about_all(self, location: Path) -> dict[str, tuple[int, float]]:
+        """The objects of a location and below it: bytes and last change by key. Raises OSError."""
+        prefix = name_of(location, "")
         with _failures():
             return {name.removeprefix(prefix): told for name, told in self.objects.list(prefix).items()}
 
-    def delete(self, place: Path, keys: Iterable[str]) -> None:
-        """Delete objects of a place, as many as can be."""
+    def delete(self, location: Path, keys: Iterable[str]) -> None:
+        """Delete objects of a location, as many as can be."""
         for key in keys:
             with contextlib.suppress(OSError), _failures():
-                self.objects.delete(name_of(place, key))
+                self.objects.delete(name_of(location, key))
 
-    def list(self, place: Path) -> list[int]:
+    def list(self, location: Path) -> list[int]:
         """The generations that have a head."""
-        stems = [key.removesuffix(_HEAD) for key in self.about_all(place) if key.endswith(_HEAD)]
+        stems = [key.removesuffix(_HEAD) for key in self.about_all(location) if key.endswith(_HEAD)]
         return sorted(int(stem) for stem in stems if stem.isdecimal())
 
-    def head(self, place: Path) -> tuple[int, pb.SnapshotHead] | None:
+    def head(self, location: Path) -> tuple[int, pb.SnapshotHead] | None:
         """Get the newest head."""
-        found = self.list(place)
-        return (found[-1], self._head(place, found[-1])) if found else None
+        found = self.list(location)
+        return (found[-1], self._head(location, found[-1])) if found else None
 
-    def _head(self, place: Path, generation: int) -> pb.SnapshotHead:
-        head: pb.SnapshotHead = self._parsed(pb.SnapshotHead, place, f"{generation}{_HEAD}")
+    def _head(self, location: Path, generation: int) -> pb.SnapshotHead:
+        head: pb.SnapshotHead = self._parsed(pb.SnapshotHead, location, f"{generation}{_HEAD}")
         if head.format != FORMAT:
             what = f"it is of format {head.format}, and this server reads {FORMAT}"
-            raise damaged(place / f"{generation}{_HEAD}", what)
+            raise damaged(location / f"{generation}{_HEAD}", what)
         return head
 
-    def _parsed(self, kind: Any, place: Path, key: str) -> Any:
-        raw = self.get(place, key)
+    def _parsed(self, kind: Any, location: Path, key: str) -> Any:
+        raw = self.get(location, key)
         if zlib.crc32(raw[_CRC:]) != int.from_bytes(raw[:_CRC], "little"):
-            raise damaged(place / key, "its checksum is not that of its bytes")
+            raise damaged(location / key, "its checksum is not that of its bytes")
         try:
             return kind.FromString(raw[_CRC:])
         except DecodeError:
-            raise damaged(place / key, f"it is not a {kind.__name__}") from None
+            raise damaged(location / key, f"it is not a {kind.__name__}") from None
 
-    def read(self, place: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
+    def read(self, location: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
         """Get head and state."""
-        head = self._head(place, generation)
-        return head, self._parsed(pb.SessionState, place, f"{generation}{_STATE}")
+        head = self._head(location, generation)
+        return head, self._parsed(pb.SessionState, location, f"{generation}{_STATE}")
 
-    def data(self, place: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
+    def data(self, location: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
         """Get tensors' bytes, a piece before each yield."""
-        path = place / f"{generation}.data"
+        path = location / f"{generation}.data"
         for number, (owner, message) in enumerate(zip(memories, state.memories, strict=True)):
             on_host = message.device in ("", "cpu")
-            view = flat(owner) if on_host else owner
+            view = byte_view(owner) if on_host else owner
             crc = 0
             for start in range(0, message.bytes, PIECE):
                 try:
-                    raw = self.get(place, _piece(generation, number, start))
+                    raw = self.get(location, _piece(generation, number, start))
                 except FileNotFoundError:
                     raise damaged(path, "a piece is missing") from None
                 if len(raw) != min(PIECE, message.bytes - start):
@@ -141,46 +141,46 @@ class ObjectSnapshots(SnapshotStore):
                 raise damaged(path, "its checksum is not that of its bytes")
 
     def begin(
-        self, place: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path
-    ) -> ObjectWriting:
+        self, location: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path
+    ) -> ObjectSnapshotWriter:
         """Begin writing a generation. An object store has no folders, so `base` is not used."""
-        return ObjectWriting(self, place, generation, head, state)
+        return ObjectSnapshotWriter(self, location, generation, head, state)
 
-    def remove(self, place: Path) -> None:
-        """Delete the place's objects, heads first, newest to oldest."""
-        heads = [f"{generation}{_HEAD}" for generation in reversed(self.list(place))]
-        self.delete(place, heads)
-        self.delete(place, self.about_all(place))
+    def remove(self, location: Path) -> None:
+        """Delete the location's objects, heads first, newest to oldest."""
+        heads = [f"{generation}{_HEAD}" for generation in reversed(self.list(location))]
+        self.delete(location, heads)
+        self.delete(location, self.about_all(location))
 
-    def running(self, place: Path) -> bool:
-        """Whether the place has the object "running"."""
-        return _RUNNING in self.about_all(place)
+    def running(self, location: Path) -> bool:
+        """Whether the location has the object "running"."""
+        return _RUNNING in self.about_all(location)
 
-    def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
+    def set_running(self, location: Path, running: bool, lasting: bool = True) -> None:
         """Put or delete the object "running"."""
         if running:
-            self.put(place, _RUNNING, b"")
+            self.put(location, _RUNNING, b"")
         else:
             with _failures():
-                self.objects.delete(name_of(place, _RUNNING))
+                self.objects.delete(name_of(location, _RUNNING))
 
-    def exists(self, place: Path) -> bool:
-        """Whether the place has an object."""
-        return bool(self.about_all(place))
+    def exists(self, location: Path) -> bool:
+        """Whether the location has an object."""
+        return bool(self.about_all(location))
 
-    def places(self, above: Path) -> Sequence[Path]:
+    def locations(self, above: Path) -> Sequence[Path]:
         """Paths directly below, that have objects below them."""
         return [
             above / name for name in dict.fromkeys(key.split("/")[0] for key in self.about_all(above) if "/" in key)
         ]
 
-    def about(self, place: Path) -> tuple[int, float]:
+    def about(self, location: Path) -> tuple[int, float]:
         """The objects' bytes, and the newest object's change."""
-        found = self.about_all(place).values()
+        found = self.about_all(location).values()
         return sum(size for size, _ in found), max((changed for _, changed in found), default=0.0)
 
 
-class ObjectWriting:
+class ObjectSnapshotWriter:
     """A generation being written. Threads put its pieces while the session's worker computes; `commit` waits."""
 
     def __init__(
@@ -202,7 +202,7 @@ class ObjectWriting:
         while str(self.generation) in taken:
             self.generation += 1
         for number, (owner, message) in enumerate(zip(memories, self.state.memories, strict=True)):
-            view = flat(owner)
+            view = byte_view(owner)
             crc = 0
             for start in range(0, message.bytes, PIECE):
                 piece = view[start : start + PIECE]
@@ -261,9 +261,9 @@ def sealed(message: Any) -> bytes:
     return zlib.crc32(raw).to_bytes(_CRC, "little") + raw
 
 
-def name_of(place: Path, key: str) -> str:
-    """The name of a place's object."""
-    return f"{place.as_posix().lstrip('/')}/{key}"
+def name_of(location: Path, key: str) -> str:
+    """The name of a location's object."""
+    return f"{location.as_posix().lstrip('/')}/{key}"
 
 
 def _piece(generation: int, memory: int, start: int) -> str:

@@ -1,9 +1,9 @@
 """Replay: applies a log's records to a session restored from the preceding snapshot.
 
 A command that was refused originally is refused again without being tried, since the cause may have passed. A command
-whose refusal keeps effects (command_spec.py) repeats them first, up to the recorded place. Everything else must repeat
-exactly: each record contains its refusals and the counts of commands and tensors and the next id after
-it. A session that differs is refused, since its clients have seen other results.
+whose refusal keeps effects (command_spec.py) repeats them first, up to the recorded repetition and step. Everything
+else must repeat exactly: each record contains its refusals, and the counts of commands and tensors and the next id
+after it. A session that differs is refused, since its clients have seen other results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.session.commands import BY_METHOD
-from gradwire_server.session.session import Pending
+from gradwire_server.session.session import PendingCall
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.transfers import Upload
 from gradwire_server.storage.stores import LogStore
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gradwire_server.session.session import Session
 
 _UNLIMITED = 1 << 62
-_SCARCE = ("MEMORY_LIMIT", "TENSOR_LIMIT", "PROGRAM_LIMIT")
+_MEMORY_REASONS = ("MEMORY_LIMIT", "TENSOR_LIMIT", "PROGRAM_LIMIT")
 
 
 class ReplayCancelToken(CancelToken):
@@ -60,20 +60,20 @@ class ReplayCancelToken(CancelToken):
     def seq(self, seq: int) -> None:
         self._seq = seq
         self._repeated = None
-        told = self._resumptions.get(seq)
-        if told is not None:
-            self.resume(told)
+        resumption = self._resumptions.get(seq)
+        if resumption is not None:
+            self.resume(resumption)
 
-    def resume(self, told: pb.LogResumption) -> None:
+    def resume(self, resumption: pb.LogResumption) -> None:
         """Restore the node number, and before a retry the random generator."""
-        self.number(told)
-        if told.generator:
-            self._session.recording.generator.set_state(told.generator)
+        self.number(resumption)
+        if resumption.generator:
+            self._session.recording.generator.set_state(resumption.generator)
 
-    def number(self, told: pb.LogResumption) -> None:
+    def number(self, resumption: pb.LogResumption) -> None:
         """Restore the next node's number. Logs of older servers also have one wherever other sessions had computed."""
         nodes = self._session.recording.nodes
-        nodes.next = max(nodes.next, told.node_seq)
+        nodes.next = max(nodes.next, resumption.node_seq)
 
     def cancelled(self) -> bool:
         """Whether the command was refused originally, and does not repeat what it did before."""
@@ -85,10 +85,10 @@ class ReplayCancelToken(CancelToken):
 
     def repeats(self, keeps_effects: bool) -> bool:
         """Whether the running command, though refused, must repeat its effects."""
-        told = self._refusals.get(self._seq)
+        refused = self._refusals.get(self._seq)
         # Older servers did not write `began`; only a program's run tells its repetition.
-        if keeps_effects and told is not None and (told.began or "repetition" in told.metadata):
-            self._repeated = told.metadata
+        if keeps_effects and refused is not None and (refused.began or "repetition" in refused.metadata):
+            self._repeated = refused.metadata
         return self._repeated is not None
 
     def repeated(self) -> Mapping[str, str] | None:
@@ -97,17 +97,17 @@ class ReplayCancelToken(CancelToken):
 
     def refusal(self) -> Refusal:
         """The original refusal."""
-        told = self._refusals[self._seq]
-        after(self._session, told)
-        refusal = Refusal(told.reason, told.message, root_seq=told.root_seq)
-        refusal.metadata = dict(told.metadata)
+        refused = self._refusals[self._seq]
+        restore_counters(self._session, refused)
+        refusal = Refusal(refused.reason, refused.message, root_seq=refused.root_seq)
+        refusal.metadata = dict(refused.metadata)
         return refusal
 
 
-def after(session: Session, told: pb.LogRefusal) -> None:
+def restore_counters(session: Session, refused: pb.LogRefusal) -> None:
     """Set a session's random generator and next id to those after a refused command."""
-    session.recording.generator.set_state(told.generator)
-    session.next_id = max(session.next_id, told.next_id)
+    session.recording.generator.set_state(refused.generator)
+    session.next_id = max(session.next_id, refused.next_id)
 
 
 class Replay:
@@ -137,7 +137,7 @@ class Replay:
                 try:
                     self._apply(record)
                     self._compare(path, record, end)
-                    session.let_go()
+                    session.apply_deferred_releases()
                 finally:
                     session.cancel_token, session.durability.notes = real, None
                     self.notes.clear()
@@ -158,12 +158,12 @@ class Replay:
         self.cancel_token.follow(record if which == "batch" else pb.LogRecord())
         if which == "batch":
             try:
-                for _ in run_batch(Pending("Run", session, record.batch, 1)):
+                for _ in run_batch(PendingCall("Run", session, record.batch, 1)):
                     pass
             except (Refusal, OutOfOrder) as refused:
                 raise Refusal("SNAPSHOT_DAMAGED", f"the session's log cannot be followed: {refused}") from None
-            for told in record.resumptions:  # the last command may have been refused
-                self.cancel_token.number(told)
+            for resumption in record.resumptions:  # the last command may have been refused
+                self.cancel_token.number(resumption)
         elif which == "call":
             self._call(record)
         elif which == "writer":
@@ -184,34 +184,34 @@ class Replay:
         repeats = token.repeats(BY_METHOD[record.call.method].refusal_keeps_effects)
         if not repeats:
             token.follow(pb.LogRecord())
-        for told in record.resumptions:
-            if told.generator or not repeats:  # a refusal's node number follows the nodes that are made again
-                token.resume(told)
+        for resumption in record.resumptions:
+            if resumption.generator or not repeats:  # a refusal's node number follows the nodes that are made again
+                token.resume(resumption)
         if refused is None or refused.applied or repeats:
             try:
-                for _ in run_unary(Pending(record.call.method, session, record.call.request, 1)):
+                for _ in run_unary(PendingCall(record.call.method, session, record.call.request, 1)):
                     pass
             except Refusal as refusal:
                 if not refusal.applied:
                     self.notes.refused(session, 0, refusal)
-                    for told in record.resumptions:
-                        token.number(told)
+                    for resumption in record.resumptions:
+                        token.number(resumption)
                     return
         if refused is not None and not repeats:
-            after(session, refused)
+            restore_counters(session, refused)
             self.notes.refusals.append(refused)
 
     def _load(self, load: pb.LogLoad) -> None:
         session = self.session
         for raw in load.creations:
             request = commands_pb2.CreateRequest.FromString(raw)
-            for _ in run_unary(Pending("Create", session, raw, 1)):
+            for _ in run_unary(PendingCall("Create", session, raw, 1)):
                 pass
             if request.HasField("transfer"):
                 session.transfers.forget(request.transfer.transfer_id)
         if load.HasField("answer"):
             answer = load.answer
-            session.memory.put(answer.request_id, answer.method, answer.request_digest, answer.response)
+            session.response_cache.put(answer.request_id, answer.method, answer.request_digest, answer.response)
 
     def _upload(self, part: pb.LogUpload) -> None:
         """Apply a part of an upload. Offset 0 restarts it; a part at another offset belongs to a broken upload."""
@@ -226,39 +226,39 @@ class Replay:
             held.received = part.offset + len(part.data)
             held.logged = True
 
-    def _compare(self, path: Path, record: pb.LogRecord, place: int) -> None:
+    def _compare(self, path: Path, record: pb.LogRecord, end: int) -> None:
         """Check that a record was repeated exactly. Raises Refusal: SNAPSHOT_DAMAGED; as `run` if room is short."""
-        then, now = ({each.seq: each for each in told} for told in (record.refusals, self.notes.refusals))
+        then, now = ({each.seq: each for each in refusals} for refusals in (record.refusals, self.notes.refusals))
         for seq in sorted(then.keys() & now.keys()):
-            self._check_scarce(then[seq], now[seq])
+            self._check_memory_limit(then[seq], now[seq])
             if then[seq].reason != now[seq].reason:
-                raise self._other(path, place, f"command {seq} is refused for another cause: {now[seq].message}")
+                raise self._other(path, end, f"command {seq} is refused for another cause: {now[seq].message}")
         for seq in sorted(then.keys() ^ now.keys()):
-            told = now.get(seq)
-            self._check_scarce(None, told)
-            went = "is applied and was refused" if told is None else f"was applied and is refused: {told.message}"
-            raise self._other(path, place, f"command {seq} {went}")
-        if any(told.generator for told in self.notes.resumptions):  # random numbers were drawn twice
+            refused = now.get(seq)
+            self._check_memory_limit(None, refused)
+            went = "is applied and was refused" if refused is None else f"was applied and is refused: {refused.message}"
+            raise self._other(path, end, f"command {seq} {went}")
+        if any(each.generator for each in self.notes.resumptions):  # random numbers were drawn twice
             raise Refusal("MEMORY_LIMIT", "there is too little memory to restore the session")
         if record.HasField("outcome"):
             wanted, found = record.outcome, outcome(self.session)
             if wanted != found:
-                raise self._other(path, place, f"the session has {_shown(found)}, and had {_shown(wanted)}")
+                raise self._other(path, end, f"the session has {_describe(found)}, and had {_describe(wanted)}")
 
     @staticmethod
-    def _check_scarce(then: pb.LogRefusal | None, now: pb.LogRefusal | None) -> None:
-        if now is not None and now.reason in _SCARCE and (then is None or then.reason != now.reason):
+    def _check_memory_limit(then: pb.LogRefusal | None, now: pb.LogRefusal | None) -> None:
+        if now is not None and now.reason in _MEMORY_REASONS and (then is None or then.reason != now.reason):
             raise Refusal(now.reason, f"there is too little memory to restore the session: {now.message}")
 
     @staticmethod
-    def _other(path: Path, place: int, what: str) -> Refusal:
+    def _other(path: Path, end: int, what: str) -> Refusal:
         return Refusal(
             "SNAPSHOT_DAMAGED",
-            f"{path.parent.name}/{path.name} leads to another session than there was: after the record at byte {place} "
+            f"{path.parent.name}/{path.name} leads to another session than there was: after the record at byte {end} "
             f"{what}",
             file=path.name,
         )
 
 
-def _shown(told: pb.LogOutcome) -> str:
-    return f"{told.applied} commands, {told.tensors} ids and a next one of {told.next_id}"
+def _describe(outcome: pb.LogOutcome) -> str:
+    return f"{outcome.applied} commands, {outcome.tensors} ids and a next one of {outcome.next_id}"

@@ -29,7 +29,7 @@ _CODE_OF = {dtype: code for code, dtype in _CODES.items()}
 
 
 @dataclass(slots=True)
-class Entry:
+class TensorInfo:
     """A tensor of a file."""
 
     name: str
@@ -40,7 +40,7 @@ class Entry:
 
 def head_of(arrays: dict[str, tuple[DType, tuple[int, ...]]], metadata: dict[str, str]) -> tuple[bytes, list[str]]:
     """Head of a file with these arrays, and the order of their bytes. Complex arrays get a last axis of 2."""
-    told: dict[str, Any] = {_METADATA: {CRC: _ZEROS, **metadata}}
+    described: dict[str, Any] = {_METADATA: {CRC: _ZEROS, **metadata}}
     order = sorted(arrays, key=lambda name: -arrays[name][0].itemsize)  # largest items first: all are aligned
     end = 0
     for name in order:
@@ -48,13 +48,13 @@ def head_of(arrays: dict[str, tuple[DType, tuple[int, ...]]], metadata: dict[str
         begin, end = end, end + math.prod(shape) * dtype.itemsize
         part = dtypes.real_part(dtype)
         stored = shape if part == dtype else (*shape, 2)
-        told[name] = {"dtype": _CODE_OF[part], "shape": list(stored), "data_offsets": [begin, end]}
-    raw = json.dumps(told, separators=(",", ":")).encode()
+        described[name] = {"dtype": _CODE_OF[part], "shape": list(stored), "data_offsets": [begin, end]}
+    raw = json.dumps(described, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
     return _LENGTH.pack(len(raw)) + raw, order
 
 
-def read_head(file: Any, name: str, most: int) -> tuple[list[Entry], dict[str, str], int]:
+def read_head(file: Any, name: str, most: int) -> tuple[list[TensorInfo], dict[str, str], int]:
     """Read a file's tensors in byte order, its metadata, and the head's CRC-32; check the file's length.
 
     Raises Refusal: SNAPSHOT_DAMAGED, DTYPE, MESSAGE_TOO_LARGE for a head of more than `most` bytes; OSError.
@@ -68,16 +68,16 @@ def read_head(file: Any, name: str, most: int) -> tuple[list[Entry], dict[str, s
         raise Refusal("MESSAGE_TOO_LARGE", f"the file {name!r} has a head of {size} bytes, and {most} are the cap")
     raw = file.read(size)
     try:
-        told = json.loads(raw)
-        metadata = told.pop(_METADATA, None) or {}
+        described = json.loads(raw)
+        metadata = described.pop(_METADATA, None) or {}
         if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
             raise ValueError("its metadata are not texts")
         json.dumps(metadata, ensure_ascii=False).encode()  # raises for lone surrogates, as `_place` does for names
-        places = sorted((_place(key, each) for key, each in told.items()), key=lambda place: place[:2])
+        locations = sorted((_location(key, each) for key, each in described.items()), key=lambda location: location[:2])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise damaged(name, "its head is none that describes tensors") from None
     end = 0
-    for begin, ends, key, code, shape in places:
+    for begin, ends, key, code, shape in locations:
         if code not in _CODES:
             raise Refusal("DTYPE", f"the file {name!r}: {key[:100]!r} is of the dtype {code[:20]!r}, unknown here")
         if begin != end or ends - begin != math.prod(shape) * _CODES[code].itemsize:
@@ -85,16 +85,16 @@ def read_head(file: Any, name: str, most: int) -> tuple[list[Entry], dict[str, s
         end = ends
     if end != total - _LENGTH.size - size:
         raise damaged(name, "it is shorter or longer than its head says")
-    entries = [Entry(key, _CODES[code], shape, ends - begin) for begin, ends, key, code, shape in places]
+    entries = [TensorInfo(key, _CODES[code], shape, ends - begin) for begin, ends, key, code, shape in locations]
     found = f'"{CRC}":"{metadata.get(CRC, "")}"'.encode()
     zeroed = raw.replace(found, f'"{CRC}":"{_ZEROS}"'.encode(), 1)
     return entries, metadata, zlib.crc32(start + zeroed)
 
 
-def _place(name: str, told: Any) -> tuple[int, int, str, str, tuple[int, ...]]:
+def _location(name: str, described: Any) -> tuple[int, int, str, str, tuple[int, ...]]:
     """Begin, end, name, dtype code and shape of a tensor. Raises ValueError, LookupError, TypeError."""
     name.encode()
-    (begin, end), code, shape = told["data_offsets"], told["dtype"], told["shape"]
+    (begin, end), code, shape = described["data_offsets"], described["dtype"], described["shape"]
     if not isinstance(code, str) or len(shape) > MAX_DIMS:
         raise ValueError(name)
     if not all(type(number) is int and 0 <= number < 1 << 62 for number in (begin, end, *shape)):

@@ -56,7 +56,7 @@ class SessionFiles:
                 self.store.set_running(self.folder, False)
 
 
-def kept_of(session: Session) -> SessionFiles | None:
+def files_of(session: Session) -> SessionFiles | None:
     """The session's files, if it is stored."""
     files = session.durability.files
     assert files is None or isinstance(files, SessionFiles)  # what Checkpointer.begin has set

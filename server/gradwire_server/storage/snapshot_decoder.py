@@ -62,14 +62,14 @@ class SnapshotDecoder:
         self.tensors: list[Tensor] = [_empty_tensor(each.edge) for each in state.tensors]
         self.steps = [Step.__new__(Step) for _ in state.steps]
         self.nodes: list[Any] = [_empty_node(each) for each in state.nodes]
-        self.asks = [ExternalCallback(number, session.gone_hooks(number)) for number in state.asks]
+        self.asks = [ExternalCallback(number, session.dropped_hook_queue(number)) for number in state.asks]
         self.regions = [Region.__new__(Region) for _ in state.regions]
 
     def fill(self) -> Iterator[None]:
         """Fill the session; yields periodically. Raises Refusal: SNAPSHOT_DAMAGED, and refusals of programs and ops."""
         state, session = self.state, self.session
-        for storage, told in zip(self.storages, state.storages, strict=True):
-            storage.owner = self._of(self.storages, told.owner)
+        for storage, described in zip(self.storages, state.storages, strict=True):
+            storage.owner = self._of(self.storages, described.owner)
         for step, held in zip(self.steps, state.steps, strict=True):
             step.before = self._of(self.steps, held.before)
             step.op = _op(held.op)
@@ -252,19 +252,19 @@ class SnapshotDecoder:
     def _session(self) -> None:
         session, state = self.session, self.state
         session.epoch, session.next_id = state.epoch, state.next_id
-        session.alone = int(state.has_unary)
+        session.unary_commands = int(state.has_unary)
         session.recording.generator.set_state(state.generator)
         session.transfers.seed, session.transfers.begun_downloads = state.transfer_seed, state.downloads_begun
         session.hooks.next_number = max(1, state.next_backward)
-        session.snapshots.next_number = max(1, state.next_leaf_number)
+        session.graph_walks.next_number = max(1, state.next_leaf_number)
         for leaf in state.leaf_numbers:
-            session.snapshots.leaf_ids[self.nodes[leaf.node - 1]] = leaf.number
+            session.graph_walks.leaf_ids[self.nodes[leaf.node - 1]] = leaf.number
         for failure in state.failures:
             session.failed_ids[failure.id] = Failure(failure.seq, failure.writer, failure.reason, failure.message)
         for raw in state.programs:
             session.programs[_hash(raw)] = Program(raw, session)
         for answer in state.answers:
-            session.memory.put(answer.request_id, answer.method, answer.request_digest, answer.response)
+            session.response_cache.put(answer.request_id, answer.method, answer.request_digest, answer.response)
         self._names()
         self._writers()
         for begun in state.moments:
@@ -291,14 +291,14 @@ class SnapshotDecoder:
                 session.attach(stored.number)
             writer = session.writers[stored.number]
             writer.applied = writer.durable = stored.applied_seq
-            writer.recall.start = stored.answers_start
+            writer.responses.start = stored.answers_start
             for answer in stored.answers:
-                writer.recall.held.append((answer.last_seq, answer.response))
-                writer.recall.all_writers.bytes += len(answer.response)
+                writer.responses.held.append((answer.last_seq, answer.response))
+                writer.responses.all_writers.bytes += len(answer.response)
             for prepared in stored.prepared:
                 request = commands_pb2.OpRequest.FromString(prepared.op)
                 writer.prepared[prepared.number] = Prepared(request, session)
-            writer.dropped.gone.extend(stored.dropped_hooks)
+            writer.dropped.numbers.extend(stored.dropped_hooks)
 
     def _moment(self, stored: pb.StoredMoment) -> RegionStart:
         moment = RegionStart.__new__(RegionStart)
@@ -319,9 +319,9 @@ class SnapshotDecoder:
 
 
 def _paced(things: Sequence[T], stored: Sequence[Any], fill: Callable[[T, Any], None]) -> Iterator[None]:
-    for place, (thing, told) in enumerate(zip(things, stored, strict=True), 1):
-        fill(thing, told)
-        if place % _BATCH == 0:
+    for index, (thing, each) in enumerate(zip(things, stored, strict=True), 1):
+        fill(thing, each)
+        if index % _BATCH == 0:
             yield
 
 

@@ -67,7 +67,7 @@ class SnapshotEncoder:
         self.state = pb.SessionState()
         self.memories: list[Any] = []
         self.client_nodes = 0
-        self._places: dict[tuple[str, int, int], int] = {}
+        self._memory_numbers: dict[tuple[str, int, int], int] = {}
         self._arrays = Numbers()
         self._storages = Numbers()
         self._tensors = Numbers()
@@ -86,7 +86,7 @@ class SnapshotEncoder:
         if session.hooks.suspended:
             raise Refusal(
                 "NOT_SUPPORTED",
-                "a backward of this session waits for its client to run a hook; it can be saved when that is through",
+                "a backward of this session waits for its client to run a hook; save the session after that backward",
                 later="1",
             )
         self._describe_session()
@@ -103,7 +103,7 @@ class SnapshotEncoder:
                 number = self._tensors.known(reference())
                 if number:
                     message.retained.add(output=output, tensor=number)
-        for node, number in session.snapshots.leaf_ids.items():
+        for node, number in session.graph_walks.leaf_ids.items():
             if known := self._nodes.known(node):
                 state.leaf_numbers.add(node=known, number=number)
         self._describe_regions()
@@ -127,19 +127,19 @@ class SnapshotEncoder:
         state.transfer_seed = session.transfers.seed
         state.downloads_begun = session.transfers.begun_downloads
         state.generator = session.recording.generator.get_state()
-        state.has_unary = session.alone > 0
+        state.has_unary = session.unary_commands > 0
         state.next_backward = session.hooks.next_number
-        state.next_leaf_number = session.snapshots.next_number
+        state.next_leaf_number = session.graph_walks.next_number
         for writer in session.writers.values():
-            told = state.writers.add(
-                number=writer.number, applied_seq=writer.applied, answers_start=writer.recall.start,
-                dropped_hooks=writer.dropped.gone,
+            stored = state.writers.add(
+                number=writer.number, applied_seq=writer.applied, answers_start=writer.responses.start,
+                dropped_hooks=writer.dropped.numbers,
             )  # fmt: skip
-            for last, response in writer.recall.held:
-                told.answers.add(last_seq=last, response=response)
+            for last, response in writer.responses.held:
+                stored.answers.add(last_seq=last, response=response)
             for number, prepared in writer.prepared.items():
-                told.prepared.add(number=number, op=prepared.raw)
-        for request_id, (method, digest, response) in session.memory.held.items():
+                stored.prepared.add(number=number, op=prepared.raw)
+        for request_id, (method, digest, response) in session.response_cache.held.items():
             state.answers.add(request_id=request_id, method=method, request_digest=digest, response=response)
         for tensor_id, failure in session.failed_ids.items():
             state.failures.add(
@@ -223,16 +223,16 @@ class SnapshotEncoder:
         return number
 
     def _memory(self, owner: Any, start: int, size: int, device: str) -> int:
-        place = self._places.get((device, start, size)) if size else None
-        if place is None:
+        number = self._memory_numbers.get((device, start, size)) if size else None
+        if number is None:
             self.memories.append(owner)
             message = self.state.memories.add(bytes=size, offset=self._end, device=device)
             self._end += size
             if isinstance(owner, np.ndarray) and owner.flags.c_contiguous and _is_stored(owner.dtype):
                 message.dtype = _dtype_name(owner.dtype)
                 message.shape.extend(owner.shape)
-            self._places[device, start, size] = place = len(self.memories)
-        return place
+            self._memory_numbers[device, start, size] = number = len(self.memories)
+        return number
 
     # Descriptions.
 
@@ -285,11 +285,11 @@ class SnapshotEncoder:
         message.saved_names.extend(node.plan.names)
         self._values(message.saved, node.saved)
         for edge, meta in zip(node.edges, node.metas, strict=True):
-            told = message.edges.add()
+            stored = message.edges.add()
             if edge is not None:
-                told.node, told.output = self._node(edge[0]), edge[1]
+                stored.node, stored.output = self._node(edge[0]), edge[1]
             if meta is not None:
-                told.meta.CopyFrom(_meta(*meta))
+                stored.meta.CopyFrom(_meta(*meta))
         if node.outputs is not None:
             message.has_outputs = True
             for output in node.outputs:

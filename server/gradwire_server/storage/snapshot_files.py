@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
-from gradwire_server.storage.byte_view import flat
+from gradwire_server.storage.byte_view import byte_view
 from gradwire_server.storage.stores import SnapshotStore
 
 FORMAT = 1
@@ -94,7 +94,7 @@ def generations(folder: Path, ending: str) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
-class Writing:
+class SnapshotFileWriter:
     """A generation being written. `data` writes the tensors' bytes, `commit` makes it exist, `abandon` undoes it."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Writing:
         return self.folder / f"{self.generation}{DATA}"
 
     @property
-    def _beside(self) -> Path:
+    def _temporary_path(self) -> Path:
         return self.folder / f"{self.generation}{SESSION}.new"
 
     def _begin(self) -> int:
@@ -140,7 +140,7 @@ class Writing:
         self._data = self._begin()
         _write(self._data, header)
         for owner, message in zip(memories, state.memories, strict=True):
-            view = flat(owner)
+            view = byte_view(owner)
             crc = 0
             for start in range(0, message.bytes, PIECE):
                 piece = view[start : start + PIECE]
@@ -155,7 +155,7 @@ class Writing:
         os.fsync(self._data)
         head, body = self.head.SerializeToString(), self.state.SerializeToString()
         target = self.folder / f"{self.generation}{SESSION}"
-        descriptor = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(self._temporary_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             _write(descriptor, MAGIC + _U32.pack(len(head)) + head + _U32.pack(zlib.crc32(head)))
             _write(descriptor, _U64.pack(len(body)))
@@ -165,7 +165,7 @@ class Writing:
         finally:
             os.close(descriptor)
         sync_folder(self.folder)
-        os.replace(self._beside, target)
+        os.replace(self._temporary_path, target)
         self._exists = True
         sync_folder(self.folder)
         self._close()
@@ -179,7 +179,7 @@ class Writing:
         self._close()
         if self._exists:
             return
-        for path in (self._data_path, self._beside):
+        for path in (self._data_path, self._temporary_path):
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -268,16 +268,16 @@ def read_data(folder: Path, generation: int, state: pb.SessionState, memories: S
         for owner, message in zip(memories, state.memories, strict=True):
             file.seek(begin + message.offset)
             on_host = message.device in ("", "cpu")
-            view = flat(owner) if on_host else owner
+            view = byte_view(owner) if on_host else owner
             crc = 0
-            for place in range(0, message.bytes, PIECE):
-                size = min(PIECE, message.bytes - place)
-                piece = memoryview(view)[place : place + size] if on_host else memoryview(bytearray(size))
+            for start in range(0, message.bytes, PIECE):
+                size = min(PIECE, message.bytes - start)
+                piece = memoryview(view)[start : start + size] if on_host else memoryview(bytearray(size))
                 if file.readinto(piece) != size:
                     raise damaged(path, "it is cut short")
                 crc = zlib.crc32(piece, crc)
                 if not on_host:
-                    view[place : place + size].set(np.frombuffer(piece, np.uint8))
+                    view[start : start + size].set(np.frombuffer(piece, np.uint8))
                 yield
             if crc != message.crc:
                 raise damaged(path, "its checksum is not that of its bytes")
@@ -286,14 +286,14 @@ def read_data(folder: Path, generation: int, state: pb.SessionState, memories: S
 def _header(state: pb.SessionState) -> bytes:
     """Header of a safetensors file: dtype, shape and offsets of each memory."""
     entries: dict[str, Any] = {"__metadata__": {"format": "gradwire", "version": str(FORMAT)}}
-    for place, memory in enumerate(state.memories, 1):
+    for number, memory in enumerate(state.memories, 1):
         code, shape = _CODES.get(memory.dtype), list(memory.shape)
         if memory.dtype == "complex128":
             code, shape = "F64", [*shape, 2]
         if code is None:
             code, shape = "U8", [memory.bytes]
         offsets = [memory.offset, memory.offset + memory.bytes]
-        entries[f"memory.{place}"] = {"dtype": code, "shape": shape, "data_offsets": offsets}
+        entries[f"memory.{number}"] = {"dtype": code, "shape": shape, "data_offsets": offsets}
     raw = json.dumps(entries, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
     return _U64.pack(len(raw)) + raw
@@ -306,55 +306,57 @@ def _write(descriptor: int, data: Any) -> None:
 
 
 class SnapshotFiles(SnapshotStore):
-    """Snapshots as files: a place is a folder."""
+    """Snapshots as files: a location is a folder."""
 
-    def list(self, place: Path) -> list[int]:
+    def list(self, location: Path) -> list[int]:
         """The generations that have a session file."""
-        return generations(place, SESSION)
+        return generations(location, SESSION)
 
-    def head(self, place: Path) -> tuple[int, pb.SnapshotHead] | None:
+    def head(self, location: Path) -> tuple[int, pb.SnapshotHead] | None:
         """Read the newest head; see `head_of`."""
-        return head_of(place)
+        return head_of(location)
 
-    def read(self, place: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
+    def read(self, location: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
         """Read head and state; see `read_state`."""
-        return read_state(place, generation)
+        return read_state(location, generation)
 
-    def data(self, place: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
+    def data(self, location: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
         """Read tensors' bytes; see `read_data`."""
-        return read_data(place, generation, state, memories)
+        return read_data(location, generation, state, memories)
 
-    def begin(self, place: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path) -> Writing:
+    def begin(
+        self, location: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path
+    ) -> SnapshotFileWriter:
         """Begin writing a generation."""
-        return Writing(place, generation, head, state, base)
+        return SnapshotFileWriter(location, generation, head, state, base)
 
-    def remove(self, place: Path) -> None:
+    def remove(self, location: Path) -> None:
         """Delete the folder."""
-        remove(place)
+        remove(location)
 
-    def running(self, place: Path) -> bool:
+    def running(self, location: Path) -> bool:
         """Whether the RUNNING file exists."""
-        return (place / RUNNING).exists()
+        return (location / RUNNING).exists()
 
-    def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
+    def set_running(self, location: Path, running: bool, lasting: bool = True) -> None:
         """Create or delete the RUNNING file."""
         if running:
-            (place / RUNNING).touch(0o600)
+            (location / RUNNING).touch(0o600)
             if lasting:
-                sync_folder(place)
+                sync_folder(location)
             return
         with contextlib.suppress(FileNotFoundError):
-            (place / RUNNING).unlink()
-            sync_folder(place)
+            (location / RUNNING).unlink()
+            sync_folder(location)
 
-    def exists(self, place: Path) -> bool:
+    def exists(self, location: Path) -> bool:
         """Whether the folder exists."""
-        return place.is_dir()
+        return location.is_dir()
 
-    def places(self, above: Path) -> Sequence[Path]:
+    def locations(self, above: Path) -> Sequence[Path]:
         """The direct subfolders."""
         return [each for each in above.iterdir() if each.is_dir()] if above.is_dir() else []
 
-    def about(self, place: Path) -> tuple[int, float]:
+    def about(self, location: Path) -> tuple[int, float]:
         """The files' bytes, and when the folder changed."""
-        return sum(each.stat().st_size for each in place.iterdir()), place.stat().st_mtime
+        return sum(each.stat().st_size for each in location.iterdir()), location.stat().st_mtime

@@ -1,7 +1,7 @@
 """Stores: interfaces for stored sessions, `SnapshotStore` and `LogStore`.
 
-snapshot_files.py and log_files.py implement them with a directory. A place is a path that names one session or one
-named snapshot; a log's path is below its session's place. Paths are only names: a store need not use files. Methods
+snapshot_files.py and log_files.py implement them with a directory. A location is a path that names one session or one
+named snapshot; a log's path is below its session's location. Paths are only names: a store need not use files. Methods
 that wait for a disk raise OSError if it fails.
 """
 
@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, Protocol
 from gradwire.v1 import snapshots_pb2 as pb
 
 
-class Writing(Protocol):
+class SnapshotWriter(Protocol):
     """A generation being written. `data` writes the tensors' bytes, `commit` makes it exist, `abandon` undoes it."""
 
-    folder: Path  # its place
+    folder: Path  # its location
     generation: int  # final, and unused before, after the first step of `data`
     head: pb.SnapshotHead
 
@@ -33,61 +33,63 @@ class Writing(Protocol):
 
 
 class SnapshotStore(ABC):
-    """Generations of stored sessions and named snapshots, by place."""
+    """Generations of stored sessions and named snapshots, by location."""
 
     @abstractmethod
-    def list(self, place: Path) -> list[int]:
+    def list(self, location: Path) -> list[int]:
         """The generations that exist, oldest first."""
 
     @abstractmethod
-    def head(self, place: Path) -> tuple[int, pb.SnapshotHead] | None:
+    def head(self, location: Path) -> tuple[int, pb.SnapshotHead] | None:
         """The newest generation and its head, if there is one. Raises Refusal: SNAPSHOT_DAMAGED."""
 
     @abstractmethod
-    def read(self, place: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
+    def read(self, location: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
         """Read a generation's head and state, without tensors' bytes. Raises Refusal: SNAPSHOT_DAMAGED."""
 
     @abstractmethod
-    def data(self, place: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
+    def data(self, location: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
         """Fill memories with a generation's bytes, a piece before each yield. Raises Refusal: SNAPSHOT_DAMAGED."""
 
     @abstractmethod
-    def begin(self, place: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path) -> Writing:
+    def begin(
+        self, location: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path
+    ) -> SnapshotWriter:
         """Begin a generation, or a later one if data of it exists.
 
-        `base` is an ancestor of the place; it is not created if missing.
+        `base` is an ancestor of the location; it is not created if missing.
         """
 
     @abstractmethod
-    def remove(self, place: Path) -> None:
-        """Delete a place, its generations first."""
+    def remove(self, location: Path) -> None:
+        """Delete a location, its generations first."""
 
     @abstractmethod
-    def running(self, place: Path) -> bool:
+    def running(self, location: Path) -> bool:
         """Whether commands may have been applied that the store does not contain."""
 
     @abstractmethod
-    def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
+    def set_running(self, location: Path, running: bool, lasting: bool = True) -> None:
         """Set the value of `running`. `lasting`: it survives a crash from now on, not only after the next commit."""
 
     @abstractmethod
-    def exists(self, place: Path) -> bool:
-        """Whether the place exists."""
+    def exists(self, location: Path) -> bool:
+        """Whether the location exists."""
 
     @abstractmethod
-    def places(self, above: Path) -> Sequence[Path]:
-        """The places directly below a path."""
+    def locations(self, above: Path) -> Sequence[Path]:
+        """The locations directly below a path."""
 
     @abstractmethod
-    def about(self, place: Path) -> tuple[int, float]:
-        """Stored bytes of a place, and its last change in seconds since 1970."""
+    def about(self, location: Path) -> tuple[int, float]:
+        """Stored bytes of a location, and its last change in seconds since 1970."""
 
 
 class LogStore(ABC):
     """Logs by path. One thread creates, appends and closes; the other methods are thread-safe."""
 
     @abstractmethod
-    def list(self, place: Path) -> list[int]:
+    def list(self, location: Path) -> list[int]:
         """The generations of a session that have a log, oldest first."""
 
     @abstractmethod
@@ -103,8 +105,8 @@ class LogStore(ABC):
         """Create a log with these bytes, atomically."""
 
     @abstractmethod
-    def append(self, path: Path, parts: Sequence[bytes], place: int, mark: tuple[int, bytes], again: bool) -> None:
-        """Write at offset `place` and flush; then write the mark's bytes at the mark's offset.
+    def append(self, path: Path, parts: Sequence[bytes], offset: int, mark: tuple[int, bytes], again: bool) -> None:
+        """Write at offset `offset` and flush; then write the mark's bytes at the mark's offset.
 
         `again`: the last append failed; truncate what it may have left first.
         """

@@ -31,11 +31,11 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.instructions import FileOrder
-from gradwire_server.storage.safetensors import CRC, Entry, damaged, head_of, read_head
+from gradwire_server.storage.instructions import FileInstruction
+from gradwire_server.storage.safetensors import CRC, TensorInfo, damaged, head_of, read_head
 
 if TYPE_CHECKING:
-    from gradwire_server.session.session import Pending, Session
+    from gradwire_server.session.session import PendingCall, Session
 
 _SPARE = 1 << 20  # bytes that must stay free on the disk
 
@@ -53,10 +53,10 @@ class TensorFiles:
         if self._disk is not None:
             self._disk.shutdown()
 
-    def save(self, call: Pending) -> Generator[None, None, bytes]:
+    def save(self, call: PendingCall) -> Generator[None, None, bytes]:
         """Answer SaveFile. Raises Refusal: SNAPSHOT_LIMIT, STORAGE, ARGUMENT_VALUE and those of ids; EngineError."""
         session = call.session
-        order, raw = FileOrder.unpack(call.raw)
+        instruction, raw = FileInstruction.unpack(call.raw)
         request = pb.SaveFileRequest.FromString(raw)
         session.cancel_token.begin(call.ticket, call.deadline)
         arrays = _named(session, request)
@@ -68,7 +68,7 @@ class TensorFiles:
                 "MESSAGE_TOO_LARGE", f"the file's head would have {len(head)} bytes: save it in several files"
             )
         total = len(head) + sum(array.nbytes for array in arrays.values())
-        writing = _Writing(order, total)
+        writing = _TensorFileWriter(instruction, total)
         try:
             writing.begin(head)
             for name in order_of_bytes:
@@ -101,40 +101,42 @@ class TensorFiles:
         call.hold = hold
         return b""
 
-    def load(self, call: Pending) -> Generator[None, None, bytes | Loaded]:
+    def load(self, call: PendingCall) -> Generator[None, None, bytes | LoadedTensors]:
         """Answer LoadFile: return the cached response to a repeated request, or tensors that have no ids yet.
 
         Raises Refusal: SNAPSHOT_NOT_FOUND, SNAPSHOT_DAMAGED, STORAGE, DTYPE, PAYLOAD_SIZE, and those of ids;
         EngineError: MEMORY_LIMIT.
         """
         session = call.session
-        order, raw = FileOrder.unpack(call.raw)
+        instruction, raw = FileInstruction.unpack(call.raw)
         request = pb.LoadFileRequest.FromString(raw)
         if request.request_id:
-            held = session.memory.find(request.request_id, call.method, raw)
+            held = session.response_cache.find(request.request_id, call.method, raw)
             if held is not None:
                 return held
         session.cancel_token.begin(call.ticket, call.deadline)
         device = canonical(request.device or None)
         context = session.context(request.grad_mode)
         try:
-            with open(order.path, "rb", buffering=0) as file:
-                entries, metadata, crc = read_head(file, order.name, session.limits.max_message_bytes // 2)
+            with open(instruction.path, "rb", buffering=0) as file:
+                entries, metadata, crc = read_head(file, instruction.name, session.limits.max_message_bytes // 2)
                 _admit(session, request, entries)
                 with activate(context):  # their bytes count from now on, before they have ids
                     arrays = [np.empty(entry.shape, entry.dtype) for entry in entries]
                     made = [tensor(array) for array in arrays] if device == CPU else []
                 try:
-                    yield from _fill(session, file, order.name, arrays, crc, metadata.pop(CRC, ""))
+                    yield from _fill(session, file, instruction.name, arrays, crc, metadata.pop(CRC, ""))
                 except BaseException:
                     made.clear()  # the exception's frames would keep them counted
                     raise
         except FileNotFoundError:
-            raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no file {order.name!r}", name=order.name) from None
+            raise Refusal(
+                "SNAPSHOT_NOT_FOUND", f"there is no file {instruction.name!r}", name=instruction.name
+            ) from None
         except OSError as error:
-            log.error("file cannot be read", extra={"file": order.path, "error": str(error)})
+            log.error("file cannot be read", extra={"file": instruction.path, "error": str(error)})
             why = os.strerror(error.errno or 0)
-            raise Refusal("STORAGE", f"the file {order.name!r} cannot be read: {why}") from None
+            raise Refusal("STORAGE", f"the file {instruction.name!r} cannot be read: {why}") from None
         if device != CPU:
             with activate(context):
                 made = [tensor(to_device(array, device)) for array in arrays]
@@ -146,11 +148,11 @@ class TensorFiles:
         if answer.ByteSize() + 9 * len(made) > limit:  # 9 bytes for each id
             raise Refusal("MESSAGE_TOO_LARGE", f"the file has more tensors than an answer of {limit} bytes can name")
         creations = [_creation(request, wanted, entry) for wanted, entry in zip(ids, entries, strict=True)]
-        return Loaded(session, request, raw, answer, made, creations, [_flat(array) for array in arrays])
+        return LoadedTensors(session, request, raw, answer, made, creations, [_flat(array) for array in arrays])
 
 
 @dataclass
-class Loaded:
+class LoadedTensors:
     """Leaves loaded from a file that have no ids yet, with the commands and bytes that create them again."""
 
     session: Session
@@ -164,30 +166,30 @@ class Loaded:
     def bind(self) -> bytes:
         """Give the leaves their ids; return the serialized answer."""
         session = self.session
-        session.alone += 1
-        for creation, told, each in zip(self.creations, self.answer.tensors, self.made, strict=True):
-            told.spec.id = session.bind(creation.id, each)
+        session.unary_commands += 1
+        for creation, described, each in zip(self.creations, self.answer.tensors, self.made, strict=True):
+            described.spec.id = session.bind(creation.id, each)
         response = self.answer.SerializeToString()
         if self.request.request_id:
-            session.memory.keep(self.request.request_id, "LoadFile", self.raw, response)
+            session.response_cache.keep(self.request.request_id, "LoadFile", self.raw, response)
         return response
 
 
-class _Writing:
+class _TensorFileWriter:
     """A file being written under a temporary name."""
 
-    def __init__(self, order: FileOrder, total: int) -> None:
-        self.order = order
+    def __init__(self, instruction: FileInstruction, total: int) -> None:
+        self.instruction = instruction
         self.total = total
-        self.path = Path(order.path)
-        self._beside = self.path.with_name(f".{order.name}.{secrets.token_hex(8)}.new")
+        self.path = Path(instruction.path)
+        self._temporary_path = self.path.with_name(f".{instruction.name}.{secrets.token_hex(8)}.new")
         self._file = -1
         self._crc = 0
-        self._place_of_crc = 0
+        self._crc_offset = 0
 
     def begin(self, head: bytes) -> None:
         """Create the file and write its head. Raises Refusal: SNAPSHOT_LIMIT, STORAGE, before writing; OSError."""
-        room = self.order.room
+        room = self.instruction.room
         if room is not None and self.total > room:
             raise Refusal(
                 "SNAPSHOT_LIMIT", f"the file takes {self.total} bytes, and {room} are left to the principal", limit=room
@@ -198,8 +200,8 @@ class _Writing:
             raise Refusal(
                 "STORAGE", f"the server's disk is too full for a file of {self.total} bytes", bytes=self.total
             )
-        self._file = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self._place_of_crc = head.index(f'"{CRC}":"'.encode()) + len(CRC) + 4
+        self._file = os.open(self._temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._crc_offset = head.index(f'"{CRC}":"'.encode()) + len(CRC) + 4
         self.add(head)
 
     def add(self, piece: Any) -> None:
@@ -212,15 +214,15 @@ class _Writing:
     def commit(self) -> bytes:
         """Flush and rename the file; return the answer. Waits for the disk. Raises OSError."""
         try:
-            os.pwrite(self._file, f"{self._crc:08x}".encode(), self._place_of_crc)
+            os.pwrite(self._file, f"{self._crc:08x}".encode(), self._crc_offset)
             os.fsync(self._file)
-            os.replace(self._beside, self.path)
+            os.replace(self._temporary_path, self.path)
             snapshot_files.sync_folder(self.path.parent)
         except OSError:
             self.abandon()
             raise
         os.close(self._file)
-        summary = pb.FileSummary(name=self.order.name, bytes=self.total, saved_unix_ms=int(time.time() * 1000))
+        summary = pb.FileSummary(name=self.instruction.name, bytes=self.total, saved_unix_ms=int(time.time() * 1000))
         return pb.SaveFileResponse(file=summary).SerializeToString()
 
     def abandon(self) -> None:
@@ -229,13 +231,13 @@ class _Writing:
             os.close(self._file)
             self._file = -1
             with suppress(OSError):
-                self._beside.unlink()
+                self._temporary_path.unlink()
 
     def refusal(self, error: OSError) -> Refusal:
         """Refusal for a failed write, without paths, which only the log may show."""
         log.error("file cannot be written", extra={"file": str(self.path), "error": str(error)})
         why = os.strerror(error.errno or 0)
-        return Refusal("STORAGE", f"the server cannot write the file {self.order.name!r}: {why}")
+        return Refusal("STORAGE", f"the server cannot write the file {self.instruction.name!r}: {why}")
 
 
 def _named(session: Session, request: pb.SaveFileRequest) -> dict[str, Any]:
@@ -279,7 +281,7 @@ def _flat(array: np.ndarray[Any, Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _admit(session: Session, request: pb.LoadFileRequest, entries: list[Entry]) -> None:
+def _admit(session: Session, request: pb.LoadFileRequest, entries: list[TensorInfo]) -> None:
     """Check ids and room for a file's tensors before any is created. Raises Refusal, EngineError."""
     if len(request.ids) > len(entries):
         raise Refusal(
@@ -316,7 +318,7 @@ def _fill(session: Session, file: Any, name: str, arrays: list[Any], crc: int, w
         raise damaged(name, "its checksum is not that of its bytes")
 
 
-def _creation(request: pb.LoadFileRequest, wanted: int, entry: Entry) -> commands_pb2.CreateRequest:
+def _creation(request: pb.LoadFileRequest, wanted: int, entry: TensorInfo) -> commands_pb2.CreateRequest:
     """The command that creates the same leaf, without its bytes."""
     made = commands_pb2.CreateRequest(id=wanted, device=request.device, grad_mode=request.grad_mode)
     made.payload.dtype = TO_WIRE[entry.dtype]  # type: ignore[assignment]

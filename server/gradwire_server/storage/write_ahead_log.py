@@ -76,9 +76,9 @@ class _Task:
     lasting: bool = True  # retry a failed write: the record's call was applied
 
 
-def log_path(place: Path, generation: int) -> Path:
+def log_path(location: Path, generation: int) -> Path:
     """Path of a session's log of a generation."""
-    return place / f"{generation}{LOG}"
+    return location / f"{generation}{LOG}"
 
 
 def packed(record: pb.LogRecord, batch: bytes = b"") -> Parts:
@@ -111,7 +111,7 @@ class WriteAheadLog:
         self.queued = 0
         self._room = threading.Condition()
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="gradwire-journal", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="gradwire-log", daemon=True)
         self._thread.start()
 
     def put(self, target: Log, parts: Parts, done: Done | None, lasting: bool = True) -> None:
@@ -222,7 +222,7 @@ class WriteAheadLog:
 
 
 def _keep(target: Log, tasks: Sequence[_Task]) -> None:
-    """Keep the records of applied calls for a later write; drop the others, whose callers are told of the failure."""
+    """Keep the records of applied calls for a later write; drop the others, whose callers get the failure."""
     for task in tasks:
         if task.lasting:
             target.backlog.extend(task.parts)

@@ -1,1 +1,1 @@
-"""Inside one worker: its sessions, their scheduler, and the processes and threads that compute."""
+"""What runs in a worker: its sessions, their scheduler, and the processes and threads that compute."""

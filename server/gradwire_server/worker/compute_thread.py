@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from gradwire_server.session.session import Pending
+from gradwire_server.session.session import PendingCall
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.worker.scheduler import Answer, Scheduler, work
+from gradwire_server.worker.scheduler import Answer, Scheduler, run_scheduler
 
 _YOUNG_LIMIT = 50_000  # container objects allocated, less those freed, before generation 0 is collected
 _YOUNG_PER_FULL = 20
@@ -36,15 +36,15 @@ class ComputeThread:
     """Applies calls to a runtime. With `collects` it replaces automatic garbage collection in the process."""
 
     def __init__(
-        self, host: Runtime, answer: Answer, parked: Callable[[Pending], None], collects: bool = False
+        self, runtime: Runtime, answer: Answer, parked: Callable[[PendingCall], None], collects: bool = False
     ) -> None:
-        self._runtime = host
+        self._runtime = runtime
         self._calls: queue.SimpleQueue[tuple[str, int, bytes, int, float | None, float] | None] = queue.SimpleQueue()
         self._ended = False
-        scheduler = Scheduler(host, answer, parked)
+        scheduler = Scheduler(runtime, answer, parked)
         between = Collector() if collects else _nothing
         self._thread = threading.Thread(
-            target=work, args=(scheduler, self, between), name="gradwire-compute", daemon=True
+            target=run_scheduler, args=(scheduler, self, between), name="gradwire-compute", daemon=True
         )
         self._thread.start()
 
@@ -52,9 +52,9 @@ class ComputeThread:
         """Queue a call."""
         self._calls.put((method, number, raw, ticket, deadline, time.monotonic()))
 
-    def take(self, timeout: float | None) -> list[Pending] | None:
+    def take(self, timeout: float | None) -> list[PendingCall] | None:
         """Return submitted calls, or None after the last. Wait up to `timeout` seconds for one; None: without limit."""
-        found: list[Pending] = []
+        found: list[PendingCall] = []
         if self._ended:
             return None
         try:
@@ -69,7 +69,7 @@ class ComputeThread:
             pass
         return found
 
-    def waits(self) -> bool:
+    def has_calls(self) -> bool:
         """Whether calls are queued."""
         return not self._calls.empty()
 

@@ -1,6 +1,6 @@
-"""Computing apart: runs an expensive call in a fork of this process, which can be killed without loss.
+"""Forked op: runs an expensive op in a fork of this process, which can be killed without loss.
 
-The child shares the operands' memory copy-on-write and sends its result through a pipe. Only calls that read arrays
+The child shares the operands' memory copy-on-write and sends its result through a pipe. Only ops that read arrays
 and create new ones run in a child. The waiting thread polls for cancellation; cancelling kills the child.
 """
 
@@ -19,12 +19,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_server.worker.fork_slots import LOOK_SECONDS
+from gradwire_server.worker.fork_slots import POLL_SECONDS
 
-_FIRST_TO_GO = "1000"  # oom_score_adj: the OOM killer chooses the child first
+_OOM_SCORE = "1000"  # oom_score_adj: the OOM killer chooses the child first
 _NICE = 10  # below the workers, which serve short commands
 _PIECE = 1 << 20
-_OPEN = 1 << 16
+_MAX_DESCRIPTORS = 1 << 16
 _HEAD = struct.Struct("<QQ")  # bytes of the pickle, and how many buffers follow
 _SIZE = struct.Struct("<Q")
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -32,8 +32,8 @@ _F_SETPIPE_SZ = 1031
 _libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
 
 
-class Child:
-    """A process that computes one call. Fork where no other thread is inside BLAS (fork_slots.py)."""
+class ForkedOp:
+    """A forked process that computes one op. Fork where no other thread is inside BLAS (fork_slots.py)."""
 
     def __init__(self, compute: Callable[[], Any], name: str) -> None:
         """Fork the child. Raises OSError if it cannot be forked."""
@@ -50,7 +50,7 @@ class Child:
             os.close(write)
             raise
         if not self.pid:
-            _serve(compute, write, parent)
+            _run_child(compute, write, parent)
         os.close(write)
         with contextlib.suppress(OSError):
             import fcntl
@@ -58,23 +58,23 @@ class Child:
             fcntl.fcntl(self._read, _F_SETPIPE_SZ, _PIECE)
 
     def result(self, check: Callable[[float], None]) -> Any:
-        """Return the call's result.
+        """Return the op's result.
 
-        Calls `check` with the seconds since the fork every LOOK_SECONDS without data. If `check` raises, the child is
-        killed. Raises the call's exception; MemoryError if the child ended before its result was complete.
+        Calls `check` with the seconds since the fork every POLL_SECONDS without data. If `check` raises, the child is
+        killed. Raises the op's exception; MemoryError if the child ended before its result was complete.
         """
         try:
-            head = self._exactly(_HEAD.size, check)
+            head = self._read_exactly(_HEAD.size, check)
             length, count = _HEAD.unpack(bytes(head))
-            sizes = [_SIZE.unpack(bytes(self._exactly(_SIZE.size, check)))[0] for _ in range(count)]
-            body = bytes(self._exactly(length, check))
-            buffers = [self._exactly(size, check) for size in sizes]
+            sizes = [_SIZE.unpack(bytes(self._read_exactly(_SIZE.size, check)))[0] for _ in range(count)]
+            body = bytes(self._read_exactly(length, check))
+            buffers = [self._read_exactly(size, check) for size in sizes]
         finally:
             self.end()
-        done, told = pickle.loads(body, buffers=buffers)
-        if done:
-            return told
-        raise _error(told)
+        succeeded, result = pickle.loads(body, buffers=buffers)
+        if succeeded:
+            return result
+        raise _decode_error(result)
 
     def end(self) -> None:
         """Kill the child if it still runs, and reap it."""
@@ -86,13 +86,13 @@ class Child:
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
-    def _exactly(self, size: int, check: Callable[[float], None]) -> Any:
+    def _read_exactly(self, size: int, check: Callable[[float], None]) -> Any:
         room: Any = np.empty(size, np.uint8)
         view, got = memoryview(room), 0
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
         while got < size:
-            if not poll.poll(LOOK_SECONDS * 1000):
+            if not poll.poll(POLL_SECONDS * 1000):
                 check(time.monotonic() - self.began)
                 continue
             count = os.readv(self._read, [view[got : got + _PIECE]])
@@ -102,7 +102,7 @@ class Child:
         return room
 
 
-def _serve(compute: Callable[[], Any], write: int, parent: int) -> NoReturn:
+def _run_child(compute: Callable[[], Any], write: int, parent: int) -> NoReturn:
     """Run the child: compute, send the result, exit. Touches and cleans up nothing of the parent process."""
     status = 1
     try:
@@ -111,30 +111,30 @@ def _serve(compute: Callable[[], Any], write: int, parent: int) -> NoReturn:
         if os.getppid() != parent:
             os._exit(1)
         os.closerange(3, write)
-        os.closerange(write + 1, _most_open())
+        os.closerange(write + 1, _max_descriptors())
         with contextlib.suppress(OSError):
             os.nice(_NICE)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-            file.write(_FIRST_TO_GO)
-        told: Any
+            file.write(_OOM_SCORE)
+        outcome: Any
         try:
-            told = True, compute()
-        except BaseException as error:  # noqa: BLE001 - told to the parent, which raises it
-            told = False, _told(error)
-        _send(write, told)
+            outcome = True, compute()
+        except BaseException as error:  # noqa: BLE001 - sent to the parent, which raises it
+            outcome = False, _encode_error(error)
+        _send(write, outcome)
         status = 0
     finally:
         os._exit(status)
 
 
-def _most_open() -> int:
+def _max_descriptors() -> int:
     most = os.sysconf("SC_OPEN_MAX")
-    return most if 0 < most < _OPEN else _OPEN  # negative: no limit
+    return most if 0 < most < _MAX_DESCRIPTORS else _MAX_DESCRIPTORS  # negative: no limit
 
 
-def _send(write: int, told: Any) -> None:
+def _send(write: int, outcome: Any) -> None:
     buffers: list[pickle.PickleBuffer] = []
-    body = pickle.dumps(told, 5, buffer_callback=buffers.append)
+    body = pickle.dumps(outcome, 5, buffer_callback=buffers.append)
     raw = [buffer.raw() for buffer in buffers]
     _write(write, _HEAD.pack(len(body), len(raw)))
     for each in raw:
@@ -149,7 +149,7 @@ def _write(write: int, data: Any) -> None:
         view = view[os.write(write, view[:_PIECE]) :]
 
 
-def _told(error: BaseException) -> tuple[str, Any]:
+def _encode_error(error: BaseException) -> tuple[str, Any]:
     if isinstance(error, EngineError):
         return "refused", (error.reason.value, error.message, error.metadata)
     if isinstance(error, MemoryError):
@@ -161,8 +161,8 @@ def _told(error: BaseException) -> tuple[str, Any]:
     return "raised", error
 
 
-def _error(told: tuple[str, Any]) -> BaseException:
-    kind, what = told
+def _decode_error(encoded: tuple[str, Any]) -> BaseException:
+    kind, what = encoded
     if kind == "refused":
         reason, message, metadata = what
         error = EngineError(Reason(reason), message)

@@ -14,36 +14,36 @@ from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.methods import COMMANDS
 
-# Methods of `Runtime.execute`: the RPCs that carry commands, and the steps of a session's life.
+# Methods of `Runtime.execute`: the RPCs that carry commands, and the steps of a session's lifecycle.
 METHODS = (
     *COMMANDS, "Run", "Open", "Attach", "Drop", "BeginUpload", "KeepUpload", "FinishDownload", "Tidy", "Save",
     "Restore", "SaveFile", "LoadFile",
 )  # fmt: skip
 NUMBER = struct.Struct("<Q")
 KEEP = b"keep"  # body of "Drop": keep the stored session
-GOES_BACK = "goes_back"  # metadata of a refusal: drop the session from memory and restore the stored one
-UPLOAD_BEGUN = struct.Struct("<QQ")  # received, taker; the transfer's id follows
+RESTORE_SESSION = "goes_back"  # metadata of a refusal: drop the session from memory and restore the stored one
+UPLOAD_BEGUN = struct.Struct("<QQ")  # received, attempt; the transfer's id follows
 # Frame kinds. On the first pipe, to the worker: an index into METHODS. On the second pipe, and to the front:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
-LEND, RETURN, TAKE, GIVE, EMPTIED, QUERY, PARKED = range(266, 273)
+LEND_RING, RETURN_RING, READ_RING, WRITE_RING, SLOT_FREE, QUERY, PARKED = range(266, 273)
 IN_SLOT = struct.Struct("<QQ")  # slot, bytes used
 
 # Workers ignore these signals, which terminals and supervisors send to all processes: only the front ends workers.
-FOR_THE_FRONT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(slots=True)
-class Arrival:
-    """A call that sends an upload's bytes: session number, transfer, taker, and the offset of the next bytes."""
+class UploadCall:
+    """A call that sends an upload's bytes: session number, transfer, attempt, and the offset of the next bytes."""
 
     number: int
     transfer_id: str
-    taker: int
+    attempt: int
     offset: int
 
 
 @dataclass
-class Plan:
+class WorkerParameters:
     """A worker's start parameters. `calls`, `control`, `counters`, `slots` and `lock` are inherited descriptors."""
 
     slot: int
@@ -63,14 +63,14 @@ class Plan:
     store: str = ""  # the setting that names the snapshot store
 
     def text(self) -> str:
-        """The plan as a command line argument."""
+        """The parameters as a command line argument."""
         return json.dumps(asdict(self))
 
     @staticmethod
-    def of(text: str) -> "Plan":
+    def of(text: str) -> "WorkerParameters":
         """Parse a command line argument."""
-        told: dict[str, Any] = json.loads(text)
-        return Plan(**{**told, "limits": Limits(**told["limits"])})
+        fields: dict[str, Any] = json.loads(text)
+        return WorkerParameters(**{**fields, "limits": Limits(**fields["limits"])})
 
 
 def packed(failure: Exception) -> bytes:

@@ -23,7 +23,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import cap_process
 from gradwire_server.common.logging import configure
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.session.session import Pending
+from gradwire_server.session.session import PendingCall
 from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.configured import snapshot_store
 from gradwire_server.worker.compute_thread import Collector
@@ -33,73 +33,81 @@ from gradwire_server.worker.frames import (
     CANCEL_THROUGH,
     CHUNK,
     CLOSE,
-    EMPTIED,
     END_UPLOAD,
-    FOR_THE_FRONT,
-    GIVE,
+    IGNORED_SIGNALS,
     IN_SLOT,
-    LEND,
+    LEND_RING,
     METHODS,
     PARKED,
     QUERY,
+    READ_RING,
     READY,
     REFUSAL,
     RESULT,
-    RETURN,
-    TAKE,
+    RETURN_RING,
+    SLOT_FREE,
     UPLOAD,
-    Arrival,
-    Plan,
+    WRITE_RING,
+    UploadCall,
+    WorkerParameters,
     packed,
 )
 from gradwire_server.worker.pipe import HEAD, BlockingPipe, head
 from gradwire_server.worker.rings import Ring
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.worker.scheduler import Scheduler, work
+from gradwire_server.worker.scheduler import Scheduler, run_scheduler
 from gradwire_server.worker.slots import Slots
 
 T = TypeVar("T")
 _LAST_SECONDS = 1.0
-_APART = 2  # ops computed apart at once
+_MAX_FORKS = 2  # ops in forks at once
 
 log = logging.getLogger("gradwire.server")
 
 
 def main(arguments: list[str]) -> None:
     """Work until the front ends."""
-    plan = Plan.of(arguments[0])
-    for number in FOR_THE_FRONT:
+    parameters = WorkerParameters.of(arguments[0])
+    for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_FRONT)
-    configure(plan.log_format, plan.log_level)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
+    configure(parameters.log_format, parameters.log_level)
     sys.setswitchinterval(0.001)
     if cupy() is None:
-        cap_process(plan.limits.max_bytes)
-    checkpointer = Checkpointer(plan.logs, snapshot_store(plan.store)) if plan.stores else None
-    host = Runtime(plan.limits, SharedCounters(plan.workers, plan.counters), plan.slot, plan.counts, checkpointer)
-    control = socket.socket(fileno=plan.control)
-    slots = Slots(plan.limits.chunk_bytes, plan.slots)
-    threading.Thread(target=_control, args=(host, control, slots), name="gradwire-control", daemon=True).start()
-    calls = Calls(host, socket.socket(fileno=plan.calls))
+        cap_process(parameters.limits.max_bytes)
+    checkpointer = Checkpointer(parameters.logs, snapshot_store(parameters.store)) if parameters.stores else None
+    runtime = Runtime(
+        parameters.limits,
+        SharedCounters(parameters.workers, parameters.counters),
+        parameters.slot,
+        parameters.counts,
+        checkpointer,
+    )
+    control = socket.socket(fileno=parameters.control)
+    slots = Slots(parameters.limits.chunk_bytes, parameters.slots)
+    threading.Thread(target=_control, args=(runtime, control, slots), name="gradwire-control", daemon=True).start()
+    calls = CallPipe(runtime, socket.socket(fileno=parameters.calls))
     calls.ready()
-    collect, follow = Collector(), blas.Follower(plan.cores)
+    collect, follow = Collector(), blas.Follower(parameters.cores)
 
-    def before() -> None:
+    def before_slice() -> None:
         collect()
-        follow(host.counters.runnable)
+        follow(runtime.counters.runnable)
 
     # A fork cannot return results in GPU memory, and GPU calls return before their kernels end.
-    work(Scheduler(host, calls.answer, calls.park), calls, before, apart=_APART if cupy() is None else 0)
-    host.tensor_files.stop()
+    run_scheduler(
+        Scheduler(runtime, calls.answer, calls.park), calls, before_slice, max_forks=_MAX_FORKS if cupy() is None else 0
+    )
+    runtime.tensor_files.stop()
     if checkpointer is not None:
         checkpointer.stop(_LAST_SECONDS)
 
 
-class Calls:
+class CallPipe:
     """The first pipe: receives calls, sends answers."""
 
-    def __init__(self, host: Runtime, sock: socket.socket) -> None:
-        self.runtime = host
+    def __init__(self, runtime: Runtime, sock: socket.socket) -> None:
+        self.runtime = runtime
         self.pipe = BlockingPipe(sock)
         self._sending = threading.Lock()  # the checkpointer's threads also answer
 
@@ -108,7 +116,7 @@ class Calls:
         about = self.runtime.describe().SerializeToString()
         self.pipe.send(head(len(about), READY), about)
 
-    def take(self, timeout: float | None) -> Iterable[Pending] | None:
+    def take(self, timeout: float | None) -> Iterable[PendingCall] | None:
         """Receive calls."""
         frames = self.pipe.take(timeout)
         if frames is None:
@@ -119,22 +127,22 @@ class Calls:
             for kind, number, ticket, deadline, sent, body in frames
         ]
 
-    def waits(self) -> bool:
+    def has_calls(self) -> bool:
         """Whether the socket has data to read."""
-        return self.pipe.waits()
+        return self.pipe.has_data()
 
-    def answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
+    def answer(self, call: PendingCall, result: bytes, failure: Exception | None) -> None:
         """Send a call's answer."""
         kind = RESULT
         if failure is not None:
             kind, result = REFUSAL, packed(failure)
         self._send(kind, call, result)
 
-    def park(self, call: Pending) -> None:
+    def park(self, call: PendingCall) -> None:
         """Report that a call waits for its predecessor."""
         self._send(PARKED, call, b"")
 
-    def _send(self, kind: int, call: Pending, body: bytes) -> None:
+    def _send(self, kind: int, call: PendingCall, body: bytes) -> None:
         try:
             with self._sending:
                 self.pipe.send(head(len(body), kind, 0, call.ticket), body)
@@ -142,11 +150,11 @@ class Calls:
             os._exit(0)  # the front has ended
 
 
-def _control(host: Runtime, sock: socket.socket, slots: Slots) -> None:
+def _control(runtime: Runtime, sock: socket.socket, slots: Slots) -> None:
     """Serve the second pipe; when it ends, the front has ended."""
     status = 1
     try:
-        Control(host, sock, slots).serve()
+        ControlServer(runtime, sock, slots).serve()
     except (OSError, EOFError):
         # The compute thread also sees the front's end, but a long computation must not outlive the front.
         time.sleep(_LAST_SECONDS)
@@ -157,20 +165,20 @@ def _control(host: Runtime, sock: socket.socket, slots: Slots) -> None:
         os._exit(status)  # without this thread, the front's questions would have no answer
 
 
-class Control:
+class ControlServer:
     """The second pipe. Its frames refer to chunks in slots.
 
     A frame may have the ticket of an upload or ring of the process that this one replaced. It is refused.
     """
 
-    def __init__(self, host: Runtime, sock: socket.socket, slots: Slots) -> None:
-        self.runtime = host
+    def __init__(self, runtime: Runtime, sock: socket.socket, slots: Slots) -> None:
+        self.runtime = runtime
         self.sock = sock
         self.slots = slots
         self._head = bytearray(HEAD.size)
-        self._arrivals: dict[int, Arrival] = {}
+        self._uploads: dict[int, UploadCall] = {}
         self._rings: dict[int, Ring] = {}
-        self._failed: set[int] = set()  # tickets of failed arrivals, whose later chunks are discarded
+        self._failed: set[int] = set()  # tickets of failed uploads, whose later chunks are discarded
 
     def serve(self) -> None:
         """Serve frames until the pipe ends. Raises EOFError, OSError."""
@@ -198,11 +206,11 @@ class Control:
         elif kind == APPEND:
             self._append(ticket, *IN_SLOT.unpack(body))
         elif kind == UPLOAD:
-            told = json.loads(body)
-            self._arrivals[ticket] = Arrival(number, told["transfer_id"], told["taker"], told["offset"])
+            fields = json.loads(body)
+            self._uploads[ticket] = UploadCall(number, fields["transfer_id"], fields["attempt"], fields["offset"])
         elif kind == END_UPLOAD:
             self._end_upload(ticket)
-        elif kind == RETURN:
+        elif kind == RETURN_RING:
             ring = self._rings.pop(ticket, None)
             if ring is not None:
                 self.runtime.return_ring(number, ring, body == b"clean")
@@ -212,48 +220,50 @@ class Control:
             except Refusal as refusal:
                 self._answer(REFUSAL, ticket, 0, packed(refusal))
 
-    def _serve(self, kind: int, number: int, ticket: int, told: dict[str, Any]) -> None:
+    def _serve(self, kind: int, number: int, ticket: int, fields: dict[str, Any]) -> None:
         """Answer a request about transfers or rings, or a query. Raises Refusal."""
         if kind == CHUNK:
-            with self.runtime.chunk(number, told["transfer_id"], told["offset"]) as (start, data, total):
-                self.slots.put(told["slot"], data)
+            with self.runtime.chunk(number, fields["transfer_id"], fields["offset"]) as (start, data, total):
+                self.slots.put(fields["slot"], data)
                 size = data.nbytes
             self._answer(RESULT, ticket, total, size.to_bytes(8, "little"), start)
-        elif kind == LEND:
-            ring = self._rings[ticket] = self.runtime.lend_ring(number, told["nonce"])
+        elif kind == LEND_RING:
+            ring = self._rings[ticket] = self.runtime.lend_ring(number, fields["nonce"])
             about = {name: getattr(ring, name) for name in ("pid", "fd", "name", "nbytes", "piece")}
             self._answer(RESULT, ticket, 0, json.dumps(about).encode())
-        elif kind == TAKE:
-            arrival, ring = _known(self._arrivals, told["arrival"]), _known(self._rings, told["ring"])
-            self.runtime.take(arrival, ring, told["place"], told["size"])
+        elif kind == READ_RING:
+            upload, ring = _known(self._uploads, fields["upload"]), _known(self._rings, fields["ring"])
+            self.runtime.read_ring(upload, ring, fields["ring_offset"], fields["size"])
             self._answer(RESULT, ticket, 0)
         elif kind == QUERY:
-            self._answer(RESULT, ticket, 0, self.runtime.query(told["question"], told["about"]))
-        elif kind == GIVE:
-            ring = _known(self._rings, told["ring"])
-            size, following = self.runtime.give(number, told["transfer_id"], told["offset"], ring, told["place"])
+            self._answer(RESULT, ticket, 0, self.runtime.query(fields["question"], fields["about"]))
+        elif kind == WRITE_RING:
+            ring = _known(self._rings, fields["ring"])
+            size, following = self.runtime.write_ring(
+                number, fields["transfer_id"], fields["offset"], ring, fields["ring_offset"]
+            )
             self._answer(RESULT, ticket, following, size.to_bytes(8, "little"))
 
     def _append(self, ticket: int, slot: int, size: int) -> None:
         if ticket not in self._failed:
             try:
-                with self.runtime.receiving(_known(self._arrivals, ticket), size) as room:
+                with self.runtime.receiving(_known(self._uploads, ticket), size) as room:
                     self.slots.move(slot, room)
             except Refusal as refusal:
-                if ticket in self._arrivals:
+                if ticket in self._uploads:
                     self._failed.add(ticket)
                 self._answer(REFUSAL, ticket, 0, packed(refusal))
-        self._answer(EMPTIED, 0, slot)
+        self._answer(SLOT_FREE, 0, slot)
 
     def _end_upload(self, ticket: int) -> None:
         try:
-            arrival = _known(self._arrivals, ticket)
+            upload = _known(self._uploads, ticket)
         except Refusal as refusal:
             self._answer(REFUSAL, ticket, 0, packed(refusal))
             return
-        del self._arrivals[ticket]
+        del self._uploads[ticket]
         if ticket not in self._failed:  # else the failure was answered
-            self._answer(RESULT, ticket, arrival.offset)
+            self._answer(RESULT, ticket, upload.offset)
         self._failed.discard(ticket)
 
     def _answer(self, kind: int, ticket: int, number: int, *parts: bytes) -> None:

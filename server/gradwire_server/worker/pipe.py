@@ -41,7 +41,7 @@ def head(
     return HEAD.pack(size, kind, number, ticket, deadline, sent)
 
 
-class Inbox:
+class FrameParser:
     """Parses frames: the caller reads bytes into `room`, then calls `filled`."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class BlockingPipe:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(True)
         self.sock = sock
-        self._inbox = Inbox()
+        self._parser = FrameParser()
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
 
@@ -112,7 +112,7 @@ class BlockingPipe:
         frames: list[Frame] = []
         reads = 0
         while not frames or reads < _MOST_READS:
-            room = self._inbox.room()
+            room = self._parser.room()
             try:
                 count = self.sock.recv_into(room, 0, flags)
             except BlockingIOError:
@@ -121,7 +121,7 @@ class BlockingPipe:
                 return frames or None
             if not count:
                 return frames or None
-            frames += self._inbox.filled(count)
+            frames += self._parser.filled(count)
             if frames:
                 if count < len(room):
                     return frames
@@ -129,7 +129,7 @@ class BlockingPipe:
             reads += 1
         return frames
 
-    def waits(self) -> bool:
+    def has_data(self) -> bool:
         """Whether the socket has data to read."""
         return bool(self._poll.poll(0))
 
@@ -152,7 +152,7 @@ class FrontPipe:
         self._sock = sock
         self._received = received
         self._lost: Callable[[], None] | None = lost
-        self._inbox = Inbox()
+        self._parser = FrameParser()
         self._unsent: deque[memoryview] = deque()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock, self._readable)
@@ -196,7 +196,7 @@ class FrontPipe:
     def _readable(self) -> bool:
         """Receive once; return whether there was data."""
         try:
-            count = self._sock.recv_into(self._inbox.room())
+            count = self._sock.recv_into(self._parser.room())
         except BlockingIOError:
             return False
         except OSError:
@@ -204,7 +204,7 @@ class FrontPipe:
         if not count:
             self._end()
             return False
-        for frame in self._inbox.filled(count):
+        for frame in self._parser.filled(count):
             self._received(frame)
         return True
 

@@ -33,20 +33,20 @@ from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.arguments import schemas
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.session.meter import Meter
-from gradwire_server.session.session import Pending, Session
+from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.transfers import Download
 from gradwire_server.storage.checkpointer import Checkpointer
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.log_writer import LogWriter
 from gradwire_server.storage.tensor_files import TensorFiles
-from gradwire_server.worker.frames import GOES_BACK, KEEP, NUMBER, UPLOAD_BEGUN, Arrival
+from gradwire_server.worker.frames import KEEP, NUMBER, RESTORE_SESSION, UPLOAD_BEGUN, UploadCall
 from gradwire_server.worker.quotas import Quotas
 from gradwire_server.worker.rings import Ring, Rings
 
-_FILING = ("SaveFile", "LoadFile")
+_FILE_METHODS = ("SaveFile", "LoadFile")
 _IDLE_SECONDS = 1.0
-_MUCH = 8 << 20  # bytes: memory of a session that held this much is returned to the system at once
+_LARGE_SESSION = 8 << 20  # bytes: memory of a session that held this much is returned to the system at once
 log = logging.getLogger("gradwire.server")
 _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
 
@@ -68,17 +68,17 @@ class Runtime:
         self.worker = worker
         self.checkpointer = checkpointer
         self.tensor_files = TensorFiles()
-        self.shares = Quotas(limits, counters, worker)
+        self.quotas = Quotas(limits, counters, worker)
         self.sessions: dict[int, Session] = {}
         self.rings = Rings(limits.max_shared_bytes)
         self.bytes = 0  # of all sessions, as of each one's last call; `_tidy` corrects it for collected garbage
-        self.reserved = 0  # bytes of these, for ops computed aside
+        self.reserved = 0  # bytes of these, for offloaded ops
         self.meter = Meter() if counts else None
-        self._nobody = Session(0, limits, CancelToken())
+        self._no_session = Session(0, limits, CancelToken())
         self._cancel_tokens: dict[int, CancelToken] = {}
         self._newest = 0  # the highest number of a session that was opened
         self._lock = threading.Lock()
-        self._life: dict[str, Callable[[Session, bytes], bytes]] = {
+        self._lifecycle: dict[str, Callable[[Session, bytes], bytes]] = {
             "Open": self._open,
             "Attach": self._attach,
             "Drop": self._drop,
@@ -100,35 +100,35 @@ class Runtime:
         return None if self.checkpointer is None else self.checkpointer.log_writer
 
     @property
-    def own(self) -> Container[str]:
+    def internal_methods(self) -> Container[str]:
         """The methods that only the front calls, not clients."""
-        return self._life
+        return self._lifecycle
 
     # Control thread: short methods
 
     def cancel(self, number: int, ticket: int) -> None:
         """Stop the calls of a session up to a ticket."""
-        cancel_token = self._cancel_token(number)
+        cancel_token = self._cancel_token_of(number)
         if cancel_token is not None:
             cancel_token.cancel_ticket = max(cancel_token.cancel_ticket, ticket)
-            cancel_token.pull()
+            cancel_token.interrupt()
 
     def cancel_through(self, number: int, writer: int, seq: int) -> None:
         """Stop a writer's commands up to a seq."""
-        cancel_token = self._cancel_token(number)
+        cancel_token = self._cancel_token_of(number)
         if cancel_token is not None:
             cancel_token.through[writer] = max(cancel_token.through.get(writer, 0), seq)
-            cancel_token.pull()
+            cancel_token.interrupt()
 
     def close(self, number: int, ticket: int) -> None:
         """Stop a session's computation and refuse its waiting calls; a following "Drop" frees its tensors."""
-        cancel_token = self._cancel_token(number)
+        cancel_token = self._cancel_token_of(number)
         if cancel_token is not None:
             cancel_token.closed = True
             cancel_token.cancel_ticket = max(cancel_token.cancel_ticket, ticket)
-            cancel_token.pull()
+            cancel_token.interrupt()
 
-    def _cancel_token(self, number: int) -> CancelToken | None:
+    def _cancel_token_of(self, number: int) -> CancelToken | None:
         """Cancel token of a session, also before it is opened; None after it was dropped."""
         with self._lock:
             if number > self._newest:
@@ -136,15 +136,15 @@ class Runtime:
             return self._cancel_tokens.get(number)
 
     @contextmanager
-    def receiving(self, arrival: Arrival, size: int) -> Iterator[memoryview]:
+    def receiving(self, upload: UploadCall, size: int) -> Iterator[memoryview]:
         """Memory for an upload's next `size` bytes, valid inside the block.
 
         Raises Refusal: TRANSFER_NOT_FOUND, ARGUMENT_VALUE, PAYLOAD_SIZE.
         """
-        transfers = self._found(arrival.number).transfers
-        with transfers.receiving(arrival.transfer_id, arrival.taker, arrival.offset, size) as room:
+        transfers = self._session_of(upload.number).transfers
+        with transfers.receiving(upload.transfer_id, upload.attempt, upload.offset, size) as room:
             yield room
-        arrival.offset += size
+        upload.offset += size
 
     @contextmanager
     def chunk(self, number: int, transfer_id: str, offset: int) -> Iterator[tuple[bytes, memoryview, int]]:
@@ -159,7 +159,7 @@ class Runtime:
             yield head + bytes_field(_DATA_FIELD, data.nbytes), data, download.total
 
     def _download(self, number: int, transfer_id: str, offset: int) -> Download:
-        download = self._found(number).transfers.download(transfer_id)
+        download = self._session_of(number).transfers.download(transfer_id)
         if offset >= download.total:
             raise Refusal(
                 "ARGUMENT_VALUE",
@@ -174,24 +174,24 @@ class Runtime:
     def lend_ring(self, number: int, nonce: str) -> Ring:
         """Lend a ring to one call. Raises Refusal: NOT_SUPPORTED, ARGUMENT_VALUE, SESSION_NOT_FOUND."""
         if number <= self._newest:  # else the session is about to be opened
-            self._found(number)
+            self._session_of(number)
         return self.rings.take(number, nonce)
 
     def return_ring(self, number: int, ring: Ring, clean: bool) -> None:
         """Take a ring back after its call; `clean` if the client no longer uses the ring."""
         self.rings.give_back(number, ring, clean and number in self.sessions)
 
-    def take(self, arrival: Arrival, ring: Ring, place: int, size: int) -> None:
+    def read_ring(self, upload: UploadCall, ring: Ring, ring_offset: int, size: int) -> None:
         """Copy an upload's next bytes out of a ring. Raises Refusal as `receiving` does."""
-        with self.receiving(arrival, size) as room:
-            np.frombuffer(room, np.uint8)[:] = ring.bytes[place : place + size]
+        with self.receiving(upload, size) as room:
+            np.frombuffer(room, np.uint8)[:] = ring.bytes[ring_offset : ring_offset + size]
 
-    def give(self, number: int, transfer_id: str, offset: int, ring: Ring, place: int) -> tuple[int, int]:
+    def write_ring(self, number: int, transfer_id: str, offset: int, ring: Ring, ring_offset: int) -> tuple[int, int]:
         """Copy a download's piece at `offset` into a ring; return its size and the next offset, 0 after the last."""
         download = self._download(number, transfer_id, offset)
         with download.copying(offset, ring.piece) as data:
             size = data.nbytes
-            ring.bytes[place : place + size] = np.frombuffer(data, np.uint8)
+            ring.bytes[ring_offset : ring_offset + size] = np.frombuffer(data, np.uint8)
         return size, 0 if offset + size == download.total else offset + size
 
     def query(self, question: str, about: Mapping[str, Any]) -> bytes:
@@ -204,12 +204,12 @@ class Runtime:
     def numbers(self, first: int, last: int) -> dict[str, Any]:
         """This worker's totals and meter, and figures of its sessions numbered `first` to `last`."""
         sessions = list(self.sessions.values())
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "process": os.getpid(),
             "bytes": sum(max(0, each.account.bytes) for each in sessions),
             "tensors": sum(len(each.store) for each in sessions),
             "pools": pools(),
-            "log_bytes": 0 if self.log_writer is None else self.log_writer.journal.queued,
+            "log_bytes": 0 if self.log_writer is None else self.log_writer.wal.queued,
             "sessions": {
                 each.key: [
                     max(0, each.account.bytes),
@@ -223,8 +223,8 @@ class Runtime:
             },
         }
         if self.meter is not None:
-            told["meter"] = self.meter.told()
-        return told
+            report["meter"] = self.meter.as_json()
+        return report
 
     def describe(self) -> service_pb2.ServerInfoResponse:
         """This worker's version, devices, dtypes and build."""
@@ -244,32 +244,32 @@ class Runtime:
 
     def begin(
         self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None, sent: float = 0.0
-    ) -> Pending:
-        """Create the Pending of a received call, for session `number`; 0 for none. `sent` is by time.monotonic()."""
+    ) -> PendingCall:
+        """Create a PendingCall for session `number`; 0 for none. `sent` is by time.monotonic()."""
         if method in ("Open", "Restore"):
             with self._lock:
                 session = Session(number, self.limits, self._cancel_tokens.setdefault(number, CancelToken()))
                 session.usage.meter = self.meter
                 self.sessions[number] = session
-                self._newest = max(self._newest, number)  # last: `_found` reads both without the lock
-        return Pending(method, self.sessions.get(number, self._nobody), raw, ticket, deadline, sent)
+                self._newest = max(self._newest, number)  # last: `_session_of` reads both without the lock
+        return PendingCall(method, self.sessions.get(number, self._no_session), raw, ticket, deadline, sent)
 
-    def execute(self, call: Pending) -> Generator[None, None, bytes]:
+    def execute(self, call: PendingCall) -> Generator[None, None, bytes]:
         """Execute a call in steps. Raises Refusal, OutOfOrder; nothing else."""
         session, durability = call.session, call.session.durability
         held = session.account.bytes
         try:
-            life = self._life.get(call.method)
-            if life is not None:
-                answer: bytes = life(session, call.raw)
+            step = self._lifecycle.get(call.method)
+            if step is not None:
+                answer: bytes = step(session, call.raw)
                 if self.checkpointer is not None:
-                    answer = yield from self._keep(self.checkpointer, call, answer)
+                    answer = yield from self._persist(self.checkpointer, call, answer)
                 return answer
             self._check(session)
             if call.method != "Run" and durability.files is not None:
                 durability.files.use()
-            if call.method in _FILING:
-                return (yield from self._file(call))
+            if call.method in _FILE_METHODS:
+                return (yield from self._transfer_file(call))
             if call.method == "Run":
                 steps = run_batch(call)
             else:
@@ -288,25 +288,25 @@ class Runtime:
                         durability.torn = False
                     answer = done.value
                     return answer
-                self._hold(session.account.bytes - held)
-                self.shares.tell(session)
+                self._count_bytes(session.account.bytes - held)
+                self.quotas.publish(session)
                 held = session.account.bytes
                 yield
                 self.limit(session)
         except (Refusal, OutOfOrder) as refused:
             if durability.torn:
-                return self._tear(call, refused)
+                return self._break_session(call, refused)
             raise
         except Exception as error:  # noqa: BLE001 - a refusal too; the unforeseen is logged
             if durability.torn:
-                return self._tear(call, error)
-            raise refusal_of(error, call.method, session.command.told()) from None
+                return self._break_session(call, error)
+            raise refusal_of(error, call.method, session.command.log_fields()) from None
         finally:
             if session.account.bytes != held:
-                self._hold(session.account.bytes - held)
-            self.shares.tell(session)
+                self._count_bytes(session.account.bytes - held)
+            self.quotas.publish(session)
 
-    def _tear(self, call: Pending, error: Exception) -> bytes:
+    def _break_session(self, call: PendingCall, error: Exception) -> bytes:
         """Break a session whose call failed halfway: its state contains changes that are neither answered nor logged.
 
         If memory ran out and there is a log, the session is restored as of its last answer. This call's answer then
@@ -314,26 +314,29 @@ class Runtime:
         """
         session = call.session
         session.durability.torn = False
-        told = refusal_of(error, call.method, session.command.told())
-        broken = Refusal(told.reason, f"the session cannot continue, since a call ended in its middle: {told.message}")
-        if told.reason == "MEMORY_LIMIT" and self.log_writer is not None and self.log_writer.give_up(call):
-            broken = Refusal("UNAVAILABLE", f"the session returns to its last answer: {told.message}")
-            broken.metadata[GOES_BACK] = "1"
-        log.error("session cannot continue", extra={**session.command.told(), "error": told.message})
+        cause = refusal_of(error, call.method, session.command.log_fields())
+        broken = Refusal(
+            cause.reason,
+            f"the session cannot continue, because a call failed after it had changed the session: {cause.message}",
+        )
+        if cause.reason == "MEMORY_LIMIT" and self.log_writer is not None and self.log_writer.discard_session(call):
+            broken = Refusal("UNAVAILABLE", f"the session is restored as of its last answer: {cause.message}")
+            broken.metadata[RESTORE_SESSION] = "1"
+        log.error("session cannot continue", extra={**session.command.log_fields(), "error": cause.message})
         session.durability.broken, session.cancel_token.closed = broken, True
         if call.hold is None:
             raise broken
         return b""
 
-    def let_go(self, session: Session) -> None:
+    def apply_deferred_releases(self, session: Session) -> None:
         """Apply the session's deferred release, after the call was answered."""
         held = session.account.bytes
-        session.let_go()
-        self._hold(session.account.bytes - held)
-        self.shares.tell(session)
+        session.apply_deferred_releases()
+        self._count_bytes(session.account.bytes - held)
+        self.quotas.publish(session)
 
-    def _keep(self, checkpointer: Checkpointer, call: Pending, answer: bytes) -> Generator[None, None, bytes]:
-        """Store, restore or log a step of a session's life. Raises Refusal."""
+    def _persist(self, checkpointer: Checkpointer, call: PendingCall, answer: bytes) -> Generator[None, None, bytes]:
+        """Store, restore or log a step of a session's lifecycle. Raises Refusal."""
         session = call.session
         if call.method == "Open":
             return (yield from checkpointer.opened(session, call))
@@ -354,7 +357,7 @@ class Runtime:
                 self.log_writer.record(session, call)
         return answer
 
-    def _file(self, call: Pending) -> Generator[None, None, bytes]:
+    def _transfer_file(self, call: PendingCall) -> Generator[None, None, bytes]:
         """Write or read a tensor file; log a read file's tensors as created. Raises Refusal and others."""
         if call.method == "SaveFile":
             return (yield from self.tensor_files.save(call))
@@ -374,7 +377,7 @@ class Runtime:
 
     def _check(self, session: Session) -> None:
         """Check that a session may compute, and update its limits. Raises Refusal."""
-        if session.cancel_token.closed or session is self._nobody:
+        if session.cancel_token.closed or session is self._no_session:
             raise session.durability.broken or Refusal("SESSION_NOT_FOUND", "the session was closed")
         if session.durability.notes is not None and self.log_writer is not None:
             self.log_writer.check(session)
@@ -384,18 +387,18 @@ class Runtime:
         """Lower a session's limits to what the server and its principal have left."""
         left = self.limits.max_bytes - self.counters.total() + session.account.bytes
         session.account.limit = max(1, min(self.limits.max_session_bytes, left))
-        self.shares.limit(session)
+        self.quotas.limit(session)
 
-    def _hold(self, change: int) -> None:
+    def _count_bytes(self, change: int) -> None:
         self.bytes += change
-        self.counters.hold(self.worker, max(0, self.bytes))
+        self.counters.set_bytes(self.worker, max(0, self.bytes))
 
     def reserve(self, change: int) -> None:
-        """Change the bytes reserved for ops computed aside by `change`, which may be negative."""
+        """Change the bytes reserved for offloaded ops by `change`, which may be negative."""
         self.reserved += change
-        self._hold(change)
+        self._count_bytes(change)
 
-    def _found(self, number: int) -> Session:
+    def _session_of(self, number: int) -> Session:
         newest = self._newest  # first: `begin` enters the session before it raises this
         session = self.sessions.get(number)
         if session is not None:
@@ -405,35 +408,35 @@ class Runtime:
         raise Refusal("SESSION_NOT_FOUND", "the session was closed")
 
     def _open(self, session: Session, raw: bytes) -> bytes:
-        """Open a session with one writer and its principal's place in the shared counters.
+        """Open a session with one writer and its principal's row in the shared counters.
 
-        With write-ahead logs, `_keep` stores a first snapshot afterwards.
+        With write-ahead logs, `_persist` stores a first snapshot afterwards.
         """
-        self._begin_life(session, Order.unpack(raw))
+        self._initialize(session, StorageInstruction.unpack(raw))
         session.attach(1)
         return b""
 
     def _restore(self, session: Session, raw: bytes) -> bytes:
-        """Open a session as `_open` does; `_keep` restores its stored state afterwards."""
-        self._begin_life(session, Order.unpack(raw))
+        """Open a session as `_open` does; `_persist` restores its stored state afterwards."""
+        self._initialize(session, StorageInstruction.unpack(raw))
         return b""
 
-    def _begin_life(self, session: Session, order: Order) -> None:
-        """Note whose session it is, and where it is stored."""
-        session.command.session, session.command.principal = order.shown, order.principal
-        session.usage.place, session.usage.owner = order.place, order.owner
-        self.shares.begin(session)
+    def _initialize(self, session: Session, instruction: StorageInstruction) -> None:
+        """Set the session's owner, and where it is stored."""
+        session.command.session, session.command.principal = instruction.short_id, instruction.principal
+        session.usage.counter_row, session.usage.owner = instruction.counter_row, instruction.owner
+        self.quotas.begin(session)
         if self.checkpointer is not None:
-            self.checkpointer.begin(session, order)
+            self.checkpointer.begin(session, instruction)
 
     def _save(self, session: Session, raw: bytes) -> bytes:
-        """Check that there is a checkpointer; `_keep` does the saving. Raises Refusal: NOT_SUPPORTED."""
+        """Check that there is a checkpointer; `_persist` does the saving. Raises Refusal: NOT_SUPPORTED."""
         if self.checkpointer is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
         return b""
 
     def _keep_upload(self, session: Session, raw: bytes) -> bytes:
-        """Do nothing; with a log, `_keep` writes the received upload to it."""
+        """Do nothing; with a log, `_persist` writes the received upload to it."""
         return b""
 
     def _attach(self, session: Session, raw: bytes) -> bytes:
@@ -452,11 +455,11 @@ class Runtime:
         with self._lock:
             self.sessions.pop(session.key, None)
             self._cancel_tokens.pop(session.key, None)
-        self.shares.tell(session, ended=True)
-        session.usage.place = 0
+        self.quotas.publish(session, ended=True)
+        session.usage.counter_row = 0
         if not self.sessions:
             release()
-        if not self.sessions or held >= _MUCH:
+        if not self.sessions or held >= _LARGE_SESSION:
             give_back()
         return NUMBER.pack(max(0, held - session.account.bytes))
 
@@ -468,8 +471,8 @@ class Runtime:
         transfer_id = start.transfer_id or transfers.begin(
             start.total_bytes, self.limits.max_tensor_bytes, start.request_id
         )
-        upload, taker = transfers.resume(transfer_id)
-        return UPLOAD_BEGUN.pack(upload.received, taker) + transfer_id.encode()
+        held, attempt = transfers.resume(transfer_id)
+        return UPLOAD_BEGUN.pack(held.received, attempt) + transfer_id.encode()
 
     def _finish_download(self, session: Session, raw: bytes) -> bytes:
         """Finish a download that was sent to its end; the first byte of `raw` is 1 if its arrival is known."""
@@ -480,14 +483,14 @@ class Runtime:
         """Drop abandoned transfers, backwards and rings, and recount all bytes."""
         for each in self.sessions.values():
             each.hooks.tidy()
-            self.shares.tell(each)
+            self.quotas.publish(each)
             if each.transfers.held:
                 each.transfers.tidy()
         self.rings.tidy()
         now = time.monotonic()
         schedules = [each.schedule for each in self.sessions.values()]
-        if all(not each.line and now - each.idle_since > _IDLE_SECONDS for each in schedules):
+        if all(not each.queue and now - each.idle_since > _IDLE_SECONDS for each in schedules):
             give_back()  # only when idle: a computing session would allocate the memory again
         self.bytes = self.reserved + sum(each.account.bytes for each in self.sessions.values())
-        self._hold(0)
+        self._count_bytes(0)
         return b""

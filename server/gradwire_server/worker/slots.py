@@ -55,15 +55,15 @@ def _count(chunk_bytes: int) -> int:
     return max(2, min(_MOST, _BYTES // chunk_bytes))
 
 
-class Keys:
-    """Assigns slots in the front: `take` waits for a free slot, first come first served, until `end`."""
+class FreeSlots:
+    """Assigns slots in the front: `acquire` waits for a free slot, first come first served, until `end`."""
 
     def __init__(self, count: int) -> None:
         self._free = list(range(count))
         self._waiting: deque[asyncio.Future[int]] = deque()
         self._ended: Exception | None = None
 
-    async def take(self) -> int:
+    async def acquire(self) -> int:
         """Take a slot, to be given back. Raises the exception passed to `end`."""
         if self._ended is not None:
             raise self._ended
@@ -75,10 +75,10 @@ class Keys:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.give_back(turn.result())  # assigned after the cancellation
+                self.release(turn.result())  # assigned after the cancellation
             raise
 
-    def give_back(self, slot: int) -> None:
+    def release(self, slot: int) -> None:
         """Pass a slot to the next waiting call, or free it."""
         while self._waiting:
             turn = self._waiting.popleft()
@@ -88,7 +88,7 @@ class Keys:
         self._free.append(slot)
 
     def end(self, reason: Exception) -> None:
-        """Refuse all present and later `take`s: the worker has ended."""
+        """Refuse all present and later `acquire`s: the worker has ended."""
         self._ended = reason
         for turn in self._waiting:
             if not turn.done():

@@ -1,1 +1,1 @@
-"""Workers as the front sees them: threads or processes that hold sessions."""
+"""The front's side of the workers: starts and stops them, sends their calls and receives the answers."""

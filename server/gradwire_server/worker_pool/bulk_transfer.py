@@ -11,17 +11,17 @@ from typing import Any, Generic, TypeVar
 
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
-from gradwire_server.worker.frames import UPLOAD_BEGUN, Arrival
-from gradwire_server.worker_pool.session_entry import Entry
+from gradwire_server.worker.frames import UPLOAD_BEGUN, UploadCall
+from gradwire_server.worker_pool.session_entry import SessionEntry
 
 W = TypeVar("W")
 
 
 @dataclass(slots=True)
-class OpenUpload(Arrival, Generic[W]):
+class OpenUpload(UploadCall, Generic[W]):
     """An upload's call: its session and its progress."""
 
-    entry: Entry[W]
+    entry: SessionEntry[W]
     received: int  # bytes when the call began; kept current by a thread worker
     ticket: int = 0  # 0 if the worker has not begun or has ended the upload's call
     sent: bool = False
@@ -32,7 +32,7 @@ class OpenUpload(Arrival, Generic[W]):
 class LentRing(Generic[W]):
     """A ring lent to a call: where the client finds it, and `ring`, the worker's handle."""
 
-    entry: Entry[W]
+    entry: SessionEntry[W]
     pid: int
     fd: int
     name: str
@@ -44,51 +44,51 @@ class LentRing(Generic[W]):
 class BulkTransfer(ABC, Generic[W]):
     """The large tensors of one worker's sessions. Every method may raise Refusal."""
 
-    def __init__(self, call: Callable[[Entry[W], str, bytes], Awaitable[bytes]]) -> None:
+    def __init__(self, call: Callable[[SessionEntry[W], str, bytes], Awaitable[bytes]]) -> None:
         """`call` submits a call in its session's order: session, method, request."""
         self._call = call
 
-    async def begin_upload(self, entry: Entry[W], start: service_pb2.UploadStart) -> OpenUpload[W]:
+    async def begin_upload(self, entry: SessionEntry[W], start: service_pb2.UploadStart) -> OpenUpload[W]:
         """Begin or resume an upload."""
-        arrival = OpenUpload(entry.number, start.transfer_id, 0, start.offset, entry, 0)
-        await self._begin(arrival, start)
-        return arrival
+        upload = OpenUpload(entry.number, start.transfer_id, 0, start.offset, entry, 0)
+        await self._begin(upload, start)
+        return upload
 
-    async def _begin(self, arrival: OpenUpload[W], start: service_pb2.UploadStart) -> None:
-        answer = await self._call(arrival.entry, "BeginUpload", start.SerializeToString())
-        arrival.received, arrival.taker = UPLOAD_BEGUN.unpack_from(answer)
-        arrival.transfer_id = answer[UPLOAD_BEGUN.size :].decode()
+    async def _begin(self, upload: OpenUpload[W], start: service_pb2.UploadStart) -> None:
+        answer = await self._call(upload.entry, "BeginUpload", start.SerializeToString())
+        upload.received, upload.attempt = UPLOAD_BEGUN.unpack_from(answer)
+        upload.transfer_id = answer[UPLOAD_BEGUN.size :].decode()
 
     @abstractmethod
-    async def append(self, arrival: OpenUpload[W], data: memoryview) -> None:
+    async def append(self, upload: OpenUpload[W], data: memoryview) -> None:
         """Receive an upload's next bytes."""
 
     @abstractmethod
-    async def end_upload(self, arrival: OpenUpload[W]) -> int:
+    async def end_upload(self, upload: OpenUpload[W]) -> int:
         """End this call's part of an upload; bytes received so far."""
 
     @abstractmethod
-    def leave_upload(self, arrival: OpenUpload[W]) -> None:
+    def leave_upload(self, upload: OpenUpload[W]) -> None:
         """Release an upload's call, successful or not."""
 
     @abstractmethod
-    def chunks(self, entry: Entry[W], transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
+    def chunks(self, entry: SessionEntry[W], transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
         """Parts of a download."""
 
     @abstractmethod
-    async def lend_ring(self, entry: Entry[W], nonce: str) -> LentRing[W]:
+    async def lend_ring(self, entry: SessionEntry[W], nonce: str) -> LentRing[W]:
         """Lend a ring for one call."""
 
     @abstractmethod
-    def return_ring(self, lent: LentRing[W], clean: bool) -> None:
+    def return_ring(self, lent_ring: LentRing[W], clean: bool) -> None:
         """Return a ring after its call; `clean` if the client no longer uses it."""
 
     @abstractmethod
-    async def take(self, arrival: OpenUpload[W], lent: LentRing[W], place: int, size: int) -> None:
+    async def read_ring(self, upload: OpenUpload[W], lent_ring: LentRing[W], ring_offset: int, size: int) -> None:
         """Receive an upload's next bytes from a ring."""
 
     @abstractmethod
-    async def give(
-        self, entry: Entry[W], transfer_id: str, offset: int, lent: LentRing[W], place: int
+    async def write_ring(
+        self, entry: SessionEntry[W], transfer_id: str, offset: int, lent_ring: LentRing[W], ring_offset: int
     ) -> tuple[int, int]:
         """Write a download's next piece into a ring; its size, and the next piece's offset, 0 after the last."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwire_server.common.errors import Refusal
-from gradwire_server.worker.frames import EMPTIED, REFUSAL, unpacked
+from gradwire_server.worker.frames import REFUSAL, SLOT_FREE, unpacked
 from gradwire_server.worker.pipe import Frame, FrontPipe, head
 from gradwire_server.worker_pool.bulk_transfer import OpenUpload
 
@@ -17,14 +17,14 @@ class ControlPipe:
     """The front's end of the pipe. A ticket finds the question, or the upload, that a frame answers."""
 
     def __init__(self) -> None:
-        self.asked: dict[int, asyncio.Future[Frame] | OpenUpload[Any]] = {}  # by ticket
+        self.pending: dict[int, asyncio.Future[Frame] | OpenUpload[Any]] = {}  # by ticket
         self._tickets = itertools.count(1)
         self._pipe: FrontPipe
-        self._emptied: Callable[[int], None]
+        self._slot_freed: Callable[[int], None]
 
-    def connect(self, sock: socket.socket, emptied: Callable[[int], None], lost: Callable[[], None]) -> None:
-        """Use a new process's pipe. Calls `emptied` with each slot that was read, and `lost` at the pipe's end."""
-        self._emptied = emptied
+    def connect(self, sock: socket.socket, slot_freed: Callable[[int], None], lost: Callable[[], None]) -> None:
+        """Use a new process's pipe. Calls `slot_freed` with each slot that was read, and `lost` at the pipe's end."""
+        self._slot_freed = slot_freed
         self._pipe = FrontPipe(sock, self._received, lost)
 
     def drain(self) -> None:
@@ -43,42 +43,42 @@ class ControlPipe:
         """Send a frame that is not answered, about session `number`."""
         self._pipe.send(head(len(body), kind, number, ticket), body)
 
-    async def ask(self, kind: int, number: int, ticket: int, body: bytes = b"") -> Frame:
+    async def request(self, kind: int, number: int, ticket: int, body: bytes = b"") -> Frame:
         """Send a frame and wait for the answer. Raises Refusal: UNAVAILABLE if the pipe is closed, and the answer."""
         if self._pipe.closed:
             raise Refusal("UNAVAILABLE", "the worker process has ended; try again")
         future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self.asked[ticket] = future
+        self.pending[ticket] = future
         try:
             self.send(kind, number, ticket, body)
             return await future
         finally:
-            self.asked.pop(ticket, None)
+            self.pending.pop(ticket, None)
 
-    async def ask_for(self, kind: int, number: int, **told: Any) -> Frame:
+    async def request_json(self, kind: int, number: int, **fields: Any) -> Frame:
         """Ask with a JSON object. Raises Refusal."""
-        return await self.ask(kind, number, self.ticket(), json.dumps(told).encode())
+        return await self.request(kind, number, self.ticket(), json.dumps(fields).encode())
 
     def fail(self, failure: Refusal) -> None:
         """Fail all that was asked, and all uploads: the process has ended. The next one does not know their tickets."""
-        for asked in self.asked.values():
-            if isinstance(asked, OpenUpload):
-                asked.failure, asked.ticket = failure, 0
-            elif not asked.done():
-                asked.set_exception(failure)
-        self.asked.clear()
+        for pending in self.pending.values():
+            if isinstance(pending, OpenUpload):
+                pending.failure, pending.ticket = failure, 0
+            elif not pending.done():
+                pending.set_exception(failure)
+        self.pending.clear()
 
     def _received(self, frame: Frame) -> None:
-        if frame.kind == EMPTIED:
-            self._emptied(frame.number)
+        if frame.kind == SLOT_FREE:
+            self._slot_freed(frame.number)
             return
-        asked = self.asked.get(frame.ticket)
-        if asked is None:
+        pending = self.pending.get(frame.ticket)
+        if pending is None:
             return
-        if isinstance(asked, OpenUpload):
-            asked.failure = unpacked(frame.body)
-        elif not asked.done():
+        if isinstance(pending, OpenUpload):
+            pending.failure = unpacked(frame.body)
+        elif not pending.done():
             if frame.kind == REFUSAL:
-                asked.set_exception(unpacked(frame.body))
+                pending.set_exception(unpacked(frame.body))
             else:
-                asked.set_result(frame)
+                pending.set_result(frame)

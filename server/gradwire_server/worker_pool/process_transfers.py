@@ -1,4 +1,4 @@
-"""Bulk transfer with a worker process: bytes lie in slots of shared memory, and the control pipe tells where."""
+"""Bulk transfer with a worker process: bytes lie in slots of shared memory; the control pipe names the slots."""
 
 import asyncio
 import json
@@ -8,11 +8,22 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
-from gradwire_server.worker.frames import APPEND, CHUNK, END_UPLOAD, GIVE, IN_SLOT, LEND, RETURN, TAKE, UPLOAD
-from gradwire_server.worker.slots import Keys, Slots
+from gradwire_server.worker.frames import (
+    APPEND,
+    CHUNK,
+    END_UPLOAD,
+    IN_SLOT,
+    LEND_RING,
+    READ_RING,
+    RETURN_RING,
+    UPLOAD,
+    WRITE_RING,
+)
+from gradwire_server.worker.slots import FreeSlots, Slots
 from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
 from gradwire_server.worker_pool.control_pipe import ControlPipe
-from gradwire_server.worker_pool.worker import Entry, Worker
+from gradwire_server.worker_pool.session_entry import SessionEntry
+from gradwire_server.worker_pool.worker import Worker
 
 _AHEAD = 2  # chunks of a download that are fetched ahead of sending
 
@@ -21,25 +32,28 @@ class ProcessTransfers(BulkTransfer[Worker]):
     """Copies between the front's messages and slots. `descriptor` is the slots' memory, which the process inherits."""
 
     def __init__(
-        self, call: Callable[[Entry, str, bytes], Awaitable[bytes]], control: ControlPipe, chunk_bytes: int
+        self,
+        call: Callable[[SessionEntry[Worker], str, bytes], Awaitable[bytes]],
+        control: ControlPipe,
+        chunk_bytes: int,
     ) -> None:
         super().__init__(call)
         self._control = control
         self.descriptor = Slots.file(chunk_bytes)
         self._slots = Slots(chunk_bytes, self.descriptor)
-        self._keys = Keys(self._slots.count)
+        self._free_slots = FreeSlots(self._slots.count)
 
     def restart(self) -> None:
         """Take all slots back, for a new process."""
-        self._keys = Keys(self._slots.count)
+        self._free_slots = FreeSlots(self._slots.count)
 
-    def emptied(self, slot: int) -> None:
+    def slot_freed(self, slot: int) -> None:
         """Take a slot back whose bytes the process has read."""
-        self._keys.give_back(slot)
+        self._free_slots.release(slot)
 
     def end(self, reason: Refusal) -> None:
         """Refuse whoever waits for a slot: the process has ended."""
-        self._keys.end(reason)
+        self._free_slots.end(reason)
 
     def close(self) -> None:
         """Close the slots' memory."""
@@ -47,54 +61,54 @@ class ProcessTransfers(BulkTransfer[Worker]):
             os.close(self.descriptor)
             self.descriptor = -1
 
-    async def _begin(self, arrival: OpenUpload[Worker], start: service_pb2.UploadStart) -> None:
-        ticket = arrival.ticket = self._control.ticket()
+    async def _begin(self, upload: OpenUpload[Worker], start: service_pb2.UploadStart) -> None:
+        ticket = upload.ticket = self._control.ticket()
         # Registered before the call: the process may end after its answer, before this coroutine continues.
-        self._control.asked[ticket] = arrival
+        self._control.pending[ticket] = upload
         try:
-            await super()._begin(arrival, start)
-            if arrival.failure is not None:
-                raise arrival.failure
+            await super()._begin(upload, start)
+            if upload.failure is not None:
+                raise upload.failure
         except BaseException:
-            self._control.asked.pop(ticket, None)
+            self._control.pending.pop(ticket, None)
             raise
-        told = {"transfer_id": arrival.transfer_id, "taker": arrival.taker, "offset": arrival.offset}
-        self._control.send(UPLOAD, arrival.number, ticket, json.dumps(told).encode())
+        fields = {"transfer_id": upload.transfer_id, "attempt": upload.attempt, "offset": upload.offset}
+        self._control.send(UPLOAD, upload.number, ticket, json.dumps(fields).encode())
 
-    async def append(self, arrival: OpenUpload[Worker], data: memoryview) -> None:
+    async def append(self, upload: OpenUpload[Worker], data: memoryview) -> None:
         """Copy an upload's next bytes into a slot that the worker reads; waits for a free slot, not for the worker."""
-        slot = await self._keys.take()
-        if arrival.failure is not None:
-            self._keys.give_back(slot)
-            raise arrival.failure
+        slot = await self._free_slots.acquire()
+        if upload.failure is not None:
+            self._free_slots.release(slot)
+            raise upload.failure
         size = data.nbytes
         self._slots.put(slot, data)
-        self._control.send(APPEND, arrival.number, arrival.ticket, IN_SLOT.pack(slot, size))
-        arrival.sent = True
+        self._control.send(APPEND, upload.number, upload.ticket, IN_SLOT.pack(slot, size))
+        upload.sent = True
 
-    async def end_upload(self, arrival: OpenUpload[Worker]) -> int:
+    async def end_upload(self, upload: OpenUpload[Worker]) -> int:
         """Bytes that the upload has, once all sent ones have arrived."""
-        if arrival.failure is not None:
-            raise arrival.failure
-        ticket, arrival.ticket = arrival.ticket, 0
-        frame = await self._control.ask(END_UPLOAD, arrival.number, ticket)
-        return frame.number if arrival.sent else arrival.received
+        if upload.failure is not None:
+            raise upload.failure
+        ticket, upload.ticket = upload.ticket, 0
+        frame = await self._control.request(END_UPLOAD, upload.number, ticket)
+        return frame.number if upload.sent else upload.received
 
-    def leave_upload(self, arrival: OpenUpload[Worker]) -> None:
+    def leave_upload(self, upload: OpenUpload[Worker]) -> None:
         """Tell the worker to drop the upload's call, unless `end_upload` or the process's end ended it."""
-        if arrival.ticket:
-            self._control.asked.pop(arrival.ticket, None)
-            self._control.send(END_UPLOAD, arrival.number, arrival.ticket)
+        if upload.ticket:
+            self._control.pending.pop(upload.ticket, None)
+            self._control.send(END_UPLOAD, upload.number, upload.ticket)
 
-    async def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
+    async def chunks(self, entry: SessionEntry[Worker], transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
         """Parts of a download; fetches _AHEAD parts while earlier ones are sent."""
         message, size, total = await self._chunk(entry, transfer_id, offset)
         ahead: deque[asyncio.Future[tuple[bytes, int, int]]] = deque()
         try:
             while True:
                 offset += size
-                while len(ahead) < _AHEAD and (place := offset + len(ahead) * size) < total:
-                    ahead.append(asyncio.ensure_future(self._chunk(entry, transfer_id, place)))
+                while len(ahead) < _AHEAD and (following := offset + len(ahead) * size) < total:
+                    ahead.append(asyncio.ensure_future(self._chunk(entry, transfer_id, following)))
                 yield message
                 if not ahead:
                     break
@@ -104,48 +118,52 @@ class ProcessTransfers(BulkTransfer[Worker]):
                 if not unwanted.cancel() and not unwanted.cancelled():
                     unwanted.exception()  # retrieved, so asyncio logs nothing; another error came first
 
-    async def _chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int, int]:
+    async def _chunk(self, entry: SessionEntry[Worker], transfer_id: str, offset: int) -> tuple[bytes, int, int]:
         """A part of a download: the message, its payload's bytes, and the transfer's total bytes."""
-        slot = await self._keys.take()
+        slot = await self._free_slots.acquire()
         # Shielded: after a cancel the slot stays in use until the worker has answered.
-        return await asyncio.shield(self._fetch(entry, transfer_id, offset, slot, self._keys))
+        return await asyncio.shield(self._fetch(entry, transfer_id, offset, slot, self._free_slots))
 
     async def _fetch(
-        self, entry: Entry, transfer_id: str, offset: int, slot: int, keys: Keys
+        self, entry: SessionEntry[Worker], transfer_id: str, offset: int, slot: int, free_slots: FreeSlots
     ) -> tuple[bytes, int, int]:
         try:
-            frame = await self._control.ask_for(CHUNK, entry.number, transfer_id=transfer_id, offset=offset, slot=slot)
+            frame = await self._control.request_json(
+                CHUNK, entry.number, transfer_id=transfer_id, offset=offset, slot=slot
+            )
             size, start = int.from_bytes(frame.body[:8], "little"), frame.body[8:]
             return b"".join((start, self._slots.memory(slot, size))), size, frame.number
         finally:
-            keys.give_back(slot)
+            free_slots.release(slot)
 
-    async def lend_ring(self, entry: Entry, nonce: str) -> LentRing[Worker]:
+    async def lend_ring(self, entry: SessionEntry[Worker], nonce: str) -> LentRing[Worker]:
         """Lend a ring for one call; the worker creates it."""
         ticket = self._control.ticket()
         try:
-            frame = await self._control.ask(LEND, entry.number, ticket, json.dumps({"nonce": nonce}).encode())
+            frame = await self._control.request(LEND_RING, entry.number, ticket, json.dumps({"nonce": nonce}).encode())
         except asyncio.CancelledError:  # the call is over, but the worker still lends the ring
-            self._control.send(RETURN, entry.number, ticket)
+            self._control.send(RETURN_RING, entry.number, ticket)
             raise
         return LentRing(entry, ring=ticket, **json.loads(frame.body))
 
-    def return_ring(self, lent: LentRing[Worker], clean: bool) -> None:
+    def return_ring(self, lent_ring: LentRing[Worker], clean: bool) -> None:
         """Return a ring after its call."""
-        self._control.send(RETURN, lent.entry.number, lent.ring, b"clean" if clean else b"")
+        self._control.send(RETURN_RING, lent_ring.entry.number, lent_ring.ring, b"clean" if clean else b"")
 
-    async def take(self, arrival: OpenUpload[Worker], lent: LentRing[Worker], place: int, size: int) -> None:
+    async def read_ring(
+        self, upload: OpenUpload[Worker], lent_ring: LentRing[Worker], ring_offset: int, size: int
+    ) -> None:
         """Receive an upload's next bytes from a ring."""
-        if arrival.failure is not None:
-            raise arrival.failure
-        told = {"arrival": arrival.ticket, "ring": lent.ring, "place": place, "size": size}
-        await self._control.ask_for(TAKE, arrival.number, **told)
-        arrival.sent = True
+        if upload.failure is not None:
+            raise upload.failure
+        fields = {"upload": upload.ticket, "ring": lent_ring.ring, "ring_offset": ring_offset, "size": size}
+        await self._control.request_json(READ_RING, upload.number, **fields)
+        upload.sent = True
 
-    async def give(
-        self, entry: Entry, transfer_id: str, offset: int, lent: LentRing[Worker], place: int
+    async def write_ring(
+        self, entry: SessionEntry[Worker], transfer_id: str, offset: int, lent_ring: LentRing[Worker], ring_offset: int
     ) -> tuple[int, int]:
         """Write a download's next piece into a ring."""
-        told = {"transfer_id": transfer_id, "offset": offset, "ring": lent.ring, "place": place}
-        frame = await self._control.ask_for(GIVE, entry.number, **told)
+        fields = {"transfer_id": transfer_id, "offset": offset, "ring": lent_ring.ring, "ring_offset": ring_offset}
+        frame = await self._control.request_json(WRITE_RING, entry.number, **fields)
         return int.from_bytes(frame.body, "little"), frame.number

@@ -24,35 +24,36 @@ from gradwire_server.worker.frames import (
     CANCEL,
     CANCEL_THROUGH,
     CLOSE,
-    FOR_THE_FRONT,
+    IGNORED_SIGNALS,
     METHODS,
     PARKED,
     QUERY,
     READY,
     REFUSAL,
     RESULT,
-    Plan,
+    WorkerParameters,
     unpacked,
 )
 from gradwire_server.worker.pipe import INFINITE, Frame, FrontPipe, head
 from gradwire_server.worker_pool.control_pipe import ControlPipe
 from gradwire_server.worker_pool.process_transfers import ProcessTransfers
-from gradwire_server.worker_pool.worker import Entry, Events, Load, Storing, Worker
+from gradwire_server.worker_pool.session_entry import SessionEntry
+from gradwire_server.worker_pool.worker import Load, StorageOptions, Worker, WorkerEvents
 
 START_SECONDS = 120.0
 _KILL_SECONDS = 2.0
-_AGAIN_SECONDS = 1.0  # between attempts to restart a worker
+_RESTART_SECONDS = 1.0  # between attempts to restart a worker
 _SOCKET_BYTES = 1 << 20
-_LOOK_SECONDS = 1.0  # between looks whether a computation holds the process
+_HOLD_POLL_SECONDS = 1.0  # between checks whether a computation holds the process
 _KINDS = {method: kind for kind, method in enumerate(METHODS)}
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 log = logging.getLogger("gradwire.server")
 
 
-def worker_count(asked: int) -> int:
-    """Number of worker processes: `asked`, or for -1 one per GPU, or without GPUs one per core."""
-    return asked if asked >= 0 else len(gpus()) or blas.cores()
+def worker_count(requested: int) -> int:
+    """Number of worker processes: `requested`, or for -1 one per GPU, or without GPUs one per core."""
+    return requested if requested >= 0 else len(gpus()) or blas.cores()
 
 
 def gpus() -> list[str]:
@@ -63,7 +64,7 @@ def gpus() -> list[str]:
 
     count = sum(name != CPU for name in available())
     named = [each for each in os.environ.get(VISIBLE, "").split(",") if each]
-    return named[:count] or [str(place) for place in range(count)]
+    return named[:count] or [str(index) for index in range(count)]
 
 
 class ProcessWorker(Worker):
@@ -73,8 +74,8 @@ class ProcessWorker(Worker):
         self,
         slot: int,
         load: Load,
-        events: Events,
-        plan: Callable[..., Plan],
+        events: WorkerEvents,
+        parameters: Callable[..., WorkerParameters],
         descriptor: int,
         limits: Limits,
         environment: dict[str, str],
@@ -83,7 +84,7 @@ class ProcessWorker(Worker):
         self._hold_seconds = limits.hold_seconds
         self._control = ControlPipe()
         self._transfers = ProcessTransfers(self.call, self._control, limits.chunk_bytes)
-        self._plan = plan
+        self._parameters = parameters
         self._descriptor = descriptor
         self._environment = {**os.environ, **environment}
         self._process: subprocess.Popen[bytes]
@@ -91,7 +92,7 @@ class ProcessWorker(Worker):
         self._ready: asyncio.Future[service_pb2.ServerInfoResponse]
         self._stopping = False
         self._why = ""  # why the front killed it, if it did
-        self._storing: Storing | None = None
+        self._storage: StorageOptions | None = None
         self._restarting: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._exit = -1  # pidfd, readable when the process ends
@@ -106,9 +107,9 @@ class ProcessWorker(Worker):
         """Id of the process."""
         return self._process.pid
 
-    async def start(self, storing: Storing | None) -> service_pb2.ServerInfoResponse:
+    async def start(self, storage: StorageOptions | None) -> service_pb2.ServerInfoResponse:
         """Start the process; what it computes with, once it is ready. Raises OSError if it does not become ready."""
-        self._storing = storing
+        self._storage = storage
         about = await self._launch()
         if self._hold_seconds:
             self._watching = asyncio.get_running_loop().create_task(self._watch_slices())
@@ -120,17 +121,17 @@ class ProcessWorker(Worker):
         calls, control = _pair(), _pair()
         try:
             shared = self._transfers.descriptor
-            plan = self._plan(self.slot, calls[1].fileno(), control[1].fileno(), self._descriptor, shared)
-            if self._storing is not None:
-                plan.lock, plan.stores, plan.logs = self._storing.lock, True, self._storing.logs
-                plan.store = self._storing.store
+            parameters = self._parameters(self.slot, calls[1].fileno(), control[1].fileno(), self._descriptor, shared)
+            if self._storage is not None:
+                parameters.lock, parameters.stores, parameters.logs = self._storage.lock, True, self._storage.logs
+                parameters.store = self._storage.store
             # In a thread: a start would block the event loop for milliseconds.
-            self._process = await loop.run_in_executor(None, self._spawn, plan)
+            self._process = await loop.run_in_executor(None, self._spawn, parameters)
         finally:
             calls[1].close()
             control[1].close()
         self._calls = FrontPipe(calls[0], self._received, self._lost)
-        self._control.connect(control[0], self._transfers.emptied, self._lost)
+        self._control.connect(control[0], self._transfers.slot_freed, self._lost)
         self._transfers.restart()
         self._watch_exit()
         try:
@@ -141,16 +142,22 @@ class ProcessWorker(Worker):
         self.alive = True
         return about
 
-    def _spawn(self, plan: Plan) -> subprocess.Popen[bytes]:
+    def _spawn(self, parameters: WorkerParameters) -> subprocess.Popen[bytes]:
         # A signal to the process group must not end a child before the child ignores it. A child inherits the signals
         # that its parent's thread blocks.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_FRONT)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_SIGNALS)
         try:
             return subprocess.Popen(
-                [sys.executable, "-m", "gradwire_server.worker.main", plan.text()],
+                [sys.executable, "-m", "gradwire_server.worker.main", parameters.text()],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # the front's stdout carries only the address it listens at
-                pass_fds=(plan.calls, plan.control, plan.counters, plan.slots, *((plan.lock,) if plan.stores else ())),
+                pass_fds=(
+                    parameters.calls,
+                    parameters.control,
+                    parameters.counters,
+                    parameters.slots,
+                    *((parameters.lock,) if parameters.stores else ()),
+                ),
                 env=self._environment,
             )
         finally:
@@ -165,8 +172,8 @@ class ProcessWorker(Worker):
                 with suppress(asyncio.CancelledError):
                     await task
         self.flush()
-        if self._waiting:
-            await asyncio.wait([future for future, *_ in self._waiting.values()], timeout=grace)
+        if self._unanswered:
+            await asyncio.wait([future for future, *_ in self._unanswered.values()], timeout=grace)
         self._unwatch_exit()
         self._calls.close()
         self._control.close()
@@ -184,15 +191,15 @@ class ProcessWorker(Worker):
 
     async def _watch_slices(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_HOLD_POLL_SECONDS)
             self.end_if_held(time.monotonic_ns())
 
     def end_if_held(self, now: int) -> None:
         """Kill the process if one computation has blocked its other calls for hold_seconds; it is restarted."""
-        since, most = self.load.counters.since(self.slot), self._hold_seconds
+        since, most = self.load.counters.slice_start(self.slot), self._hold_seconds
         if self.alive and most and since and now - since > most * 1e9:
             log.error("worker process held for too long", extra={"worker": self.slot, "seconds": (now - since) / 1e9})
-            self._why = f"was ended, since one call had kept it from all others for {most:g} seconds"
+            self._why = f"was ended, since one call had blocked all others for {most:g} seconds"
             self._process.kill()
 
     def _watch_exit(self) -> None:
@@ -232,14 +239,14 @@ class ProcessWorker(Worker):
         if not self._ready.done():
             self._ready.set_exception(OSError(f"a worker process {how} before it was ready"))
             return
-        lost, gone = self.events.lost(self, why)
+        lost, refusal = self.events.lost(self, why)
         log.error("worker process ended", extra={"worker": self.slot, "status": status, "sessions": lost})
         self.sessions = 0
         self.restarts += 1
         self.load.counters.forget(self.slot)
-        self.lost(gone)
-        self._control.fail(gone)
-        self._transfers.end(gone)
+        self.lost(refusal)
+        self._control.fail(refusal)
+        self._transfers.end(refusal)
         self._restarting = asyncio.get_running_loop().create_task(self._restart())
 
     async def _restart(self) -> None:
@@ -248,7 +255,7 @@ class ProcessWorker(Worker):
                 await self._launch()
             except OSError as error:
                 log.error("worker process does not start", extra={"worker": self.slot, "error": str(error)})
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RESTART_SECONDS)
             else:
                 log.info("worker process started again", extra={"worker": self.slot})
                 return
@@ -273,7 +280,7 @@ class ProcessWorker(Worker):
 
     # Control
 
-    def cancel(self, entry: Entry, through: tuple[int, int] | None = None) -> None:
+    def cancel(self, entry: SessionEntry[Worker], through: tuple[int, int] | None = None) -> None:
         """Cancel the session's running and waiting calls, or a writer's commands."""
         if through is None:
             self._control.send(CANCEL, entry.number, self.last_ticket)
@@ -281,13 +288,13 @@ class ProcessWorker(Worker):
             writer, seq = through
             self._control.send(CANCEL_THROUGH, entry.number, seq, writer.to_bytes(4, "little"))
 
-    def close(self, entry: Entry) -> None:
+    def close(self, entry: SessionEntry[Worker]) -> None:
         """Cancel the session's running calls and refuse waiting ones."""
         self._control.send(CLOSE, entry.number, self.last_ticket)
 
     async def query(self, question: str, **about: Any) -> bytes:
         """Answer a question at once, on the control pipe."""
-        return (await self._control.ask_for(QUERY, 0, question=question, about=about)).body
+        return (await self._control.request_json(QUERY, 0, question=question, about=about)).body
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

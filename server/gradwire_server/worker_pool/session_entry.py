@@ -1,4 +1,4 @@
-"""`Entry`: the front's record of a session, with its worker and pending calls."""
+"""`SessionEntry`: the front's record of a session, with its worker and pending calls."""
 
 import asyncio
 import zlib
@@ -8,11 +8,11 @@ from typing import Generic, TypeVar
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.protocol import EPOCH
 
-ID_SHOWN = 6  # characters of a session's id that the log shows; the rest stays secret
+SHORT_ID_LENGTH = 6  # characters of a session's id that the log shows; the rest stays secret
 W = TypeVar("W")
 
 
-class Traffic:
+class UnansweredBytes:
     """Bytes of one principal's unanswered requests."""
 
     __slots__ = ("bytes",)
@@ -21,16 +21,16 @@ class Traffic:
         self.bytes = 0
 
 
-class Entry(Generic[W]):
+class SessionEntry(Generic[W]):
     """The front's record of a session.
 
-    `pending` has the unanswered requests by ticket; `inflight` counts their bytes. The worker has `handed` of them,
-    with `handed_bytes` bytes. The rest are in `kept_back` (worker.py).
+    `pending` has the unanswered requests by ticket; `inflight` counts their bytes. The worker has `sent_calls` of them,
+    with `sent_bytes` bytes. The rest are in `queued_calls` (worker.py).
     """
 
     __slots__ = (
-        "client", "epoch", "expires", "handed", "handed_bytes", "id", "inflight", "kept_back", "lease", "number",
-        "opened", "owner", "pending", "restoring", "saving", "stored", "traffic", "unstored", "worker", "writers",
+        "client", "epoch", "expires", "id", "inflight", "lease", "number", "opened", "owner", "pending", "queued_calls",
+        "restoring", "saving", "sent_bytes", "sent_calls", "stored", "traffic", "unstored", "worker", "writers",
     )  # fmt: skip
 
     def __init__(self, session_id: str, number: int, worker: W, lease: float, now: float, client: str = "") -> None:
@@ -50,9 +50,9 @@ class Entry(Generic[W]):
         self.restoring: asyncio.Future[bytes] | None = None
         self.pending: dict[int, tuple[str, bytes]] = {}
         self.inflight = 0
-        self.handed = self.handed_bytes = 0
-        self.kept_back: deque[tuple[int, str, bytes, float | None]] | None = None
-        self.traffic = Traffic()
+        self.sent_calls = self.sent_bytes = 0
+        self.queued_calls: deque[tuple[int, str, bytes, float | None]] | None = None
+        self.traffic = UnansweredBytes()
 
     @property
     def owner_number(self) -> int:
@@ -60,6 +60,6 @@ class Entry(Generic[W]):
         return zlib.crc32(self.owner.encode()) + 1 if self.owner else 0
 
     @property
-    def shown(self) -> str:
+    def short_id(self) -> str:
         """The part of the id that the log may show."""
-        return self.id[:ID_SHOWN]
+        return self.id[:SHORT_ID_LENGTH]

@@ -8,13 +8,14 @@ from gradwire.v1 import service_pb2
 from gradwire_engine.core.device import cupy
 from gradwire_server.common.limits import Limits, cap_process
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.session.session import Pending
+from gradwire_server.session.session import PendingCall
 from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.configured import snapshot_store
 from gradwire_server.worker.compute_thread import ComputeThread
 from gradwire_server.worker.runtime import Runtime
+from gradwire_server.worker_pool.session_entry import SessionEntry
 from gradwire_server.worker_pool.thread_transfers import ThreadTransfers
-from gradwire_server.worker_pool.worker import Entry, Events, Load, Storing, Worker
+from gradwire_server.worker_pool.worker import Load, StorageOptions, Worker, WorkerEvents
 
 
 class ThreadWorker(Worker):
@@ -23,7 +24,7 @@ class ThreadWorker(Worker):
     def __init__(
         self,
         load: Load,
-        events: Events,
+        events: WorkerEvents,
         limits: Limits,
         counters: SharedCounters,
         owns_process: bool = False,
@@ -41,13 +42,13 @@ class ThreadWorker(Worker):
         """The large tensors of its sessions."""
         return self._transfers
 
-    async def start(self, storing: Storing | None) -> service_pb2.ServerInfoResponse:
+    async def start(self, storage: StorageOptions | None) -> service_pb2.ServerInfoResponse:
         """Start the thread. With `owns_process` and without GPUs, cap the process's memory."""
         self._loop = asyncio.get_running_loop()
         if self.owns_process and cupy() is None:
             cap_process(self.runtime.limits.max_bytes)
-        if storing is not None:
-            self.runtime.store(Checkpointer(storing.logs, snapshot_store(storing.store)))
+        if storage is not None:
+            self.runtime.store(Checkpointer(storage.logs, snapshot_store(storage.store)))
         self._compute = ComputeThread(self.runtime, self._answer, self._park, collects=self.owns_process)
         self.alive = True
         return self.runtime.describe()
@@ -65,22 +66,22 @@ class ThreadWorker(Worker):
         """Queue a call for the thread."""
         self._compute.submit(method, number, raw, ticket, deadline)
 
-    def _answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
+    def _answer(self, call: PendingCall, result: bytes, failure: Exception | None) -> None:
         with suppress(RuntimeError):  # the loop is closed: the computation outlived the server's grace
             self._loop.call_soon_threadsafe(self.answered, call.ticket, result, failure)
 
-    def _park(self, call: Pending) -> None:
+    def _park(self, call: PendingCall) -> None:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.parked, call.ticket)
 
-    def cancel(self, entry: Entry, through: tuple[int, int] | None = None) -> None:
+    def cancel(self, entry: SessionEntry[Worker], through: tuple[int, int] | None = None) -> None:
         """Cancel the session's running and waiting calls, or a writer's commands."""
         if through is None:
             self.runtime.cancel(entry.number, self.last_ticket)
         else:
             self.runtime.cancel_through(entry.number, *through)
 
-    def close(self, entry: Entry) -> None:
+    def close(self, entry: SessionEntry[Worker]) -> None:
         """Cancel the session's running calls and refuse waiting ones."""
         self.runtime.close(entry.number, self.last_ticket)
 

@@ -1,9 +1,11 @@
-"""Workers: `Worker`, the front's view of a thread (thread_worker.py) or process (process_worker.py) that computes.
+"""Worker: the front's view of a thread (thread_worker.py) or process (process_worker.py) that computes.
 
 The front sends calls in order and receives their answers. A worker gets only a few calls of each session at a time,
 enough to keep it busy. The front keeps the others back, by session. So a session with thousands of calls, or megabytes,
 does not delay other sessions.
 """
+
+from __future__ import annotations
 
 import asyncio
 import json
@@ -12,20 +14,19 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.worker.frames import GOES_BACK
+from gradwire_server.worker.frames import RESTORE_SESSION
 from gradwire_server.worker_pool.bulk_transfer import BulkTransfer
-from gradwire_server.worker_pool.session_entry import Entry as EntryOf
+from gradwire_server.worker_pool.session_entry import SessionEntry
 
-Entry: TypeAlias = "EntryOf[Worker]"
 # Most calls of one session that its worker has at once, and their bytes. One call may be larger than that.
-MOST_HANDED = 16
-MOST_HANDED_BYTES = 2 * MIB
+MAX_SENT_CALLS = 16
+MAX_SENT_BYTES = 2 * MIB
 
 log = logging.getLogger("gradwire.server")
 
@@ -56,17 +57,17 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class WorkerEvents:
     """Callbacks of a worker for its calls and its end; the backend provides them."""
 
-    begun: "Callable[[Entry, int, str, bytes], None]"  # a call was submitted: ticket, method, request
-    finished: "Callable[[Entry, int], None]"  # a call was answered
-    takes_back: "Callable[[Entry], None]"  # evict a session: its memory is unusable, its files are complete
-    lost: "Callable[[Worker, str], tuple[int, Refusal]]"  # a worker ended, and why: sessions lost, refusal
+    begun: Callable[[SessionEntry[Worker], int, str, bytes], None]  # a call was submitted: ticket, method, request
+    finished: Callable[[SessionEntry[Worker], int], None]  # a call was answered
+    evict: Callable[[SessionEntry[Worker]], None]  # evict a session: its memory is unusable, its files are complete
+    lost: Callable[[Worker, str], tuple[int, Refusal]]  # a worker ended, and why: sessions lost, refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Storing:
+class StorageOptions:
     """How a worker stores its sessions. `lock`: descriptor that the storing process keeps open."""
 
     lock: int
@@ -80,7 +81,7 @@ class Worker(ABC):
     Large tensors take another way: `transfers` (bulk_transfer.py). Only the worker writes its attributes.
     """
 
-    def __init__(self, slot: int, load: Load, events: Events) -> None:
+    def __init__(self, slot: int, load: Load, events: WorkerEvents) -> None:
         self.slot = slot
         self.load = load
         self.events = events
@@ -89,10 +90,12 @@ class Worker(ABC):
         self.restarts = 0
         self.active = 0  # active sessions at the last sweep, and those opened since
         self._ticket = 0
-        self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry, int]] = {}  # by ticket: future, session, bytes
+        self._unanswered: dict[
+            int, tuple[asyncio.Future[bytes], SessionEntry[Worker], int]
+        ] = {}  # by ticket, with bytes
         self._parked: set[int] = set()  # tickets of calls that wait in the worker for an earlier seq
-        self._told: dict[int, tuple[asyncio.Future[None], str, int]] = {}  # by ticket: future, method, session number
-        self._orders: dict[int, asyncio.Future[bytes]] = {}
+        self._notifications: dict[int, tuple[asyncio.Future[None], str, int]] = {}  # by ticket, with method and session
+        self._requests: dict[int, asyncio.Future[bytes]] = {}
 
     def add_session(self) -> None:
         """Count a session that was opened or restored here."""
@@ -107,102 +110,104 @@ class Worker(ABC):
         """Note the number of active sessions."""
         self.active = active
 
-    def call(self, entry: Entry, method: str, raw: bytes, deadline: float | None = None) -> "asyncio.Future[bytes]":
+    def call(
+        self, entry: SessionEntry[Worker], method: str, raw: bytes, deadline: float | None = None
+    ) -> asyncio.Future[bytes]:
         """Submit a call in its session's order; its answer. A session with unanswered calls cannot expire."""
         future = asyncio.get_running_loop().create_future()
         self._ticket = ticket = self._ticket + 1
-        if not self._waiting:
+        if not self._unanswered:
             self.load.began()
         size = len(raw)
-        self._waiting[ticket] = (future, entry, size)
+        self._unanswered[ticket] = (future, entry, size)
         self.events.begun(entry, ticket, method, raw)
-        if entry.kept_back is None and _has_room(entry, size):
-            entry.handed += 1
-            entry.handed_bytes += size
+        if entry.queued_calls is None and _has_room(entry, size):
+            entry.sent_calls += 1
+            entry.sent_bytes += size
             self.send(method, entry.number, raw, ticket, deadline)
         else:
-            if entry.kept_back is None:
-                entry.kept_back = deque()
-            entry.kept_back.append((ticket, method, raw, deadline))
+            if entry.queued_calls is None:
+                entry.queued_calls = deque()
+            entry.queued_calls.append((ticket, method, raw, deadline))
         return future
 
-    def _took(self, entry: Entry, size: int) -> None:
-        """Count a call that the worker is done with, and send kept-back calls while there is room."""
-        entry.handed -= 1
-        entry.handed_bytes -= size
-        if entry.kept_back is not None:
-            self._hand_over(entry, everything=False)
+    def _count_done(self, entry: SessionEntry[Worker], size: int) -> None:
+        """Count a call that the worker is done with, and send queued calls while there is room."""
+        entry.sent_calls -= 1
+        entry.sent_bytes -= size
+        if entry.queued_calls is not None:
+            self._send_queued(entry, everything=False)
 
-    def _hand_over(self, entry: Entry, everything: bool) -> None:
-        kept = entry.kept_back
-        while kept and (everything or _has_room(entry, len(kept[0][2]))):
-            ticket, method, raw, deadline = kept.popleft()
-            entry.handed += 1
-            entry.handed_bytes += len(raw)
+    def _send_queued(self, entry: SessionEntry[Worker], everything: bool) -> None:
+        queued = entry.queued_calls
+        while queued and (everything or _has_room(entry, len(queued[0][2]))):
+            ticket, method, raw, deadline = queued.popleft()
+            entry.sent_calls += 1
+            entry.sent_bytes += len(raw)
             self.send(method, entry.number, raw, ticket, deadline)
-        if not kept:
-            entry.kept_back = None
+        if not queued:
+            entry.queued_calls = None
 
     def parked(self, ticket: int) -> None:
-        """Record that a call waits in the worker for an earlier seq, which may be kept back here."""
-        waiting = self._waiting.get(ticket)
-        if waiting is not None and ticket not in self._parked:
+        """Record that a call waits in the worker for an earlier seq, which may be queued here."""
+        unanswered = self._unanswered.get(ticket)
+        if unanswered is not None and ticket not in self._parked:
             self._parked.add(ticket)
-            self._took(waiting[1], waiting[2])
+            self._count_done(unanswered[1], unanswered[2])
 
     def flush(self) -> None:
-        """Send all kept-back calls, before the worker ends."""
-        for _, entry, _ in list(self._waiting.values()):
-            if entry.kept_back is not None:
-                self._hand_over(entry, everything=True)
+        """Send all queued calls, before the worker ends."""
+        for _, entry, _ in list(self._unanswered.values()):
+            if entry.queued_calls is not None:
+                self._send_queued(entry, everything=True)
 
-    def tell(self, method: str, number: int, raw: bytes) -> "asyncio.Future[None]":
+    def notify(self, method: str, number: int, raw: bytes) -> asyncio.Future[None]:
         """Send a call without an answer; done when it is applied or the worker has ended. The log has its failure."""
         self._ticket = ticket = self._ticket + 1
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._told[ticket] = (future, method, number)
+        self._notifications[ticket] = (future, method, number)
         self.send(method, number, raw, ticket, None)
         return future
 
-    def ask(self, method: str, number: int, raw: bytes) -> "asyncio.Future[bytes]":
-        """As `call`, for the server's own orders: neither renews the lease nor counts as session work."""
+    def request(self, method: str, number: int, raw: bytes) -> asyncio.Future[bytes]:
+        """As `call`, for the server's own requests: neither renews the lease nor counts as session work."""
         self._ticket = ticket = self._ticket + 1
-        self._orders[ticket] = future = asyncio.get_running_loop().create_future()
+        self._requests[ticket] = future = asyncio.get_running_loop().create_future()
         self.send(method, number, raw, ticket, None)
         return future
 
     def lost(self, failure: Refusal) -> None:
         """Fail all calls: the worker has ended."""
-        for ticket in (*self._waiting, *self._orders):
+        for ticket in (*self._unanswered, *self._requests):
             self.answered(ticket, b"", failure)
-        for ticket in tuple(self._told):
+        for ticket in tuple(self._notifications):
             self.answered(ticket, b"", None)  # no failure of the call: the log has the worker's end
 
     def answered(self, ticket: int, result: bytes, failure: Exception | None) -> None:
         """Deliver the answer to a call."""
-        waiting = self._waiting.pop(ticket, None)
-        if waiting is None:
-            order = self._orders.pop(ticket, None)
-            if order is not None:
-                _settle(order, result, failure)
+        unanswered = self._unanswered.pop(ticket, None)
+        if unanswered is None:
+            request = self._requests.pop(ticket, None)
+            if request is not None:
+                _resolve(request, result, failure)
                 return
-            told = self._told.pop(ticket, None)
-            if told is not None:
-                self._applied(*told, failure)
+            notification = self._notifications.pop(ticket, None)
+            if notification is not None:
+                self._applied(*notification, failure)
             return
-        future, entry, size = waiting
-        if isinstance(failure, Refusal) and GOES_BACK in failure.metadata:
-            self.events.takes_back(entry)
-        if not self._waiting:
+        future, entry, size = unanswered
+        if isinstance(failure, Refusal) and RESTORE_SESSION in failure.metadata:
+            self.events.evict(entry)
+        if not self._unanswered:
             self.load.ended()
         self.events.finished(entry, ticket)
         if ticket in self._parked:
             self._parked.discard(ticket)
         else:
-            self._took(entry, size)
-        _settle(future, result, failure)
+            self._count_done(entry, size)
+        _resolve(future, result, failure)
 
-    def _applied(self, done: "asyncio.Future[None]", method: str, number: int, failure: Exception | None) -> None:
+    def _applied(self, done: asyncio.Future[None], method: str, number: int, failure: Exception | None) -> None:
         if failure is not None:
             log.error("worker call failed", extra={"method": method, "number": number, "error": str(failure)})
         if not done.done():
@@ -215,9 +220,9 @@ class Worker(ABC):
 
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
         """What the worker holds and has counted: Runtime.numbers of the sessions numbered `first` to `last`."""
-        told: dict[str, Any] = json.loads(await self.query("numbers", first=first, last=last))
-        told["sessions"] = {int(number): each for number, each in told["sessions"].items()}
-        return told
+        report: dict[str, Any] = json.loads(await self.query("numbers", first=first, last=last))
+        report["sessions"] = {int(number): each for number, each in report["sessions"].items()}
+        return report
 
     async def list_ops(self) -> bytes:
         """All ops: a serialized ListOpsResponse."""
@@ -225,12 +230,12 @@ class Worker(ABC):
 
     @property
     @abstractmethod
-    def transfers(self) -> "BulkTransfer[Worker]":
+    def transfers(self) -> BulkTransfer[Worker]:
         """The large tensors of its sessions."""
 
     @abstractmethod
-    async def start(self, storing: Storing | None) -> service_pb2.ServerInfoResponse:
-        """Start the worker; what it computes with. It stores sessions as told, or not at all."""
+    async def start(self, storage: StorageOptions | None) -> service_pb2.ServerInfoResponse:
+        """Start the worker; what it computes with. `storage` of None: it stores no sessions."""
 
     @abstractmethod
     async def stop(self, grace: float) -> None:
@@ -241,11 +246,11 @@ class Worker(ABC):
         """Pass a call of session `number` on. The worker reports the answer to `answered`, by the ticket."""
 
     @abstractmethod
-    def cancel(self, entry: Entry, through: tuple[int, int] | None = None) -> None:
+    def cancel(self, entry: SessionEntry[Worker], through: tuple[int, int] | None = None) -> None:
         """Cancel the session's running and waiting calls, or only a writer's commands `through` (writer, seq)."""
 
     @abstractmethod
-    def close(self, entry: Entry) -> None:
+    def close(self, entry: SessionEntry[Worker]) -> None:
         """Cancel the session's running calls and refuse waiting ones; "Drop" follows."""
 
     @abstractmethod
@@ -253,13 +258,13 @@ class Worker(ABC):
         """Answer a question of Runtime.query at once, without waiting for computations."""
 
 
-def _has_room(entry: Entry, size: int) -> bool:
+def _has_room(entry: SessionEntry[Worker], size: int) -> bool:
     """Whether the worker may get another call of `size` bytes from a session."""
-    handed = entry.handed
-    return not handed or (handed < MOST_HANDED and entry.handed_bytes + size <= MOST_HANDED_BYTES)
+    sent_calls = entry.sent_calls
+    return not sent_calls or (sent_calls < MAX_SENT_CALLS and entry.sent_bytes + size <= MAX_SENT_BYTES)
 
 
-def _settle(future: "asyncio.Future[bytes]", result: bytes, failure: Exception | None) -> None:
+def _resolve(future: asyncio.Future[bytes], result: bytes, failure: Exception | None) -> None:
     if future.done():  # the waiting call was cancelled
         return
     if failure is None:

@@ -24,7 +24,7 @@ def test_other_errors_are_not_the_engines() -> None:
 
 def test_an_unforeseen_error_is_logged_with_the_command_that_runs(caplog: pytest.LogCaptureFixture) -> None:
     class Told(Command):
-        def told(self) -> dict[str, int]:
+        def log_fields(self) -> dict[str, int]:
             return {"seq": 7}
 
     assert engine_errors._command() == {}

@@ -15,10 +15,10 @@ def test_a_value_counts_up_to_its_bound(value: float, bucket: int) -> None:
 def test_counts_and_the_sum_are_told_as_they_are_now() -> None:
     histogram = Histogram((1, 2))
     histogram.add(0.5)
-    told = histogram.told()
+    as_json = histogram.as_json()
     histogram.add(3.0)
-    assert told == {"counts": [1, 0, 0], "total": 0.5}
-    assert histogram.told() == {"counts": [1, 0, 1], "total": 3.5}
+    assert as_json == {"counts": [1, 0, 0], "total": 0.5}
+    assert histogram.as_json() == {"counts": [1, 0, 1], "total": 3.5}
 
 
 @pytest.mark.parametrize("bounds", [SECONDS, COMMANDS])

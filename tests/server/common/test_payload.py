@@ -77,8 +77,8 @@ def test_an_array_may_use_the_bytes_it_was_given() -> None:
 
 def test_what_travels_is_read_only_and_tells_whether_it_is_the_arrays_memory() -> None:
     array = np.arange(6.0).reshape(2, 3)
-    sent, shares = payload.travelling(array)
+    sent, shares = payload.wire_view(array)
     assert (bytes(sent), sent.readonly, shares) == (array.tobytes(), True, True)
-    turned, shares = payload.travelling(array.T)
+    turned, shares = payload.wire_view(array.T)
     assert (bytes(turned), shares) == (array.T.tobytes(), False)
-    assert payload.travelling(np.zeros((0, 3)))[0].nbytes == 0
+    assert payload.wire_view(np.zeros((0, 3)))[0].nbytes == 0

@@ -102,7 +102,7 @@ def test_an_abandoned_write_that_fails_is_not_logged_by_asyncio(caplog: pytest.L
     async def run() -> None:
         sink = _Sink(fails="a")
         writing = asyncio.ensure_future(sink.write("a"))
-        pipelined_writer.leave(writing)
+        pipelined_writer.abandon(writing)
         sink.gate.set()
         await pipelined_writer.all_sent()
 

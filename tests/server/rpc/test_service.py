@@ -183,11 +183,11 @@ def test_messages_beyond_the_cap_and_broken_ones_are_refused() -> None:
 def test_while_many_bytes_wait_large_requests_are_refused_and_small_ones_not() -> None:
     front = Front(Backend())
     front.begin(service._MOST_WAITING * LIMITS.max_message_bytes + 1)
-    assert front.crowded
+    assert front.overloaded
     assert unary(front, "Op", NEG) == b"answer"
     assert refused(front, "Op", NEG.SerializeToString() + bytes(service._MAX_CONTROL))[1] == "UNAVAILABLE"
     front.end(service._MOST_WAITING * LIMITS.max_message_bytes + 1)
-    assert not front.crowded
+    assert not front.overloaded
 
 
 def test_a_draining_server_admits_only_what_ends_and_sessions_that_finish() -> None:

@@ -36,12 +36,14 @@ class Backend:
     async def return_ring(self, session_id: str, ring: Any, clean: bool) -> None:
         self.did.append(("return", clean))
 
-    async def take(self, arrival: Any, ring: Any, place: int, size: int) -> None:
-        self.did.append(("take", place, size))
+    async def read_ring(self, arrival: Any, ring: Any, ring_offset: int, size: int) -> None:
+        self.did.append(("read", ring_offset, size))
 
-    async def give(self, session_id: str, transfer_id: str, offset: int, ring: Any, place: int) -> tuple[int, int]:
+    async def write_ring(
+        self, session_id: str, transfer_id: str, offset: int, ring: Any, ring_offset: int
+    ) -> tuple[int, int]:
         size = min(ring.piece, self.total - offset)
-        self.did.append(("give", offset, place))
+        self.did.append(("write", offset, ring_offset))
         end = offset + size
         return size, 0 if end == self.total else end
 
@@ -55,7 +57,7 @@ async def _parts(*parts: service_pb2.ShareRequest) -> AsyncIterator[service_pb2.
 
 
 def moved(*places: int) -> list[service_pb2.ShareRequest]:
-    return [service_pb2.ShareRequest(moved=place) for place in places]
+    return [service_pb2.ShareRequest(moved=ring_offset) for ring_offset in places]
 
 
 def upload(total: int, offset: int = 0) -> service_pb2.ShareRequest:
@@ -86,27 +88,27 @@ def test_an_upload_takes_each_piece_at_its_place_and_is_kept_when_complete() -> 
     assert (written[0].ring.name, written[0].ring.bytes, written[0].transfer_id) == ("ring", 40, "t1")
     assert [each.moved for each in written[1:]] == [20, 40, 60, 70]
     assert backend.did == [
-        ("take", 0, 20), ("take", 20, 20), ("take", 0, 20), ("take", 20, 10), ("keep",), ("return", True), ("leave",)
+        ("read", 0, 20), ("read", 20, 20), ("read", 0, 20), ("read", 20, 10), ("keep",), ("return", True), ("leave",)
     ]  # fmt: skip
 
 
 def test_an_upload_that_goes_on_counts_from_where_it_was() -> None:
     backend = Backend()
     run(backend, upload(30, offset=20), *moved(10))
-    assert backend.did == [("take", 0, 10), ("keep",), ("return", True), ("leave",)]
+    assert backend.did == [("read", 0, 10), ("keep",), ("return", True), ("leave",)]
 
 
 def test_a_ring_of_an_upload_that_ended_early_is_not_clean() -> None:
     backend = Backend()
     run(backend, upload(70), *moved(20))
-    assert backend.did == [("take", 0, 20), ("return", False), ("leave",)]
+    assert backend.did == [("read", 0, 20), ("return", False), ("leave",)]
 
 
-@pytest.mark.parametrize("place", [0, 21, 45])
-def test_a_position_out_of_turn_is_refused_and_the_ring_returned(place: int) -> None:
+@pytest.mark.parametrize("ring_offset", [0, 21, 45])
+def test_a_position_out_of_turn_is_refused_and_the_ring_returned(ring_offset: int) -> None:
     backend = Backend()
-    with pytest.raises(Refusal, match=f"the client cannot be at {place} after 0") as refusal:
-        run(backend, upload(70), *moved(place))
+    with pytest.raises(Refusal, match=f"the client cannot be at {ring_offset} after 0") as refusal:
+        run(backend, upload(70), *moved(ring_offset))
     assert (refusal.value.reason, refusal.value.metadata["argument"]) == ("ARGUMENT_VALUE", "moved")
     assert backend.did == [("return", False), ("leave",)]
 
@@ -115,8 +117,8 @@ def test_a_download_waits_for_the_client_where_the_ring_is_full() -> None:
     backend = Backend(total=90)
     written = run(backend, download(), *moved(20, 40, 60, 80, 90))
     assert [each.moved for each in written[1:]] == [20, 40, 60, 80, 90]
-    assert [each for each in backend.did if each[0] == "give"] == [
-        ("give", 0, 0), ("give", 20, 20), ("give", 40, 0), ("give", 60, 20), ("give", 80, 0)
+    assert [each for each in backend.did if each[0] == "write"] == [
+        ("write", 0, 0), ("write", 20, 20), ("write", 40, 0), ("write", 60, 20), ("write", 80, 0)
     ]  # fmt: skip
     assert backend.did[-2:] == [("finish", True), ("return", True)]
 
@@ -126,9 +128,9 @@ def test_bytes_that_the_client_has_not_taken_are_never_overwritten() -> None:
 
     async def client() -> AsyncIterator[service_pb2.ShareRequest]:
         yield download()
-        for place in (20, 40, 60, 80, 90):
-            given.append(sum(each[0] == "give" for each in backend.did))
-            yield service_pb2.ShareRequest(moved=place)
+        for ring_offset in (20, 40, 60, 80, 90):
+            given.append(sum(each[0] == "write" for each in backend.did))
+            yield service_pb2.ShareRequest(moved=ring_offset)
 
     async def write(response: service_pb2.ShareResponse) -> None:
         pass

@@ -40,7 +40,7 @@ HELD = Held()
 
 
 def decode(name: str, *args: Any, **named: Any) -> tuple[Any, ...]:
-    return arguments.call_of(name).decode(op(name, *args, named=named).args, HELD)
+    return arguments.named_op(name).decode(op(name, *args, named=named).args, HELD)
 
 
 def A(**fields: Any) -> types_pb2.Argument:
@@ -85,7 +85,7 @@ def test_lists_of_tensors_and_of_numbers_are_read() -> None:
     assert decode("split", Id(1), 2)[1] == 2
     floats = A(name="scale_factor")
     floats.floats.values.extend([0.5, 2.0])
-    assert arguments.call_of("interpolate").decode([A(tensor=1), floats], HELD)[2] == [0.5, 2.0]
+    assert arguments.named_op("interpolate").decode([A(tensor=1), floats], HELD)[2] == [0.5, 2.0]
 
 
 def test_complex_numbers_dtypes_and_a_runs_numbers_are_read() -> None:
@@ -157,16 +157,16 @@ def test_an_argument_without_a_value_is_malformed() -> None:
 
 def test_an_unknown_op_is_refused_and_a_long_name_is_cut() -> None:
     with pytest.raises(EngineError, match="there is no op 'ad'; the nearest are"):
-        arguments.call_of("ad")
+        arguments.named_op("ad")
     with pytest.raises(Refusal, match="there is no op") as refusal:
-        arguments.call_of("x" * 10_000)
+        arguments.named_op("x" * 10_000)
     assert len(str(refusal.value)) < 300
-    assert "ad" not in arguments.CALLS
-    assert arguments.call_of("add") is arguments.call_of("add")
+    assert "ad" not in arguments.NAMED_OPS
+    assert arguments.named_op("add") is arguments.named_op("add")
 
 
 def test_an_in_place_call_makes_nothing_and_wants_a_tensor() -> None:
-    call = arguments.call_of("add_")
+    call = arguments.named_op("add_")
     assert call.in_place
     arguments.check_in_place(call, [], True)
     with pytest.raises(Refusal, match="makes no new tensor"):
@@ -198,7 +198,7 @@ def test_a_default_that_is_told_is_read_back_the_same(value: Any, kind: Kind) ->
 
 
 def test_a_default_that_cannot_be_told_is_a_mistake_of_the_declaration() -> None:
-    with pytest.raises(TypeError, match="cannot be told"):
+    with pytest.raises(TypeError, match="has no Argument encoding"):
         arguments.fill_argument(A(), object(), Kind.DTYPE)
 
 

@@ -41,7 +41,7 @@ def test_nodes_come_nearest_first_with_their_edges_and_leaves(session: Any, resu
     assert [edge.node for edge in add.edges] == [mul.id, leaf.id]
     assert [edge.node for edge in mul.edges] == [leaf.id, leaf.id]
     assert (leaf.leaf.id, list(leaf.leaf.shape)) == (1, [2])
-    assert (answer.next_page_token, session.snapshots.held) == ("", {})
+    assert (answer.next_page_token, session.graph_walks.held) == ("", {})
 
 
 def test_pages_follow_each_other_to_the_end_of_one_walk(session: Any, result: Tensor) -> None:
@@ -51,7 +51,7 @@ def test_pages_follow_each_other_to_the_end_of_one_walk(session: Any, result: Te
     assert len(seen) == 2
     page = ask(session, page_token=page.next_page_token, page_size=2)
     assert seen + list(page.nodes) == list(whole.nodes)
-    assert (page.next_page_token, session.snapshots.held) == ("", {})
+    assert (page.next_page_token, session.graph_walks.held) == ("", {})
 
 
 def test_saved_values_are_told_on_request(session: Any, result: Tensor) -> None:
@@ -71,7 +71,7 @@ def test_a_node_tells_whether_a_gradient_is_retained_and_it_was_freed(session: A
 
 def test_a_quiet_command_walks_and_answers_nothing(session: Any, result: Tensor) -> None:
     graph_commands.graph(session, commands_pb2.GraphRequest(tensors=[2]), None)
-    assert session.snapshots.held == {}
+    assert session.graph_walks.held == {}
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_an_abandoned_backward_waits_no_more_and_changed_nothing(session: Any, r
     resume(session, backward=number, abandon=True)
     resume(session, backward=number, abandon=True)
     assert session.tensor(1).grad is None
-    with pytest.raises(Refusal, match=f"backward {number} waits no more") as refusal:
+    with pytest.raises(Refusal, match=f"backward {number} no longer waits") as refusal:
         resume(session, backward=number)
     assert (refusal.value.reason, refusal.value.metadata) == ("CANCELLED", {"backward": str(number)})
 
@@ -103,7 +103,7 @@ def test_a_removed_hook_is_not_run(session: Any, result: Tensor) -> None:
 @pytest.mark.parametrize("kind", [types_pb2.HOOK_KIND_BEFORE, types_pb2.HOOK_KIND_AFTER])
 def test_a_hook_on_a_node_is_found_behind_the_tensor(session: Any, result: Tensor, kind: int) -> None:
     node = result.grad_fn.edges[0][0]
-    hook(session, 7, kind, tensor_id=2, node=session.snapshots.node_id(node))
+    hook(session, 7, kind, tensor_id=2, node=session.graph_walks.node_id(node))
     due = backward(session, result)[0].due
     assert (due.hook, due.kind) == (7, kind)
 
@@ -111,7 +111,7 @@ def test_a_hook_on_a_node_is_found_behind_the_tensor(session: Any, result: Tenso
 def test_nodes_are_found_by_number_or_by_the_tensor_itself(session: Any, result: Tensor) -> None:
     assert node_behind(session, result, 0) is result.grad_fn
     leaf = result.grad_fn.edges[0][0].edges[0][0]
-    assert node_behind(session, result, session.snapshots.node_id(leaf)) is leaf
+    assert node_behind(session, result, session.graph_walks.node_id(leaf)) is leaf
     with pytest.raises(Refusal, match="no node 12345 is behind the tensor"):
         node_behind(session, result, 12345)
     with pytest.raises(Refusal, match="no node 0"):

@@ -8,13 +8,13 @@ from tests.server.harness import Id, op
 
 
 def _counts(meter: Meter) -> dict[tuple[str, str], int]:
-    return {(command, name): count for command, name, count in meter.told()["commands"]}
+    return {(command, name): count for command, name, count in meter.as_json()["commands"]}
 
 
 def test_ops_count_by_their_name_and_other_commands_by_theirs() -> None:
-    from gradwire_server.session.arguments import call_of
+    from gradwire_server.session.arguments import named_op
 
-    call_of("neg")
+    named_op("neg")
     meter = Meter()
     for _ in range(2):
         meter.applied("op", op("neg", Id(1)), None)
@@ -25,9 +25,9 @@ def test_ops_count_by_their_name_and_other_commands_by_theirs() -> None:
 def test_an_op_that_does_not_exist_counts_without_a_name() -> None:
     meter = Meter()
     meter.applied("op", op("made up by a client", Id(1)), Refusal("OP_UNKNOWN", "there is none"))
-    told = meter.told()
-    assert told["commands"] == [["op", "", 1]]
-    assert told["refusals"] == [["op", "", "OP_UNKNOWN", 1]]
+    as_json = meter.as_json()
+    assert as_json["commands"] == [["op", "", 1]]
+    assert as_json["refusals"] == [["op", "", "OP_UNKNOWN", 1]]
 
 
 def test_calls_of_prepared_ops_count_as_commands_of_the_op() -> None:
@@ -35,15 +35,15 @@ def test_calls_of_prepared_ops_count_as_commands_of_the_op() -> None:
     meter.called(["add", "mul", "add"])
     meter.refused("mul", Refusal("SHAPE", "no"))
     assert _counts(meter) == {("op", "add"): 2, ("op", "mul"): 1}
-    assert meter.told()["refusals"] == [["op", "mul", "SHAPE", 1]]
+    assert meter.as_json()["refusals"] == [["op", "mul", "SHAPE", 1]]
     assert _counts(meter) == {("op", "add"): 2, ("op", "mul"): 1}
 
 
 def test_what_is_told_is_json_and_stays_as_it_was() -> None:
     meter = Meter()
     meter.sizes.add(3)
-    told = meter.told()
+    as_json = meter.as_json()
     meter.sizes.add(3)
-    assert json.loads(json.dumps(told)) == told
-    assert sum(told["sizes"]["counts"]) == 1
-    assert told.keys() == {"commands", "refusals", "queued", "computed", "sizes"}
+    assert json.loads(json.dumps(as_json)) == as_json
+    assert sum(as_json["sizes"]["counts"]) == 1
+    assert as_json.keys() == {"commands", "refusals", "queued", "computed", "sizes"}

@@ -7,7 +7,7 @@ import pytest
 from gradwire_engine import Tensor
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.commands import COMMANDS
-from gradwire_server.session.interpreter import Scope
+from gradwire_server.session.interpreter import RunScope
 from gradwire_server.session.scope import TensorScope
 from tests.server.session.opened import bound, opened
 
@@ -17,7 +17,7 @@ METHODS = sorted(name for name, each in vars(TensorScope).items() if inspect.isf
 @pytest.fixture(params=["session", "repetition"])
 def scope(request: pytest.FixtureRequest) -> object:
     with opened(max_session_tensors=3) as session:
-        yield session if request.param == "session" else Scope(session, COMMANDS, {}, ())
+        yield session if request.param == "session" else RunScope(session, COMMANDS, {}, ())
 
 
 def test_every_member_is_there(scope: TensorScope) -> None:

@@ -9,14 +9,14 @@ import pytest
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.registry.session_catalog import SessionCatalog
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.object_snapshots import ObjectSnapshots, name_of, sealed
-from gradwire_server.storage.instructions import Order
 from gradwire_server.storage.snapshot_files import FORMAT, PIECE
 from gradwire_server.worker.frames import KEEP
 from tests.server.memory_stores import MemoryObjects
 from tests.server.test_stores import STATE, Stored, order_of
 
-PLACE = Path("/state/sessions/one")
+LOCATION = Path("/state/sessions/one")
 VALUES = np.arange(PIECE // 4, dtype=np.float64)  # two pieces
 
 
@@ -33,16 +33,18 @@ def snapshots(objects: MemoryObjects) -> ObjectSnapshots:
 def written(snapshots: ObjectSnapshots, generation: int = 1, room: int | None = None):
     """A generation whose data is written and which is not committed."""
     state = pb.SessionState(epoch=generation, memories=[pb.StoredMemory(bytes=VALUES.nbytes)])
-    writing = snapshots.begin(PLACE, generation, pb.SnapshotHead(format=FORMAT, principal="alice"), state, PLACE.parent)
+    writing = snapshots.begin(
+        LOCATION, generation, pb.SnapshotHead(format=FORMAT, principal="alice"), state, LOCATION.parent
+    )
     for _ in writing.data([VALUES], room):
         pass
     return writing
 
 
 def loaded(snapshots: ObjectSnapshots, generation: int) -> np.ndarray:
-    _, state = snapshots.read(PLACE, generation)
+    _, state = snapshots.read(LOCATION, generation)
     found = np.zeros_like(VALUES)
-    for _ in snapshots.data(PLACE, generation, state, [found]):
+    for _ in snapshots.data(LOCATION, generation, state, [found]):
         pass
     return found
 
@@ -53,7 +55,7 @@ def test_a_session_is_restored_from_objects(snapshots: ObjectSnapshots, objects:
     order = order_of(catalog, "one")
     worker.do("Open", order.pack())
     worker.compute()
-    worker.do("Save", Order().pack())
+    worker.do("Save", StorageInstruction().pack())
     worker.end(KEEP)
     assert catalog.put("one")
     found = catalog.find("one", "alice")
@@ -68,21 +70,21 @@ def test_a_session_is_restored_from_objects(snapshots: ObjectSnapshots, objects:
 
 def test_a_generation_exists_when_it_is_committed(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
     first = written(snapshots)
-    assert (snapshots.list(PLACE), snapshots.head(PLACE), snapshots.exists(PLACE)) == ([], None, True)
+    assert (snapshots.list(LOCATION), snapshots.head(LOCATION), snapshots.exists(LOCATION)) == ([], None, True)
     assert first.commit() == first.head.bytes > VALUES.nbytes
     second = written(snapshots, 1)
     assert second.generation == 2  # the first one's data has this name
-    assert snapshots.list(PLACE) == [1]
+    assert snapshots.list(LOCATION) == [1]
     second.commit()
-    assert snapshots.list(PLACE) == [2]
+    assert snapshots.list(LOCATION) == [2]
     assert sorted(objects.held) == [
-        name_of(PLACE, key) for key in ("2.data/0.0", f"2.data/0.{PIECE}", "2.head", "2.state")
+        name_of(LOCATION, key) for key in ("2.data/0.0", f"2.data/0.{PIECE}", "2.head", "2.state")
     ]
-    found = snapshots.head(PLACE)
+    found = snapshots.head(LOCATION)
     assert found is not None
     assert (found[0], found[1].principal) == (2, "alice")
     np.testing.assert_array_equal(loaded(snapshots, 2), VALUES)
-    size, changed = snapshots.about(PLACE)
+    size, changed = snapshots.about(LOCATION)
     assert size == sum(map(len, objects.held.values()))
     assert changed > 0
 
@@ -95,7 +97,7 @@ def test_an_abandoned_generation_leaves_the_one_before(snapshots: ObjectSnapshot
     done = written(snapshots, 2)
     done.commit()
     done.abandon()  # it exists
-    assert snapshots.list(PLACE) == [2]
+    assert snapshots.list(LOCATION) == [2]
 
 
 def test_a_store_that_cannot_be_reached_fails_the_commit(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
@@ -105,7 +107,7 @@ def test_a_store_that_cannot_be_reached_fails_the_commit(snapshots: ObjectSnapsh
     with pytest.raises(OSError, match="cannot be reached"):
         writing.commit()
     writing.abandon()
-    assert snapshots.list(PLACE) == [1]
+    assert snapshots.list(LOCATION) == [1]
     np.testing.assert_array_equal(loaded(snapshots, 1), VALUES)
 
 
@@ -132,7 +134,7 @@ def test_a_snapshot_beyond_the_room_is_refused_before_anything_is_put(
 )
 def test_damage_is_refused_by_name(snapshots: ObjectSnapshots, objects: MemoryObjects, key: str, change) -> None:
     written(snapshots).commit()
-    name = name_of(PLACE, key)
+    name = name_of(LOCATION, key)
     raw = change(objects.held.pop(name))
     if raw is not None:
         objects.held[name] = raw
@@ -141,16 +143,16 @@ def test_damage_is_refused_by_name(snapshots: ObjectSnapshots, objects: MemoryOb
     assert caught.value.reason == "SNAPSHOT_DAMAGED"
 
 
-def test_places_marks_and_removal(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
+def test_locations_marks_and_removal(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
     written(snapshots).commit()
-    objects.put(name_of(PLACE.with_name("one2"), "1.head"), b"")
-    assert sorted(snapshots.places(PLACE.parent)) == [PLACE, PLACE.with_name("one2")]
-    assert not snapshots.running(PLACE)
-    snapshots.set_running(PLACE, True)
-    assert snapshots.running(PLACE)
-    assert snapshots.list(PLACE) == [1]
-    snapshots.set_running(PLACE, False)
-    assert not snapshots.running(PLACE)
-    snapshots.remove(PLACE)
-    assert list(objects.held) == [name_of(PLACE.with_name("one2"), "1.head")]
-    assert not snapshots.exists(PLACE)
+    objects.put(name_of(LOCATION.with_name("one2"), "1.head"), b"")
+    assert sorted(snapshots.locations(LOCATION.parent)) == [LOCATION, LOCATION.with_name("one2")]
+    assert not snapshots.running(LOCATION)
+    snapshots.set_running(LOCATION, True)
+    assert snapshots.running(LOCATION)
+    assert snapshots.list(LOCATION) == [1]
+    snapshots.set_running(LOCATION, False)
+    assert not snapshots.running(LOCATION)
+    snapshots.remove(LOCATION)
+    assert list(objects.held) == [name_of(LOCATION.with_name("one2"), "1.head")]
+    assert not snapshots.exists(LOCATION)

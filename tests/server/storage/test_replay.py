@@ -74,7 +74,7 @@ def test_a_retried_command_draws_the_random_numbers_that_it_drew_then(session: A
 
 def test_a_next_id_never_goes_back(session: Any) -> None:
     session.next_id = NEXT + 500
-    replay.after(session, _refusal(session))
+    replay.restore_counters(session, _refusal(session))
     assert session.next_id == NEXT + 500
 
 

@@ -15,7 +15,7 @@ HOME = Path("/nowhere/home")
 class _Full(MemorySnapshots):
     """A store whose disk is full."""
 
-    def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
+    def set_running(self, location: Path, running: bool, lasting: bool = True) -> None:
         raise OSError(28, "No space left on device")
 
 

@@ -13,7 +13,7 @@ from gradwire.v1 import commands_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.worker import compute_thread as compute
+from gradwire_server.worker import compute_thread
 from gradwire_server.worker.compute_thread import Collector, ComputeThread
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import payload
@@ -63,18 +63,18 @@ def test_answers_come_from_the_thread_and_it_ends_after_the_submitted_calls() ->
     answers = [started.answers.get(timeout=0) for _ in tickets]
     assert [ticket for ticket, *_ in answers] == tickets
     assert {thread.name for *_, thread in answers} == {"gradwire-compute"}
-    assert not started.thread.waits()
+    assert not started.thread.has_calls()
 
 
 def test_take_returns_all_queued_calls_and_none_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute, "work", lambda *args: None)
+    monkeypatch.setattr(compute_thread, "run_scheduler", lambda *args: None)
     started = Started()
     assert started.thread.take(0) == []
     begun = time.monotonic()
     assert started.thread.take(0.05) == []
     assert time.monotonic() - begun > 0.04
     tickets = [started.submit("Create", b"") for _ in range(3)]
-    assert started.thread.waits()
+    assert started.thread.has_calls()
     assert [call.ticket for call in started.thread.take(None)] == tickets
     last = started.submit("Create", b"")
     started.thread.stop(1)
@@ -84,7 +84,7 @@ def test_take_returns_all_queued_calls_and_none_after_the_last(monkeypatch: pyte
 
 def test_a_thread_that_still_computes_is_told_as_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    monkeypatch.setattr(compute, "work", lambda *args: release.wait(30))
+    monkeypatch.setattr(compute_thread, "run_scheduler", lambda *args: release.wait(30))
     started = Started()
     assert not started.thread.stop(0.01)
     release.set()
@@ -106,11 +106,11 @@ def test_the_collector_takes_over_and_collects_only_after_many_allocations(
 ) -> None:
     collector = Collector()
     assert not gc.isenabled()
-    monkeypatch.setattr(gc, "get_count", lambda: (compute._YOUNG_LIMIT, 0, 0))
+    monkeypatch.setattr(gc, "get_count", lambda: (compute_thread._YOUNG_LIMIT, 0, 0))
     collector()
     assert collections == []
-    monkeypatch.setattr(gc, "get_count", lambda: (compute._YOUNG_LIMIT + 1, 0, 0))
-    for _ in range(2 * compute._YOUNG_PER_FULL):
+    monkeypatch.setattr(gc, "get_count", lambda: (compute_thread._YOUNG_LIMIT + 1, 0, 0))
+    for _ in range(2 * compute_thread._YOUNG_PER_FULL):
         collector()
     assert collections.count(2) == 2
-    assert collections.count(0) == 2 * compute._YOUNG_PER_FULL - 2
+    assert collections.count(0) == 2 * compute_thread._YOUNG_PER_FULL - 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_server.worker.forked_op import Child
+from gradwire_server.worker.forked_op import ForkedOp
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="forks")
 
@@ -28,7 +28,7 @@ def _gone(pid: int) -> bool:
 def test_arrays_of_any_layout_and_size_come_back() -> None:
     rng = np.random.default_rng(1)
     arrays = (rng.standard_normal((300, 400)), rng.standard_normal((4, 5)).T, np.zeros((0, 3)), np.float32(2.5))
-    found = Child(lambda: arrays, "some").result(_wait)
+    found = ForkedOp(lambda: arrays, "some").result(_wait)
     for one, other in zip(arrays, found, strict=True):
         np.testing.assert_array_equal(one, other)
         assert one.dtype == other.dtype
@@ -40,7 +40,7 @@ def test_a_refusal_of_the_engine_comes_back_whole() -> None:
         raise EngineError(Reason.SHAPE, "does not fit", op="add")
 
     with pytest.raises(EngineError, match="does not fit") as refusal:
-        Child(refuse, "add").result(_wait)
+        ForkedOp(refuse, "add").result(_wait)
     assert (refusal.value.reason, refusal.value.metadata) == (Reason.SHAPE, {"op": "add"})
 
 
@@ -63,7 +63,7 @@ def test_other_errors_are_raised_here(error: BaseException, kind: type[BaseExcep
         raise error
 
     with pytest.raises(kind, match=says):
-        Child(fail, "add").result(_wait)
+        ForkedOp(fail, "add").result(_wait)
 
 
 def test_what_the_child_changes_does_not_show_here() -> None:
@@ -73,12 +73,12 @@ def test_what_the_child_changes_does_not_show_here() -> None:
         array[:] = 1.0
         return float(array.sum())
 
-    assert Child(change, "change").result(_wait) == 3.0
+    assert ForkedOp(change, "change").result(_wait) == 3.0
     assert array.sum() == 0.0
 
 
 def test_a_check_that_raises_kills_the_child() -> None:
-    child = Child(lambda: time.sleep(60), "sleep")
+    child = ForkedOp(lambda: time.sleep(60), "sleep")
     pid = child.pid
 
     def cancel(seconds: float) -> None:
@@ -91,7 +91,7 @@ def test_a_check_that_raises_kills_the_child() -> None:
 
 
 def test_a_child_that_was_killed_is_told_by_the_name_of_its_op() -> None:
-    child = Child(lambda: time.sleep(60), "linalg.svd")
+    child = ForkedOp(lambda: time.sleep(60), "linalg.svd")
     os.kill(child.pid, signal.SIGKILL)
     with pytest.raises(MemoryError, match=r"computed linalg\.svd ended before it was done"):
         child.result(_wait)
@@ -99,7 +99,7 @@ def test_a_child_that_was_killed_is_told_by_the_name_of_its_op() -> None:
 
 def test_a_child_leaves_no_descriptors_open() -> None:
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
-    Child(lambda: 1, "one").result(_wait)
+    ForkedOp(lambda: 1, "one").result(_wait)
     if before is not None:
         assert len(os.listdir("/proc/self/fd")) == before
 
@@ -107,9 +107,9 @@ def test_a_child_leaves_no_descriptors_open() -> None:
 def test_the_child_holds_no_descriptor_but_its_own_pipe() -> None:
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("no /proc")
-    held = Child(lambda: [int(each) for each in os.listdir("/proc/self/fd")], "list").result(_wait)
+    held = ForkedOp(lambda: [int(each) for each in os.listdir("/proc/self/fd")], "list").result(_wait)
     assert len([each for each in held if each > 2]) <= 2  # the pipe, and the folder being listed
 
 
 def test_the_child_computes_at_a_lower_priority() -> None:
-    assert Child(lambda: os.nice(0), "nice").result(_wait) >= min(os.nice(0) + 10, 19)
+    assert ForkedOp(lambda: os.nice(0), "nice").result(_wait) >= min(os.nice(0) + 10, 19)

@@ -14,16 +14,16 @@ from gradwire_engine import tensor
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker import main
-from gradwire_server.worker.main import Control
+from gradwire_server.worker.main import ControlServer
 from gradwire_server.worker.rings import machine
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.slots import Slots
 from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
 from gradwire_server.worker_pool.control_pipe import ControlPipe
 from gradwire_server.worker_pool.process_transfers import ProcessTransfers
-from gradwire_server.worker_pool.session_entry import Entry
+from gradwire_server.worker_pool.session_entry import SessionEntry
 from gradwire_server.worker_pool.thread_transfers import ThreadTransfers
 from tests.server.harness import op
 
@@ -38,9 +38,9 @@ class Moved:
     def __init__(self) -> None:
         self.runtime = Runtime(LIMITS, SharedCounters(1))
         self.tickets = 0
-        self.entry: Entry[Any] = Entry("id", NUMBER, None, 60.0, 0.0)
+        self.entry: SessionEntry[Any] = SessionEntry("id", NUMBER, None, 60.0, 0.0)
         self.transfers: BulkTransfer[Any]
-        self.do("Open", Order().pack())
+        self.do("Open", StorageInstruction().pack())
 
     def do(self, method: str, raw: bytes) -> bytes:
         """Execute a call. Raises Refusal."""
@@ -53,7 +53,7 @@ class Moved:
                 answer: bytes = done.value
                 return answer
 
-    async def call(self, _entry: Entry[Any], method: str, raw: bytes) -> bytes:
+    async def call(self, _entry: SessionEntry[Any], method: str, raw: bytes) -> bytes:
         return self.do(method, raw)
 
     def download(self, values: np.ndarray[Any, Any]) -> str:
@@ -75,13 +75,13 @@ async def by_process(use: Use) -> Any:
     transfers = moved.transfers = ProcessTransfers(moved.call, pipe, LIMITS.chunk_bytes)
     ours, theirs = socket.socketpair()
     lost = asyncio.Event()
-    pipe.connect(ours, transfers.emptied, lost.set)
+    pipe.connect(ours, transfers.slot_freed, lost.set)
     slots = Slots(LIMITS.chunk_bytes, transfers.descriptor)
     ended: list[BaseException] = []
 
     def serve() -> None:
         try:
-            Control(moved.runtime, theirs, slots).serve()
+            ControlServer(moved.runtime, theirs, slots).serve()
         except (EOFError, OSError) as error:
             ended.append(error)
 
@@ -176,9 +176,9 @@ def test_a_ring_carries_an_upload_and_a_download(played: Callable[[Use], Any]) -
         transfers, runtime = moved.transfers, moved.runtime
         lent = await transfers.lend_ring(moved.entry, "nonce123")
         transfer_id = moved.download(values())
-        size, following = await transfers.give(moved.entry, transfer_id, 0, lent, 0)
+        size, following = await transfers.write_ring(moved.entry, transfer_id, 0, lent, 0)
         upload = await transfers.begin_upload(moved.entry, start(size))
-        await transfers.take(upload, lent, 0, size)
+        await transfers.read_ring(upload, lent, 0, size)
         received = await transfers.end_upload(upload)
         transfers.leave_upload(upload)
         transfers.return_ring(lent, clean=True)
@@ -205,8 +205,8 @@ def test_a_worker_refuses_the_tickets_of_an_ended_process() -> None:
         reasons = []
         for answer in (
             transfers.end_upload(stale),
-            transfers.take(upload, lent, 0, 8),
-            transfers.give(entry, "t", 0, lent, 0),
+            transfers.read_ring(upload, lent, 0, 8),
+            transfers.write_ring(entry, "t", 0, lent, 0),
         ):
             with pytest.raises(Refusal) as refusal:
                 await answer
@@ -223,7 +223,7 @@ def test_a_process_that_ends_after_it_began_an_upload_is_seen() -> None:
         transfers = moved.transfers
         assert isinstance(transfers, ProcessTransfers)
 
-        async def call(entry: Entry[Any], method: str, raw: bytes) -> bytes:
+        async def call(entry: SessionEntry[Any], method: str, raw: bytes) -> bytes:
             answer = moved.do(method, raw)
             transfers._control.fail(Refusal("SESSION_NOT_FOUND", "it ended"))  # before begin_upload continues
             return answer
@@ -231,7 +231,7 @@ def test_a_process_that_ends_after_it_began_an_upload_is_seen() -> None:
         transfers._call = call
         with pytest.raises(Refusal, match="it ended") as refusal:
             await transfers.begin_upload(moved.entry, start(8))
-        assert not transfers._control.asked
+        assert not transfers._control.pending
         return refusal.value.reason
 
     assert asyncio.run(asyncio.wait_for(by_process(use), 60)) == "SESSION_NOT_FOUND"
@@ -241,11 +241,11 @@ def test_a_process_that_ends_after_it_began_an_upload_is_seen() -> None:
 def test_a_failure_of_the_control_thread_is_logged_and_shows_in_the_status(
     error: Exception, status: int, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def serve(self: Control) -> None:
+    def serve(self: ControlServer) -> None:
         raise error
 
     ends: list[int] = []
-    monkeypatch.setattr(Control, "serve", serve)
+    monkeypatch.setattr(ControlServer, "serve", serve)
     monkeypatch.setattr(main.os, "_exit", ends.append)
     monkeypatch.setattr(main, "_LAST_SECONDS", 0.0)
     anything: Any = None

@@ -16,7 +16,7 @@ from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.session.session import Session
 from gradwire_server.worker_pool import thread_worker
-from gradwire_server.worker_pool.session_entry import Entry
+from gradwire_server.worker_pool.session_entry import SessionEntry
 from gradwire_server.worker_pool.thread_worker import ThreadWorker
 from tests.server.harness import Id, op, payload
 
@@ -42,7 +42,7 @@ def run(use: Callable[[InProcessBackend, ThreadWorker], Awaitable[Any]], **optio
 def test_a_call_of_a_session_that_is_not_open_is_refused() -> None:
     async def use(backend: InProcessBackend, worker: ThreadWorker) -> str:
         with pytest.raises(Refusal) as refusal:
-            await worker.call(Entry("id", 9, worker, 60.0, 0.0), "Op", op("neg", Id(1)).SerializeToString())
+            await worker.call(SessionEntry("id", 9, worker, 60.0, 0.0), "Op", op("neg", Id(1)).SerializeToString())
         return refusal.value.reason
 
     assert run(use) == "SESSION_NOT_FOUND"
@@ -118,12 +118,12 @@ def test_the_log_has_why_a_session_was_not_opened(
         def fail(session: Session, raw: bytes) -> bytes:
             raise Refusal("INTERNAL", "no place")
 
-        worker.runtime._life["Open"] = fail
+        worker.runtime._lifecycle["Open"] = fail
         if stores:
             await backend.keep_in(SessionCatalog(tmp_path, grace=60.0, max_snapshots=3, max_bytes=0), False, 0.0)
         await backend.open_session(service_pb2.OpenSessionRequest())
         await worker.numbers(0, 1)
-        await worker.tell("Tidy", 0, b"")
+        await worker.notify("Tidy", 0, b"")
 
     run(use)
     (record,) = [record for record in caplog.records if record.message == line]

@@ -1,4 +1,4 @@
-"""The cancel token: whether a session's running command must stop, yield, or compute aside."""
+"""The cancel token: whether a session's running command must stop or yield, and who runs its expensive ops."""
 
 import math
 import time
@@ -10,15 +10,13 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_server.common.errors import Refusal
 
 
-class Aside(Protocol):
-    """A session's interface to its worker's lane: lets others compute during its expensive ops (offload.py)."""
+class Offloader(Protocol):
+    """Runs a session's expensive ops while other sessions compute (worker/offload.py)."""
 
-    def look(self, cancel_token: "CancelToken", /) -> None:
+    def yield_to_others(self, cancel_token: "CancelToken", /) -> None:
         """Yield to other sessions between two ops of one command. Raises EngineError: CANCELLED."""
 
-    def aside(
-        self, cancel_token: "CancelToken", compute: Callable[[], Any], name: str, alone: bool, room: int, /
-    ) -> Any:
+    def run(self, cancel_token: "CancelToken", compute: Callable[[], Any], name: str, alone: bool, room: int, /) -> Any:
         """Return the result of `compute`. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
 
 
@@ -30,8 +28,8 @@ class CancelToken(Interrupt):
     """
 
     __slots__ = (
-        "_slice_ends", "account", "cancel_ticket", "closed", "deadline", "lane", "seconds", "seq", "through", "ticket",
-        "writer",
+        "_slice_ends", "account", "cancel_ticket", "closed", "deadline", "offloader", "seconds", "seq", "through",
+        "ticket", "writer",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -45,7 +43,7 @@ class CancelToken(Interrupt):
         self.seq = 0
         self.deadline: float | None = None
         self.seconds: float | None = None  # the command's own time limit, for the refusal's message
-        self.lane: Aside | None = None  # computes expensive ops aside
+        self.offloader: Offloader | None = None  # runs expensive ops
         self.account: Account | None = None  # the session's
 
     def begin(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
@@ -68,7 +66,7 @@ class CancelToken(Interrupt):
         self._slice_ends = ends
         self._until(self.deadline)
 
-    def pull(self) -> None:
+    def interrupt(self) -> None:
         """Make the running command check for cancellation. Called by the control thread."""
         self.at = -math.inf
         if self.account is not None:
@@ -76,14 +74,14 @@ class CancelToken(Interrupt):
 
     def poll(self) -> None:
         """Check for cancellation, and yield to others, between two ops of a command. Raises EngineError: CANCELLED."""
-        if self.lane is not None:
-            self.lane.look(self)
+        if self.offloader is not None:
+            self.offloader.yield_to_others(self)
         elif self.stopping():
             raise EngineError(Reason.CANCELLED, "the command was cancelled")
 
     def offload(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
-        """Compute an expensive op aside, if there is a lane. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
-        return compute() if self.lane is None else self.lane.aside(self, compute, name, alone, room)
+        """Run an expensive op by the offloader, if there is one. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
+        return compute() if self.offloader is None else self.offloader.run(self, compute, name, alone, room)
 
     def cancelled(self) -> bool:
         """Whether the client cancelled the running command."""

@@ -6,7 +6,7 @@ from gradwire_engine import Context
 from gradwire_server.common.errors import Refusal
 
 
-class Stored(Protocol):
+class StoredFiles(Protocol):
     """A session's interface to its stored files (storage/session_files.py)."""
 
     def use(self) -> None:
@@ -20,7 +20,7 @@ class CommandState(Protocol):
     recording: Context
 
 
-class Noted(Protocol):
+class LogNotes(Protocol):
     """What a session's log records besides commands (storage/write_ahead_log.py)."""
 
     def retried(self, session: CommandState, seq: int) -> None:
@@ -33,19 +33,23 @@ class Noted(Protocol):
 class Durability:
     """A session's files and log, and whether the session agrees with them.
 
+    Writers: the checkpointer sets `files` and `notes` (storage/checkpointer.py), a replay sets `notes` for one record.
+    Batches, the runtime, the log writer and a replay set `torn` (session/batch.py, worker/runtime.py,
+    storage/log_writer.py, storage/replay.py). The runtime sets `broken`.
+
     Invariants:
 
     - Before a call of a session with `files` changes it, `files.use` was called.
     - `torn` is true from a call's first command until its record is queued. A call that fails while it is true breaks
       the session (worker/runtime.py).
     - `broken` never becomes None again; the session's calls are refused with it.
-    - `notes` is set only with `files`. A replay replaces it for the time of one record.
+    - `notes` is set only with `files`.
     """
 
     __slots__ = ("broken", "files", "notes", "torn")
 
     def __init__(self) -> None:
-        self.files: Stored | None = None  # None if the session is not stored
-        self.notes: Noted | None = None  # refusals and retries for its log; None without a log
+        self.files: StoredFiles | None = None  # None if the session is not stored
+        self.notes: LogNotes | None = None  # refusals and retries for its log; None without a log
         self.torn = False  # part of a call was applied that is neither answered nor logged
         self.broken: Refusal | None = None  # why it could not be restored, or cannot continue

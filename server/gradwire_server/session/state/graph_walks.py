@@ -16,24 +16,24 @@ from gradwire_engine.graph.graph import AccumulateGrad, Node
 from gradwire_server.common.errors import Refusal
 
 AnyNode: TypeAlias = "Node | AccumulateGrad"
-MAX_SNAPSHOTS = 4
+MAX_GRAPH_WALKS = 4
 _DIGITS = re.compile(r"[0-9]{1,18}").fullmatch
 _LEAF_IDS = 1 << 52  # above all op nodes' numbers, and exact as a JavaScript number
 
 
 @dataclass
-class Snapshot:
+class GraphWalk:
     """A walk's nodes, in order, and the roots' ids."""
 
     nodes: "list[weakref.ref[AnyNode]]"
     roots: list[int]
 
 
-class Snapshots:
+class GraphWalks:
     """A session's walks that clients read in pages, and the numbers of leaf nodes."""
 
     def __init__(self) -> None:
-        self.held: OrderedDict[str, Snapshot] = OrderedDict()
+        self.held: OrderedDict[str, GraphWalk] = OrderedDict()
         self.next_number = 1  # of a leaf's node or a walk
         self.leaf_ids: weakref.WeakKeyDictionary[AccumulateGrad, int] = weakref.WeakKeyDictionary()
 
@@ -50,27 +50,27 @@ class Snapshots:
         self.next_number += 1
         return self.next_number - 1
 
-    def take(self, tensors: Iterable[Tensor]) -> tuple[str, Snapshot]:
+    def take(self, tensors: Iterable[Tensor]) -> tuple[str, GraphWalk]:
         """Walk the graph behind tensors; over MAX_SNAPSHOTS, drop the oldest walk."""
         starts = [tensor.grad_fn for tensor in tensors]
         roots = [0 if node is None else self.node_id(node) for node in starts]
         nodes = [weakref.ref(node) for node in _breadth_first([node for node in starts if node is not None])]
         key = str(self._number())
-        self.held[key] = snapshot = Snapshot(nodes, roots)
-        if len(self.held) > MAX_SNAPSHOTS:
+        self.held[key] = walk = GraphWalk(nodes, roots)
+        if len(self.held) > MAX_GRAPH_WALKS:
             self.held.popitem(last=False)
-        return key, snapshot
+        return key, walk
 
-    def find(self, token: str) -> tuple[str, Snapshot, int]:
+    def find(self, token: str) -> tuple[str, GraphWalk, int]:
         """Key, walk and position of a page token. Raises Refusal: ARGUMENT_VALUE."""
-        key, _, place = token.partition(".")
-        snapshot = self.held.get(key)
-        if snapshot is None or not _DIGITS(place) or int(place) > len(snapshot.nodes):
+        key, _, position = token.partition(".")
+        walk = self.held.get(key)
+        if walk is None or not _DIGITS(position) or int(position) > len(walk.nodes):
             raise Refusal(
                 "ARGUMENT_VALUE", "the page token is not of this session, or too old; ask for the first page again",
                 argument="page_token",
             )  # fmt: skip
-        return key, snapshot, int(place)
+        return key, walk, int(position)
 
     def clear(self) -> None:
         """Forget the walks."""

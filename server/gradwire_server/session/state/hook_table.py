@@ -19,7 +19,7 @@ SUSPENDED_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
-class Suspended:
+class SuspendedBackward:
     """A backward that waits for its client: the callback for its end, its number, and since when it waits."""
 
     run: Backward | Gradients
@@ -33,13 +33,13 @@ class HookTable:
 
     def __init__(self) -> None:
         self.asks: weakref.WeakValueDictionary[int, ExternalCallback] = weakref.WeakValueDictionary()
-        self.suspended: dict[int, Suspended] = {}
+        self.suspended: dict[int, SuspendedBackward] = {}
         #: By number: starts of open checkpoints and packings, and checkpointed regions that may be recomputed.
         self.moments: dict[int, RegionStart] = {}
         self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
         self.next_number = 1  # of the next waiting backward
 
-    def suspend(self, waiting: Suspended) -> int:
+    def suspend(self, waiting: SuspendedBackward) -> int:
         """Hold a backward; return the number to resume it by, the same every time. Raises Refusal: TENSOR_LIMIT."""
         if len(self.suspended) >= MAX_SUSPENDED:
             raise Refusal(
@@ -58,7 +58,7 @@ class HookTable:
         for number in [number for number, each in self.suspended.items() if each.since < before]:
             self.suspended.pop(number).run.steps.close()
 
-    def give_up(self) -> int:
+    def abandon_all(self) -> int:
         """Give up all waiting backwards; return their number."""
         count = len(self.suspended)
         while self.suspended:
@@ -68,4 +68,4 @@ class HookTable:
     def clear(self) -> None:
         """Give up all waiting backwards and open checkpoints."""
         self.moments.clear()
-        self.give_up()
+        self.abandon_all()

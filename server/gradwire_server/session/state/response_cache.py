@@ -1,7 +1,7 @@
 """The response cache: answers a repeated request without applying it again.
 
-`Memory` keeps unary responses by request_id, the newest up to a cap. `Recall` keeps a writer's results by seq until
-the client acknowledges them.
+`ResponseCache` keeps unary responses by request_id, the newest up to a cap. `BatchResponses` keeps a writer's results
+by seq until the client acknowledges them.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from gradwire_server.common.errors import Refusal
 _QUOTED = 100  # characters of an id in a message
 
 
-class Memory:
+class ResponseCache:
     """Responses by request_id, the oldest forgotten first. Bounded in bytes and in number."""
 
     def __init__(self, max_bytes: int, max_count: int) -> None:
@@ -54,7 +54,7 @@ class Memory:
         self.bytes = 0
 
 
-class Recalled:
+class CachedBytes:
     """Bytes of cached results of all writers of a session."""
 
     __slots__ = ("bytes",)
@@ -63,13 +63,13 @@ class Recalled:
         self.bytes = 0
 
 
-class Recall:
+class BatchResponses:
     """One writer's responses, one per batch, from seq `start`. Bounded in number, and in bytes over all writers."""
 
-    def __init__(self, max_bytes: int, max_count: int, all_writers: Recalled | None = None) -> None:
+    def __init__(self, max_bytes: int, max_count: int, all_writers: CachedBytes | None = None) -> None:
         self.max_bytes = max_bytes
         self.max_count = max_count
-        self.all_writers = all_writers or Recalled()
+        self.all_writers = all_writers or CachedBytes()
         self.start = 1
         self.held: deque[tuple[int, bytes]] = deque()  # the batch's last seq, its serialized results
 

@@ -17,7 +17,7 @@ class TensorTable:
 
     - `names` has one id of each tensor in `store`; `aliases` has all ids of each tensor with more than one.
     - `next_id` only grows, so the server never chooses an id twice.
-    - `leaving` has the ids that a batch releases; they are released once its answer is sent, before another call.
+    - `deferred_releases` has the ids that a batch releases. They are released after its answer, before another call.
     - `max_tensors` limits `store`. worker/quotas.py lowers it to what the principal has left.
 
     A session inherits the table, so the lookups of each op cost no second attribute.
@@ -30,7 +30,7 @@ class TensorTable:
         self.aliases: dict[Tensor, set[int]] = {}
         self.failed_ids = FailedIds()
         self.next_id = CLIENT_IDS
-        self.leaving: Sequence[int] = ()
+        self.deferred_releases: Sequence[int] = ()
 
     def tensor(self, tensor_id: int) -> Tensor:
         """The tensor of that id. Raises Refusal: TENSOR_NOT_FOUND, DEPENDENCY_FAILED."""
@@ -91,9 +91,9 @@ class TensorTable:
     def allot(self, ids: Sequence[int], count: int) -> list[int]:
         """Ids for `count` new tensors: the client's, or the server's where the client gave none or 0."""
         allotted = list(ids) + [0] * (count - len(ids))
-        for place, tensor_id in enumerate(allotted):
+        for index, tensor_id in enumerate(allotted):
             if not tensor_id:
-                allotted[place] = self.next_id
+                allotted[index] = self.next_id
                 self.next_id += 1
         return allotted
 
@@ -127,10 +127,10 @@ class TensorTable:
                 released += 1
         return released
 
-    def let_go(self) -> None:
-        """Forget the ids in `leaving`."""
-        leaving, self.leaving = self.leaving, ()
-        self.release_all(leaving)
+    def apply_deferred_releases(self) -> None:
+        """Forget the ids in `deferred_releases`."""
+        deferred_releases, self.deferred_releases = self.deferred_releases, ()
+        self.release_all(deferred_releases)
 
     def id_of(self, tensor: Tensor) -> int:
         """The id that names a tensor, or 0."""

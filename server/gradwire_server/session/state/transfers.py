@@ -26,14 +26,14 @@ LINGER_SECONDS = 10.0
 
 
 class Upload:
-    """An upload's bytes. `taker` is the number of the call that may append; a new call replaces a broken one."""
+    """An upload's bytes. `attempt` is the number of the call that may append; a new call replaces a broken one."""
 
     def __init__(self, total: int, request_id: str) -> None:
         self.buffer: np.ndarray[Any, Any] = np.empty(total, np.uint8)
         self.total = total
         self.request_id = request_id
         self.received = 0
-        self.taker = 0
+        self.attempt = 0
         self.logged = False  # whether the session's log contains its bytes
         self.touched = time.monotonic()
         self.finished = False
@@ -49,7 +49,7 @@ class Upload:
 
 
 class Download:
-    """A download's bytes. Different threads call `settle` and `copying`."""
+    """A download's bytes. Different threads call `copy_data` and `copying`."""
 
     def __init__(self, data: memoryview) -> None:
         self.total = data.nbytes
@@ -63,7 +63,7 @@ class Download:
         with self._lock:
             return self._data
 
-    def settle(self) -> None:
+    def copy_data(self) -> None:
         """Replace the tensor's own bytes with a copy."""
         copied = np.array(np.frombuffer(self._data, np.uint8))
         with self._lock:  # waits for one chunk at most; copying a chunk waits for nothing
@@ -129,10 +129,10 @@ class Transfers:
             self.borrowed.append(download)
         return transfer_id
 
-    def settle(self) -> None:
+    def copy_borrowed(self) -> None:
         """Copy the borrowed bytes of all downloads, before a command may change them."""
         while self.borrowed:
-            self.borrowed[-1].settle()  # before the pop: the copy may raise MemoryError
+            self.borrowed[-1].copy_data()  # before the pop: the copy may raise MemoryError
             self.borrowed.pop()
 
     def put(self, transfer_id: str, transfer: Upload | Download) -> None:
@@ -150,28 +150,28 @@ class Transfers:
         return transfer_id
 
     def resume(self, transfer_id: str) -> tuple[Upload, int]:
-        """Resume an upload; return it and the new call's taker number."""
+        """Resume an upload; return it and the new call's attempt number."""
         upload: Upload = self._find(transfer_id, Upload)
         with upload.lock:  # the broken call's last chunk has been written, or will be refused
-            upload.taker += 1
-            return upload, upload.taker
+            upload.attempt += 1
+            return upload, upload.attempt
 
     @contextmanager
-    def receiving(self, transfer_id: str, taker: int, offset: int, size: int) -> Iterator[memoryview]:
+    def receiving(self, transfer_id: str, attempt: int, offset: int, size: int) -> Iterator[memoryview]:
         """Memory for the next bytes; they count as received if the block does not raise.
 
         Raises Refusal: TRANSFER_NOT_FOUND, ARGUMENT_VALUE, PAYLOAD_SIZE.
         """
         upload: Upload = self._find(transfer_id, Upload)
         with upload.lock:
-            end = self._check_turn(upload, taker, offset, size)
+            end = self._check_append(upload, attempt, offset, size)
             upload.touched = time.monotonic()
             yield memoryview(upload.buffer.data)[offset:end]
             upload.received = end
 
     @staticmethod
-    def _check_turn(upload: Upload, taker: int, offset: int, size: int) -> int:
-        if upload.taker != taker:
+    def _check_append(upload: Upload, attempt: int, offset: int, size: int) -> int:
+        if upload.attempt != attempt:
             raise Refusal("ARGUMENT_VALUE", "another call continues this upload", argument="transfer_id")
         if offset != upload.received:
             raise Refusal(

@@ -8,7 +8,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_counters import PrincipalTotals
 
 
-class Counting(Protocol):
+class CommandMeter(Protocol):
     """A session's interface to its worker's metrics (session/meter.py)."""
 
     def applied(self, which: str, request: Any, refusal: Refusal | None, /) -> None:
@@ -24,21 +24,22 @@ class Counting(Protocol):
 class Usage:
     """A session's consumption and its principal.
 
-    The worker sets `owner`, `place` and `meter` when it opens the session. Later only its quotas write here
-    (worker/quotas.py), besides the scheduler, which adds to `computed`.
+    Writers: the runtime sets `owner`, `counter_row` and `meter` when it opens the session, and clears `counter_row`
+    when it drops it (worker/runtime.py). The quotas set `published` and `budget` (worker/quotas.py). The scheduler adds
+    to `computed` (worker/scheduler.py).
 
     Invariants:
 
-    - `published` is what the shared counters contain of this session. It is zero while `place` is 0.
+    - `published` is what the shared counters contain of this session. It is zero while `counter_row` is 0.
     - `computed` only grows.
     """
 
-    __slots__ = ("budget", "computed", "meter", "owner", "place", "published")
+    __slots__ = ("budget", "computed", "counter_row", "meter", "owner", "published")
 
     def __init__(self) -> None:
         self.owner = 0  # its principal's number; 0 without a principal
-        self.place = 0  # of its principal in the shared counters; 0 without a quota
+        self.counter_row = 0  # of its principal in the shared counters; 0 without a quota
         self.published = PrincipalTotals()  # as last written to the shared counters
         self.computed = 0.0  # seconds
         self.budget: Budget | None = None  # of its own compute quota; None without one
-        self.meter: Counting | None = None  # the worker's, if it counts
+        self.meter: CommandMeter | None = None  # the worker's, if it counts

@@ -7,7 +7,7 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.durability import Durability
-from gradwire_server.storage.instructions import Order
+from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import op
 
@@ -17,7 +17,7 @@ class Opened:
 
     def __init__(self) -> None:
         self.runtime = Runtime(Limits().resolved(), SharedCounters(1))
-        self.do("Open", Order().pack())
+        self.do("Open", StorageInstruction().pack())
         self.session: Session = self.runtime.sessions[1]
         self.told: list[int] = []
 
