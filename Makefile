@@ -46,9 +46,9 @@ fuzz: $(VENV)/.installed-fuzz ## random calls of the ops against PyTorch; change
 	GRADWIRE_HYPOTHESIS=fresh $(BIN)/python -m pytest -n auto $(DRAWN)
 	$(BIN)/python -W ignore -m tests.hostile.guided -max_total_time=$(FUZZ_SECONDS)
 	$(BIN)/python -m tests.hostile.over_socket --messages $(MESSAGES)
-	$(BIN)/python -W ignore -m tests.hostile.damage
-	$(BIN)/python -W ignore -m tests.hostile.following
-	$(BIN)/python -W ignore -m tests.hostile.unharmed
+	$(BIN)/python -W ignore -m tests.hostile.corruption
+	$(BIN)/python -W ignore -m tests.hostile.log_replay
+	$(BIN)/python -W ignore -m tests.hostile.refusal_effects
 	$(BIN)/python -m tests.client.stored_programs --seeds 300
 
 load: $(VENV)/.installed-test ## a thousand sessions at once, two of them hostile
@@ -61,16 +61,16 @@ bombs: $(VENV)/.installed-test ## 200 requests that cost much, beside a session 
 	$(BIN)/python -W ignore -m tests.hostile.bombs
 
 chaos: $(VENV)/.installed-test ## train through cut connections and a server that is killed every few seconds
-	$(BIN)/python -m tests.client.restarting
+	$(BIN)/python -m tests.client.chaos
 	GRADWIRE_LONG_RUNS=20 $(BIN)/python -m pytest -n auto tests/client/test_exactly_once.py -k a_thousand_steps
 
 memory: $(VENV)/.installed-test ## measure what every op takes, and its backward, beside what the account is told
 	$(BIN)/python -W ignore -m tests.memory.measure -v
 
 storm: $(VENV)/.installed-test ## ten thousand exceptions of signals' handlers in a program that trains: values stay
-	$(BIN)/python -m tests.client.storm --count $(STRUCK) --seed 1
-	$(BIN)/python -m tests.client.storm --count $(STRUCK) --seed 2 --uses
-	GRADWIRE_LOCAL_STREAM=0 $(BIN)/python -m tests.client.storm --count $(STRUCK) --seed 3
+	$(BIN)/python -m tests.client.signal_stress --count $(STRUCK) --seed 1
+	$(BIN)/python -m tests.client.signal_stress --count $(STRUCK) --seed 2 --uses
+	GRADWIRE_LOCAL_STREAM=0 $(BIN)/python -m tests.client.signal_stress --count $(STRUCK) --seed 3
 
 programs: $(VENV)/.installed-test ## run all programs written for PyTorch with both libraries and compare what they print
 	GRADWIRE_PROGRAMS=all $(BIN)/python -m pytest -n auto tests/client/test_programs.py

@@ -128,7 +128,7 @@ def of_grpc(turns: int) -> Iterator[Result]:
     with served() as (address, _), ExitStack() as stack:
         trips = {}
         for lower in (True, False):
-            with connection_options(beside=False), patch.object(link, "_lower_works", lower):
+            with connection_options(beside=False), patch.object(link, "_cython_works", lower):
                 session = stack.enter_context(closing(gradwire.connect(address)))
                 with session:
                     trips[lower] = repeated(round_trip(gradwire), TRIPS)

@@ -96,7 +96,7 @@ class Restarting:
 
 
 @contextmanager
-def restarting(
+def restarting_server(
     folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, local: bool = False, twins: float = 0.0
 ) -> Iterator[Restarting]:
     """Such a server, for the block. Streams go through its proxy, too, unless `local`."""
@@ -173,7 +173,7 @@ class Killer:
 
 def in_its_own_process(address: str, steps: int, pace: float) -> "subprocess.Popen[str]":
     """A client that trains; it writes what it has found."""
-    command = [sys.executable, "-m", "tests.client.restarting", "--steps", str(steps), "--pace", str(pace)]
+    command = [sys.executable, "-m", "tests.client.chaos", "--steps", str(steps), "--pace", str(pace)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.Popen(
         [*command, "--client", address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -186,7 +186,7 @@ def chaos(seed: int, steps: int, folder: Path, pace: float, clients: int, outage
     A step takes `pace` seconds at least.
     """
     flags = ("--durability=log", "--snapshot-every=0.7")
-    with restarting(folder, *flags, seed=seed, most_bytes=60_000, twins=0.1) as server:
+    with restarting_server(folder, *flags, seed=seed, most_bytes=60_000, twins=0.1) as server:
         children = [in_its_own_process(server.address, steps, pace) for _ in range(clients)]
         for child in children:
             assert child.stdout is not None
@@ -230,7 +230,7 @@ def main() -> None:
         return
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
-        with restarting(Path(folder) / "undisturbed") as server:
+        with restarting_server(Path(folder) / "undisturbed") as server:
             wanted = digest(train(server.address, given.steps))
         for seed in range(given.first, given.first + given.seeds):
             began = time.monotonic()

@@ -37,7 +37,7 @@ class StruckHard(KeyboardInterrupt):
 Struck = (StruckSoftly, StruckHard)
 
 
-class Storm:
+class SignalStress:
     """Raises one of `Struck` in the main thread `count` times, `least` to `most` seconds apart.
 
     With `uses`, handlers compute before they do.
@@ -90,7 +90,7 @@ class Storm:
 
 
 class Calm:
-    """No storm."""
+    """Sends no signals."""
 
     armed = False
     stretch = 1.0
@@ -99,8 +99,8 @@ class Calm:
 class Program:
     """Deterministic training in small units: each returns its outcome, and leaves what it was given as it is."""
 
-    def __init__(self, storm: "Storm | Calm") -> None:
-        self.storm = storm
+    def __init__(self, stress: "SignalStress | Calm") -> None:
+        self.stress = stress
         self.weights = [
             gradwire.tensor(np.full(shape, 0.1, np.float32) + np.arange(shape[1], dtype=np.float32) / 10)
             for shape in ((6, 10), (10, 3))
@@ -117,17 +117,17 @@ class Program:
         tries = 0
         while True:
             try:
-                self.storm.armed = True
+                self.stress.armed = True
                 found = unit(*args)
-                self.storm.armed = False
+                self.stress.armed = False
                 break
             except Struck:
                 tries += 1
             if tries % 10 == 0:
-                self.storm.stretch *= 1.5  # or a slow machine would never get through
+                self.stress.stretch *= 1.5  # or a slow machine would never get through
             assert gradwire.is_grad_enabled(), "a block has left its mode behind"
             assert gradwire.current_session().recorder is None
-        self.storm.stretch = max(1.0, self.storm.stretch * 0.99)
+        self.stress.stretch = max(1.0, self.stress.stretch * 0.99)
         return found
 
     def gradients(self, step: int) -> tuple[list[Any], float]:
@@ -163,10 +163,10 @@ class Program:
     def write(self) -> None:
         """One in place to what lives on: struck or not, it was done once or not at all."""
         try:
-            self.storm.armed = True
+            self.stress.armed = True
             self.ledger += 1.0
             self.written += 1.0
-            self.storm.armed = False
+            self.stress.armed = False
         except Struck:
             now = self.retried(self.ledger.tolist)
             assert now in ([self.written] * 3, [self.written + 1.0] * 3), (now, self.written)
@@ -175,10 +175,10 @@ class Program:
     def add(self) -> None:
         """A backward into a gradient that lives on: as `write`."""
         try:
-            self.storm.armed = True
+            self.stress.armed = True
             (self.leaf * 2.0).sum().backward()
             self.added += 2.0
-            self.storm.armed = False
+            self.stress.armed = False
         except Struck:
             grad = self.retried(self.grad_of_leaf)
             assert grad in ([self.added] * 2, [self.added + 2.0] * 2), (grad, self.added)
@@ -242,21 +242,21 @@ def run(kind: str, count: int, least: float, most: float, seed: int, uses: bool)
 
 def _run(session: Any, kind: str, count: int, least: float, most: float, seed: int, uses: bool) -> str:
     began = time.monotonic()
-    storm = Storm(kind, count, least, most, seed, uses)
-    program = Program(storm)
+    stress = SignalStress(kind, count, least, most, seed, uses)
+    program = Program(stress)
     told: list[tuple[float, ...]] = []
-    while storm.left > 0:
+    while stress.left > 0:
         told.append(program.step(len(told)))
-    storm.stop()
-    assert not storm.wrong, storm.wrong
+    stress.stop()
+    assert not stress.wrong, stress.wrong
     took = time.monotonic() - began
     outcome, steps = program.outcome(), len(told)
     assert program.ledger.tolist() == [program.written] * 3
     assert program.grad_of_leaf() == [program.added] * 2
     assert in_another_thread((program.ledger - program.ledger).tolist) == [0.0] * 3
-    storm.probe = None
+    stress.probe = None
     left = held(session)
-    del program, storm
+    del program, stress
     held(session)
     calm = Program(Calm())
     for number, found in enumerate(told):

@@ -30,7 +30,7 @@ def once_it_waits(session, act):
     over = threading.Event()
 
     def waits():
-        records = [record for flight in tuple(session._delivery.flights) for record in flight.records]
+        records = [record for batch in tuple(session._retransmission.in_flight) for record in batch.records]
         return any(type(record) is Ticket and record.result is None for record in records)
 
     def work():
@@ -149,7 +149,7 @@ def test_a_refusal_that_nobody_was_told_is_raised_at_close(server_address, monke
     monkeypatch.setenv("GRADWIRE_SYNC", "0")
     session = gradwire.connect(server_address)
     fail_late(7)
-    with pytest.raises(IndexError, match="test_stopping"):
+    with pytest.raises(IndexError, match="test_cancellation"):
         session.close()
     session.close()
     with pytest.raises(gradwire.GradwireConnectionError, match="the session was closed"):
@@ -182,9 +182,9 @@ def test_a_refusal_that_nobody_was_told_is_shown_at_exit(server_address):
 
 
 STORM = """
-    from tests.client import storm
+    from tests.client import signal_stress
 
-    print(storm.run({kind!r}, 80, 0.001, 0.01, 7, {uses}))
+    print(signal_stress.run({kind!r}, 80, 0.001, 0.01, 7, {uses}))
 """
 
 
@@ -245,7 +245,7 @@ TICKING = """
     ticks = []
     x = gradwire.full((700, 700), 1e-3)
     (x @ x).sum().item()
-    link = gradwire.current_session()._delivery._link
+    link = gradwire.current_session()._retransmission._link
     signal.signal(signal.SIGALRM, lambda number, frame: ticks.append(time.monotonic()))
     signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
     y = x
@@ -254,7 +254,8 @@ TICKING = """
     y.sum().item()
     signal.setitimer(signal.ITIMER_REAL, 0)
     assert len(ticks) >= 2, ticks  # grpc looks for signals five times in a second
-    assert gradwire.current_session()._delivery._link is link, "a handler that raises nothing has cost a connection"
+    after = gradwire.current_session()._retransmission._link
+    assert after is link, "a handler that raises nothing broke the connection"
 """
 
 

@@ -17,7 +17,7 @@ import pytest
 import gradwire
 from gradwire._cli import admin
 from gradwire._transport import transport
-from gradwire._transport.mistakes import checked
+from gradwire._transport.connection_advice import checked
 from gradwire_server.auth.tls import Tls
 from gradwire_server.auth.tokens import Tokens, append, make
 from tests.certificates import Authority

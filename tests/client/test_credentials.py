@@ -53,7 +53,7 @@ def works(session: gradwire.Session) -> None:
 def test_a_token_goes_with_every_call(
     guarded: Running, token: str, lower: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "_lower_works", lower)
+    monkeypatch.setattr(link, "_cython_works", lower)
     works(gradwire.connect(guarded.address, token=token))
     assert guarded.backend.registry.entries == {}
 

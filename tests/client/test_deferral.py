@@ -222,8 +222,8 @@ def test_the_rest_goes_on_after_a_late_error(deferring):
 
 def test_a_full_batch_goes_without_being_asked_for(untended, deferring, monkeypatch):
     sent = []
-    send = deferring._delivery.send
-    monkeypatch.setattr(deferring._delivery, "send", lambda flight: sent.append(flight) or send(flight))
+    send = deferring._retransmission.send
+    monkeypatch.setattr(deferring._retransmission, "send", lambda batch: sent.append(batch) or send(batch))
     x = gradwire.tensor([1.0])
     for _ in range(2 * BATCH_COMMANDS + 2):
         x = x * 1.0

@@ -61,8 +61,8 @@ def test_an_unreachable_server_is_a_connection_error(monkeypatch):
 
 def test_an_expired_or_unknown_session_is_told_by_name(server_address, monkeypatch):
     session = gradwire.connect(server_address)
-    session._delivery._session_id = "no-such-session"
-    session._delivery.drop()
+    session._retransmission._session_id = "no-such-session"
+    session._retransmission.drop()
     with pytest.raises(gradwire.GradwireError) as caught:
         session.describe()
     assert caught.value.reason in ("SESSION_NOT_FOUND", "SESSION_EXPIRED")

@@ -40,7 +40,7 @@ def proxy(target: str, seed: int = 0, most_bytes: int = 0) -> Iterator[FaultyPro
     running = FaultyProxy(target, seed, most_bytes)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("GRADWIRE_LOCAL_STREAM", "0")
-        patched.setattr(retransmission, "_FIRST_WAIT", FIRST_WAIT)
+        patched.setattr(retransmission, "_FIRST_BACKOFF", FIRST_WAIT)
         try:
             yield running
         finally:
@@ -60,7 +60,7 @@ def local_proxy(target: str, seed: int = 0, most_bytes: int = 0) -> Iterator[Fau
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_local, "_connected", connect)
-        patched.setattr(retransmission, "_FIRST_WAIT", FIRST_WAIT)
+        patched.setattr(retransmission, "_FIRST_BACKOFF", FIRST_WAIT)
         try:
             yield running
         finally:
@@ -214,7 +214,7 @@ def test_patience_counts_from_the_last_answer(server_address):
 def test_the_setting_is_a_variable_too_and_a_positive_number(server_address, monkeypatch):
     monkeypatch.setenv("GRADWIRE_PATIENCE", "77")
     session = gradwire.connect(server_address)
-    assert session._delivery.patience == 77.0
+    assert session._retransmission.patience == 77.0
     session.close()
     monkeypatch.setenv("GRADWIRE_PATIENCE", "soon")
     with pytest.raises(ValueError, match="GRADWIRE_PATIENCE is a positive number of seconds, not 'soon'"):
@@ -244,7 +244,7 @@ def test_a_server_that_was_stopped_is_given_up_after_the_patience_and_waited_for
             x += 1.0
             assert x.tolist() == [1.0] * 2
             back.join()
-            session._delivery.patience = session._transport.patience = 1.0
+            session._retransmission.patience = session._transport.patience = 1.0
             server.send_signal(signal.SIGSTOP)
             with pytest.raises(gradwire.GradwireConnectionError, match=r"gave up after .*without an answer"):
                 (x + 1.0).tolist()
@@ -321,7 +321,7 @@ def test_a_producer_faster_than_the_server_holds_bounded_memory(server_address):
     start, most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
     for _ in range(120):
         step()
-        most = max(most, sum(flight.size for flight in session._delivery.flights))
+        most = max(most, sum(flight.size for flight in session._retransmission.in_flight))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start
     print(grown // 1024, most >> 20)
     session.sync()

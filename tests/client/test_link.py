@@ -26,7 +26,7 @@ def by_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def public(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_link, "_lower_works", False)
+    monkeypatch.setattr(_link, "_cython_works", False)
 
 
 def use(session: gradwire.Session) -> None:
@@ -49,23 +49,23 @@ def use(session: gradwire.Session) -> None:
 def test_a_grpc_whose_lower_layer_is_unlike_the_known_one_is_used_by_its_public_stream(
     server_address: str, monkeypatch: pytest.MonkeyPatch, gone: str
 ) -> None:
-    monkeypatch.setattr(_link, "_lower_works", True)
+    monkeypatch.setattr(_link, "_cython_works", True)
     monkeypatch.setattr(_link, "cygrpc", Unlike(_link.cygrpc, gone))
     use(gradwire.connect(server_address))
-    assert not _link._lower_works
+    assert not _link._cython_works
 
 
 def test_a_lower_call_that_takes_other_arguments_gives_way_to_the_public_stream(
     server_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_link, "_lower_works", True)
+    monkeypatch.setattr(_link, "_cython_works", True)
 
     def other(self: Any, channel: Any) -> None:
         channel._channel.segregated_call(0)
 
-    monkeypatch.setattr(_link._LowerCall, "__init__", other)
+    monkeypatch.setattr(_link._CythonCall, "__init__", other)
     use(gradwire.connect(server_address))
-    assert not _link._lower_works
+    assert not _link._cython_works
 
 
 def test_by_the_public_stream_a_connection_that_ended_is_gone_on_with(
@@ -77,9 +77,9 @@ def test_by_the_public_stream_a_connection_that_ended_is_gone_on_with(
     for turn in range(20):
         x += 1.0
         if turn % 5 == 0:
-            session._delivery.drop()
+            session._retransmission.drop()
     assert x.tolist() == [20.0, 20.0]
-    assert session._delivery._attempts > 1
+    assert session._retransmission._attempts > 1
     session.close()
 
 

@@ -56,7 +56,7 @@ def test_where_it_cannot_be_had_the_stream_goes_by_grpc(
     else:
         monkeypatch.delattr(local.os, "eventfd")
     session = gradwire.connect(server_address)
-    assert isinstance(call_of(session), _link._LowerCall)
+    assert isinstance(call_of(session), _link._CythonCall)
     assert (gradwire.ones(2) + 1.0).tolist() == [2.0, 2.0]
     session.close()
 
@@ -89,9 +89,9 @@ def test_a_stream_that_ended_is_gone_on_with(session: gradwire.Session) -> None:
     for turn in range(20):
         x += 1.0
         if turn % 5 == 0:
-            session._delivery.drop()
+            session._retransmission.drop()
     assert x.tolist() == [20.0, 20.0]
-    assert session._delivery._attempts > 1
+    assert session._retransmission._attempts > 1
     assert isinstance(call_of(session), LocalCall)
 
 
@@ -140,7 +140,7 @@ def test_no_descriptor_stays_open(server_address: str) -> None:
     for _ in range(20):
         session = gradwire.connect(server_address)
         gradwire.ones(2).tolist()
-        session._delivery.drop()
+        session._retransmission.drop()
         gradwire.ones(2).tolist()
         session.close()
     until(lambda: opened() <= before + 15)  # what gRPC closes in its own time: two a channel, were it ours
@@ -232,7 +232,7 @@ def test_a_forked_child_holds_no_copy_and_leaves_the_parents_alone(server_addres
             call.cancel()
             os._exit(0)
         os.waitpid(child, 0)
-        print(x.tolist(), session._delivery._attempts, type(call).__name__)
+        print(x.tolist(), session._retransmission._attempts, type(call).__name__)
         """,
         GRADWIRE_ADDRESS=server_address,
     )
@@ -252,7 +252,7 @@ def test_a_program_that_a_broken_pipe_would_end_outlives_its_server() -> None:
         server.stop()
         call.send(b"")
         print(type(call).__name__)
-        session._delivery.patience = 0.1
+        session._retransmission.patience = 0.1
         """
     )
     assert (code, out) == (0, "LocalCall\n"), err

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gradwire
-from tests.client.restarting import chaos, digest, restarting, train
+from tests.client.chaos import chaos, digest, restarting_server, train
 
 STEPS = 60
 
@@ -29,7 +29,7 @@ def test_weights_are_those_of_the_undisturbed_run_though_server_and_worker_are_k
 ) -> None:
     """One seed of `make chaos`, and shorter. A stream without gRPC is one again after a restart."""
     flags = "--durability=log", "--snapshot-every=0.5"
-    with restarting(tmp_path, *flags, seed=4, most_bytes=60_000, local=local) as server:
+    with restarting_server(tmp_path, *flags, seed=4, most_bytes=60_000, local=local) as server:
 
         def disturb(step: int) -> None:
             if step in (15, 40):
@@ -57,7 +57,7 @@ def test_clients_go_on_through_kills_stops_and_connections_that_are_cut_or_made_
 
 
 def test_sigterm_stores_sessions_and_ends_with_status_0(server_address: str, tmp_path: Path) -> None:
-    with restarting(tmp_path) as server:
+    with restarting_server(tmp_path) as server:
         statuses: list[int] = []
 
         def disturb(step: int) -> None:
@@ -80,9 +80,9 @@ def stepped(x: Any, hook: Any) -> Any:
 
 
 def test_sigterm_in_the_middle_of_a_backward_with_hooks_lets_it_come_to_its_end(tmp_path: Path) -> None:
-    with restarting(tmp_path, "--snapshot-every=0", "--grace-seconds=60") as server:
+    with restarting_server(tmp_path, "--snapshot-every=0", "--grace-seconds=60") as server:
         session = gradwire.connect(server.address)
-        session._delivery.patience = 300.0
+        session._retransmission.patience = 300.0
         x = gradwire.ones(3, requires_grad=True)
         kept = x * 5
         statuses: list[int] = []
@@ -106,9 +106,9 @@ def test_sigterm_in_the_middle_of_a_backward_with_hooks_lets_it_come_to_its_end(
 
 
 def test_a_backward_that_outlasts_the_grace_is_given_up_and_its_session_stored(tmp_path: Path) -> None:
-    with restarting(tmp_path, "--snapshot-every=0", "--grace-seconds=0.5") as server:
+    with restarting_server(tmp_path, "--snapshot-every=0", "--grace-seconds=0.5") as server:
         session = gradwire.connect(server.address)
-        session._delivery.patience = 300.0
+        session._retransmission.patience = 300.0
         x = gradwire.ones(3, requires_grad=True)
         kept = x * 5
         statuses: list[int] = []
@@ -130,7 +130,7 @@ def test_a_backward_that_outlasts_the_grace_is_given_up_and_its_session_stored(t
 def test_a_session_that_cannot_be_stored_is_named_and_the_exit_status_tells(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], workers: int
 ) -> None:
-    with restarting(tmp_path, "--snapshot-every=0", f"--workers={workers}") as server:
+    with restarting_server(tmp_path, "--snapshot-every=0", f"--workers={workers}") as server:
         for spoilt in (True, False):
             session = gradwire.connect(server.address)
             x = gradwire.ones(3)
@@ -148,7 +148,7 @@ def test_a_session_that_cannot_be_stored_is_named_and_the_exit_status_tells(
 
 
 def test_a_client_that_has_seen_more_than_the_last_snapshot_is_told(tmp_path: Path) -> None:
-    with restarting(tmp_path, "--snapshot-every=0") as server:
+    with restarting_server(tmp_path, "--snapshot-every=0") as server:
         session = gradwire.connect(server.address)
         x = gradwire.zeros(1)
         session.save()
@@ -163,7 +163,7 @@ def test_a_client_that_has_seen_more_than_the_last_snapshot_is_told(tmp_path: Pa
 
 
 def test_a_client_that_has_seen_no_more_than_the_last_snapshot_goes_on(tmp_path: Path) -> None:
-    with restarting(tmp_path, "--snapshot-every=0") as server:
+    with restarting_server(tmp_path, "--snapshot-every=0") as server:
         session = gradwire.connect(server.address)
         x = gradwire.zeros(1)
         x += 1.0
@@ -191,7 +191,7 @@ class Doubled(gradwire.autograd.Function):
 
 def test_everything_a_session_has_survives_a_crash(tmp_path: Path) -> None:
     """Hooks, custom functions, programs, views, large tensors both ways, refusals, a second session."""
-    with restarting(tmp_path, "--durability=log", "--snapshot-every=0") as server:
+    with restarting_server(tmp_path, "--durability=log", "--snapshot-every=0") as server:
         session, other = gradwire.connect(server.address), gradwire.connect(server.address)
         session.__enter__()
         seen: list[Any] = []
@@ -236,7 +236,7 @@ def test_everything_a_session_has_survives_a_crash(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.15])
 def test_killed_in_a_backward_or_a_snapshot_nothing_is_lost(tmp_path: Path, delay: float) -> None:
     """The kill comes while a long backward and snapshots of 30 MB, one after the other, are under way."""
-    with restarting(tmp_path, "--durability=log", "--snapshot-every=0.05") as server:
+    with restarting_server(tmp_path, "--durability=log", "--snapshot-every=0.05") as server:
         session = gradwire.connect(server.address)
         gradwire.manual_seed(0)
         x = gradwire.rand(2000, 2000, requires_grad=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.client import with_pytorch
 
-STORIES = sorted(Path(__file__).with_name("stories").glob("*.py"))
+SCRIPTS = sorted(Path(__file__).with_name("scripts").glob("*.py"))
 
 
 def printed(command: list[str], **environment: str) -> str:
@@ -27,9 +27,9 @@ def printed(command: list[str], **environment: str) -> str:
     return re.sub(r"0x[0-9a-f]+", "0x", done.stdout)
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
-def test_story_prints_what_pytorch_prints(story: Path) -> None:
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_script_prints_what_pytorch_prints(script: Path) -> None:
     pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
-    expected = re.sub(r"0x[0-9a-f]+", "0x", with_pytorch.printed(story))
+    expected = re.sub(r"0x[0-9a-f]+", "0x", with_pytorch.printed(script))
     for sync in ("0", "1"):  # deferred, and with every call waiting
-        assert printed(["-m", "gradwire", "run", str(story)], GRADWIRE_SYNC=sync) == expected, f"GRADWIRE_SYNC={sync}"
+        assert printed(["-m", "gradwire", "run", str(script)], GRADWIRE_SYNC=sync) == expected, f"GRADWIRE_SYNC={sync}"

@@ -203,11 +203,11 @@ def test_what_a_pausing_program_left_is_sent_all_the_same(untended, deferring):
         y = x * 2.0
     del x, y
     assert deferring.buffer or deferring.released
-    deferring.tidy()
+    deferring.flush_without_waiting()
     assert not deferring.buffer
     assert not deferring.released
-    assert sessions._keeper is not None
-    assert sessions._keeper.daemon
+    assert sessions._maintenance is not None
+    assert sessions._maintenance.daemon
 
 
 def test_a_keyboard_interrupt_in_a_wait_loses_nothing(untended, deferring, monkeypatch):

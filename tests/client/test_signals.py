@@ -52,7 +52,7 @@ def test_an_exception_that_waits_is_raised_after_the_call_also_under_a_profiler(
 
     signal.signal(signal.SIGUSR1, fail)
     inside["_signals"] = _signals
-    exec("def note():\\n    try: _signals.deliver()\\n    except LookupError as e: _signals.postpone(e)", inside)
+    exec("def note():\\n    try: _signals.deliver()\\n    except LookupError as e: _signals.defer_exception(e)", inside)
     profiler = cProfile.Profile()
     if {profiled}:
         profiler.enable()

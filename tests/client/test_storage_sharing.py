@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import gradwire
-from gradwire._tensor.warnings import TOLD
+from gradwire._tensor.warnings import WARNED_ONCE
 from tests.client.oracle import agree, messages, refuse, torch
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -197,12 +197,12 @@ def test_strides_are_pytorchs_for_dimensions_of_size_1_too():
 )
 def test_ops_warn_as_pytorchs_do_each_time_or_once(cause, count, monkeypatch: pytest.MonkeyPatch):
     """Each time what depends on values' number, once a process what is deprecated; a repeated line warns, too."""
-    monkeypatch.setattr("gradwire._tensor.warnings.TOLD", set())
+    monkeypatch.setattr("gradwire._tensor.warnings.WARNED_ONCE", set())
     torch.set_warn_always(True)
     assert len(messages(cause, torch)) == min(count, 1)
     torch.set_warn_always(False)
     assert sum(len(messages(cause, gradwire)) for _ in range(3)) == count
-    TOLD.clear()
+    WARNED_ONCE.clear()
 
 
 def test_a_new_dimension_in_a_key_is_no_whole_key():

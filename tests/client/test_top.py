@@ -111,8 +111,8 @@ def summary(number: int, **fields: Any) -> service_pb2.SessionSummary:
 def looks(before: list[service_pb2.SessionSummary], now: list[service_pb2.SessionSummary]) -> tuple[Any, Any]:
     info = service_pb2.ServerInfoResponse(version="1")
     return (
-        _top.Look(10.0, info, {each.number: each for each in before}),
-        _top.Look(12.0, info, {each.number: each for each in now}),
+        _top.ServerState(10.0, info, {each.number: each for each in before}),
+        _top.ServerState(12.0, info, {each.number: each for each in now}),
     )
 
 

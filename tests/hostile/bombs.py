@@ -21,7 +21,7 @@ import numpy as np
 
 import gradwire
 from tests.hostile.bomb_list import BOMBS
-from tests.hostile.served import percentile, resident, served
+from tests.hostile.server_process import percentile, resident, served
 
 LATE = 1.0  # seconds beyond its limit after which a bomb must have been ended, on a quiet machine
 GOAL = 1.0  # seconds of the victim's calls, but for one in a hundred

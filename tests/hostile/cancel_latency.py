@@ -1,4 +1,4 @@
-"""How soon a long backward stops that is cancelled: `python -m tests.hostile.stopping --nodes 100000`.
+"""How soon a long backward stops that is cancelled: `python -m tests.hostile.cancel_latency --nodes 100000`.
 
 Measured from before Cancel is called until the backward's answer is there, at random moments of it, over the wire; and
 how long other sessions' calls take meanwhile, which the backward gives way to.
@@ -18,7 +18,7 @@ import numpy as np
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
-from tests.hostile.served import percentile, served
+from tests.hostile.server_process import percentile, served
 from tests.server.harness import Id, command, op, payload
 
 _PATIENCE = 120.0

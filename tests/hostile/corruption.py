@@ -1,7 +1,7 @@
-"""Damage of stored files: `python -m tests.hostile.damage` changes every byte of a small stored session, one at a time.
+"""Corruption of stored files: `python -m tests.hostile.corruption` changes each byte of a small stored session.
 
-Each time the session is restored. It is refused by the file's name, or it is the session that there was, down to its
-graph, its versions and its answers. It is never another one, and nothing but a refusal is ever raised.
+After each change the session is restored. Either the restore is refused and names the file, or the session is equal to
+the stored one: graph, versions and answers. It is never a different session, and no other exception is raised.
 """
 
 from __future__ import annotations

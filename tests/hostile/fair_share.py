@@ -1,12 +1,12 @@
-"""Sessions that train beside one that floods, on one worker, in its processor time: `python -m tests.hostile.beside`.
+"""Training sessions and one flooding session share a worker: `python -m tests.hostile.fair_share`.
 
-No process, socket or clock on the wall is involved: the worker's own time stands for all clocks, and what else runs on
-the machine does not count. A training session's step is two calls, the second of which comes when the first is
-answered; the one that floods has sixteen batches of two hundred products of matrices waiting all the time. With
-`--alone` it has none. Do not import it: it exchanges the process's clock.
+The program simulates them without processes or sockets. All clocks show the worker's own processor time, so other load
+of the machine does not count. A training step is two calls; the second is sent when the first is answered. The flooding
+session always has sixteen batches waiting, each of two hundred matrix products. With `--alone` it sends none. Do not
+import this module: it replaces the process's clock.
 """
 
-# ruff: noqa: E402 - the clock comes before whoever looks at it
+# ruff: noqa: E402 - the clock is replaced before the other imports read it
 from __future__ import annotations
 
 import argparse
@@ -28,7 +28,7 @@ from gradwire_server.session.session import PendingCall
 from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler, run_scheduler
-from tests.hostile.served import percentile
+from tests.hostile.server_process import percentile
 from tests.server.harness import Id, command, op, payload
 
 FLOODING = 1  # the session that floods; the others train

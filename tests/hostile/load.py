@@ -25,7 +25,7 @@ import numpy as np
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
-from tests.hostile.served import percentile, resident, served
+from tests.hostile.server_process import percentile, resident, served
 from tests.server.harness import Id, command, op, payload
 
 _SESSIONS_PER_CONNECTION = 10

@@ -1,8 +1,8 @@
-"""Logs of random commands: `python -m tests.hostile.following` follows one after the other, and each has to lead there.
+"""Replay of random logs: `python -m tests.hostile.log_replay` replays logs and compares the restored sessions.
 
-A session with a log takes messages drawn as messages.py draws them, most of which are refused; now and then there is no
-memory, in an op, for an answer or for a record. Then it is restored from its files, as after a crash, and compared with
-what it was, down to its graph, its versions and its random numbers.
+A session with a log receives random messages of messages.py; most of them are refused. Some allocations fail: in an op,
+for an answer or for a record. Then the session is restored from its files, as after a crash. It must equal the original
+session: graph, versions and random numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gradwire_server.storage import log_writer
 from gradwire_server.storage.byte_view import byte_view
 from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
-from tests.hostile.damage import Bench
+from tests.hostile.corruption import Bench
 from tests.hostile.dispatch import METHODS, Wrong
 from tests.hostile.messages import Messages
 

@@ -20,7 +20,7 @@ from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
 from tests.hostile.dispatch import Wrong, check_answer
 from tests.hostile.messages import Messages
-from tests.hostile.served import resident, served
+from tests.hostile.server_process import resident, served
 
 SERVICE = "/gradwire.v1.AutogradService/"
 LIMITS = (

@@ -1,8 +1,8 @@
-"""Refusals: `python -m tests.hostile.unharmed` draws commands, and whatever is refused leaves the session as it was.
+"""Refusals change nothing: `python -m tests.hostile.refusal_effects` draws commands and compares states.
 
-A session takes messages drawn as messages.py draws them. Before and after each that is refused it is described as for a
-snapshot: tensors, values, versions, gradients, the graph with what it saved, hooks, failed ids. What differs is a
-fault, but for a differentiation that fails in its middle, which may free what its nodes saved (commands.proto).
+A session receives random messages of messages.py. Its state is described before and after each refused message:
+tensors, values, versions, gradients, the graph with its saved values, hooks, failed ids. Any difference is a fault, with
+one exception: a backward that fails in its middle may free its nodes' saved values (commands.proto).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
 from tests.hostile.dispatch import LIMITS, Wrong
-from tests.hostile.following import shown
+from tests.hostile.log_replay import shown
 from tests.hostile.messages import Messages
 
 #: What a differentiation that fails on its way may be refused for when it has passed some nodes.

@@ -20,7 +20,7 @@ from gradwire.v1 import programs_pb2 as p
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
 from gradwire.v1 import types_pb2 as t
-from tests.hostile.served import resident, served
+from tests.hostile.server_process import resident, served
 from tests.server.harness import Id, Remote, command, op
 
 _LEASE_MS = 1000

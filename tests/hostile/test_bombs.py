@@ -2,7 +2,7 @@
 
 from tests.hostile.bomb_list import BOMBS
 from tests.hostile.bombs import run
-from tests.hostile.served import served
+from tests.hostile.server_process import served
 
 CHOSEN = (
     "op: eig", "op: einsum of all", "op: matrix_power", "op: fft of a prime",

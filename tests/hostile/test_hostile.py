@@ -4,14 +4,14 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
-from tests.hostile import unharmed
-from tests.hostile.damage import changed, cut, missing, store, suffer
+from tests.hostile import refusal_effects
+from tests.hostile.cancel_latency import stopping
+from tests.hostile.corruption import changed, cut, missing, store, suffer
 from tests.hostile.dispatch import drawn
-from tests.hostile.following import follow
 from tests.hostile.load import load
+from tests.hostile.log_replay import follow
 from tests.hostile.over_socket import attack
 from tests.hostile.soak import soak
-from tests.hostile.stopping import stopping
 
 
 def test_messages_drawn_and_changed_are_answered_or_refused_for_a_reason() -> None:
@@ -60,4 +60,4 @@ def test_backwards_are_cancelled_at_any_moment_and_leave_no_gradient() -> None:
 
 
 def test_a_refused_command_leaves_the_session_as_it_was() -> None:
-    assert unharmed.draw(1, 450).total() == 450
+    assert refusal_effects.draw(1, 450).total() == 450

@@ -164,7 +164,7 @@ def test_multinomial_draws_what_the_edges_say_however_it_looks_them_up(
 def test_a_server_gives_back_what_closed_sessions_took() -> None:
     """Plans, what lay between blocks in use, gradients and results; the first sessions load what is loaded once."""
     import gradwire
-    from tests.hostile.served import resident, served
+    from tests.hostile.server_process import resident, served
 
     def work(address: str, size: int) -> None:
         with contextlib.closing(gradwire.connect(address)) as session, session:

@@ -510,7 +510,7 @@ def test_a_log_that_cannot_be_written_lets_nothing_be_acknowledged_and_loses_not
         real(descriptor)
 
     monkeypatch.setattr(snapshot_files.os, "fdatasync", fdatasync)
-    monkeypatch.setattr(retransmission, "_FIRST_WAIT", 0.002)  # of a session that is told to try again
+    monkeypatch.setattr(retransmission, "_FIRST_BACKOFF", 0.002)  # of a session that is told to try again
     for _ in range(20):
         x += 1.0
     assert x.item() == 20.0  # it was tried again until there was room

@@ -19,8 +19,8 @@ from gradwire.v1 import files_pb2
 from gradwire_server.common.limits import Limits
 from gradwire_server.registry.files import FileDirectory, Files
 from gradwire_server.storage import tensor_files
+from tests.client.chaos import restarting_server
 from tests.client.proxy import cutting
-from tests.client.restarting import restarting
 from tests.server.harness import Id, Remote, Running, refused, running
 from tests.server.test_durability import Storing
 from tests.server.test_principals import House
@@ -375,9 +375,9 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 def test_what_was_loaded_survives_kill_9_though_the_file_is_gone(tmp_path: Path) -> None:
-    with restarting(tmp_path, "--durability=log", "--snapshot-every=0") as server:
+    with restarting_server(tmp_path, "--durability=log", "--snapshot-every=0") as server:
         session = gradwire.connect(server.address)
-        session._delivery.patience = 300.0
+        session._retransmission.patience = 300.0
         state = {"w": gradwire.randn(300, 10), "b": gradwire.arange(3.0), "empty": gradwire.zeros(0)}
         expected = {name: bits(value) for name, value in state.items()}
         gradwire.save(state, "one", on="server")

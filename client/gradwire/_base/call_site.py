@@ -22,7 +22,7 @@ class _Internal(dict[str, bool]):
 INTERNAL = _Internal()
 
 
-def find_place(depth: int = 2) -> tuple[CodeType, int]:
+def find_call_site(depth: int = 2) -> tuple[CodeType, int]:
     """The user's code object and the offset of the instruction being executed."""
     frame = sys._getframe(depth)
     code = frame.f_code
@@ -46,7 +46,7 @@ def line_of(code: CodeType, offset: int) -> int:
     return found
 
 
-def describe_place(code: CodeType, offset: int) -> str:
+def describe_call_site(code: CodeType, offset: int) -> str:
     """The place as text: file, line, function, and the source line if its file can be read."""
     line = line_of(code, offset)
     text = linecache.getline(code.co_filename, line).strip()

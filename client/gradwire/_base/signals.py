@@ -1,9 +1,9 @@
 """Signals: runs Python signal handlers between gradwire calls, and while a call waits for the server.
 
 Python may run a handler after any bytecode of the main thread, and raises the handler's exception there. Within a
-gradwire call, that could separate a sent command from the client's record of it. So a `Held` wraps each Python
-handler. If the main thread is inside a gradwire call, the signal is deferred until the call returns or waits for the
-server. Calls into C libraries behave the same way.
+gradwire call, that could separate a sent command from the client's record of it. So a `DeferredHandler` wraps each
+Python handler. If the main thread is inside a gradwire call, the signal is deferred until the call returns or waits for
+the server. Calls into C libraries behave the same way.
 
 Programs see their own handlers: signal.signal and signal.getsignal accept and return the unwrapped handler. A handler
 set in another way is wrapped when a call sends or waits.
@@ -30,21 +30,21 @@ from typing import Any
 _main = main_thread().ident
 #: Deferred signals, and exceptions to raise after the call; in order of arrival.
 _pending: list[int | BaseException] = []
-#: Callables that end the main thread's wait, innermost last. `_enders` are called only after `_FIRST_LOOK` seconds.
+#: Callables that end the main thread's wait, innermost last. `_delayed_wakers` run only after _DELAYED_WAKE_SECONDS.
 _wakers: list[Callable[[], object]] = []
-_enders: list[Callable[[], object]] = []
-_bell: SimpleQueue[None] = SimpleQueue()
+_delayed_wakers: list[Callable[[], object]] = []
+_wakeups: SimpleQueue[None] = SimpleQueue()
 #: Signals that the helper raised and whose handlers have not begun. Repeats run a handler only once.
-_kicks: set[int] = set()
-_seen: list[Any] = []
+_reraised: set[int] = set()
+_last_handlers: list[Any] = []
 _has_helper = False
 _forced = False
 _depth = 0  # nested handlers that are running
 _latest = 0  # the signal whose handler started last
-_held_on = 0  # nested `holding` blocks of the main thread
-_held_at = 0.0  # time.monotonic() at the arrival of the oldest pending item
+_deferring_blocks = 0  # nested `deferring_signals` blocks of the main thread
+_pending_since = 0.0  # time.monotonic() at the arrival of the oldest pending item
 
-# Standard signals. `guard` and signal.signal also wrap the real-time signals.
+# Standard signals. `wrap_handlers` and signal.signal also wrap the real-time signals.
 _COMMON = tuple(sorted(number for number in _public.valid_signals() if number < 32))
 # Libraries that gradwire calls. A frame of these counts as part of its caller.
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "google", "grpc", "ml_dtypes", "numpy", "rich", "tqdm")) - {
@@ -55,7 +55,7 @@ _PROGRAMS = frozenset(f"gradwire._cli.{name}" for name in ("admin", "bench", "ma
 # No delivery here: the caller does not hold the result yet, or Python ignores the exception (`__del__`).
 _NO_EDGE = frozenset(("__enter__", "__aenter__", "__del__"))
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_FIRST_LOOK, _LOOKS = 0.2, 0.02  # seconds: wait allowed with a signal pending; interval of checks
+_DELAYED_WAKE_SECONDS, _CHECK_SECONDS = 0.2, 0.02  # seconds: wait allowed with a signal pending; interval of checks
 _LONGEST_DEFERRAL = 3.0  # seconds after which a handler runs even inside a call
 
 
@@ -63,7 +63,7 @@ class Interrupted(Exception):
     """A wait ended because a signal is pending."""
 
 
-class Held:
+class DeferredHandler:
     """A wrapped handler that runs only outside gradwire calls."""
 
     __slots__ = ("handler",)
@@ -72,18 +72,18 @@ class Held:
         self.handler = handler
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        kicked = number in _kicks
-        _kicks.discard(number)
-        if kicked and not _pending:  # already handled
+        reraised = number in _reraised
+        _reraised.discard(number)
+        if reraised and not _pending:  # already handled
             return
-        if _inside(frame) and not (_forced and (kicked or number in _pending)):
-            if not kicked:
-                _hold(number)
+        if _inside(frame) and not (_forced and (reraised or number in _pending)):
+            if not reraised:
+                _defer(number)
             return
         if not _pending:
             _run(self.handler, number, frame)
             return
-        if not kicked and number not in _pending:
+        if not reraised and number not in _pending:
             _pending.append(number)
         deliver()
 
@@ -103,39 +103,39 @@ def handlers_running() -> int:
     return _depth if get_ident() == _main else 0
 
 
-def guard() -> None:
-    """Wrap the current handlers, and each handler set later by signal.signal. For other ways see `look`."""
+def wrap_handlers() -> None:
+    """Wrap the current handlers, and each handler set later by signal.signal. See also `wrap_new_handlers`."""
     if _public.signal is not _set:
         _public.signal = _set
         _public.getsignal = _get
     _start_helper()
     if get_ident() == _main:
-        _hold_handlers(tuple(_public.valid_signals()))
+        _wrap_each(tuple(_public.valid_signals()))
 
 
-def look() -> None:
+def wrap_new_handlers() -> None:
     """Wrap handlers that were not set by signal.signal."""
-    if get_ident() == _main and list(map(getsignal, _COMMON)) != _seen:
-        _hold_handlers(_COMMON)
+    if get_ident() == _main and list(map(getsignal, _COMMON)) != _last_handlers:
+        _wrap_each(_COMMON)
 
 
 def interrupted() -> bool:
     """Whether a pending signal should end the calling thread's wait. False outside the main thread."""
-    return bool(_pending) and not _held_on and get_ident() == _main
+    return bool(_pending) and not _deferring_blocks and get_ident() == _main
 
 
-class holding:
+class deferring_signals:
     """A block whose waits ignore pending signals: the waits are short and their outcome is needed."""
 
     def __enter__(self) -> None:
-        global _held_on
+        global _deferring_blocks
         if get_ident() == _main:
-            _held_on += 1
+            _deferring_blocks += 1
 
     def __exit__(self, *exc: object) -> None:
-        global _held_on
+        global _deferring_blocks
         if get_ident() == _main:
-            _held_on -= 1
+            _deferring_blocks -= 1
 
 
 def deliver() -> None:
@@ -148,47 +148,47 @@ def deliver() -> None:
             raise first
         held = getsignal(first)
         if callable(held):
-            _run(held.handler if type(held) is Held else held, first, sys._getframe(1))
+            _run(held.handler if type(held) is DeferredHandler else held, first, sys._getframe(1))
 
 
-def postpone(error: BaseException) -> None:
+def defer_exception(error: BaseException) -> None:
     """Defer a handler's exception until the call returns, because the awaited work completed anyway."""
-    _hold(error)
+    _defer(error)
 
 
-class waking:
+class wake_on_signal:
     """A block in which the main thread waits. Another thread calls `wake` when a signal is pending.
 
-    `wake` may be called several times, and also after the wait. With `patient`, the first call follows after 0.2 s.
+    `wake` may be called several times, and also after the wait. With `delayed`, the first call follows after 0.2 s.
     """
 
     __slots__ = ("_list", "_wake")
 
-    def __init__(self, wake: Callable[[], object], patient: bool = False) -> None:
+    def __init__(self, wake: Callable[[], object], delayed: bool = False) -> None:
         self._wake = wake
-        self._list = _enders if patient else _wakers
+        self._list = _delayed_wakers if delayed else _wakers
 
     def __enter__(self) -> None:
         if get_ident() == _main:
             self._list.append(self._wake)
             if _pending:
-                _bell.put(None)
+                _wakeups.put(None)
 
     def __exit__(self, *exc: object) -> None:
         if get_ident() == _main:
             del self._list[-1:]  # empty in a child that was forked in the block
 
 
-def _hold(what: int | BaseException) -> None:
-    global _held_at
+def _defer(what: int | BaseException) -> None:
+    global _pending_since
     if not _pending:
-        _held_at = time.monotonic()
+        _pending_since = time.monotonic()
     if what not in _pending:
         _pending.append(what)
     if sys.getprofile() is None:
         sys.setprofile(_returned)
     _start_helper()
-    _bell.put(None)
+    _wakeups.put(None)
 
 
 def _inside(frame: FrameType | None) -> bool:
@@ -230,17 +230,17 @@ def _returned(frame: FrameType, event: str, _: object) -> None:
 # Wrapping of handlers.
 
 
-def _hold_handlers(numbers: tuple[int, ...]) -> None:
-    global _seen
+def _wrap_each(numbers: tuple[int, ...]) -> None:
+    global _last_handlers
     for number in numbers:
         handler = getsignal(number)
-        if callable(handler) and type(handler) is not Held:
-            signal(number, Held(handler))
-    _seen = list(map(getsignal, _COMMON))
+        if callable(handler) and type(handler) is not DeferredHandler:
+            signal(number, DeferredHandler(handler))
+    _last_handlers = list(map(getsignal, _COMMON))
 
 
-def _own(handler: Any) -> Any:
-    return handler.handler if type(handler) is Held else handler
+def _unwrapped(handler: Any) -> Any:
+    return handler.handler if type(handler) is DeferredHandler else handler
 
 
 _set_before, _get_before = _public.signal, _public.getsignal
@@ -248,15 +248,15 @@ _set_before, _get_before = _public.signal, _public.getsignal
 
 @functools.wraps(_set_before)
 def _set(signalnum: Any, handler: Any) -> Any:
-    handler = _own(handler)
+    handler = _unwrapped(handler)
     # The enums SIG_DFL and SIG_IGN are callable, but they are not handlers.
     is_function = callable(handler) and not isinstance(handler, int)
-    return _own(_set_before(signalnum, Held(handler) if is_function else handler))
+    return _unwrapped(_set_before(signalnum, DeferredHandler(handler) if is_function else handler))
 
 
 @functools.wraps(_get_before)
 def _get(signalnum: Any) -> Any:
-    return _own(_get_before(signalnum))
+    return _unwrapped(_get_before(signalnum))
 
 
 # The helper thread: ends waits and forces delivery after `_LONGEST_DEFERRAL`.
@@ -266,16 +266,20 @@ def _start_helper() -> None:
     global _has_helper
     if not _has_helper:
         _has_helper = True
-        start_new_thread(_help, ())  # takes no lock: the caller may be a signal handler
+        start_new_thread(_run_helper, ())  # takes no lock: the caller may be a signal handler
 
 
-def _help() -> None:
+def _run_helper() -> None:
     global _forced
     while True:
-        _bell.get()
+        _wakeups.get()
         while _pending:
-            waited = time.monotonic() - _held_at
-            wakers = () if _held_on else (*_wakers[-1:], *(_enders[-1:] if waited > _FIRST_LOOK else ()))
+            waited = time.monotonic() - _pending_since
+            wakers = (
+                ()
+                if _deferring_blocks
+                else (*_wakers[-1:], *(_delayed_wakers[-1:] if waited > _DELAYED_WAKE_SECONDS else ()))
+            )
             for wake in wakers:
                 try:
                     wake()
@@ -284,34 +288,34 @@ def _help() -> None:
             _forced = waited > _LONGEST_DEFERRAL
             inside = _inside(sys._current_frames().get(_main or 0))
             if _forced or not inside:
-                _kick(inside)
-            time.sleep(_LOOKS)
+                _reraise(inside)
+            time.sleep(_CHECK_SECONDS)
         _forced = False
 
 
-def _kick(inside: bool) -> None:
+def _reraise(inside: bool) -> None:
     """Raise a signal again in the main thread: the oldest pending one, or the latest if an exception is pending."""
     first = next(iter(_pending), 0)
     if not isinstance(first, int) and inside:
         return  # raised when the call returns, however late
     number = first if isinstance(first, int) else _latest
-    if number and type(getsignal(number)) is Held:  # an unwrapped handler would run twice
-        _kicks.add(number)
+    if number and type(getsignal(number)) is DeferredHandler:  # an unwrapped handler would run twice
+        _reraised.add(number)
         if _forced and _main is not None:
             _public.pthread_kill(_main, number)  # also interrupts a blocking system call
         else:
             interrupt_main(number)  # type: ignore[arg-type]
 
 
-def _forked() -> None:
-    global _main, _has_helper, _bell, _forced, _held_on, _depth
+def _after_fork_in_child() -> None:
+    global _main, _has_helper, _wakeups, _forced, _deferring_blocks, _depth
     if _main != get_ident():  # blocks and handlers of a thread that the child lacks
-        _held_on = _depth = 0
+        _deferring_blocks = _depth = 0
     _main = get_ident()
-    _bell = SimpleQueue()
+    _wakeups = SimpleQueue()
     _has_helper = _forced = False  # a child that only execs needs no helper
-    for each in (_pending, _wakers, _enders, _kicks):
+    for each in (_pending, _wakers, _delayed_wakers, _reraised):
         each.clear()
 
 
-register_at_fork(after_in_child=_forked)
+register_at_fork(after_in_child=_after_fork_in_child)

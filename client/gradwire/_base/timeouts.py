@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 
 #: Seconds that a call of this thread or asyncio task may wait; None is unlimited.
-PATIENCE: ContextVar[float | None] = ContextVar("gradwire_patience", default=None)
+TIMEOUT: ContextVar[float | None] = ContextVar("gradwire_timeout", default=None)
 # Extra seconds: the server stops at the limit itself, and its error has more details.
 _GRACE_SECONDS = 0.25
 
@@ -27,11 +27,11 @@ class timeout:
         self._tokens: list[Token[float | None]] = []
 
     def __enter__(self) -> None:
-        outer = PATIENCE.get()
-        self._tokens.append(PATIENCE.set(self.seconds if outer is None else min(outer, self.seconds)))
+        outer = TIMEOUT.get()
+        self._tokens.append(TIMEOUT.set(self.seconds if outer is None else min(outer, self.seconds)))
 
     def __exit__(self, *exc: object) -> None:
-        PATIENCE.reset(self._tokens.pop())
+        TIMEOUT.reset(self._tokens.pop())
 
 
 class Alarm:

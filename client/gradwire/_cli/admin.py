@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import quote
 
 from gradwire._base.errors import GradwireError
+from gradwire._transport.connection_advice import checked, explained
 from gradwire._transport.credentials import Credentials, from_environment, stays_here
-from gradwire._transport.mistakes import checked, explained
 from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
 

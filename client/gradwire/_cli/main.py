@@ -76,10 +76,10 @@ def _others() -> dict[str, EntryPoint]:
 
 def _help(others: dict[str, EntryPoint]) -> str:
     """The commands, a line each."""
-    told = {name: what for name, (_, what) in _OURS.items()}
-    told |= {name: _KNOWN.get(name, "") for name in sorted(others)}
-    width = max(map(len, told))
-    return "\n".join(f"  {name:{width}}  {what}".rstrip() for name, what in told.items())
+    descriptions = {name: what for name, (_, what) in _OURS.items()}
+    descriptions |= {name: _KNOWN.get(name, "") for name in sorted(others)}
+    width = max(map(len, descriptions))
+    return "\n".join(f"  {name:{width}}  {what}".rstrip() for name, what in descriptions.items())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

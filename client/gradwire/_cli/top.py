@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._base.errors import GradwireError
 from gradwire._cli.admin import RIGHTS, add_server, in_bytes, in_time, listed, plain, server_of
-from gradwire._transport.mistakes import explained
+from gradwire._transport.connection_advice import explained
 from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
 
@@ -29,7 +29,7 @@ _NUMBERS = ("bytes", "tensors", "commands/s", "compute", "queue", "lease", "age"
 
 
 @dataclass
-class Look:
+class ServerState:
     """State of the server at one moment. `at` is monotonic time in seconds."""
 
     at: float
@@ -37,15 +37,15 @@ class Look:
     sessions: dict[int, service_pb2.SessionSummary]
 
 
-def look(transport: Transport) -> Look:
+def query_state(transport: Transport) -> ServerState:
     """Query the server's state. Raises GradwireError."""
     at = time.monotonic()
     info = transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse)
-    return Look(at, info, {each.number: each for each in listed(transport)})
+    return ServerState(at, info, {each.number: each for each in listed(transport)})
 
 
 @dataclass
-class Row:
+class SessionRow:
     """A session with its rates."""
 
     session: service_pb2.SessionSummary
@@ -53,14 +53,14 @@ class Row:
     share: float = 0.0  # seconds computed per second
 
 
-def rows(before: Look, now: Look) -> dict[str, list[Row]]:
+def rows(before: ServerState, now: ServerState) -> dict[str, list[SessionRow]]:
     """Sessions by principal. Sessions and principals with the largest compute share come first."""
     seconds = max(now.at - before.at, 1e-3)
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[SessionRow]] = {}
     for number, session in now.sessions.items():
         was = before.sessions.get(number)
         commands, computed = (0, 0) if was is None else (was.commands, was.compute_us)
-        row = Row(session)
+        row = SessionRow(session)
         if session.HasField("commands"):
             row.rate = max(0, session.commands - commands) / seconds
             row.share = max(0, session.compute_us - computed) / seconds / 1e6
@@ -70,7 +70,7 @@ def rows(before: Look, now: Look) -> dict[str, list[Row]]:
     return dict(sorted(found.items(), key=lambda item: (-sum(row.share for row in item[1]), item[0])))
 
 
-def render(address: str, before: Look, now: Look, most: int) -> RenderableType:
+def render(address: str, before: ServerState, now: ServerState, most: int) -> RenderableType:
     """Screen content, with at most `most` lines of sessions."""
     from rich.console import Group
     from rich.text import Text
@@ -85,7 +85,7 @@ def render(address: str, before: Look, now: Look, most: int) -> RenderableType:
     return Group(Text(head, "bold"), Text(held), _table(rows(before, now), most))
 
 
-def _table(found: dict[str, list[Row]], most: int) -> Table:
+def _table(found: dict[str, list[SessionRow]], most: int) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -107,7 +107,7 @@ def _table(found: dict[str, list[Row]], most: int) -> Table:
     return table
 
 
-def _cells(row: Row) -> list[Any]:
+def _cells(row: SessionRow) -> list[Any]:
     session = row.session
     known = session.HasField("bytes")
     return [
@@ -125,7 +125,7 @@ def _cells(row: Row) -> list[Any]:
     ]
 
 
-def _sums(principal: str, sessions: Sequence[Row]) -> list[Any]:
+def _sums(principal: str, sessions: Sequence[SessionRow]) -> list[Any]:
     def of(name: str) -> int:
         return sum(getattr(row.session, name) for row in sessions)
 
@@ -182,10 +182,10 @@ def _show(transport: Transport, address: str, interval: float, once: bool) -> in
     except ImportError:
         raise SystemExit("gradwire top needs rich: pip install 'gradwire[cli]'") from None
     console = Console()
-    before = look(transport)
+    before = query_state(transport)
     if once:
         time.sleep(interval)
-        console.print(render(address, before, look(transport), len(before.sessions) + _FEWEST_ROWS))
+        console.print(render(address, before, query_state(transport), len(before.sessions) + _FEWEST_ROWS))
         return 0
     with Live(console=console, screen=True, auto_refresh=False) as live:
         now = before
@@ -193,4 +193,4 @@ def _show(transport: Transport, address: str, interval: float, once: bool) -> in
             most = max(_FEWEST_ROWS, console.height - _AROUND)
             live.update(render(address, before, now, most), refresh=True)
             time.sleep(interval)
-            before, now = now, look(transport)
+            before, now = now, query_state(transport)

@@ -9,8 +9,8 @@ from typing import Any
 from gradwire._base.dtypes import get_default_dtype
 from gradwire._base.errors import GradwireValueError
 from gradwire._base.modes import GRAD_ENABLED
-from gradwire._compile.answers import map_tensors
-from gradwire._compile.looks import PLAIN, plain
+from gradwire._compile.result_structure import map_tensors
+from gradwire._compile.value_snapshots import PLAIN, plain
 from gradwire._functions import saved_tensor_hooks
 from gradwire._graph.anomaly import _STATE as ANOMALY
 from gradwire._proxy.handle import Handle
@@ -21,7 +21,7 @@ from gradwire._tensor import ops
 OURS = frozenset(("_view", "_owner"))
 
 
-class Call:
+class FunctionCall:
     """One call.
 
     `key` finds its recordings. `roots` are the other objects that recordings depend on. `feeds` are the tensors.
@@ -104,16 +104,16 @@ class Call:
                 parts.extend((spec, feed._retained is None))
             if len(feeds) > 1 or "_view" in feed.__dict__:
                 parts.append(self._relation(place, feed))
-        return (tuple(parts), tuple(self.sliced), surroundings())
+        return (tuple(parts), tuple(self.sliced), ambient_state())
 
     def _relation(self, place: int, feed: Handle) -> tuple[Any, ...]:
         """Positions of the arguments that are the same tensor, its view's base, or share its bytes."""
-        feeds, family = self.feeds, feed._family
+        feeds, storage = self.feeds, feed._storage
         view = feed.__dict__.get("_view")
         same = next(number for number, other in enumerate(feeds) if other._id == feed._id)
         base = None if view is None else next((n for n, other in enumerate(feeds) if other is view.base), -1)
-        kin = None if family is None else next(n for n, other in enumerate(feeds) if other._family is family)
-        return (same, base, None if kin == place else kin)
+        aliases = None if storage is None else next(n for n, other in enumerate(feeds) if other._storage is storage)
+        return (same, base, None if aliases == place else aliases)
 
     def slices(self) -> int:
         """Number of slices that every sliced argument has."""
@@ -141,7 +141,7 @@ def attributes_of(tensor: Handle) -> dict[str, Any]:
     return {name: held for name, held in tensor.__dict__.items() if name not in OURS}
 
 
-def surroundings() -> tuple[Any, ...]:
+def ambient_state() -> tuple[Any, ...]:
     """Modes and defaults that affect what commands do."""
     return (
         GRAD_ENABLED.get(),

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradwire._base.errors import GradwireTypeError, GradwireValueError
-from gradwire._compile.answers import join_pieces, map_tensors
-from gradwire._compile.calls import Call, is_transformed
-from gradwire._compile.noting import RECORDING, is_recording
-from gradwire._compile.recordings import Noted, Recording, counted
-from gradwire._compile.watching import Used
+from gradwire._compile.calls import FunctionCall, is_transformed
+from gradwire._compile.recorded_run import RECORDING, is_recording
+from gradwire._compile.recordings import RecordedCall, Recording, counted
+from gradwire._compile.result_structure import join_pieces, map_tensors
+from gradwire._compile.usage_tracker import Usage
 
 # Number of consecutive calls that cannot be replayed, after which a function is no longer recorded.
-_PATIENCE = 4
+_MOST_FAILURES = 4
 
 
 def compile(
@@ -91,8 +91,8 @@ class Compiled:
         self._verify = verify
         self._cache_size = cache_size
         self._recordings: dict[tuple[Any, ...], list[Recording]] = {}
-        self._fruitless = 0
-        self._learned: list[Used] = []
+        self._failures = 0
+        self._learned: list[Usage] = []
         #: Reasons why calls ran uncompiled, each once.
         self.reasons: dict[str, str] = {}
         #: Reason why the function is no longer recorded; None while it is.
@@ -132,16 +132,16 @@ class Compiled:
         """Call the function; run a recorded program if one fits."""
         if is_recording() or is_transformed():
             return self._function(*args, **kwargs)
-        call = Call(self._function, self._batch_size, self._sliced, args, kwargs)
+        call = FunctionCall(self._function, self._batch_size, self._sliced, args, kwargs)
         if self._repeat is None and self._batch_size is None:
             return self._once(call)
         return self._many(call)
 
-    def _once(self, call: Call) -> Any:
+    def _once(self, call: FunctionCall) -> Any:
         recording = self._find(call, 0)
         return self._record(call, 0) if recording is None else recording.run(call, 1, 0, False)
 
-    def _many(self, call: Call) -> Any:
+    def _many(self, call: FunctionCall) -> Any:
         """Run all repetitions: record until a periodic recording exists, then send the rest as one command."""
         total = self._repeat or call.slices()
         done, answer, pieces = 0, None, []
@@ -162,46 +162,46 @@ class Compiled:
             return answer
         return pieces[0] if len(pieces) == 1 else join_pieces(pieces)
 
-    def _find(self, call: Call, done: int) -> Recording | None:
+    def _find(self, call: FunctionCall, done: int) -> Recording | None:
         """Find a recording that fits: first compare by identity, then by value."""
         if self._verify:
             return None
         held = self._recordings.get(call.key)
         for recording in held or ():
-            if recording.fits(call) and recording.guard.holds_at_a_glance(call.roots):
+            if recording.fits(call) and recording.guard.holds_quickly(call.roots):
                 return recording
         for recording in held or ():
             if recording.fits(call) and recording.guard.holds(call.roots):
                 return recording
         return None
 
-    def _record(self, call: Call, done: int) -> Any:
+    def _record(self, call: FunctionCall, done: int) -> Any:
         """Call the function uncompiled, and record the call unless recording was given up."""
         args, kwargs = call.arguments(done)
         count = sum(map(len, self._recordings.values()))
         if self.given_up is not None or (count >= self._cache_size and not self._verify):
             if self.given_up is None:
-                self._give_up(f"it was recorded {count} times, each time for other arguments or surroundings")
+                self._give_up(f"it was recorded {count} times, each time for other arguments or ambient_state")
             return self._function(*args, **kwargs)
         with RECORDING:
-            noted = Noted(call, args, kwargs, self._learned, self._verify)
-        self._learned = [*self._learned[-_PATIENCE:], noted.used]
-        if noted.obstacle is not None:
-            self._fruitless += 1
-            if noted.lasting:
-                self._tell(noted.obstacle)
-            if self._fruitless >= _PATIENCE:
-                self._give_up(noted.obstacle)
-            return noted.answer
-        self._fruitless = 0
-        recording = Recording(noted)
+            recorded = RecordedCall(call, args, kwargs, self._learned, self._verify)
+        self._learned = [*self._learned[-_MOST_FAILURES:], recorded.usage]
+        if recorded.obstacle is not None:
+            self._failures += 1
+            if recorded.permanent:
+                self._warn(recorded.obstacle)
+            if self._failures >= _MOST_FAILURES:
+                self._give_up(recorded.obstacle)
+            return recorded.answer
+        self._failures = 0
+        recording = Recording(recorded)
         held = self._recordings.setdefault(call.key, [])
         same = next((one for one in held if one.entry == recording.entry), None) if self._verify else None
         if same is None:
             held.insert(0, recording)
         else:
             same.compare(recording)
-        return noted.answer
+        return recorded.answer
 
     def _name(self) -> str:
         return str(getattr(self._function, "__qualname__", type(self._function).__name__))
@@ -212,7 +212,7 @@ class Compiled:
             self.reasons[why] = why
             warnings.warn(f"compile({self._name()}): from now on it runs as it is: {why}", UserWarning, stacklevel=5)
 
-    def _tell(self, why: str) -> None:
+    def _warn(self, why: str) -> None:
         """Warn that a call ran uncompiled, once per reason."""
         if why not in self.reasons:
             self.reasons[why] = why

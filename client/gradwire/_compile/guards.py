@@ -14,16 +14,16 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any
 
-from gradwire._compile import looks as _looks
-from gradwire._compile.looks import MISSING, Look, same_items
-from gradwire._compile.reach import Reach
-from gradwire._compile.watching import Used
+from gradwire._compile import value_snapshots as _snapshots
+from gradwire._compile.reachable_state import ReachableState
+from gradwire._compile.usage_tracker import Usage
+from gradwire._compile.value_snapshots import MISSING, ValueSnapshot, same_items
 from gradwire._proxy.handle import Handle
 
 _get = dict.get
 _get_of_class = types.MappingProxyType.get
 _spec = attrgetter("_spec")
-_family = attrgetter("_family")
+_storage = attrgetter("_storage")
 _retained = attrgetter("_retained")
 _attributes = attrgetter("__dict__")
 _bases = attrgetter("__mro__")
@@ -31,25 +31,27 @@ _code = attrgetter("__code__")
 _function = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 _contents = attrgetter("cell_contents")
 # Fetches whose items never change.
-_CONSTANT = (_looks.of_tuple, _looks.of_method, _looks.of_wrapped, _looks.of_property, _looks.of_text,
-             _looks.of_builtin)  # fmt: skip
+_CONSTANT = (_snapshots.of_tuple, _snapshots.of_method, _snapshots.of_wrapped, _snapshots.of_property,
+             _snapshots.of_text, _snapshots.of_builtin)  # fmt: skip
 
 
 class Guard:
     """Everything a recorded call depended on, reached from `roots` through the names that it used."""
 
-    def __init__(self, roots: Sequence[Any], used: Used, reach: Reach, captures: Sequence[Handle]) -> None:
-        self._used = used
+    def __init__(
+        self, roots: Sequence[Any], usage: Usage, reachable: ReachableState, captures: Sequence[Handle]
+    ) -> None:
+        self._used = usage
         self._captures = list(captures)
-        self._take(roots, reach)
+        self._take(roots, reachable)
 
-    def _take(self, roots: Sequence[Any], reach: Reach) -> None:
+    def _take(self, roots: Sequence[Any], reachable: ReachableState) -> None:
         self._roots = list(roots)
-        self._key = reach.key()
-        self.handles = dict(reach.handles)
-        self._quick = _Quick(reach.looks, [*reach.handles.values(), *self._captures])
+        self._key = reachable.key()
+        self.handles = dict(reachable.handles)
+        self._quick = _Quick(reachable.snapshots, [*reachable.handles.values(), *self._captures])
 
-    def holds_at_a_glance(self, roots: Sequence[Any]) -> bool:
+    def holds_quickly(self, roots: Sequence[Any]) -> bool:
         """Whether everything is identical to the recorded state. If not, `holds` tells whether it is equal."""
         mine = self._roots
         return [*map(id, mine)] == [*map(id, roots)] and self._quick.same()
@@ -58,18 +60,18 @@ class Guard:
         """Whether everything the call read has the same value; the objects may be different ones."""
         if any(capture._spec is not spec for capture, spec in self._quick.captured(self._captures)):
             return False
-        reach = Reach(self._used).walk(roots)
-        if reach.opaque is not None or reach.key() != self._key:
+        reachable = ReachableState(self._used).walk(roots)
+        if reachable.opaque is not None or reachable.key() != self._key:
             return False
-        self._take(roots, reach)
+        self._take(roots, reachable)
         return True
 
 
 class _Quick:
     """Looks arranged by kind, for comparison in C."""
 
-    def __init__(self, looks: Sequence[Look], handles: Sequence[Handle]) -> None:
-        self._looks = looks  # keeps the objects alive that are compared by id
+    def __init__(self, snapshots: Sequence[ValueSnapshot], handles: Sequence[Handle]) -> None:
+        self._snapshots = snapshots  # keeps the objects alive that are compared by id
         self._handles = handles
         self._sequences: list[Any] = []
         self._kinds: list[Any] = []
@@ -84,9 +86,9 @@ class _Quick:
         self._ours: list[Any] = []
         self._owners: list[Any] = []
         self._owned: list[str] = []
-        self._odd: list[Look] = []
-        for look in looks:
-            self._add(look)
+        self._odd: list[ValueSnapshot] = []
+        for snapshot in snapshots:
+            self._add(snapshot)
         self._specs = [*map(_spec, handles)]
         self._seen = self._see()
 
@@ -95,42 +97,42 @@ class _Quick:
         start = len(self._specs) - len(captures)
         return list(zip(captures, self._specs[start:], strict=True))
 
-    def _add(self, look: Look) -> None:
-        fetch, value, labels = look.fetch, look.value, look.labels
+    def _add(self, snapshot: ValueSnapshot) -> None:
+        fetch, value, labels = snapshot.fetch, snapshot.value, snapshot.labels
         if fetch in _CONSTANT or type(value) is frozenset:
             return
-        if fetch is _looks.of_names and type(value) is dict:
+        if fetch is _snapshots.of_names and type(value) is dict:
             self._dicts.extend([value] * len(labels))
             self._names.extend(labels)
-        elif fetch is _looks.of_class:
+        elif fetch is _snapshots.of_class:
             self._proxies.extend([value.__dict__] * len(labels))
             self._class_names.extend(labels)
-        elif fetch is _looks.of_attributes:
+        elif fetch is _snapshots.of_attributes:
             self._owners.extend([value] * len(labels))
             self._owned.extend(labels)
-        elif fetch is _looks.of_dict and type(value) in (dict, OrderedDict, defaultdict):
+        elif fetch is _snapshots.of_dict and type(value) in (dict, OrderedDict, defaultdict):
             self._sequences.extend((value, value.values()))
-        elif fetch in (_looks.of_list, _looks.of_set) and type(value) in (list, set):
+        elif fetch in (_snapshots.of_list, _snapshots.of_set) and type(value) in (list, set):
             self._sequences.append(value)
-        elif fetch is _looks.of_class_names:
+        elif fetch is _snapshots.of_class_names:
             self._sequences.append(value.__dict__)
-        elif fetch is _looks.of_cells:
+        elif fetch is _snapshots.of_cells:
             free, closed = value.__code__.co_freevars, value.__closure__ or ()
             cells = [cell for name, cell in zip(free, closed, strict=False) if name in labels]
-            if any(item is MISSING for item in look.items):
-                self._odd.append(look)
+            if any(item is MISSING for item in snapshot.items):
+                self._odd.append(snapshot)
             else:
                 self._cells.extend(cells)
-        elif fetch is _looks.of_tensor and all(item is MISSING for item in look.items[4:]):
+        elif fetch is _snapshots.of_tensor and all(item is MISSING for item in snapshot.items[4:]):
             return  # compared as one of the handles
         else:
             simple = _SIMPLE.get(fetch)
-            (self._odd if simple is None else getattr(self, simple)).append(look if simple is None else value)
+            (self._odd if simple is None else getattr(self, simple)).append(snapshot if simple is None else value)
 
     def _see(self) -> list[Any]:
         """Lengths and ids of everything to compare."""
         handles, sequences = self._handles, self._sequences
-        for handle in filter(_family, handles):
+        for handle in filter(_storage, handles):
             handle._fresh()  # type: ignore[attr-defined]
         return [
             [*map(_spec, handles)],
@@ -155,12 +157,14 @@ class _Quick:
                 return False
         except (RuntimeError, ValueError):  # changed by another thread, or an unbound cell
             return False
-        return not any(not same_items(look.fetch(look.value, look.labels), look.items) for look in self._odd)
+        return not any(
+            not same_items(snapshot.fetch(snapshot.value, snapshot.labels), snapshot.items) for snapshot in self._odd
+        )
 
 
 _SIMPLE: dict[Callable[..., Any], str] = {
-    _looks.of_kind: "_kinds",
-    _looks.of_bases: "_classes",
-    _looks.of_function: "_functions",
-    _looks.of_code: "_codes",
+    _snapshots.of_kind: "_kinds",
+    _snapshots.of_bases: "_classes",
+    _snapshots.of_function: "_functions",
+    _snapshots.of_code: "_codes",
 }

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradwire._base import dtypes
-from gradwire._compile import looks
+from gradwire._compile import value_snapshots as snapshots
 from gradwire._compile.purity import TRUSTED, is_a, module_of, per_class
 from gradwire._proxy.handle import Handle
 
@@ -64,12 +64,12 @@ def is_fixed(value: Any) -> bool:
     return module_of(kind).partition(".")[0] == "_collections" and kind.__name__ == "_tuplegetter"
 
 
-def fetch_of(value: Any) -> looks.Fetch | None:
+def fetch_of(value: Any) -> snapshots.Fetch | None:
     """Fetch for a value of a built-in or NumPy type; None for other types."""
-    return _FETCHES.get(type(value)) or (looks.of_array if is_a(value, np.generic) else None)
+    return _FETCHES.get(type(value)) or (snapshots.of_array if is_a(value, np.generic) else None)
 
 
-def content_of(value: Any) -> looks.Fetch | None:
+def content_of(value: Any) -> snapshots.Fetch | None:
     """Fetch for the content of an object whose class derives from a container, number or text; None for others."""
     if is_a(value, Handle):
         return None
@@ -79,23 +79,24 @@ def content_of(value: Any) -> looks.Fetch | None:
     return None
 
 
-_CONTENTS: dict[Any, looks.Fetch] = {
-    list: looks.of_list, tuple: looks.of_tuple, dict: looks.of_dict, set: looks.of_set,
-    frozenset: looks.of_set, deque: looks.of_deque, bytearray: looks.of_bytes, np.ndarray: looks.of_array,
-    int: looks.of_text, float: looks.of_text, complex: looks.of_text, str: looks.of_text, bytes: looks.of_text,
+_CONTENTS: dict[Any, snapshots.Fetch] = {
+    list: snapshots.of_list, tuple: snapshots.of_tuple, dict: snapshots.of_dict, set: snapshots.of_set,
+    frozenset: snapshots.of_set, deque: snapshots.of_deque, bytearray: snapshots.of_bytes,
+    np.ndarray: snapshots.of_array, int: snapshots.of_text, float: snapshots.of_text, complex: snapshots.of_text,
+    str: snapshots.of_text, bytes: snapshots.of_text,
 }  # fmt: skip
-_FETCHES: dict[type[Any], looks.Fetch] = {
-    **{kind: fetch for kind, fetch in _CONTENTS.items() if fetch is not looks.of_text},
-    types.MethodType: looks.of_method,
-    functools.partial: looks.of_partial,
-    functools.partialmethod: looks.of_partial,
-    staticmethod: looks.of_wrapped,
-    classmethod: looks.of_wrapped,
-    property: looks.of_property,
-    types.MappingProxyType: looks.of_proxy,
-    contextvars.ContextVar: looks.of_context,
-    threading.local: looks.of_local,
-    array.array: looks.of_bytes,
+_FETCHES: dict[type[Any], snapshots.Fetch] = {
+    **{kind: fetch for kind, fetch in _CONTENTS.items() if fetch is not snapshots.of_text},
+    types.MethodType: snapshots.of_method,
+    functools.partial: snapshots.of_partial,
+    functools.partialmethod: snapshots.of_partial,
+    staticmethod: snapshots.of_wrapped,
+    classmethod: snapshots.of_wrapped,
+    property: snapshots.of_property,
+    types.MappingProxyType: snapshots.of_proxy,
+    contextvars.ContextVar: snapshots.of_context,
+    threading.local: snapshots.of_local,
+    array.array: snapshots.of_bytes,
 }
 
 

@@ -38,7 +38,7 @@ _DISTRUSTED_HERE = tuple(
     os.path.join(*parts)
     for parts in (
         ("_cli",), ("_io", "files.py"), ("_session", "saved_files.py"), ("_session", "saving.py"),
-        ("_session", "snapshots.py"), ("_session", "timings.py"), ("_transport", "bars.py"),
+        ("_session", "snapshots.py"), ("_session", "timings.py"), ("_transport", "progress_bars.py"),
         ("_transport", "status.py"), ("utils", "data"),
     )
 )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire._compile import looks
+from gradwire._compile import value_snapshots
 from gradwire._compile.kinds import (
     OF_CLASSES,
     OF_FUNCTIONS,
@@ -33,30 +33,30 @@ from gradwire._compile.kinds import (
     tensor_names,
     title_of,
 )
-from gradwire._compile.looks import MISSING, PLAIN, Look, Same, plain
 from gradwire._compile.purity import LIBRARY, TRUSTED, has_plain_layout, is_a, is_pure, module_of, reads_all
-from gradwire._compile.watching import Used
+from gradwire._compile.usage_tracker import Usage
+from gradwire._compile.value_snapshots import MISSING, PLAIN, Same, ValueSnapshot, plain
 from gradwire._proxy.handle import Handle
 
 #: Maximum number of looks.
 _MOST = 50_000
 TOO_MUCH = f"more than {_MOST} objects can be read by it"
 # Attributes of this package's objects that do not affect what a call computes.
-_UNSEEN = frozenset(("_owner", "_steps", "_stepping", "_opt_called"))
+_IGNORED = frozenset(("_owner", "_steps", "_stepping", "_opt_called"))
 _WALKED_PACKAGES = ("gradwire.nn", "gradwire.optim", "gradwire.distributions", "gradwire.amp", "gradwire.func")
 _ALWAYS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
 
 
-class Reach:
+class ReachableState:
     """One walk over everything that can be read.
 
-    With `used`, the names that the call used count. Without it, all names in the code of the found functions count.
+    With `usage`, the names that the call used count. Without it, all names in the code of the found functions count.
     That is a superset of what a call can read, except that installed code is left out.
     """
 
-    def __init__(self, used: Used | None = None, learned: Iterable[Used] = ()) -> None:
-        self.used = used
-        self.looks: list[Look] = []
+    def __init__(self, usage: Usage | None = None, learned: Iterable[Usage] = ()) -> None:
+        self.usage = usage
+        self.snapshots: list[ValueSnapshot] = []
         self.handles: dict[int, Handle] = {}
         #: Optimizers' learning rates. They may vary between calls but not within a call.
         self.rates: dict[int, Any] = {}
@@ -67,89 +67,89 @@ class Reach:
         #: By value id: the value's number in the order of discovery.
         self.numbers: dict[int, int] = {}
         #: Ids of values without a look; these compare by identity.
-        self._unseen: set[int] = set()
+        self._without_snapshot: set[int] = set()
         self._roots: list[Any] = []
         self._learned = list(learned)
-        self._strict = used is None or used.reads_rates
-        self._names: tuple[str, ...] = tuple(sorted(used.attributes)) if used is not None else ()
-        self._reads_all = any(each.reads_all for each in ([used] if used is not None else self._learned))
+        self._strict = usage is None or usage.reads_rates
+        self._names: tuple[str, ...] = tuple(sorted(usage.attributes)) if usage is not None else ()
+        self._reads_all = any(each.reads_all for each in ([usage] if usage is not None else self._learned))
         self._finds_reader = False
         self._has_numpy = False
         self._found_names: set[str] = set()
         self._has_layers = False
         self._queue: deque[tuple[Any, str]] = deque()
 
-    def walk(self, roots: Iterable[Any]) -> Reach:
+    def walk(self, roots: Iterable[Any]) -> ReachableState:
         """Look at the roots and at everything they hold."""
         self._roots = list(roots)
         while True:
             self._pass()
             if self.exceeded:
                 return self
-            if self.used is not None:
+            if self.usage is not None:
                 if not self._finds_reader or self._reads_all:
                     return self
-                self.used.reads_all = self._reads_all = self._strict = self.used.reads_rates = True
+                self.usage.reads_all = self._reads_all = self._strict = self.usage.reads_rates = True
                 continue
             if self._found_names <= set(self._names):
                 return self
             self._names = tuple(sorted(self._found_names | set(self._names)))
 
     def _pass(self) -> None:
-        self.looks.clear()
+        self.snapshots.clear()
         self.numbers.clear()
         self.handles.clear()
         self.rates.clear()
         self.codes.clear()
-        self._unseen.clear()
+        self._without_snapshot.clear()
         for root in self._roots:
-            self._meet(root, "an argument or the function")
-        for used in self._learned if self.used is None else [self.used]:
-            self._add_used(used)
-        while self._queue and len(self.looks) < _MOST:
+            self._enqueue(root, "an argument or the function")
+        for usage in self._learned if self.usage is None else [self.usage]:
+            self._add_used(usage)
+        while self._queue and len(self.snapshots) < _MOST:
             value, name = self._queue.popleft()
-            count = len(self.looks)
-            self._look_into(value, name)
-            if len(self.looks) == count:
-                self._unseen.add(id(value))
+            count = len(self.snapshots)
+            self._inspect(value, name)
+            if len(self.snapshots) == count:
+                self._without_snapshot.add(id(value))
         self._add_ours()
         if self._queue:
             self._refuse(TOO_MUCH)
             self.exceeded = True
             self._queue.clear()
 
-    def _add_used(self, used: Used) -> None:
+    def _add_used(self, usage: Usage) -> None:
         import builtins
 
-        if self.used is None:
-            self._found_names |= used.attributes
-        for held, names in used.globals.values():
+        if self.usage is None:
+            self._found_names |= usage.attributes
+        for held, names in usage.globals.values():
             labels = tuple(sorted(names))
-            self._add(held, looks.of_names, labels)
-            self._add(builtins.__dict__, looks.of_names, tuple(name for name in labels if name not in held))
-        if used.modules:
-            self._add(sys.modules, looks.of_names, tuple(sorted(used.modules)))
+            self._add(held, value_snapshots.of_names, labels)
+            self._add(builtins.__dict__, value_snapshots.of_names, tuple(name for name in labels if name not in held))
+        if usage.modules:
+            self._add(sys.modules, value_snapshots.of_names, tuple(sorted(usage.modules)))
 
     def _add_ours(self) -> None:
         """Look at this package's assignable parts: methods of tensors, functions of layers."""
         from gradwire._tensor.tensor import Tensor
 
         names = {name for name in self._names if name in tensor_names()}.union(operators())
-        self.looks.append(Look(Tensor, looks.of_attributes, tuple(sorted(names))))
+        self.snapshots.append(ValueSnapshot(Tensor, value_snapshots.of_attributes, tuple(sorted(names))))
         functional = sys.modules.get("gradwire.nn.functional")
         if functional is not None and self._has_layers:
             held = functional.__dict__
             functions = tuple(name for name in held if is_a(held[name], types.FunctionType))
-            self.looks.append(Look(held, looks.of_names, functions))
+            self.snapshots.append(ValueSnapshot(held, value_snapshots.of_names, functions))
         # Before a call it is unknown whether the call reads these.
-        if self.used is None or self.used.reads_abstract:
-            self.looks.append(Look(abc, looks.of_abstract))
-        if self.used is None or self._has_numpy:
-            self.looks.append(Look(np, looks.of_numpy))
+        if self.usage is None or self.usage.reads_abstract:
+            self.snapshots.append(ValueSnapshot(abc, value_snapshots.of_abstract))
+        if self.usage is None or self._has_numpy:
+            self.snapshots.append(ValueSnapshot(np, value_snapshots.of_numpy))
 
     # Discovery of values.
 
-    def _meet(self, value: Any, name: str) -> None:
+    def _enqueue(self, value: Any, name: str) -> None:
         """Number a value and queue it, unless it is plain, fixed or already numbered."""
         if type(value) in PLAIN or value is MISSING or id(value) in self.numbers:
             return
@@ -162,32 +162,32 @@ class Reach:
         self.numbers[id(value)] = len(self.numbers)
         self._queue.append((value, name))
 
-    def _add(self, value: Any, fetch: looks.Fetch, labels: Any = None, name: str = "") -> Look:
-        look = Look(value, fetch, labels)
-        self.looks.append(look)
-        names = labels if is_a(labels, tuple) and len(labels) == len(look.items) else ()
-        for place, item in enumerate(look.items):
+    def _add(self, value: Any, fetch: value_snapshots.Fetch, labels: Any = None, name: str = "") -> ValueSnapshot:
+        snapshot = ValueSnapshot(value, fetch, labels)
+        self.snapshots.append(snapshot)
+        names = labels if is_a(labels, tuple) and len(labels) == len(snapshot.items) else ()
+        for place, item in enumerate(snapshot.items):
             named = names[place] if names and is_a(names[place], str) else name
-            self._meet(item, named)
-        return look
+            self._enqueue(item, named)
+        return snapshot
 
     def _refuse(self, why: str) -> None:
         if self.opaque is None:
             self.opaque = why
 
-    def _look_into(self, value: Any, name: str) -> None:
+    def _inspect(self, value: Any, name: str) -> None:
         if is_a(value, Handle):
             self._add_tensor(value)
         elif is_a(value, types.FunctionType):
             self._add_function(value, name)
         elif module_of(type(value)) == "decimal" or value is decimal.Decimal:
-            self._add(value, looks.of_decimal)
+            self._add(value, value_snapshots.of_decimal)
         elif is_a(value, type):
             self._add_class(value, name)
         elif is_a(value, types.ModuleType) and type(value) is types.ModuleType:
             self._add_module(value)
         elif hasattr(type(value), "__guard__"):
-            self._add(value, looks.of_guard, name=name)
+            self._add(value, value_snapshots.of_guard, name=name)
         else:
             fetch = fetch_of(value)
             if fetch is not None:
@@ -200,26 +200,26 @@ class Reach:
                 self._add_instance(value, name)
 
     def _add_opaque(self, value: Any, name: str) -> None:
-        where = self.used.where(name) if self.used is not None else ""
+        where = self.usage.where(name) if self.usage is not None else ""
         self._refuse(f"it uses {name!r} ({title_of(type(value))}), which cannot be compared{where}")
 
     def _add_builtin(self, value: Any, name: str) -> None:
         owner = getattr(value, "__self__", None)
         if is_a(value, types.BuiltinFunctionType) and not is_pure(value):
-            where = self.used.where(name) if self.used is not None else ""
+            where = self.usage.where(name) if self.usage is not None else ""
             self._refuse(f"it uses {name!r}, which depends on or changes more than its arguments{where}")
         elif owner is not None and not is_a(owner, (types.ModuleType, type)):
-            self._add(value, looks.of_builtin, name=name)
+            self._add(value, value_snapshots.of_builtin, name=name)
 
     def _add_tensor(self, value: Handle) -> None:
         self.handles[value._id] = value
         held: Any = value.__dict__
         labels = self._names
-        if self.used is None or self._reads_all:
-            labels = tuple(sorted({*labels, *held} - {"_view"} - _UNSEEN))
-        self._add(value, looks.of_tensor, labels)
+        if self.usage is None or self._reads_all:
+            labels = tuple(sorted({*labels, *held} - {"_view"} - _IGNORED))
+        self._add(value, value_snapshots.of_tensor, labels)
         if not is_ours(type(value)):
-            self._meet(type(value), type(value).__name__)
+            self._enqueue(type(value), type(value).__name__)
 
     # Functions.
 
@@ -228,34 +228,34 @@ class Reach:
         internal = TRUSTED[code.co_filename]
         runs = self._runs(code)
         deep = runs or (internal and value.__closure__ is not None)
-        self._add(value, looks.of_function if deep else looks.of_code, name=code.co_name)
+        self._add(value, value_snapshots.of_function if deep else value_snapshots.of_code, name=code.co_name)
         if self._names and value.__dict__ and not internal:
             if self._reads_all:
-                self._add(value.__dict__, looks.of_dict)
+                self._add(value.__dict__, value_snapshots.of_dict)
             else:
-                self._add(value.__dict__, looks.of_names, self._names)
+                self._add(value.__dict__, value_snapshots.of_names, self._names)
         if not LIBRARY[code.co_filename]:
             self._add_shown(value, OF_FUNCTIONS)
         if not deep:
             return
         self.codes.add(code)
         free = code.co_freevars
-        if self.used is not None and not internal:
-            free = tuple(each for each in free if each in self.used.cells)
-        self._add(value, looks.of_cells, free)
-        if self.used is None and not internal:
+        if self.usage is not None and not internal:
+            free = tuple(each for each in free if each in self.usage.cells)
+        self._add(value, value_snapshots.of_cells, free)
+        if self.usage is None and not internal:
             self._add_static(code, value.__globals__)
 
     def _add_shown(self, value: Any, shown: tuple[str, ...]) -> None:
         """Look at mutable descriptive attributes of a function or class that its `__dict__` does not hold."""
         labels = tuple(name for name in shown if self._reads_all or name in self._names)
         if labels:
-            self._add(value, looks.of_shown, labels)
+            self._add(value, value_snapshots.of_shown, labels)
 
     def _runs(self, code: types.CodeType) -> bool:
-        if self.used is not None:
-            return code in self.used.codes
-        return not LIBRARY[code.co_filename] or any(code in used.codes for used in self._learned)
+        if self.usage is not None:
+            return code in self.usage.codes
+        return not LIBRARY[code.co_filename] or any(code in usage.codes for usage in self._learned)
 
     def _add_static(self, code: types.CodeType, held: dict[str, Any]) -> None:
         names, inner = set(code.co_names), [code]
@@ -268,26 +268,26 @@ class Reach:
                     names.add(constant)
         self._found_names |= names
         labels = tuple(sorted(names))
-        self._add(held, looks.of_names, labels)
+        self._add(held, value_snapshots.of_names, labels)
         import builtins
 
-        self._add(builtins.__dict__, looks.of_names, tuple(each for each in labels if each not in held))
+        self._add(builtins.__dict__, value_snapshots.of_names, tuple(each for each in labels if each not in held))
 
     # Classes, modules, objects.
 
     def _add_class(self, value: type[Any], name: str) -> None:
         if not value.__flags__ & (1 << 9) or not has_plain_layout(value):
-            self._add(value, looks.of_kind)
+            self._add(value, value_snapshots.of_kind)
             return
-        self._add(value, looks.of_bases)
+        self._add(value, value_snapshots.of_bases)
         if not is_ours(value) and is_trusted_class(value):
-            self._add(value, looks.of_class, tuple(each for each in self._names if each in value.__dict__))
+            self._add(value, value_snapshots.of_class, tuple(each for each in self._names if each in value.__dict__))
             return
         labels = {each for each in (*self._names, *_ALWAYS) if each in value.__dict__ or not is_ours(value)}
         if not is_ours(value):
-            self._add(value, looks.of_class_names)
+            self._add(value, value_snapshots.of_class_names)
             for each, held in value.__dict__.items():
-                if self.used is None or self._reads_all or self._is_used(held) or is_special(each, held):
+                if self.usage is None or self._reads_all or self._is_used(held) or is_special(each, held):
                     labels.add(each)
             labels -= PASSIVE
             self._add_shown(value, OF_CLASSES)
@@ -295,9 +295,9 @@ class Reach:
                 labels = {*value.__dict__} - PASSIVE  # the metaclass reads them
         elif "forward" in value.__dict__ or "step" in value.__dict__:
             labels |= {"forward", "step", "_update"}
-        self._add(value, looks.of_class, tuple(sorted(labels)))
+        self._add(value, value_snapshots.of_class, tuple(sorted(labels)))
         if type(value) is not type and not is_trusted_class(type(value)):
-            self._meet(type(value), type(value).__name__)
+            self._enqueue(type(value), type(value).__name__)
 
     def _is_used(self, held: Any) -> bool:
         """Whether a class attribute is, or wraps, a function that the call ran."""
@@ -316,17 +316,17 @@ class Reach:
             kept = {each for each in held if not each.startswith("__")}
             calls = {each for each in kept if is_a(held[each], types.BuiltinFunctionType)}
             # Their identity counts; their effect is watched when they are called.
-            self.looks.append(Look(held, looks.of_names, tuple(sorted(calls))))
+            self.snapshots.append(ValueSnapshot(held, value_snapshots.of_names, tuple(sorted(calls))))
             labels = tuple(sorted({*labels, *(kept - calls)}))
         if value.__name__.partition(".")[0] == "gradwire":
             labels = self._names
-        self._add(value.__dict__, looks.of_names, labels)
+        self._add(value.__dict__, value_snapshots.of_names, labels)
 
     def _add_instance(self, value: Any, name: str) -> None:
         kind = type(value)
         if module_of(kind).partition(".")[0] == "gradwire" and not module_of(kind).startswith(_WALKED_PACKAGES):
             return
-        self._add(value, looks.of_kind, name=name)
+        self._add(value, value_snapshots.of_kind, name=name)
         content = content_of(value)
         if content is not None:
             self._add(value, content, name=name)
@@ -337,21 +337,21 @@ class Reach:
         elif is_a(held, dict):
             labels = self._labels_of(kind, held)
             if labels is None:
-                self._add(held, looks.of_dict, name=name)
+                self._add(held, value_snapshots.of_dict, name=name)
             else:
-                self._add(held, looks.of_names, labels, name)
+                self._add(held, value_snapshots.of_names, labels, name)
         self._add_slots(value, kind)
 
     def _labels_of(self, kind: type[Any], held: dict[str, Any]) -> tuple[str, ...] | None:
         """Attributes of an object that count; None for all."""
         ours = foreign_bases(kind)
-        if self.used is None or self._reads_all or ours == "all":
-            if not _UNSEEN & held.keys():
+        if self.usage is None or self._reads_all or ours == "all":
+            if not _IGNORED & held.keys():
                 return None
-            return tuple(sorted({*self._names, *held} - _UNSEEN))
+            return tuple(sorted({*self._names, *held} - _IGNORED))
         if ours == "module":
             own = (each for each in held if each.startswith("_") or each == "training")
-            return tuple(sorted({*self._names, *own} - _UNSEEN))
+            return tuple(sorted({*self._names, *own} - _IGNORED))
         return self._names
 
     def _add_slots(self, value: Any, kind: type[Any]) -> None:
@@ -360,10 +360,10 @@ class Reach:
             for base in kind.__mro__
             for name, member in base.__dict__.items()
             if is_a(member, types.MemberDescriptorType)
-            and (self.used is None or self._reads_all or name in self.used.attributes)
+            and (self.usage is None or self._reads_all or name in self.usage.attributes)
         ]
         if members:
-            self._add(value, looks.of_slots, tuple(members))
+            self._add(value, value_snapshots.of_slots, tuple(members))
 
     def _add_optimizer(self, value: Any) -> None:
         """Look at an optimizer's options without learning rates, and its state without step counts.
@@ -372,72 +372,77 @@ class Reach:
         """
         held = value.__dict__
         self.rates.update((id(group), group.get("lr")) for group in value.param_groups)
-        self._add(value, looks.of_steps)
+        self._add(value, value_snapshots.of_steps)
         if self._strict:
-            self._add(held, looks.of_names, tuple(sorted({*self._names, *held} - _UNSEEN)))
+            self._add(held, value_snapshots.of_names, tuple(sorted({*self._names, *held} - _IGNORED)))
             return
-        apart = {"param_groups", "state", "defaults"} | _UNSEEN
-        self._add(held, looks.of_names, tuple(sorted({*self._names, *held} - apart)))
+        excluded = {"param_groups", "state", "defaults"} | _IGNORED
+        self._add(held, value_snapshots.of_names, tuple(sorted({*self._names, *held} - excluded)))
         # Not queued: code that reaches a group by another way may read its rate.
-        self.looks.append(Look(held, looks.of_names, ("param_groups", "state")))
-        self.looks.append(Look(value.param_groups, looks.of_list))
-        self.looks.append(Look(value.state, looks.of_dict))
+        self.snapshots.append(ValueSnapshot(held, value_snapshots.of_names, ("param_groups", "state")))
+        self.snapshots.append(ValueSnapshot(value.param_groups, value_snapshots.of_list))
+        self.snapshots.append(ValueSnapshot(value.state, value_snapshots.of_dict))
         for group in value.param_groups:
-            self._add(group, looks.of_names, tuple(name for name in group if name != "lr"))
+            self._add(group, value_snapshots.of_names, tuple(name for name in group if name != "lr"))
         for param, state in value.state.items():
-            self._meet(param, "a parameter")
-            self._add(state, looks.of_names, tuple(name for name in state if name != "step"))
+            self._enqueue(param, "a parameter")
+            self._add(state, value_snapshots.of_names, tuple(name for name in state if name != "step"))
 
     # Results.
 
     def key(self) -> tuple[Any, ...]:
         """Key that is equal for different objects with the same structure and values."""
-        parts: list[Any] = [self._code(root) for root in self._roots]
-        parts.extend((look.fetch, look.labels, tuple([self._code(item) for item in look.items])) for look in self.looks)
+        parts: list[Any] = [self._identity(root) for root in self._roots]
+        parts.extend(
+            (snapshot.fetch, snapshot.labels, tuple([self._identity(item) for item in snapshot.items]))
+            for snapshot in self.snapshots
+        )
         return tuple(parts)
 
-    def _code(self, item: Any) -> Any:
+    def _identity(self, item: Any) -> Any:
         if type(item) in PLAIN:
             return plain(item)
         number = self.numbers.get(id(item))
-        if number is None or id(item) in self._unseen or is_a(item, (Handle, type, types.ModuleType)):
+        if number is None or id(item) in self._without_snapshot or is_a(item, (Handle, type, types.ModuleType)):
             return Same(item)
         return number
 
-    def changed_since(self, before: Reach) -> str | None:
+    def changed_since(self, before: ReachableState) -> str | None:
         """Name of something that changed since `before`; None if nothing did."""
-        held = {(id(look.value), look.fetch): look for look in before.looks}
+        held = {(id(snapshot.value), snapshot.fetch): snapshot for snapshot in before.snapshots}
         names: dict[int, dict[str, Any]] = {}
-        for look in before.looks:
-            if look.fetch in _NAMED:
-                names.setdefault(id(look.value), {}).update(zip(look.labels, look.items, strict=True))
-            elif look.fetch is looks.of_dict:
-                count = len(look.items) // 2
-                pairs = zip(look.items[:count], look.items[count:], strict=True)
-                names.setdefault(id(look.value), {}).update(pair for pair in pairs if is_a(pair[0], str))
-        met = {id(look.value) for look in before.looks}
-        for look in self.looks:
-            if id(look.value) not in met and _is_of_library(look.value):
+        for snapshot in before.snapshots:
+            if snapshot.fetch in _NAMED:
+                names.setdefault(id(snapshot.value), {}).update(zip(snapshot.labels, snapshot.items, strict=True))
+            elif snapshot.fetch is value_snapshots.of_dict:
+                count = len(snapshot.items) // 2
+                pairs = zip(snapshot.items[:count], snapshot.items[count:], strict=True)
+                names.setdefault(id(snapshot.value), {}).update(pair for pair in pairs if is_a(pair[0], str))
+        met = {id(snapshot.value) for snapshot in before.snapshots}
+        for snapshot in self.snapshots:
+            if id(snapshot.value) not in met and _is_of_library(snapshot.value):
                 continue  # a name of this package or of Python that was loaded during the call
-            known = names.get(id(look.value))
-            if look.fetch in _NAMED:
-                for name, item in zip(look.labels, look.items, strict=True):
+            known = names.get(id(snapshot.value))
+            if snapshot.fetch in _NAMED:
+                for name, item in zip(snapshot.labels, snapshot.items, strict=True):
                     was = MISSING if known is None else known.get(name, MISSING)
-                    if not looks.same_item(was, item) and not (was is MISSING and _loads_late(look.value)):
+                    if not value_snapshots.same_item(was, item) and not (
+                        was is MISSING and _loads_late(snapshot.value)
+                    ):
                         return str(getattr(name, "__name__", name))
-            elif look.fetch is looks.of_tensor:
-                was_look = held.get((id(look.value), look.fetch))
-                if was_look is None or not _same_tensor(was_look, look):
-                    return str(getattr(look.value, "name", None) or "a tensor")
-            elif look.fetch is not looks.of_code:
-                was_look = held.get((id(look.value), look.fetch))
-                if was_look is None or not looks.same_items(was_look.items, look.items):
-                    return title_of(type(look.value))
+            elif snapshot.fetch is value_snapshots.of_tensor:
+                was_look = held.get((id(snapshot.value), snapshot.fetch))
+                if was_look is None or not _same_tensor(was_look, snapshot):
+                    return str(getattr(snapshot.value, "name", None) or "a tensor")
+            elif snapshot.fetch is not value_snapshots.of_code:
+                was_look = held.get((id(snapshot.value), snapshot.fetch))
+                if was_look is None or not value_snapshots.same_items(was_look.items, snapshot.items):
+                    return title_of(type(snapshot.value))
         return None
 
     def missing_code(self) -> types.CodeType | None:
         """Code that ran but belongs to no found function and is not nested in one; None if there is none."""
-        if self.used is None:
+        if self.usage is None:
             return None
         inside = [*self.codes]
         known = set(inside)
@@ -446,13 +451,19 @@ class Reach:
                 if is_a(constant, types.CodeType) and constant not in known:
                     known.add(constant)
                     inside.append(constant)
-        for code in self.used.codes:
+        for code in self.usage.codes:
             if code not in known and code.co_name not in ("<module>", "__del__"):
                 return code
         return None
 
 
-_NAMED = (looks.of_names, looks.of_class, looks.of_cells, looks.of_slots, looks.of_attributes)
+_NAMED = (
+    value_snapshots.of_names,
+    value_snapshots.of_class,
+    value_snapshots.of_cells,
+    value_snapshots.of_slots,
+    value_snapshots.of_attributes,
+)
 
 
 def _is_of_library(value: Any) -> bool:
@@ -467,10 +478,10 @@ def _loads_late(held: Any) -> bool:
     return type(held) is dict and str(held.get("__name__")).partition(".")[0] == "gradwire"
 
 
-def _same_tensor(before: Look, after: Look) -> bool:
+def _same_tensor(before: ValueSnapshot, after: ValueSnapshot) -> bool:
     """Whether a tensor's description and the attributes set on it are unchanged."""
     held = dict(zip(before.labels, before.items[4:], strict=True))
     set_on_it = zip(after.labels, after.items[4:], strict=True)
-    return looks.same_items(before.items[:4], after.items[:4]) and all(
-        looks.same_item(held.get(name, MISSING), item) for name, item in set_on_it
+    return value_snapshots.same_items(before.items[:4], after.items[:4]) and all(
+        value_snapshots.same_item(held.get(name, MISSING), item) for name, item in set_on_it
     )

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._base.call_site import describe_place, find_place
+from gradwire._base.call_site import describe_call_site, find_call_site
 from gradwire._base.errors import GradwireError, make_error
 from gradwire._base.signals import handlers_running
 from gradwire._proxy.handle import Handle
@@ -43,7 +43,7 @@ class Recorder:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.steps: list[tuple[service_pb2.Command, service_pb2.Result]] = []
-        self.places: list[tuple[Any, int]] = []
+        self.call_sites: list[tuple[Any, int]] = []
         #: By id: tensors from outside the call.
         self.handles: dict[int, Handle] = {}
         self.refused: GradwireError | None = None
@@ -55,8 +55,8 @@ class Recorder:
         self.counters: dict[int, Callable[[int], None]] = {}
         self._numbered: dict[object, int] = {}
         self._varying: list[int | None] = []
-        self._born: list[weakref.ref[Handle]] = []
-        self._born_ids: set[int] = set()
+        self._created: list[weakref.ref[Handle]] = []
+        self._created_ids: set[int] = set()
         self._thread = threading.get_ident()
         self._handlers = handlers_running()
 
@@ -66,21 +66,21 @@ class Recorder:
 
     # Called by the session and by calls of ops.
 
-    def see(self, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]]) -> None:
+    def add_arguments(self, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]]) -> None:
         """Record the tensors among an op's arguments, and which arguments vary between calls."""
         if self._is_elsewhere():
             return
         values = [*args, *(value for _, value in kwargs)]
         self._varying = [value.place if type(value) is Varying else None for value in values]
         for handle in _handles(values):
-            if handle._id not in self._born_ids:
+            if handle._id not in self._created_ids:
                 self.handles[handle._id] = handle
 
-    def born(self, handle: Handle) -> None:
+    def add_handle(self, handle: Handle) -> None:
         """Record a new proxy."""
         if not self._is_elsewhere():
-            self._born.append(weakref.ref(handle))
-            self._born_ids.add(handle._id)
+            self._created.append(weakref.ref(handle))
+            self._created_ids.add(handle._id)
 
     def check(self, command: service_pb2.Command) -> None:
         """Refuse a command that no program can hold, before it is sent. Raises GradwireError: NOT_SUPPORTED."""
@@ -101,7 +101,7 @@ class Recorder:
         if facts.step_sets and not any(getattr(command, which).HasField(name) for name in facts.step_sets):
             self._refuse(_UNFIT[which])
 
-    def note(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
+    def add_command(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
         """Record a command that succeeded."""
         if self._is_elsewhere():
             return
@@ -127,20 +127,20 @@ class Recorder:
                     kept.op.args[place].number = number
             self._varying = []
         self.steps.append((kept, result))
-        self.places.append(find_place())
+        self.call_sites.append(find_call_site())
 
     def _obstruct(self, why: str) -> None:
         if self.obstacle is None:
-            self.obstacle = f"{why}\n  {describe_place(*find_place(3))}"
+            self.obstacle = f"{why}\n  {describe_call_site(*find_call_site(3))}"
 
     def _refuse(self, why: str) -> None:
-        where = describe_place(*find_place(3))
+        where = describe_call_site(*find_call_site(3))
         self.refused = make_error(errors_pb2.REASON_NOT_SUPPORTED, f"{why}\n  {where}", 12)
         raise self.refused
 
     # Called by optimizers.
 
-    def vary(self, key: object, value: float, now: Callable[[int], float]) -> float:
+    def add_varying(self, key: object, value: float, now: Callable[[int], float]) -> float:
         """Register a varying number of the program. `now(ahead)` is its value `ahead` repetitions after a call."""
         if key not in self._numbered:
             self._numbered[key] = len(self.numbers)
@@ -151,9 +151,9 @@ class Recorder:
 
     # Called after the function returned.
 
-    def living(self) -> list[Handle]:
+    def live_handles(self) -> list[Handle]:
         """Proxies made during the call that are still alive."""
-        return [handle for reference in self._born if (handle := reference()) is not None]
+        return [handle for reference in self._created if (handle := reference()) is not None]
 
     def differentiates(self) -> bool:
         """Whether a command was recorded that may add to gradients."""
@@ -201,7 +201,7 @@ class Trace:
         self.data = self.program.SerializeToString(deterministic=True)
         self.hash = hashlib.sha256(self.data).digest()
 
-    def let_go(self) -> None:
+    def release_handles(self) -> None:
         """Drop the tensors passed to the recorded call, so the recording does not keep them alive."""
         self.feeds.clear()
         self.recorder.handles.clear()
@@ -295,7 +295,7 @@ def varying(tensor: Handle, key: object, now: Callable[[int], float]) -> float:
     repetitions later. Numbers with the same key are one parameter.
     """
     recorder = tensor._session.recorder
-    return now(0) if recorder is None else recorder.vary(key, now(0), now)
+    return now(0) if recorder is None else recorder.add_varying(key, now(0), now)
 
 
 def counting(tensor: Handle, state: dict[str, Any], name: str, also: Callable[[int], None] | None = None) -> None:

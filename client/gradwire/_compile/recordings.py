@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._base.call_site import describe_place
+from gradwire._base.call_site import describe_call_site
 from gradwire._base.errors import GradwireError, make_error, two_sessions
 from gradwire._compile.aliases import TensorAliases
-from gradwire._compile.answers import Place, find_obstacle, map_tensors, tensors_of
-from gradwire._compile.calls import Call, attributes_of, surroundings
+from gradwire._compile.calls import FunctionCall, ambient_state, attributes_of
 from gradwire._compile.guards import Guard
-from gradwire._compile.noting import Gradients, run_recorded
-from gradwire._compile.reach import TOO_MUCH, Reach
+from gradwire._compile.reachable_state import TOO_MUCH, ReachableState
+from gradwire._compile.recorded_run import Gradients, run_recorded
 from gradwire._compile.recorder import Recorder, Trace
-from gradwire._compile.watching import Used, Watching
+from gradwire._compile.result_structure import TensorPlaceholder, find_obstacle, map_tensors, tensors_of
+from gradwire._compile.usage_tracker import Usage, UsageTracker
 from gradwire._graph import commands
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
@@ -27,47 +27,47 @@ if TYPE_CHECKING:
     from gradwire._proxy.protocols import Session
 
 
-class Noted:
+class RecordedCall:
     """A call that ran uncompiled: its answer, its commands, and the obstacle to replaying it, if any.
 
-    `lasting` tells that the obstacle lies in what the function reads or calls. With `verify` such obstacles do not
+    `permanent` tells that the obstacle lies in what the function reads or calls. With `verify` such obstacles do not
     count, since every call runs uncompiled.
     """
 
     def __init__(
-        self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], learned: Sequence[Used], verify: bool
+        self, call: FunctionCall, args: tuple[Any, ...], kwargs: dict[str, Any], learned: Sequence[Usage], verify: bool
     ) -> None:
         self.call = call
-        before = Reach(learned=learned).walk(call.roots)
+        before = ReachableState(learned=learned).walk(call.roots)
         self.session = session = _session_of(call, before)
         session.sync()
         self.feeds = feeds = tensors_of((args, kwargs))
         self.recorder = recorder = Recorder(session)
         recorder.handles.update((feed._id, feed) for feed in feeds)
         recorder.handles.update(before.handles)
-        ambient, contents = surroundings(), [list(_items(each)) for each in call.containers]
+        ambient, contents = ambient_state(), [list(_items(each)) for each in call.containers]
         known = {handle._id: handle for handle in (*session.watched.values(), *before.handles.values(), *feeds)}
         self._had = {tensor_id: grad_state(handle) for tensor_id, handle in known.items()}
-        self.kin = TensorAliases(known.values())
+        self.aliases = TensorAliases(known.values())
         specs, attributes = [feed._spec for feed in feeds], [attributes_of(feed) for feed in feeds]
         grads = Gradients(session, before.handles)
         try:
-            with Watching() as watching:
+            with UsageTracker() as tracker:
                 self.answer = run_recorded(call.function, args, kwargs, session, recorder)
         finally:
             grads.leave(recorder)
         if recorder.refused is not None:
             raise recorder.refused
         self._shared = grads.shared
-        self.used = watching.used
+        self.usage = tracker.usage
         self._exceeded = before.exceeded
-        self.after = Reach(self.used).walk(call.roots)
+        self.after = ReachableState(self.usage).walk(call.roots)
         self.results = _unique(tensors_of(self.answer))
-        self.lasting = True
+        self.permanent = True
         self.obstacle = recorder.obstacle or (None if verify else self._find_unseen())
         if self.obstacle is None:
-            self.lasting = False
-            unchanged = ambient == surroundings() and specs == [feed._fresh() for feed in feeds]
+            self.permanent = False
+            unchanged = ambient == ambient_state() and specs == [feed._fresh() for feed in feeds]
             same = all(map(_same_objects, contents, map(_items, call.containers)))
             was, now = map(_items, attributes), (_items(attributes_of(feed)) for feed in feeds)
             same = same and all(map(_same_objects, was, now))
@@ -81,9 +81,9 @@ class Noted:
         return self._had.get(handle._id)
 
     def _find_unseen(self) -> str | None:
-        used = self.used
-        if used.obstacle is not None:
-            return used.obstacle
+        usage = self.usage
+        if usage.obstacle is not None:
+            return usage.obstacle
         if self.after.opaque is not None:
             return self.after.opaque
         if self._exceeded:  # changes made by the call could not be detected
@@ -94,11 +94,11 @@ class Noted:
         if code is not None:
             return (
                 f"it runs {code.co_name}(), which is not found from its arguments, what it closes over or names\n  "
-                + describe_place(code, 0)
+                + describe_call_site(code, 0)
             )
         return None
 
-    def _find_change(self, before: Reach, unchanged: bool) -> str | None:
+    def _find_change(self, before: ReachableState, unchanged: bool) -> str | None:
         name = self.after.changed_since(before)
         # Learning rates may differ between calls but not change within one.
         rates = self.after.rates
@@ -109,12 +109,12 @@ class Noted:
             f"it changes what it closes over ({what}: a number, a list, a state that it creates), which no program does"
         )
 
-    def _find_kept(self, call: Call) -> str | None:
+    def _find_kept(self, call: FunctionCall) -> str | None:
         outside = {id(each) for each in call.containers} | set(self.after.numbers)
         found = find_obstacle(self.answer, outside)
         if found is not None:
             return found
-        made = {id(handle) for handle in self.recorder.living()}
+        made = {id(handle) for handle in self.recorder.live_handles()}
         for handle in self.results:
             if id(handle) in made and (
                 handle.__dict__.keys() - {"_view"} or type(handle).__module__ != "gradwire._tensor.tensor"
@@ -127,7 +127,7 @@ class Noted:
             if view is not None and id(view.base) in made and id(view.base) not in known:
                 known.add(id(view.base))
                 self.results.append(view.base)
-        if any(id(handle) not in known for handle in self.recorder.living()):
+        if any(id(handle) not in known for handle in self.recorder.live_handles()):
             return "it keeps a tensor outside its results"
         return None
 
@@ -148,10 +148,10 @@ def grad_state(handle: Handle) -> Any:
     return None if grad is None else isinstance(grad, Handle) and grad._spec.requires_grad
 
 
-def _session_of(call: Call, reach: Reach) -> Session:
+def _session_of(call: FunctionCall, reachable: ReachableState) -> Session:
     """Session of the call's tensors. Raises GradwireValueError if there are two."""
     found: Session | None = None
-    for handle in (*call.feeds, *reach.handles.values()):
+    for handle in (*call.feeds, *reachable.handles.values()):
         if found is not None and handle._session is not found:
             raise two_sessions("compile", found, handle._session)
         found = handle._session
@@ -173,52 +173,52 @@ def _unique(handles: Sequence[Handle]) -> list[Handle]:
 class Recording:
     """A program, and the client state to update around its runs."""
 
-    def __init__(self, noted: Noted) -> None:
-        self.trace = trace = noted.trace
-        self.session = session = noted.session
+    def __init__(self, recorded: RecordedCall) -> None:
+        self.trace = trace = recorded.trace
+        self.session = session = recorded.session
         self.captures = trace.captures
-        self.counters = list(noted.recorder.counters.values())
-        self.numbers = noted.recorder.numbers
-        places = {id(feed): Place(number) for number, feed in enumerate(trace.feeds)}
+        self.counters = list(recorded.recorder.counters.values())
+        self.numbers = recorded.recorder.numbers
+        places = {id(feed): TensorPlaceholder(number) for number, feed in enumerate(trace.feeds)}
         #: Per result: the index of an output, the place of an argument, or the handle of an outside tensor.
         self.results = [each if isinstance(each, int) else places.get(id(each), each) for each in trace.results]
-        numbers = {id(handle): number for number, handle in enumerate(noted.results)}
-        self.template = map_tensors(noted.answer, lambda handle: Place(numbers[id(handle)]))
-        self.guard = Guard(noted.call.roots, noted.used, noted.after, trace.captures)
+        numbers = {id(handle): number for number, handle in enumerate(recorded.results)}
+        self.template = map_tensors(recorded.answer, lambda handle: TensorPlaceholder(numbers[id(handle)]))
+        self.guard = Guard(recorded.call.roots, recorded.usage, recorded.after, trace.captures)
         self._hooks = tuple(session.hooks)
-        self._kin = noted.kin.settle(trace, noted.results)
-        reached = noted.after.handles
+        self._aliases = recorded.aliases.finish(trace, recorded.results)
+        reached = recorded.after.handles
         #: Per argument: the handle if it is also reached another way, else None.
         self._outside = [reached.get(feed._id) for feed in trace.feeds]
         self._reached = frozenset(reached).union(handle._id for handle in trace.captures)
         #: Tensors besides the inputs whose gradients the call may have read, with their gradient state.
         inputs = {handle._id for handle in (*trace.feeds, *trace.captures)}
         others = [handle for tensor_id, handle in reached.items() if tensor_id not in inputs]
-        self._others = [(handle, noted.had(handle)) for handle in others]
+        self._others = [(handle, recorded.had(handle)) for handle in others]
         self._reads = bool(len(trace.program.outputs))
         replaced = {
             trace.slots[command.set_grad.tensor]
-            for command, _ in noted.recorder.steps
+            for command, _ in recorded.recorder.steps
             if command.WhichOneof("command") == "set_grad"
         }
         #: Per input: its place, its gradient state before, its gradient after, and whether the call assigned a new one.
         self.leaves: list[tuple[int, Any, Any, bool]] = []
         for place, handle in enumerate((*trace.feeds, *trace.captures)):
             state = handle._grad if handle._grad is None or handle._grad is UNKNOWN else PRESENT
-            self.leaves.append((place, noted.had(handle), state, place + 1 in replaced))
+            self.leaves.append((place, recorded.had(handle), state, place + 1 in replaced))
         self.entry = tuple((place, had) for place, had, _, _ in self.leaves)
         #: Outputs with a gradient of their own: number -> (whether by retain_grad, whether the gradient is set).
         self.keeping = {
             number: (handle._retained is not None, handle._grad is not None)
-            for number, handle in zip(trace.results, noted.results, strict=True)
+            for number, handle in zip(trace.results, recorded.results, strict=True)
             if isinstance(number, int) and (handle._retained is not None or handle._grad is not None)
         }
         self._given = [f"{feed._spec.dtype.name}{list(feed._spec.shape)}" for feed in trace.feeds]
-        trace.let_go()
+        trace.release_handles()
         #: Whether the call leaves each gradient as present or absent as before, so it may be repeated.
         self.periodic = all((had is None) == (state is None) for _, had, state, _ in self.leaves)
 
-    def fits(self, call: Call) -> bool:
+    def fits(self, call: FunctionCall) -> bool:
         """Whether tensors and the presence of their gradients match the recording. The guard checks the rest."""
         session, feeds = self.session, call.feeds
         if tuple(session.hooks) != self._hooks or (
@@ -236,20 +236,20 @@ class Recording:
     def describe(self) -> str:
         """Describe the arguments it fits and how the server runs it. Costs one round trip."""
         given = f"arguments {', '.join(self._given)}" if self._given else "no tensors as arguments"
-        told = _register(self.session, self.trace)
-        planned, stepwise = told.planned_runs, told.stepwise_runs
+        registered = _register(self.session, self.trace)
+        planned, stepwise = registered.planned_runs, registered.stepwise_runs
         text = f"For {given}: {counted(len(self.trace.program.steps), 'command')} as one, run "
         ran = [f"{counted(planned, 'time')} as a plan"] if planned or not stepwise else []
         ran += [f"{counted(stepwise, 'time')} step by step"] if stepwise else []
         text += " and ".join(ran)
-        if told.stepwise_because:
-            return f"{text}, since {told.stepwise_because}."
+        if registered.stepwise_because:
+            return f"{text}, since {registered.stepwise_because}."
         return f"{text}, of which the plan was made." if stepwise else f"{text}."
 
     def _input(self, feeds: Sequence[Handle], place: int) -> Handle:
         return feeds[place] if place < len(feeds) else self.captures[place - len(feeds)]
 
-    def run(self, call: Call, repeat: int, first: int, stacked: bool) -> Any:
+    def run(self, call: FunctionCall, repeat: int, first: int, stacked: bool) -> Any:
         """Run the program `repeat` times, from slice `first` on; return the function's answer."""
         session, trace = self.session, self.trace
         feeds = [feed._id for feed in call.feeds]
@@ -279,22 +279,22 @@ class Recording:
             if state is not PRESENT or replaced or handle._grad is None:
                 handle._grad = state
         made = [new_proxy(session, one, spec) for one, spec in zip(outputs, specs, strict=True)]
-        self._kin.moved(call.feeds, repeat)
+        self._aliases.moved(call.feeds, repeat)
         if not stacked:
-            self._kin.join(call.feeds, made)
+            self._aliases.share_storage(call.feeds, made)
             for number, (retains, has_grad) in self.keeping.items():
                 if retains:
                     watch_retained(made[number])
                 if has_grad:
                     made[number]._grad = UNKNOWN
-        session.urge()
-        return map_tensors(self.template, lambda place: self._result(call, made, place), Place)
+        session.flush_early()
+        return map_tensors(self.template, lambda place: self._result(call, made, place), TensorPlaceholder)
 
-    def _result(self, call: Call, made: Sequence[Handle], place: Place) -> Any:
+    def _result(self, call: FunctionCall, made: Sequence[Handle], place: TensorPlaceholder) -> Any:
         result = self.results[place.number]
         if isinstance(result, int):
             return made[result]
-        return call.feeds[result.number] if isinstance(result, Place) else result
+        return call.feeds[result.number] if isinstance(result, TensorPlaceholder) else result
 
     def _count(self, repeat: int) -> list[float]:
         """Advance the counters by `repeat`; return the numbers of the run, one set if all sets are equal."""
@@ -321,12 +321,12 @@ class Recording:
             (number for number, (one, two) in enumerate(zip(mine, theirs, strict=False)) if one != two),
             min(len(mine), len(theirs)),
         )
-        where = other.trace.recorder.places[place : place + 1] or other.trace.recorder.places[-1:]
-        at = describe_place(*where[0]) if where else "after its last command"
+        where = other.trace.recorder.call_sites[place : place + 1] or other.trace.recorder.call_sites[-1:]
+        at = describe_call_site(*where[0]) if where else "after its last command"
         raise make_error(
             errors_pb2.REASON_RUNTIME,
             f"compile(verify=True): this call does something else than the one recorded, from command {place} on, "
-            f"though its arguments and surroundings look the same:\n  {at}",
+            f"though its arguments and ambient_state look the same:\n  {at}",
             9,
         )
 
@@ -353,11 +353,11 @@ def counted(count: int, what: str) -> str:
 
 def _register(session: Session, trace: Trace) -> programs_pb2.RegisterProgramResponse:
     request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
-    told = session.wait(service_pb2.Command(register_program=request)).register_program
+    registered = session.wait(service_pb2.Command(register_program=request)).register_program
     session.programs[trace.hash] = None
     while len(session.programs) > session.limits.max_programs:
         session.programs.popitem(last=False)
-    return told
+    return registered
 
 
 def _read_outputs(result: service_pb2.Result) -> tuple[Spec, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradwire._base import dtypes
-from gradwire._compile.looks import PLAIN
+from gradwire._compile.value_snapshots import PLAIN
 from gradwire._proxy.handle import Handle
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
@@ -17,7 +17,7 @@ from gradwire._tensor.tensor import Tensor
 _CONSTANT = (*PLAIN, dtypes.dtype, dtypes.device, dtypes.Size, range, slice)
 
 
-class Place:
+class TensorPlaceholder:
     """Placeholder for a tensor in a stored answer: the number of the result."""
 
     __slots__ = ("number",)

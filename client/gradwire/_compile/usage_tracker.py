@@ -12,7 +12,7 @@ import types
 from functools import cache
 from typing import Any
 
-from gradwire._base.call_site import INTERNAL, describe_place
+from gradwire._base.call_site import INTERNAL, describe_call_site
 from gradwire._base.signals import handlers_running
 from gradwire._compile.purity import (
     FORMATS,
@@ -35,7 +35,7 @@ _IMPORTING = frozenset(("_find_and_load", "_handle_fromlist", "_lock_unlock_modu
 _RATES = frozenset(("param_groups", "state", "defaults", "_last_lr", "base_lrs"))
 
 
-class Used:
+class Usage:
     """Everything one call used. `reads_all` tells that it may have read any attribute."""
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ class Used:
         self.reads_abstract = False
         #: The first thing it did that no guard covers, with the place.
         self.obstacle: str | None = None
-        self.places: dict[str, tuple[types.CodeType, int]] = {}
+        self.call_sites: dict[str, tuple[types.CodeType, int]] = {}
 
     def add_code(self, code: types.CodeType, offsets: set[int] | None) -> None:
         """Record the names that the instructions at `offsets` look up; None means all instructions."""
         for offset, kind, name in _names(code):
             if offsets is not None and offset not in offsets:
                 continue
-            self.places.setdefault(name, (code, offset))
+            self.call_sites.setdefault(name, (code, offset))
             if kind == "global":
                 for held in self.codes.get(code, ()):
                     self.globals.setdefault(id(held), (held, set()))[1].add(name)
@@ -96,15 +96,15 @@ class Used:
 
     def where(self, name: str) -> str:
         """Readable place where a name was looked up; empty if unknown."""
-        place = self.places.get(name)
-        return "" if place is None else "\n  " + describe_place(*place)
+        place = self.call_sites.get(name)
+        return "" if place is None else "\n  " + describe_call_site(*place)
 
 
-class Watching:
-    """Context that watches this thread and records what it uses in `used`."""
+class UsageTracker:
+    """Context that watches this thread and records what it uses in `usage`."""
 
     def __init__(self) -> None:
-        self.used = Used()
+        self.usage = Usage()
         self._offsets: dict[types.CodeType, set[int]] = {}
         self._traces = False
         self._profiler: Any = None
@@ -112,7 +112,7 @@ class Watching:
         # Actions of a signal handler are not the function's.
         self._handlers = handlers_running()
 
-    def __enter__(self) -> Watching:
+    def __enter__(self) -> UsageTracker:
         self._tracer = sys.gettrace()
         self._profiler = sys.getprofile()
         if self._profiler is not None and hasattr(self._profiler, "disable"):
@@ -126,7 +126,7 @@ class Watching:
 
     def __exit__(self, *exc: object) -> None:
         if sys.getprofile() != self._profile or (self._traces and sys.gettrace() != self._trace):
-            self.used.obstruct("it was not seen to its end: a trace or profile function was exchanged meanwhile")
+            self.usage.obstruct("it was not seen to its end: a trace or profile function was exchanged meanwhile")
         if self._profiler is not None and hasattr(self._profiler, "enable"):
             sys.setprofile(None)
             self._profiler.enable()
@@ -134,9 +134,9 @@ class Watching:
             sys.setprofile(self._profiler)
         if self._traces:
             sys.settrace(None)
-        for code in self.used.codes:
-            self.used.add_code(code, self._offsets.get(code, set()) if self._traces else None)
-        self.used.finish()
+        for code in self.usage.codes:
+            self.usage.add_code(code, self._offsets.get(code, set()) if self._traces else None)
+        self.usage.finish()
 
     def _trace(self, frame: types.FrameType, event: str, arg: Any) -> Any:
         if handlers_running() != self._handlers or _is_trusted(frame):
@@ -162,14 +162,14 @@ class Watching:
             if _is_trusted(frame):
                 self._enter(code, frame)
                 return
-            held = self.used.codes.setdefault(code, [])
+            held = self.usage.codes.setdefault(code, [])
             if not any(each is frame.f_globals for each in held):
                 held.append(frame.f_globals)
         elif event == "c_call":
             if _is_trusted(frame):
                 self._call_by_trusted(frame, arg)
             elif reads_all(arg):
-                self.used.reads_all = True
+                self.usage.reads_all = True
             elif not is_pure(arg):
                 self._obstruct(f"it calls {_title(arg)}(), which depends on or changes more than its arguments", frame)
 
@@ -180,7 +180,7 @@ class Watching:
         elif name in ("_abc_instancecheck", "_abc_subclasscheck"):
             asker = frame.f_back
             if asker is not None and not INTERNAL[asker.f_code.co_filename]:
-                self.used.reads_abstract = True
+                self.usage.reads_abstract = True
         elif is_outside(called) and not filename.startswith("<frozen importlib") and not _is_ours(frame):
             self._obstruct(f"it calls {_title(called)}(), which depends on or changes more than its arguments", frame)
 
@@ -192,22 +192,22 @@ class Watching:
         if "importlib" in code.co_filename and code.co_name not in _IMPORTING:
             self._obstruct(f"it calls importlib's {code.co_name}()", frame)
         if code.co_name in READS_ALL or (code.co_name == "__instancecheck__" and "typing" in code.co_filename):
-            self.used.reads_all = True
+            self.usage.reads_all = True
         if INTERNAL[code.co_filename]:
             if is_distrusted_here(code.co_filename) or (
                 code.co_filename.endswith("legacy.py") and code.co_name.startswith(("get_", "set_", "are_", "use_"))
             ):
                 self._obstruct(f"it calls {code.co_name}(), which depends on or changes state outside", frame)
             elif code.co_name not in _STEPPING and "optim" in code.co_filename:
-                self.used.reads_rates = True
+                self.usage.reads_rates = True
 
     def _obstruct(self, why: str, frame: types.FrameType | None) -> None:
-        if self.used.obstacle is not None:
+        if self.usage.obstacle is not None:
             return
         while frame is not None and TRUSTED[frame.f_code.co_filename]:
             frame = frame.f_back
-        where = "" if frame is None else "\n  " + describe_place(frame.f_code, frame.f_lasti)
-        self.used.obstruct(why + where)
+        where = "" if frame is None else "\n  " + describe_call_site(frame.f_code, frame.f_lasti)
+        self.usage.obstruct(why + where)
 
 
 def _is_trusted(frame: types.FrameType) -> bool:

@@ -25,7 +25,7 @@ MISSING = types.SimpleNamespace()
 PLAIN = frozenset((int, bool, str, bytes, type(None), type(...), float, complex))
 
 
-class Look:
+class ValueSnapshot:
     """Snapshot of a value: `fetch(value, labels)` returned `items`."""
 
     __slots__ = ("fetch", "items", "labels", "value")

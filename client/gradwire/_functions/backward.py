@@ -16,8 +16,8 @@ from gradwire._graph.anomaly import checks_nan, explained
 from gradwire._graph.hook_runner import run_hooks
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.results import after_backward, doubt_gradients, known_or_new, mark_gradients, new_proxy
-from gradwire._proxy.shadow_graph import Reach
+from gradwire._proxy.results import after_backward, known_or_new, mark_gradients, mark_gradients_unknown, new_proxy
+from gradwire._proxy.shadow_graph import ReachableNodes
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
@@ -88,11 +88,11 @@ def backward(
         request.inputs.extend(remaining)
         return service_pb2.Command(backward=request)
 
-    reach = Reach([root._edge for root in roots])
+    reachable = ReachableNodes([root._edge for root in roots])
     values = [each._id for each in (*roots, *given, *targets)]
-    if reach.known and not (create_graph or targets or check_nan or hooked):
+    if reachable.known and not (create_graph or targets or check_nan or hooked):
         # If Ctrl-C interrupts before the gradients are marked, the server must be asked which exist.
-        before = doubt_gradients(reach.owners())
+        before = mark_gradients_unknown(reachable.owners())
         try:
             commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
         except GradwireError as error:
@@ -115,7 +115,7 @@ def backward(
             else:
                 settle(answer)
     if not keep:
-        reach.spend()
+        reachable.mark_freed()
 
 
 def grad(
@@ -182,12 +182,12 @@ def grad(
         )
         return service_pb2.Command(gradients=request)
 
-    reach = Reach([root._edge for root in roots])
+    reachable = ReachableNodes([root._edge for root in roots])
     values = [each._id for each in (*roots, *targets, *given)] + ids
-    retaining = [owner for owner in reach.owners() if not owner._spec.is_leaf]
-    reached = {id(edge) for edge in (*reach.leaves, *reach.nodes)}
+    retaining = [owner for owner in reachable.owners() if not owner._spec.is_leaf]
+    reached = {id(edge) for edge in (*reachable.leaves, *reachable.nodes)}
     plain = not (create_graph or allow_unused or materialize_grads or check_nan or hooked)
-    if plain and reach.known and all(id(target._edge) in reached for target in targets):
+    if plain and reachable.known and all(id(target._edge) in reached for target in targets):
         key = (keep, *_spec_key(roots), *_spec_key(targets), *_spec_key(gradients))
         specs = commands.run(session, "grad", key, values, build, _read_gradients)
         assert specs is not None
@@ -212,7 +212,7 @@ def grad(
 
         made = packing(session, through) if create_graph else through()
     if not keep:
-        reach.spend()
+        reachable.mark_freed()
     first: dict[int, int] = {}  # an input given twice has one gradient
     return tuple([made[first.setdefault(target._id, place)] for place, target in enumerate(targets)])
 

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gradwire._base import dtypes
-from gradwire._base.call_site import find_place
+from gradwire._base.call_site import find_call_site
 from gradwire._base.dtypes import device, device_name, dtype
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import is_inference_mode_enabled
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import Entry, intern
+from gradwire._proxy.memo import MemoEntry, intern
 from gradwire._proxy.results import new_proxy
 from gradwire._session.sessions import current_session
 from gradwire._tensor.call import _call, _sizes
@@ -244,7 +244,7 @@ def _send(session: Session, array: Array, found: dtype, device: str, requires_gr
     inference = is_inference_mode_enabled()
     spec = intern(found, array.shape, device, requires_grad, inference=inference)
     tensor_id = next(session.ids)
-    place = find_place()
+    place = find_call_site()
     key = ("create", id(place[0]), place[1], spec)
     request = commands_pb2.CreateRequest(
         id=tensor_id,
@@ -263,7 +263,7 @@ def _send(session: Session, array: Array, found: dtype, device: str, requires_gr
     entry = session.memo.get(key)
     if entry is None:
         session.wait(service_pb2.Command(create=request), (tensor_id,))
-        session.remember(Entry(key, "create", place, _NO_TEMPLATE, (spec,)))
+        session.remember(MemoEntry(key, "create", place, _NO_TEMPLATE, (spec,)))
     else:
         session.post_large(framed(service_pb2.Command(create=request, quiet=True).SerializeToString()), entry)
     made: Tensor = new_proxy(session, tensor_id, spec)

@@ -80,7 +80,7 @@ def _place_of(tensor: Tensor) -> EdgeTensor:
     session = tensor._session
     number = next(session.ids)
     request = hooks_pb2.NameEdgeRequest(tensor=tensor._id, edge=number)
-    told = session.wait(service_pb2.Command(name_edge=request), (number,)).name_edge.edge
+    edge_spec = session.wait(service_pb2.Command(name_edge=request), (number,)).name_edge.edge
     # The edge of the client's shadow graph is the tensor's: both are at the same place.
-    made: Tensor = new_proxy(session, number, read_spec(told), tensor._edge)
+    made: Tensor = new_proxy(session, number, read_spec(edge_spec), tensor._edge)
     return made._as_subclass(EdgeTensor)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from gradwire._base.errors import GradwireTypeError, refuse, two_sessions
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import Asked
+from gradwire._graph.hook_runner import HookArguments
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import new_proxy
@@ -24,7 +24,7 @@ from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Runner, Session
+    from gradwire._proxy.protocols import HookCallback, Session
 
 _T = TypeVar("_T")
 
@@ -110,8 +110,8 @@ def _shown_to(pair: Pair, session: Session, number: int, outputs: Sequence[int],
     return hooks
 
 
-def _unpacker(session: Session, unpack: Callable[[Any], Any], packed: Any) -> Runner:
-    def run(asked: Asked) -> Sequence[Any]:
+def _unpacker(session: Session, unpack: Callable[[Any], Any], packed: Any) -> HookCallback:
+    def run(hook_arguments: HookArguments) -> Sequence[Any]:
         value = unpack(packed)
         if not isinstance(value, Handle):
             raise GradwireTypeError(
@@ -135,7 +135,7 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
     if CURRENT.get() is None or not GRAD_ENABLED.get():
         return NotImplemented
     tensors = [*_handles(args), *_handles([value for _, value in kwargs])]
-    if not any(each._spec.requires_grad or each._family is not None for each in tensors):
+    if not any(each._spec.requires_grad or each._storage is not None for each in tensors):
         return NotImplemented
     return packing(tensors[0]._session, lambda: _call(op, args, kwargs, result))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._base.call_site import find_place
+from gradwire._base.call_site import find_call_site
 from gradwire._base.errors import two_sessions
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import Entry, Spec, read_spec
+from gradwire._proxy.memo import MemoEntry, Spec, read_spec
 from gradwire._transport.wire import Build, Value, make_template
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 
@@ -26,7 +26,7 @@ def run(
     `build` makes the command from the values; `key` holds everything else that it depends on. Returns None if `read`
     finds no specs, which is not stored in the memo.
     """
-    place = find_place()
+    place = find_call_site()
     full = (name, id(place[0]), place[1], *key)
     entry = session.memo.get(full)
     if entry is not None:
@@ -38,7 +38,7 @@ def run(
         return None
     template = make_template(build, values)
     if template is not None:
-        session.remember(Entry(full, name, place, template, specs))
+        session.remember(MemoEntry(full, name, place, template, specs))
     return specs
 
 
@@ -119,7 +119,7 @@ def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
     return found[0] if found else None
 
 
-def look(tensor: Handle) -> None:
+def refresh_view(tensor: Handle) -> None:
     """Update a view on the server. Until then it may still leave the graph together with its base."""
     session = tensor._session
     number = next(session.ids)

@@ -54,7 +54,7 @@ class GraphNode:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Style:
     """The colours and the outline of a kind of node. Cards are opaque, for light and dark pages."""
 
     fill: str
@@ -65,12 +65,12 @@ class _Look:
     dashed: bool = False
 
 
-_ROOT = _Look(fill="#4f56d3", line="#4f56d3", ink="#ffffff", faint="#d5d8ff")
-_OPERATION = _Look(fill="#f4f5ff", line="#7b83eb", ink="#1f2350", faint="#666c9e")
-_LEAF = _Look(fill="#e8f8f0", line="#2fa36b", ink="#0e3d27", faint="#3f7a5e", round=False)
-_FREED = _Look(fill="#f1f2f4", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
-_RETAINED = _Look(fill="#fff6e5", line="#d98e04", ink="#4a3103", faint="#86611a")
-_UNKNOWN = _Look(fill="#ffffff", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
+_ROOT = _Style(fill="#4f56d3", line="#4f56d3", ink="#ffffff", faint="#d5d8ff")
+_OPERATION = _Style(fill="#f4f5ff", line="#7b83eb", ink="#1f2350", faint="#666c9e")
+_LEAF = _Style(fill="#e8f8f0", line="#2fa36b", ink="#0e3d27", faint="#3f7a5e", round=False)
+_FREED = _Style(fill="#f1f2f4", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
+_RETAINED = _Style(fill="#fff6e5", line="#d98e04", ink="#4a3103", faint="#86611a")
+_UNKNOWN = _Style(fill="#ffffff", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
 _EDGE = "#8a90a2"
 
 
@@ -79,7 +79,7 @@ class _Card:
     """The text lines, the look and the tooltip of a node."""
 
     lines: tuple[str, ...]
-    look: _Look
+    style: _Style
     hint: str
 
     @property
@@ -108,11 +108,11 @@ class Graph:
             f'  edge [color="{_EDGE}", fontname="Helvetica", fontsize=9, arrowsize=0.7];',
         ]
         for id_, card in self._cards.items():
-            look = card.look
-            style = ",".join(["filled", *(["rounded"] if look.round else []), *(["dashed"] if look.dashed else [])])
+            style = card.style
+            flags = ",".join(["filled", *(["rounded"] if style.round else []), *(["dashed"] if style.dashed else [])])
             lines.append(
-                f'  n{id_} [label={_quoted(chr(10).join(card.lines))}, tooltip={_quoted(card.hint)}, style="{style}", '
-                f'fillcolor="{look.fill}", color="{look.line}", fontcolor="{look.ink}"];'
+                f'  n{id_} [label={_quoted(chr(10).join(card.lines))}, tooltip={_quoted(card.hint)}, style="{flags}", '
+                f'fillcolor="{style.fill}", color="{style.line}", fontcolor="{style.ink}"];'
             )
         for source, target, output in self._edges:
             lines.append(f"  n{source} -> n{target}" + (f' [headlabel="{output}"];' if output else ";"))
@@ -193,8 +193,8 @@ def _card(node: GraphNode, is_root: bool) -> _Card:
         lines.extend(_shortened(f"saves {each}") for each in node.saved)
     elif node.saved_bytes:
         lines.append(f"saves {saved}")
-    look = _LEAF if _is_leaf(node) else _RETAINED if node.retains_grad else _ROOT if is_root else _OPERATION
-    return _Card(tuple(lines), look, "\n".join([node.name, f"saves {saved} for backward", *hint[1:]]))
+    style = _LEAF if _is_leaf(node) else _RETAINED if node.retains_grad else _ROOT if is_root else _OPERATION
+    return _Card(tuple(lines), style, "\n".join([node.name, f"saves {saved} for backward", *hint[1:]]))
 
 
 def _shortened(text: str) -> str:
@@ -260,22 +260,22 @@ def _path(route: Route) -> str:
 
 
 def _drawn_card(id_: int, card: _Card, size: tuple[float, float], x: float, y: float) -> str:
-    (width, height), look = size, card.look
-    corner = height / 2 if look.round else 3
-    dashes = ' stroke-dasharray="4 3"' if look.dashed else ""
+    (width, height), style = size, card.style
+    corner = height / 2 if style.round else 3
+    dashes = ' stroke-dasharray="4 3"' if style.dashed else ""
     parts = [
         f'<g data-node="{id_}"><title>{_clean(card.hint)}</title>'
         f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.0f}" height="{height:.0f}" '
-        f'rx="{corner:.0f}" fill="{look.fill}" stroke="{look.line}" stroke-width="1.3"{dashes}/>'
+        f'rx="{corner:.0f}" fill="{style.fill}" stroke="{style.line}" stroke-width="1.3"{dashes}/>'
     ]
     first = y + 4.5 if len(card.lines) == 1 else y - 3
     parts.append(
-        f'<text x="{x:.1f}" y="{first:.1f}" text-anchor="middle" font-weight="600" fill="{look.ink}">'
+        f'<text x="{x:.1f}" y="{first:.1f}" text-anchor="middle" font-weight="600" fill="{style.ink}">'
         f"{_clean(card.lines[0])}</text>"
     )
     for i, line in enumerate(card.lines[1:], 1):
         parts.append(
-            f'<text x="{x:.1f}" y="{first + 16 * i:.1f}" text-anchor="middle" font-size="11" fill="{look.faint}">'
+            f'<text x="{x:.1f}" y="{first + 16 * i:.1f}" text-anchor="middle" font-size="11" fill="{style.faint}">'
             f"{_clean(line)}</text>"
         )
     return "".join(parts) + "</g>"

@@ -212,9 +212,9 @@ def _positions(net: _Net, *, rounds: int) -> list[float]:
             xs[vertex] = place - places[-1] / 2
     for _ in range(rounds):
         for row in net.rows:
-            _settle(net, row, xs, [_wish(net, vertex, xs, net.above) for vertex in row])
+            _place_row(net, row, xs, [_wish(net, vertex, xs, net.above) for vertex in row])
         for row in reversed(net.rows):
-            _settle(net, row, xs, [_wish(net, vertex, xs, net.below) for vertex in row])
+            _place_row(net, row, xs, [_wish(net, vertex, xs, net.below) for vertex in row])
     for _ in range(rounds):
         _straighten(net, xs)
     return xs
@@ -226,10 +226,10 @@ def _straighten(net: _Net, xs: list[float]) -> None:
     for _, bends in net.trunks.values():
         lines.update(dict.fromkeys(bends, sum(xs[bend] for bend in bends) / len(bends)))
     for row in net.rows:
-        _settle(net, row, xs, [(lines[v], 1.0) if v in lines else (xs[v], 4.0) for v in row])
+        _place_row(net, row, xs, [(lines[v], 1.0) if v in lines else (xs[v], 4.0) for v in row])
 
 
-def _settle(net: _Net, row: list[int], xs: list[float], wishes: list[tuple[float, float]]) -> None:
+def _place_row(net: _Net, row: list[int], xs: list[float], wishes: list[tuple[float, float]]) -> None:
     """Place a row by least squares of its (place, weight) wishes. Vertices that would be too close are pooled."""
     # Pools of (weight, mean of the wished place less the room needed to the left, members); their means only rise.
     pools: list[tuple[float, float, int]] = []

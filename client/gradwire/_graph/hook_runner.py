@@ -17,11 +17,11 @@ from gradwire._base.signals import deliver
 from gradwire._proxy.handle import PRESENT, UNKNOWN
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import known_or_new, mark_gradients, new_proxy
-from gradwire._transport.transport import LONGEST_NAP
+from gradwire._transport.transport import SIGNAL_CHECK_SECONDS
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Runner, Session
+    from gradwire._proxy.protocols import HookCallback, Session
 
 # Hooks may run backwards that reach hooks. This many nested levels share a thread's stack, as in PyTorch.
 _LEVELS_PER_STACK = 30
@@ -38,7 +38,7 @@ class Pass:
 CURRENT_PASS: ContextVar[Pass | None] = ContextVar("gradwire_pass", default=None)
 
 
-class Asked:
+class HookArguments:
     """The arguments of a hook call. `others`: for AFTER the outputs' gradients, for a function its saved values."""
 
     __slots__ = ("gradients", "leaf", "others")
@@ -98,11 +98,11 @@ def _run(session: Session, call: types_pb2.HookCall, create_graph: bool) -> Sequ
             "can run",
             errors_pb2.REASON_NOT_SUPPORTED,
         )
-    asked = Asked(tuple(gradients), tuple(others), leaf)
+    hook_arguments = HookArguments(tuple(gradients), tuple(others), leaf)
     with _deeper() as depth, set_grad_enabled(create_graph):
         if depth % _LEVELS_PER_STACK:
-            return runner(asked)
-        return _on_a_new_stack(runner, asked)
+            return runner(hook_arguments)
+        return _on_a_new_stack(runner, hook_arguments)
 
 
 @contextmanager
@@ -115,21 +115,21 @@ def _deeper() -> Iterator[int]:
         _DEPTH.reset(token)
 
 
-def _on_a_new_stack(runner: Runner, asked: Asked) -> Sequence[Any] | None:
+def _on_a_new_stack(runner: HookCallback, hook_arguments: HookArguments) -> Sequence[Any] | None:
     """Run the hook in another thread while this one waits: Python's recursion limit is per thread."""
     outcome: list[Sequence[Any] | None] = []
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            outcome.append(runner(asked))
+            outcome.append(runner(hook_arguments))
         except BaseException as error:  # noqa: BLE001 it goes on in the thread that waits
             failed.append(error)
 
     thread = threading.Thread(target=copy_context().run, args=(run,), name="gradwire-hooks", daemon=True)
     thread.start()
     while thread.is_alive():
-        thread.join(LONGEST_NAP)
+        thread.join(SIGNAL_CHECK_SECONDS)
         deliver()
     if failed:
         raise failed[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import Asked
+from gradwire._graph.hook_runner import HookArguments
 from gradwire._proxy.handle import Handle
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
@@ -50,7 +50,7 @@ class RemovableHandle:
         self.remove()
 
 
-def kept_in(hooks: dict[int, Any], hook: Any, first: bool = False) -> RemovableHandle:
+def add_hook(hooks: dict[int, Any], hook: Any, first: bool = False) -> RemovableHandle:
     """Keep a hook in a dictionary, in order, until its handle removes it; `first` puts it before the others."""
     handle = RemovableHandle(lambda: None)
     number = handle.id
@@ -72,8 +72,8 @@ def hook_tensor(tensor: Handle, hook: Hook) -> RemovableHandle:
     if not tensor._spec.requires_grad:
         raise refuse(_NO_GRADIENT, errors_pb2.REASON_REQUIRES_GRAD)
 
-    def run(asked: Asked) -> Sequence[Any] | None:
-        return _replaced(asked.gradients, [hook(asked.gradients[0])], hook)
+    def run(hook_arguments: HookArguments) -> Sequence[Any] | None:
+        return _replaced(hook_arguments.gradients, [hook(hook_arguments.gradients[0])], hook)
 
     return _register(tensor, _TENSOR, run)
 
@@ -87,8 +87,8 @@ def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
             "post accumulate grad hooks cannot be registered on non-leaf tensors", errors_pb2.REASON_REQUIRES_GRAD
         )
 
-    def run(asked: Asked) -> None:
-        answer = hook(asked.leaf)
+    def run(hook_arguments: HookArguments) -> None:
+        answer = hook(hook_arguments.leaf)
         if answer is not None:
             if isinstance(answer, Handle):
                 raise refuse("Tensor post accumulate grad hooks should return None.")
@@ -100,8 +100,8 @@ def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
 def hook_before(root: Handle, node: int, hook: Hook) -> RemovableHandle:
     """Call `hook(grad_outputs)` before backward executes node `node` of the graph of `root` (0: its own node)."""
 
-    def run(asked: Asked) -> Sequence[Any] | None:
-        return _replaced(asked.gradients, hook(asked.gradients), hook)
+    def run(hook_arguments: HookArguments) -> Sequence[Any] | None:
+        return _replaced(hook_arguments.gradients, hook(hook_arguments.gradients), hook)
 
     return _register(root, _BEFORE, run, node)
 
@@ -109,8 +109,8 @@ def hook_before(root: Handle, node: int, hook: Hook) -> RemovableHandle:
 def hook_after(root: Handle, node: int, hook: Hook) -> RemovableHandle:
     """Call `hook(grad_inputs, grad_outputs)` after backward executed node `node` of the graph of `root`."""
 
-    def run(asked: Asked) -> Sequence[Any] | None:
-        return _replaced(asked.gradients, hook(asked.gradients, asked.others), hook)
+    def run(hook_arguments: HookArguments) -> Sequence[Any] | None:
+        return _replaced(hook_arguments.gradients, hook(hook_arguments.gradients, hook_arguments.others), hook)
 
     return _register(root, _AFTER, run, node)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError
 from gradwire._graph.graph import Graph, GraphLeaf, GraphNode
-from gradwire._graph.hook_runner import Asked
+from gradwire._graph.hook_runner import HookArguments
 from gradwire._graph.hooks import RemovableHandle, hook_after, hook_before
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import read_spec
@@ -118,15 +118,15 @@ def _saved_value(node: Node, name: str) -> Any:
     """A node's saved value, unpacked by the user's hooks if there are any; None if the name is unknown."""
     session = node._root._session
     request = hooks_pb2.SavedValueRequest(tensor=node._root._id, node=node._number(), name=name)
-    told = session.wait(service_pb2.Command(saved_value=request)).saved_value
-    kept = [session.hooks[hook](Asked((), (), None)) for hook in told.hooks]
+    answer = session.wait(service_pb2.Command(saved_value=request)).saved_value
+    kept = [session.hooks[hook](HookArguments((), (), None)) for hook in answer.hooks]
     if kept:
         request.unpacked.extend([each._id for given in kept for each in given or ()])
-        told = session.wait(service_pb2.Command(saved_value=request)).saved_value
-    if not told.known:
+        answer = session.wait(service_pb2.Command(saved_value=request)).saved_value
+    if not answer.known:
         return None
-    tensors = [_known_or_new(node, spec) for spec in told.tensors]
-    return tuple(tensors) if told.several else tensors[0]
+    tensors = [_known_or_new(node, spec) for spec in answer.tensors]
+    return tuple(tensors) if answer.several else tensors[0]
 
 
 def _known_or_new(node: Node, spec: types_pb2.TensorSpec) -> Any:

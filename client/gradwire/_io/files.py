@@ -59,7 +59,7 @@ def save(obj: Any, f: Any, *, on: str = "client", **options: Any) -> None:
     if options:
         raise GradwireTypeError(f"save() takes an object and a file, not {', '.join(options)}: it pickles nothing")
     if _is_on_server(on):
-        save_there(obj, f)
+        save_on_server(obj, f)
         return
     library = _library()
     writer = _Writer(_stored)
@@ -87,7 +87,7 @@ def load(
     TypeError for an unknown dtype, ImportError without the safetensors package.
     """
     if _is_on_server(on):
-        return load_there(f, map_location)
+        return load_on_server(f, map_location)
     library = _library()
     name = str(getattr(f, "name", "the file")) if hasattr(f, "read") else os.fspath(f)
     content = f.read() if hasattr(f, "read") else _content(name)
@@ -122,18 +122,18 @@ def _read(reader: _Reader, metadata: Mapping[str, str]) -> Any:
     return reader.decode(tree)
 
 
-def save_there(obj: Any, name: Any) -> None:
+def save_on_server(obj: Any, name: Any) -> None:
     """Have the server write a file on its disk."""
     writer = _Writer(lambda tensor: tensor)
     tree = writer.encode_all(obj)
     write_file(_name(name), writer.arrays, {_METADATA: _described(tree)})
 
 
-def load_there(name: Any, map_location: Any) -> Any:
+def load_on_server(name: Any, map_location: Any) -> Any:
     """Have the server read tensors from a file on its disk."""
     device = "cpu" if map_location is None else dtypes.device_name(map_location)
     tensors, metadata = read_file(_name(name), device)
-    return _read(_ThereReader({key: (each, each.dtype) for key, each in tensors.items()}, device, name), metadata)
+    return _read(_ServerReader({key: (each, each.dtype) for key, each in tensors.items()}, device, name), metadata)
 
 
 def _name(given: Any) -> str:
@@ -234,14 +234,14 @@ class _Writer:
                 name += "_"
             self.names[id(value)] = name
             self.arrays[name] = self.stored(value)
-        told: dict[str, Any] = {"tensor": name}
+        description: dict[str, Any] = {"tensor": name}
         if value.is_complex():
-            told["complex"] = True
+            description["complex"] = True
         if value._is_parameter():
-            told["parameter"] = True
+            description["parameter"] = True
         if value.requires_grad:
-            told["requires_grad"] = True
-        return told
+            description["requires_grad"] = True
+        return description
 
 
 def _advice(value: Any) -> str:
@@ -362,7 +362,7 @@ class _Reader:
         return make_tensor(array, dtype, self.device)
 
 
-class _ThereReader(_Reader):
+class _ServerReader(_Reader):
     """Reader for tensors that the server already made."""
 
     def tensor(self, name: str, is_complex: bool) -> Tensor:

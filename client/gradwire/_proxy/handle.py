@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gradwire._proxy.shadow_graph import Edge, Leaf
 
 
-class Mark:
+class GradientState:
     """A state of `.grad` other than None or a tensor."""
 
     __slots__ = ("name",)
@@ -23,12 +23,12 @@ class Mark:
 
 
 #: A backward has set the gradient, and the gradient has no id yet.
-PRESENT = Mark("PRESENT")
+PRESENT = GradientState("PRESENT")
 #: Only the server knows whether there is a gradient, and its value.
-UNKNOWN = Mark("UNKNOWN")
+UNKNOWN = GradientState("UNKNOWN")
 
 
-class Family:
+class StorageState:
     """State shared by tensors with the same storage.
 
     `version` counts in-place changes, and `epoch` counts all changes. `left` says whether the base left the graph. Then
@@ -65,12 +65,12 @@ class Handle:
         "__weakref__",
         "_edge",
         "_epoch",
-        "_family",
         "_grad",
         "_id",
         "_retained",
         "_session",
         "_spec",
+        "_storage",
     )
 
     _session: Session
@@ -79,7 +79,7 @@ class Handle:
     _edge: Edge | None
     _grad: Any
     _retained: Leaf | None
-    _family: Family | None
+    _storage: StorageState | None
     _epoch: int
 
     def __del__(self) -> None:

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from gradwire._proxy.memo import Entry
+from gradwire._proxy.memo import MemoEntry
 from gradwire._transport.transport import Transport
 from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, service_pb2
 
 
-class Runner(Protocol):
+class HookCallback(Protocol):
     """A callback of backward. It returns the replaced gradients, or None to keep them."""
 
-    def __call__(self, asked: Any) -> Sequence[Any] | None:
-        """Run the callback; `asked` is a `_graph.hook_runner.Asked`."""
+    def __call__(self, hook_arguments: Any) -> Sequence[Any] | None:
+        """Run the callback; `hook_arguments` is a `_graph.hook_runner.HookArguments`."""
 
 
 class Recorder(Protocol):
@@ -28,19 +28,19 @@ class Recorder(Protocol):
 
     counters: dict[int, Callable[[int], None]]
 
-    def vary(self, key: object, value: float, now: Callable[[int], float]) -> float:
+    def add_varying(self, key: object, value: float, now: Callable[[int], float]) -> float:
         """Record a number that differs between calls."""
 
-    def see(self, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]]) -> None:
+    def add_arguments(self, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]]) -> None:
         """Record the arguments of an op."""
 
-    def born(self, handle: Any) -> None:
+    def add_handle(self, handle: Any) -> None:
         """Record a new proxy."""
 
     def check(self, command: service_pb2.Command) -> None:
         """Refuse a command that no program can contain, before it is executed."""
 
-    def note(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
+    def add_command(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
         """Record a command that succeeded."""
 
 
@@ -49,12 +49,12 @@ class Session(Protocol):
 
     address: str
     every_call_waits: bool
-    memo: dict[tuple[object, ...], Entry]
+    memo: dict[tuple[object, ...], MemoEntry]
     buffer: deque[Any]
     released: deque[int]
     ids: Iterator[int]
     watched: WeakValueDictionary[int, Any]
-    hooks: dict[int, Runner]
+    hooks: dict[int, HookCallback]
     recorder: Recorder | None
     programs: OrderedDict[bytes, None]
     _transport: Transport
@@ -68,22 +68,22 @@ class Session(Protocol):
     def limits(self) -> service_pb2.Limits:
         """The limits sent by the server."""
 
-    def post(self, command: bytes, entry: Entry) -> None:
+    def post(self, command: bytes, entry: MemoEntry) -> None:
         """Buffer a framed, quiet command."""
 
-    def post_op(self, entry: Entry, values: Sequence[Value]) -> None:
+    def post_op(self, entry: MemoEntry, values: Sequence[Value]) -> None:
         """Buffer an op that succeeded before."""
 
-    def post_large(self, command: bytes, entry: Entry) -> None:
+    def post_large(self, command: bytes, entry: MemoEntry) -> None:
         """Buffer a framed, quiet command with many bytes."""
 
-    def press(self) -> None:
+    def flush_if_full(self) -> None:
         """Send a batch, unless it should grow while others are in flight."""
 
-    def urge(self) -> None:
+    def flush_early(self) -> None:
         """Send the buffered commands early."""
 
-    def remember(self, entry: Entry) -> None:
+    def remember(self, entry: MemoEntry) -> None:
         """Store an entry, so the next execution of its command is deferred."""
 
     def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:

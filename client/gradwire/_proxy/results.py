@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gradwire._proxy.handle import UNKNOWN, Family, Handle, ViewOf
+from gradwire._proxy.handle import UNKNOWN, Handle, StorageState, ViewOf
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.shadow_graph import Edge, Leaf, dead_end, unknown_node
+from gradwire._proxy.shadow_graph import Edge, Leaf, unknown_node, unneeded_edge
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import Session
@@ -50,7 +50,7 @@ def known_or_new(session: Session, message: types_pb2.TensorSpec, near: Mapping[
         base = near.get(message.base)
         base = session.watched.get(message.base) if base is None else base
         if base is not None:
-            made.__dict__["_view"] = ViewOf(base, join(made, base).version)
+            made.__dict__["_view"] = ViewOf(base, share_storage(made, base).version)
     return made
 
 
@@ -61,11 +61,11 @@ def fill_proxy(made: Any, session: Session, tensor_id: int, spec: Spec, edge: Ed
     made._spec = spec
     made._grad = None
     made._retained = None
-    made._family = None
+    made._storage = None
     made._epoch = 0
     made._edge = edge
     if session.recorder is not None:
-        session.recorder.born(made)
+        session.recorder.add_handle(made)
 
 
 def watch_leaf(leaf: Handle) -> None:
@@ -85,7 +85,7 @@ def watch_retained(tensor: Handle) -> None:
 def new_result(
     session: Session, tensor_id: int, spec: Spec, edges: Sequence[Edge], args: Sequence[Any], place: int = 0
 ) -> Any:
-    """The proxy of an op's result: its node has the inputs' edges, and a view joins its base's family.
+    """The proxy of an op's result: its node has the inputs' edges, and a view shares its base's storage.
 
     `place` is the result's index among the op's results.
     """
@@ -98,10 +98,10 @@ def new_result(
     elif spec.requires_grad and not (source is not None and source._spec.requires_grad):
         watch_leaf(made)
     if source is not None:
-        family = join(made, source)
+        storage = share_storage(made, source)
         held = source.__dict__.get("_view")
         base = source if held is None else held.base
-        made.__dict__["_view"] = ViewOf(base, family.version)
+        made.__dict__["_view"] = ViewOf(base, storage.version)
         if not recorded and spec.requires_grad is not base._spec.requires_grad and _may_require(spec):
             made._spec = spec.with_requires_grad(base._spec.requires_grad)
     return made
@@ -123,62 +123,62 @@ def _source(args: Sequence[Any], place: int) -> Handle | None:
     return None
 
 
-def join(made: Handle, source: Handle) -> Family:
-    """Add a tensor to its source's family, whose tensors share storage and version."""
-    family = source._family
-    if family is None:
-        family = source._family = Family()
-        source._epoch = family.epoch
-    made._family = family
-    made._epoch = family.epoch
-    return family
+def share_storage(made: Handle, source: Handle) -> StorageState:
+    """Let a tensor share its source's storage, and so its version."""
+    storage = source._storage
+    if storage is None:
+        storage = source._storage = StorageState()
+        source._epoch = storage.epoch
+    made._storage = storage
+    made._epoch = storage.epoch
+    return storage
 
 
-def turn(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
+def update_strides(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
     """Update a proxy after an in-place change of sizes and strides. No value was written, so its base is unchanged."""
     view: ViewOf | None = target.__dict__.get("_view")
     if not recorded or not edges or spec.is_leaf:
-        change(target, spec, edges, False)
+        update_in_place(target, spec, edges, False)
         return
-    family = target._family
-    if family is None:
-        family = target._family = Family()
-    family.version += 1
-    family.epoch += 1
-    target._epoch = family.epoch
-    _rewrite(target, edges)
+    storage = target._storage
+    if storage is None:
+        storage = target._storage = StorageState()
+    storage.version += 1
+    storage.epoch += 1
+    target._epoch = storage.epoch
+    _set_node(target, edges)
     target._spec = spec
     if view is not None:
-        view.version = family.version
+        view.version = storage.version
 
 
-def change(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
+def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
     """Update a proxy after an in-place op. A recorded op gives the proxy and its views a new history.
 
-    If the target is a view, its base is updated at once, then the view. `refresh` updates other tensors of the family
+    If the target is a view, its base is updated at once, then the view. `refresh` updates other tensors of the storage
     at their next use.
     """
-    family = target._family
-    if family is not None:
-        family.version += 1
-        family.epoch += 1
-        target._epoch = family.epoch
+    storage = target._storage
+    if storage is not None:
+        storage.version += 1
+        storage.epoch += 1
+        target._epoch = storage.epoch
     recorded = bool(recorded and edges and not spec.is_leaf)
     view: ViewOf | None = target.__dict__.get("_view")
-    if view is not None and family is not None:
+    if view is not None and storage is not None:
         if recorded:
             old = view.base._edge
-            _rewrite(target, None)
+            _set_node(target, None)
             view.base._spec = view.base._spec.recorded("CopySlices")
-            _rewrite(view.base, edges if old is None else [old, *edges])
-            view.base._epoch = family.epoch
-        _follow(target, view, family)
+            _set_node(view.base, edges if old is None else [old, *edges])
+            view.base._epoch = storage.epoch
+        _update_view(target, view, storage)
     elif recorded:
-        _rewrite(target, edges)
+        _set_node(target, edges)
     target._spec = spec
 
 
-def _rewrite(tensor: Handle, edges: list[Edge] | None) -> None:
+def _set_node(tensor: Handle, edges: list[Edge] | None) -> None:
     """Set a tensor's node. A retained gradient moves to the new node."""
     retained = tensor._retained
     if retained is not None:
@@ -191,25 +191,25 @@ def _rewrite(tensor: Handle, edges: list[Edge] | None) -> None:
 
 def refresh(stale: Handle) -> None:
     """Update a tensor after an in-place op, or a changed flag, on another tensor of its storage."""
-    family = stale._family
-    assert family is not None
-    stale._epoch = family.epoch
+    storage = stale._storage
+    assert storage is not None
+    stale._epoch = storage.epoch
     view: ViewOf | None = stale.__dict__.get("_view")
     if view is not None:
-        _follow(stale, view, family)
-        if family.left and stale._spec.grad_fn:
+        _update_view(stale, view, storage)
+        if storage.left and stale._spec.grad_fn:
             stale._edge = unknown_node()
 
 
-def _follow(stale: Handle, view: ViewOf, family: Family) -> None:
+def _update_view(stale: Handle, view: ViewOf, storage: StorageState) -> None:
     spec, base = stale._spec, view.base
-    if view.version != family.version and (spec.grad_fn or base._spec.requires_grad):
+    if view.version != storage.version and (spec.grad_fn or base._spec.requires_grad):
         if spec.origin:
             stale._spec = spec.left_behind()
             return
-        view.version = family.version
+        view.version = storage.version
         stale._spec = spec.recorded("AsStridedBackward0")
-        _rewrite(stale, [dead_end() if base._edge is None else base._edge])
+        _set_node(stale, [unneeded_edge() if base._edge is None else base._edge])
     elif spec.is_leaf and not isinstance(stale._edge, Leaf) and (spec.dtype.is_floating_point or spec.dtype.is_complex):
         stale._spec = spec.with_requires_grad(base._spec.requires_grad)
 
@@ -228,7 +228,7 @@ def return_type(op: str, names: tuple[str, ...]) -> type[Any]:
     return made
 
 
-def arrange(op: str, made: tuple[Any, ...], result: Any) -> Any:
+def pack_results(op: str, made: tuple[Any, ...], result: Any) -> Any:
     """The results in the op's return form: one tensor, a bool, a tuple or a named tuple."""
     if result is None:
         return made[0]
@@ -262,7 +262,7 @@ def after_backward(owner: Any, before: Any, state: Any) -> Any:
     return state if before is None or not owner._spec.is_leaf else before
 
 
-def doubt_gradients(owners: Sequence[Any]) -> list[tuple[Any, Any]]:
+def mark_gradients_unknown(owners: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Mark the tensors' gradients as UNKNOWN; return (tensor, earlier state) pairs."""
     before = [(owner, owner._grad) for owner in owners]
     for owner, _ in before:

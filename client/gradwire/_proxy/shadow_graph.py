@@ -23,17 +23,17 @@ class Leaf:
         self.owner = weakref.ref(owner)
 
 
-class _Nobody:
+class _NoOwner:
     """An empty reference to an owner. It keeps the list of a node without receivers nonempty."""
 
     def __call__(self) -> None:
         return None
 
 
-def dead_end() -> Leaf:
+def unneeded_edge() -> Leaf:
     """The edge of a node whose input needs no gradient."""
     made = Leaf.__new__(Leaf)
-    made.owner = _Nobody()  # type: ignore[assignment]
+    made.owner = _NoOwner()  # type: ignore[assignment]
     return made
 
 
@@ -47,7 +47,7 @@ def unknown_node() -> Node:
     return []
 
 
-class Reach:
+class ReachableNodes:
     """The leaves and nodes that a backward from some edges reaches. Iterative, because chains may be long."""
 
     __slots__ = ("known", "leaves", "nodes")
@@ -75,7 +75,7 @@ class Reach:
         """The proxies that receive a gradient and still exist."""
         return [owner for leaf in self.leaves if (owner := leaf.owner()) is not None]
 
-    def spend(self) -> None:
+    def mark_freed(self) -> None:
         """Mark the nodes as freed: the server dropped their saved values."""
         for node in self.nodes:
             node.clear()

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from types import CodeType
 
-from gradwire._base.call_site import describe_place
+from gradwire._base.call_site import describe_call_site
 from gradwire._base.errors import GradwireError, from_message
-from gradwire._proxy.memo import Entry
+from gradwire._proxy.memo import MemoEntry
 from gradwire.v1 import errors_pb2 as pb
 
 _MOST_ROOTS = 4096
@@ -38,13 +38,13 @@ class DeferredErrors:
 
     def __init__(self, writer: int) -> None:
         self._writer = writer
-        self._sent: deque[tuple[int, Sequence[Origin | Entry | None]]] = deque()
+        self._sent: deque[tuple[int, Sequence[Origin | MemoEntry | None]]] = deque()
         self._sent_count = 0
         self._lock = threading.Lock()
         self._pending: list[GradwireError] = []
         self._roots: dict[int, tuple[pb.Error, str]] = {}
 
-    def remember(self, first: int, records: Sequence[Origin | Entry | None]) -> None:
+    def add_call_sites(self, first: int, records: Sequence[Origin | MemoEntry | None]) -> None:
         """Store a batch's call sites, from the seq of its first command."""
         with self._lock:
             self._sent.append((first, records))
@@ -52,18 +52,18 @@ class DeferredErrors:
             while self._sent_count > _MOST_SENT:
                 self._sent_count -= len(self._sent.popleft()[1])
 
-    def _placed_nodes(self, error: pb.Error) -> pb.Error:
+    def _with_node_lines(self, error: pb.Error) -> pb.Error:
         """The refusal, with the program's lines that made the nodes in its metadata."""
         lines = []
-        told = error.metadata
-        made, needed = (int(told[name]) if name in told else 0 for name in ("made_by_command", "command"))
+        metadata = error.metadata
+        made, needed = (int(metadata[name]) if name in metadata else 0 for name in ("made_by_command", "command"))
         for number, name, what in (
             (made, "made_by", "was made"),
             (needed if needed != made else 0, "node", "needs it"),
         ):
             where = self.find(number)
             if where is not None:
-                lines.append(f"\n  {told[name]} {what} here:\n  {where}")
+                lines.append(f"\n  {metadata[name]} {what} here:\n  {where}")
         if not lines:
             return error
         shown = pb.Error()
@@ -80,20 +80,22 @@ class DeferredErrors:
             for first, records in reversed(self._sent):
                 if first <= seq:
                     record = records[seq - first] if seq - first < len(records) else None
-                    return None if record is None else describe_place(record.code, record.offset)
+                    return None if record is None else describe_call_site(record.code, record.offset)
         return None
 
-    def add(self, seq: int, entry: Entry, error: pb.Error) -> None:
+    def add(self, seq: int, entry: MemoEntry, error: pb.Error) -> None:
         """Store the refusal of a command, unless its root cause is stored."""
-        where = describe_place(entry.code, entry.offset)
-        error = self._placed_nodes(error)
+        where = describe_call_site(entry.code, entry.offset)
+        error = self._with_node_lines(error)
         with self._lock:
             if error.root_seq and error.root_seq in self._roots:
                 return
             if len(self._roots) >= _MOST_ROOTS:
                 self._roots.clear()
             self._roots[seq] = (error, where)
-            self._pending.append(_placed(error, where, "issued without waiting; GRADWIRE_SYNC=1 makes every call wait"))
+            self._pending.append(
+                _with_line(error, where, "issued without waiting; GRADWIRE_SYNC=1 makes every call wait")
+            )
 
     def raise_first(self) -> None:
         """Raise the oldest unreported refusal, and drop the others; their count is in its metadata ("more")."""
@@ -110,11 +112,11 @@ class DeferredErrors:
         """The exception for a refusal, or for its root cause if it depends on a refused command."""
         root = self._roots.get(error.root_seq) if error.root_seq else None
         if root is None:
-            return from_message(self._placed_nodes(error))
-        return _placed(*root, "an earlier command, whose result this one needs")
+            return from_message(self._with_node_lines(error))
+        return _with_line(*root, "an earlier command, whose result this one needs")
 
 
-def _placed(error: pb.Error, where: str, why: str) -> GradwireError:
+def _with_line(error: pb.Error, where: str, why: str) -> GradwireError:
     shown = pb.Error()
     shown.CopyFrom(error)
     shown.message = f"{error.message}\n  {where}\n  ({why})"

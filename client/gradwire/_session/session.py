@@ -3,8 +3,8 @@
 A command enters `buffer`; the common path only appends, which is atomic. It leaves in a batch, which `Retransmission`
 delivers exactly once. A few batches are in flight at most, within the credit that the server grants. Further senders
 wait, which is the backpressure. A waiting command has a `Ticket`; its thread flushes and receives until the answer
-arrives. A deferred command has the memo's `Entry`. If it is refused, the error is raised at the next wait and names the
-line that issued the command.
+arrives. A deferred command has a `MemoEntry`. If it is refused, the error is raised at the next wait and names the line
+that issued the command.
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ from datetime import datetime, timezone
 from sys import modules
 from typing import TYPE_CHECKING, Any
 
-from gradwire._base.call_site import find_place
+from gradwire._base.call_site import find_call_site
 from gradwire._base.errors import GradwireError, make_error
-from gradwire._base.signals import Interrupted, deliver, guard, holding, interrupted, look, postpone
-from gradwire._base.timeouts import PATIENCE, Alarm
+from gradwire._base.signals import (
+    Interrupted,
+    defer_exception,
+    deferring_signals,
+    deliver,
+    interrupted,
+    wrap_handlers,
+    wrap_new_handlers,
+)
+from gradwire._base.timeouts import TIMEOUT, Alarm
 from gradwire._proxy.handle import UNKNOWN
-from gradwire._proxy.memo import MEMO_LIMIT, Entry
+from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry
 from gradwire._session.deferred_errors import DeferredErrors, Origin
 from gradwire._session.entered import enter, leave
 from gradwire._session.saving import Snapshot, restore_on, restored_tensors, save_session
@@ -34,7 +42,7 @@ from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
 from gradwire._transport.finalizer import ORPHANS, Finalizer
 from gradwire._transport.retransmission import (
-    MOST_FLIGHTS,
+    MAX_IN_FLIGHT,
     PATIENCE_SECONDS,
     InFlightBatch,
     Retransmission,
@@ -42,13 +50,13 @@ from gradwire._transport.retransmission import (
     WaitOver,
 )
 from gradwire._transport.tracing import traceparent
-from gradwire._transport.transport import LAST_WORD_SECONDS, LONGEST_NAP, PROTOCOL, Transport, client_name
+from gradwire._transport.transport import OUTCOME_WAIT_SECONDS, PROTOCOL, SIGNAL_CHECK_SECONDS, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1.command_facts import FACTS
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Recorder, Runner
+    from gradwire._proxy.protocols import HookCallback, Recorder
     from gradwire._session.summary import Summary
 
 #: Buffered commands that trigger a batch.
@@ -57,7 +65,7 @@ _BATCH_BYTES = 4 << 20
 # With more batches in flight, more commands are buffered for the next. At this number the client flushes, and may wait.
 _MOST_WAITING = 1024
 _MOST_RELEASES = 65_536
-_LAST_PATIENCE_SECONDS = 3.0  # for an unreachable server, in `close`
+_CLOSE_PATIENCE_SECONDS = 3.0  # for an unreachable server, in `close`
 # Maximum bytes of a batch besides its commands. A release has 8 bytes.
 _BATCH_HEAD = 64
 # Commands whose answer may name a hook to run.
@@ -78,10 +86,10 @@ class Ticket:
         self.result: service_pb2.Result | None = None
 
 
-def _find_room(frames: int = 30) -> None:
+def _check_stack_room(frames: int = 30) -> None:
     """Raise RecursionError here, before any state changes, if fewer than `frames` stack frames are left."""
     if frames:
-        _find_room(frames - 1)
+        _check_stack_room(frames - 1)
 
 
 class Session:
@@ -99,7 +107,7 @@ class Session:
         restore: str | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        guard()
+        wrap_handlers()
         self._transport = transport
         self._embedded = embedded
         self.address = transport.address
@@ -121,9 +129,9 @@ class Session:
         self.lease_seconds = max(answer.lease_ms, 1) / 1000
         self._expires_unix_ms = answer.expires_unix_ms
 
-        self.memo: dict[tuple[object, ...], Entry] = {}
+        self.memo: dict[tuple[object, ...], MemoEntry] = {}
         #: Unsent commands: bytes, the Ticket or Entry, and whether it is a call of a prepared op.
-        self.buffer: deque[tuple[bytes, Ticket | Entry | None, bool]] = deque()
+        self.buffer: deque[tuple[bytes, Ticket | MemoEntry | None, bool]] = deque()
         self.released: deque[int] = deque()
         self._numbers = itertools.count(1)
         self.ids: Iterator[int] = itertools.count((answer.writer << _IDS_PER_WRITER) + 1)
@@ -134,11 +142,11 @@ class Session:
         self._cancelled = 0  # commands through this seq were cancelled
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
-        self._late = DeferredErrors(answer.writer)
+        self._deferred_errors = DeferredErrors(answer.writer)
         #: Leaves that require grad and tensors that retain their gradient, by id.
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         #: Callbacks of backward by number, until the server drops their hooks.
-        self.hooks: dict[int, Runner] = {}
+        self.hooks: dict[int, HookCallback] = {}
         #: Records the commands of a function that is being compiled.
         self.recorder: Recorder | None = None
         #: Receivers of batch timings: gradwire.timings.
@@ -146,11 +154,11 @@ class Session:
         #: Hashes of the programs in the server's cache, least recently run first: the server drops the first.
         self.programs: OrderedDict[bytes, None] = OrderedDict()
         self._unusable: GradwireError | None = None
-        transport.hear_of_local(answer.local_stream)
+        transport.set_local_stream(answer.local_stream)
         transport.patience = patience
-        self._delivery = Retransmission(transport, answer, self._why_dead, patience)
-        self._ending = Finalizer(transport, self.session_id, embedded)
-        self._finalizer = weakref.finalize(self, ORPHANS.put, self._ending)
+        self._retransmission = Retransmission(transport, answer, self._exit_reason, patience)
+        self._session_finalizer = Finalizer(transport, self.session_id, embedded)
+        self._finalizer = weakref.finalize(self, ORPHANS.put, self._session_finalizer)
         self._finalizer.atexit = False
         self._restored = restored
         #: The named tensors of a session opened by gradwire.restore(); empty for others.
@@ -160,7 +168,7 @@ class Session:
         """Open the stream. If it fails, the session ends like an unreferenced one."""
         while True:
             try:
-                self._delivery.connect()
+                self._retransmission.connect()
                 break
             except Interrupted:
                 deliver()
@@ -174,24 +182,24 @@ class Session:
 
     # Sending.
 
-    def post(self, command: bytes, entry: Entry) -> None:
+    def post(self, command: bytes, entry: MemoEntry) -> None:
         """Buffer a framed, quiet command."""
         self.buffer.append((command, entry, False))
         if len(self.buffer) >= BATCH_COMMANDS:
-            self.press()
+            self.flush_if_full()
 
-    def post_op(self, entry: Entry, values: Sequence[wire.Value]) -> None:
+    def post_op(self, entry: MemoEntry, values: Sequence[wire.Value]) -> None:
         """Buffer an op that succeeded before, as a call of a prepared op if possible."""
         if not entry.number and entry.template.op:
             self._prepare(entry)
         if entry.number:
             self.buffer.append((entry.words(entry.number, *values), entry, True))
             if len(self.buffer) >= BATCH_COMMANDS:
-                self.press()
+                self.flush_if_full()
         else:
             self.post(entry.template.fill(values), entry)
 
-    def _prepare(self, entry: Entry) -> None:
+    def _prepare(self, entry: MemoEntry) -> None:
         """Prepare an op under a new number. Numbers are never reused, because other threads may be adding calls."""
         number = next(self._numbers)
         if number < self.limits.max_prepared:
@@ -199,25 +207,25 @@ class Session:
             self.buffer.append((wire.prepare_command(number, entry.template.op), None, False))
             entry.number = number
 
-    def press(self) -> None:
+    def flush_if_full(self) -> None:
         """Send a batch, unless it should grow while others are in flight."""
         waiting = len(self.buffer)
-        if waiting >= _MOST_WAITING or waiting >= BATCH_COMMANDS << max(0, len(self._delivery.flights) - 1):
+        if waiting >= _MOST_WAITING or waiting >= BATCH_COMMANDS << max(0, len(self._retransmission.in_flight) - 1):
             self.flush()
 
-    def urge(self) -> None:
+    def flush_early(self) -> None:
         """Send slow commands early: the fewer batches are in flight, the smaller the batch."""
-        if len(self.buffer) >= min(1 << len(self._delivery.flights), BATCH_COMMANDS):
+        if len(self.buffer) >= min(1 << len(self._retransmission.in_flight), BATCH_COMMANDS):
             self.flush()
 
-    def post_large(self, command: bytes, entry: Entry) -> None:
+    def post_large(self, command: bytes, entry: MemoEntry) -> None:
         """Buffer a framed, quiet command with many bytes."""
         self.buffered_bytes += len(command)
         self.post(command, entry)
         if self.buffered_bytes >= _BATCH_BYTES:
             self.flush()
 
-    def remember(self, entry: Entry) -> None:
+    def remember(self, entry: MemoEntry) -> None:
         """Store an entry in the memo, so the next execution of its command is deferred."""
         if not self.every_call_waits and self._unusable is None:
             if len(self.memo) >= MEMO_LIMIT:
@@ -229,8 +237,8 @@ class Session:
 
         Raises WaitOver if the wait lasts beyond `until`, a time.monotonic() value. Returns early for a pending signal.
         """
-        look()
-        if not self._take(self._send_lock, until):
+        wrap_new_handlers()
+        if not self._acquire(self._send_lock, until):
             return
         try:
             while self.buffer or self.released:
@@ -239,12 +247,12 @@ class Session:
                     self._receive(until=until)
                     if interrupted():
                         return
-                self._delivery.push()
+                self._retransmission.wait_sent()
                 if interrupted():
                     return
-                _find_room()
-                self._delivery.send(self._take_batch())
-            self._delivery.see_off()
+                _check_stack_room()
+                self._retransmission.send(self._take_batch())
+            self._retransmission.finish_sending()
         finally:
             self._send_lock.release()
 
@@ -253,7 +261,7 @@ class Session:
             least = len(self.buffer[0][0])
         except IndexError:  # only releases are waiting
             least = 8 * min(len(self.released), _MOST_RELEASES)
-        return self._delivery.has_room(least + 2 * _BATCH_HEAD)
+        return self._retransmission.has_room(least + 2 * _BATCH_HEAD)
 
     def _take_batch(self) -> InFlightBatch:
         # A release must follow every use of its id. So a batch has releases only if it has all commands that were
@@ -261,10 +269,10 @@ class Session:
         releases = len(self.released)
         waiting = len(self.buffer)
         most = min(self.limits.max_batch_commands or 1024, 4096) - 1
-        most_bytes = self._delivery.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
+        most_bytes = self._retransmission.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
         commands: list[bytes] = []
         calls: list[bytes] = []
-        records: list[Ticket | Entry | None] = []
+        records: list[Ticket | MemoEntry | None] = []
         size = _BATCH_HEAD
         while self.buffer and len(records) < min(waiting, most):
             following = len(self.buffer[0][0]) + _CALLS_HEAD
@@ -293,7 +301,7 @@ class Session:
         timed = self.timed
         request, size = wire.stream_batch(
             first,
-            self._delivery.acknowledged,
+            self._retransmission.acknowledged,
             commands,
             bool(timed),
             traceparent() if "opentelemetry" in modules else "",
@@ -312,35 +320,35 @@ class Session:
         recorder = self.recorder
         if recorder is not None:
             recorder.check(command)
-        ticket = Ticket(Origin(*find_place()))
-        patience = PATIENCE.get()
-        if patience is None:
+        ticket = Ticket(Origin(*find_call_site()))
+        timeout = TIMEOUT.get()
+        if timeout is None:
             data = command.SerializeToString()
         else:
-            command.timeout_ms = max(1, int(patience * 1000))
+            command.timeout_ms = max(1, int(timeout * 1000))
             data = command.SerializeToString()
             command.ClearField("timeout_ms")
         try:
             self.buffered_bytes += len(data)
             self.buffer.append((wire.framed(data), ticket, False))
-            if patience is None:
+            if timeout is None:
                 self._await(ticket)
             else:
-                with Alarm(patience, self._delivery.drop) as alarm:
+                with Alarm(timeout, self._retransmission.drop) as alarm:
                     self._await(ticket, alarm.until)
             assert ticket.result is not None
             self._raise_refusal(ticket.result)
         except BaseException as error:
-            self._given_up(command, ticket, outputs, error)
+            self._clean_up_wait(command, ticket, outputs, error)
             if isinstance(error, WaitOver):
                 raise make_error(
                     pb.REASON_DEADLINE_EXCEEDED,
-                    f"no answer within {patience} seconds, the limit set by gradwire.timeout",
+                    f"no answer within {timeout} seconds, the limit set by gradwire.timeout",
                     4,
                 ) from None
             raise
         if recorder is not None:
-            recorder.note(command, ticket.result)
+            recorder.add_command(command, ticket.result)
         return ticket.result
 
     def _await(self, ticket: Ticket, until: float | None = None) -> None:
@@ -357,36 +365,40 @@ class Session:
             try:
                 deliver()
             except BaseException as error:
-                self._stop(ticket)
-                if not self._was_done(ticket):
+                self._cancel_unanswered(ticket)
+                if not self._was_executed(ticket):
                     raise
-                postpone(error)
+                defer_exception(error)
                 return
 
-    def _was_done(self, ticket: Ticket) -> bool:
-        """Whether an interrupted command was executed. Waits up to LAST_WORD_SECONDS for its answer."""
-        if self._withdraw(ticket):
+    def _was_executed(self, ticket: Ticket) -> bool:
+        """Whether an interrupted command was executed. Waits up to OUTCOME_WAIT_SECONDS for its answer."""
+        if self._remove_unsent(ticket):
             return False
-        ends = time.monotonic() + LAST_WORD_SECONDS
-        with contextlib.suppress(GradwireError, WaitOver), Alarm(LAST_WORD_SECONDS, self._delivery.drop), holding():
+        ends = time.monotonic() + OUTCOME_WAIT_SECONDS
+        with (
+            contextlib.suppress(GradwireError, WaitOver),
+            Alarm(OUTCOME_WAIT_SECONDS, self._retransmission.drop),
+            deferring_signals(),
+        ):
             while ticket.result is None and time.monotonic() < ends:
                 self.flush(ends)
                 self._receive(ticket, ends)
         return ticket.result is not None and not ticket.result.HasField("error")
 
-    def _withdraw(self, ticket: Ticket) -> bool:
+    def _remove_unsent(self, ticket: Ticket) -> bool:
         """Remove an unsent command from the buffer; return whether that succeeded."""
         if self._send_lock.acquire(blocking=False):
             try:
-                for place in range(len(self.buffer) - 1, -1, -1):
-                    if self.buffer[place][1] is ticket:
-                        del self.buffer[place]
+                for index in range(len(self.buffer) - 1, -1, -1):
+                    if self.buffer[index][1] is ticket:
+                        del self.buffer[index]
                         return True
             finally:
                 self._send_lock.release()
         return False
 
-    def _given_up(
+    def _clean_up_wait(
         self, command: service_pb2.Command, ticket: Ticket, outputs: tuple[int, ...], error: BaseException
     ) -> None:
         """Clean up after a failed wait: release the outputs, and stop the command unless it was answered.
@@ -396,15 +408,15 @@ class Session:
         self.released.extend(outputs)
         result = ticket.result
         if result is not None and not result.HasField("error"):
-            self._give_up_due(result)
+            self._abandon_suspended(result)
         elif isinstance(error, GradwireError) and (result is not None or self._unusable is not None):
             return
         else:
-            self._stop(ticket)
+            self._cancel_unanswered(ticket)
         if FACTS[command.WhichOneof("command") or ""].differentiates:
-            self._doubt_gradients(of_all=True)
+            self._mark_gradients_unknown(of_all=True)
 
-    def _give_up_due(self, result: service_pb2.Result) -> None:
+    def _abandon_suspended(self, result: service_pb2.Result) -> None:
         """Abandon a backward that is suspended at a hook."""
         for name in _SUSPENDING:
             answer = getattr(result, name)
@@ -412,17 +424,17 @@ class Session:
                 request = hooks_pb2.ResumeBackwardRequest(backward=answer.due.backward, abandon=True)
                 self.abandon(service_pb2.Command(resume_backward=request))
 
-    def _stop(self, ticket: Ticket) -> None:
+    def _cancel_unanswered(self, ticket: Ticket) -> None:
         """Cancel a sent command after its wait ended.
 
         The command is not cancelled if an earlier command would be cancelled too: to the program, deferred commands are
         done.
         """
-        for flight in tuple(self._delivery.flights):
-            for place, record in enumerate(flight.records):
+        for batch in tuple(self._retransmission.in_flight):
+            for index, record in enumerate(batch.records):
                 if record is ticket:
-                    if flight.first + place > self._cancelled:
-                        self._cancel(flight.first + place)
+                    if batch.first + index > self._cancelled:
+                        self._cancel(batch.first + index)
                     return
                 if record is not None and not (type(record) is Ticket and record.result is not None):
                     return
@@ -444,13 +456,13 @@ class Session:
     def _cancel(self, seq: int) -> None:
         self._cancelled = max(self._cancelled, seq)
         request = service_pb2.CancelRequest(session_id=self.session_id, writer=self._writer, through_seq=seq)
-        self._transport.tell("Cancel", request)
+        self._transport.notify("Cancel", request)
 
     def _raise_refusal(self, result: service_pb2.Result) -> None:
         try:
-            self._late.raise_first()
+            self._deferred_errors.raise_first()
             if result.HasField("error"):
-                raise self._late.explain(result.error)
+                raise self._deferred_errors.explain(result.error)
         except GradwireError:
             self._refuse_if_unusable()  # if `close` cancelled the command, report the close
             raise
@@ -462,10 +474,10 @@ class Session:
         while interrupted():
             deliver()
             self.flush()
-        while self._delivery.flights:
+        while self._retransmission.in_flight:
             self._receive()
             deliver()
-        self._late.raise_first()
+        self._deferred_errors.raise_first()
 
     def _receive(self, ticket: Ticket | None = None, until: float | None = None) -> None:
         """Wait for the oldest batch and hand out its answers. Return at once if `ticket` has its answer.
@@ -473,70 +485,72 @@ class Session:
         A pending signal ends the wait. Raises WaitOver after `until`, a time.monotonic() value. It is checked when the
         link is dropped.
         """
-        if not self._take(self._receive_lock, until):
+        if not self._acquire(self._receive_lock, until):
             return
         try:
-            delivery = self._delivery
-            if not delivery.flights:
+            retransmission = self._retransmission
+            if not retransmission.in_flight:
                 self._refuse_if_unusable()
                 return
             if ticket is not None and ticket.result is not None:
                 return
             try:
-                answered, response = delivery.receive(until)
+                answered, response = retransmission.receive(until)
                 *silent, last = answered
-                for flight in silent:
-                    self._hand_out(flight, _NOTHING)
-                self._hand_out(last, response)
-                delivery.settle(answered)
+                for batch in silent:
+                    self._deliver_answers(batch, _NOTHING)
+                self._deliver_answers(last, response)
+                retransmission.remove_answered(answered)
             except GradwireError as error:
-                self._give_up(error)
+                self._make_unusable(error)
                 self._refuse_if_unusable()
             except Interrupted:
                 return
             except BaseException:
-                delivery.drop()
+                retransmission.drop()
                 raise
         finally:
             self._receive_lock.release()
 
-    def _take(self, lock: threading.RLock, until: float | None) -> bool:
+    def _acquire(self, lock: threading.RLock, until: float | None) -> bool:
         """Acquire a lock. Returns False for a pending signal. Raises WaitOver after `until`."""
         if lock.acquire(blocking=False):
             return True
-        while not lock.acquire(timeout=LONGEST_NAP):
+        while not lock.acquire(timeout=SIGNAL_CHECK_SECONDS):
             if interrupted():
                 return False
             if until is not None and time.monotonic() >= until:
                 raise WaitOver
         return True
 
-    def _hand_out(self, flight: InFlightBatch, response: service_pb2.RunResponse) -> None:
-        self._late.remember(flight.first, [each.origin if type(each) is Ticket else each for each in flight.records])
+    def _deliver_answers(self, batch: InFlightBatch, response: service_pb2.RunResponse) -> None:
+        self._deferred_errors.add_call_sites(
+            batch.first, [each.origin if type(each) is Ticket else each for each in batch.records]
+        )
         for result in response.results:
-            place = result.seq - flight.first
-            record = flight.records[place]
+            index = result.seq - batch.first
+            record = batch.records[index]
             if type(record) is Ticket:
                 record.result = result
             elif result.HasField("error") and record is not None:
-                assert isinstance(record, Entry)
+                assert isinstance(record, MemoEntry)
                 # Without the entry the next execution waits, so an error is raised in the call itself.
                 self.memo.pop(record.key, None)
                 if result.seq > self._cancelled or result.error.reason != pb.REASON_CANCELLED:
-                    self._late.add(result.seq, record, result.error)
+                    self._deferred_errors.add(result.seq, record, result.error)
                 if record.name == "backward":
-                    self._doubt_gradients()
+                    self._mark_gradients_unknown()
         for number in response.dropped_hooks:
             self.hooks.pop(number, None)
-        for each in flight.timed:
+        for each in batch.timed:
             each.add(response.timings)
-        for record in flight.records:
+        for record in batch.records:
             if type(record) is Ticket and record.result is None:
                 record.result = service_pb2.Result(
                     error=pb.Error(code=13, reason=pb.REASON_INTERNAL, message="the server did not answer a command")
                 )
 
-    def _doubt_gradients(self, of_all: bool = False) -> None:
+    def _mark_gradients_unknown(self, of_all: bool = False) -> None:
         """Mark gradients as UNKNOWN after a backward with unknown outcome.
 
         After a refused backward, tensors without a gradient still have none. `of_all` marks these too, for a backward
@@ -553,25 +567,25 @@ class Session:
             error = self._unusable
             raise copy.copy(error) from None
 
-    def _why_dead(self) -> str | None:
-        return None if self._embedded is None else self._embedded.why_dead()
+    def _exit_reason(self) -> str | None:
+        return None if self._embedded is None else self._embedded.exit_reason()
 
-    def _give_up(self, error: GradwireError) -> None:
+    def _make_unusable(self, error: GradwireError) -> None:
         """Make the session unusable: later uses raise `error`, and all waits end."""
         with self._receive_lock:
             self._unusable = self._unusable or error
             self.memo = {}
             self.buffer.clear()
             self.released.clear()
-            self._delivery.clear()
+            self._retransmission.clear()
 
-    def forked(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Make the session unusable in a forked child: the connection belongs to the parent."""
         self._finalizer.detach()
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
-        self._delivery.forked()
-        self._give_up(
+        self._retransmission.after_fork_in_child()
+        self._make_unusable(
             make_error(
                 pb.REASON_UNAVAILABLE,
                 "this session was opened before os.fork() and belongs to the parent process; its tensors cannot be "
@@ -582,21 +596,25 @@ class Session:
         if self._embedded is not None:
             self._embedded.forget()
 
-    def tidy(self) -> None:
-        """Send buffered commands if that needs no wait. Called by the keeper thread."""
+    def flush_without_waiting(self) -> None:
+        """Send buffered commands if that needs no wait. Called by the maintenance thread."""
         if self._unusable is not None or not self._send_lock.acquire(blocking=False):
             return
         try:
-            if self._delivery.connected and len(self._delivery.flights) < MOST_FLIGHTS and self._has_room():
+            if (
+                self._retransmission.connected
+                and len(self._retransmission.in_flight) < MAX_IN_FLIGHT
+                and self._has_room()
+            ):
                 self.flush()
-            self._delivery.acknowledge()
+            self._retransmission.acknowledge()
         finally:
             self._send_lock.release()
 
-    def watch(self) -> None:
-        """Send a KeepAlive to a silent server. Called by the keeper thread."""
+    def send_keepalive_if_silent(self) -> None:
+        """Send a KeepAlive to a silent server. Called by the maintenance thread."""
         if self._unusable is None:
-            self._delivery.watch()
+            self._retransmission.send_keepalive_if_silent()
 
     def renew_lease(self) -> None:
         """Renew the session's lease on the server."""
@@ -609,7 +627,7 @@ class Session:
     def expires_at(self) -> datetime:
         """The time when the lease ends without further traffic, as last reported by the server.
 
-        In UTC, by the server's clock. While the program runs, the keeper thread renews the lease three times per
+        In UTC, by the server's clock. While the program runs, the maintenance thread renews the lease three times per
         `lease_seconds`. Every answer renews it too.
         """
         return datetime.fromtimestamp(self._expires_unix_ms / 1000, timezone.utc)
@@ -631,25 +649,25 @@ class Session:
             # Set first, so the calls of other threads report the close, however they end.
             self._unusable = self._unusable or make_error(pb.REASON_UNAVAILABLE, "the session was closed", 14)
             try:
-                self._ending.run()
+                self._session_finalizer.run()
             except GradwireError:
                 if was_usable:
                     raise
             finally:
                 # Closing the channel woke the waiting threads, so they release the locks.
                 with self._send_lock:
-                    self._give_up(self._unusable)
+                    self._make_unusable(self._unusable)
         if unobserved is not None:
             raise unobserved
 
     def _last_refusal(self) -> GradwireError | None:
         """Drain the deferred commands; return their first refusal, or None."""
-        self._delivery.patience = _LAST_PATIENCE_SECONDS
+        self._retransmission.patience = _CLOSE_PATIENCE_SECONDS
         try:
             if not self._send_lock.acquire(blocking=False):
                 return None  # another thread is about to wait
             try:
-                while self._nobody_waits() and (self.buffer or self.released):
+                while self._no_thread_waits() and (self.buffer or self.released):
                     deliver()
                     self._refuse_if_unusable()
                     if self._has_room():
@@ -658,18 +676,18 @@ class Session:
                         self._receive()
             finally:
                 self._send_lock.release()
-            while self._nobody_waits() and self._delivery.flights:
+            while self._no_thread_waits() and self._retransmission.in_flight:
                 deliver()
                 self._receive()
-            self._late.raise_first()
+            self._deferred_errors.raise_first()
         except GradwireError as error:
             return None if error.reason == "UNAVAILABLE" else error
         return None
 
-    def _nobody_waits(self) -> bool:
+    def _no_thread_waits(self) -> bool:
         """Whether no thread waits for an in-flight command."""
-        flights = tuple(self._delivery.flights)
-        return not any(type(each) is Ticket and each.result is None for flight in flights for each in flight.records)
+        in_flight = tuple(self._retransmission.in_flight)
+        return not any(type(each) is Ticket and each.result is None for batch in in_flight for each in batch.records)
 
     def __enter__(self) -> Session:
         enter(self)
@@ -719,7 +737,7 @@ class Session:
 
     def made_at(self, number: int) -> str | None:
         """The line of the program that issued a command, by the command's number on the server; None if unknown."""
-        return self._late.find(number)
+        return self._deferred_errors.find(number)
 
     def upload(self, data: memoryview) -> str:
         """Upload a large tensor's bytes; return the transfer's id."""

@@ -1,6 +1,6 @@
 """Sessions: opens sessions, and selects the current one: of the `with` block, else the process's default.
 
-The default session is opened at first use. One daemon thread, the keeper, renews the leases of all sessions, sends
+The default session is opened at first use. One daemon thread, for maintenance, renews the leases of all sessions, sends
 commands left in buffers, and ends unreferenced sessions.
 """
 
@@ -14,23 +14,23 @@ import time
 import weakref
 
 from gradwire._base.errors import GradwireError
-from gradwire._base.signals import guard
+from gradwire._base.signals import wrap_handlers
 from gradwire._session.entered import ENTERED
 from gradwire._session.session import Session
+from gradwire._transport.connection_advice import checked, explained
 from gradwire._transport.credentials import Credentials, from_environment
 from gradwire._transport.embedded import EmbeddedServer
 from gradwire._transport.finalizer import ORPHANS
-from gradwire._transport.mistakes import checked, explained
 from gradwire._transport.retransmission import patience_of
 from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
 
-_TIDY_SECONDS = 0.5
+_MAINTENANCE_SECONDS = 0.5
 _default: Session | None = None
 _lock = threading.RLock()
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
 _open_lock = threading.Lock()
-_keeper: threading.Thread | None = None
+_maintenance: threading.Thread | None = None
 
 
 def connect(
@@ -134,7 +134,7 @@ def _open_session(
     address: str | None, credentials: Credentials | None, patience: float | None, restore: str | None = None
 ) -> Session:
     patience = patience_of(patience)
-    guard()
+    wrap_handlers()
     ORPHANS.end()
     embedded = None
     if address is None:
@@ -156,7 +156,7 @@ def _open_session(
         raise
     with _open_lock:
         _open.add(session)
-    _start_keeper()
+    _start_maintenance()
     session.begin()
     return session
 
@@ -166,31 +166,31 @@ def _opened() -> tuple[Session, ...]:
         return tuple(_open)
 
 
-# The keeper.
+# The maintenance thread.
 
 
-def _start_keeper() -> None:
-    global _keeper
+def _start_maintenance() -> None:
+    global _maintenance
     with _lock:
-        if _keeper is None or not _keeper.is_alive():
-            _keeper = threading.Thread(target=_keep, name="gradwire-keeper", daemon=True)
-            _keeper.start()
+        if _maintenance is None or not _maintenance.is_alive():
+            _maintenance = threading.Thread(target=_maintain, name="gradwire-maintenance", daemon=True)
+            _maintenance.start()
 
 
-def _keep() -> None:
+def _maintain() -> None:
     renewed: weakref.WeakKeyDictionary[Session, float] = weakref.WeakKeyDictionary()
     while True:
-        ORPHANS.wait(_TIDY_SECONDS)
+        ORPHANS.wait(_MAINTENANCE_SECONDS)
         ORPHANS.end()
-        _tend(renewed)
+        _maintain_sessions(renewed)
 
 
-def _tend(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
+def _maintain_sessions(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
     for session in _opened():
         # The session keeps the error and raises it at its next use.
         with contextlib.suppress(GradwireError):
-            session.watch()
-            session.tidy()
+            session.send_keepalive_if_silent()
+            session.flush_without_waiting()
             now = time.monotonic()
             if now - renewed.setdefault(session, now) > session.lease_seconds / 3:
                 renewed[session] = now
@@ -216,13 +216,13 @@ def _close_all() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _keeper, _lock, _open_lock
+    global _maintenance, _lock, _open_lock
     _lock = threading.RLock()
     _open_lock = threading.Lock()
     ORPHANS.forget()
-    _keeper = None
+    _maintenance = None
     for session in tuple(_open):
-        session.forked()
+        session.after_fork_in_child()
     _open.clear()
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from gradwire._base.call_site import describe_place, find_place
+from gradwire._base.call_site import describe_call_site, find_call_site
 from gradwire._base.printing import bytes_text
 from gradwire._proxy.handle import Handle
 from gradwire._session.nodes import fetch_nodes
@@ -32,21 +32,21 @@ class TrackedIds:
     def __init__(self, numbers: Iterator[int], most: int) -> None:
         self._numbers = numbers
         self._most = most
-        self.places: OrderedDict[int, tuple[CodeType, int]] = OrderedDict()
+        self.call_sites: OrderedDict[int, tuple[CodeType, int]] = OrderedDict()
 
     def __iter__(self) -> TrackedIds:
         return self
 
     def __next__(self) -> int:
         number = next(self._numbers)
-        self.places[number] = find_place()
-        if len(self.places) > self._most:
-            self.places.popitem(last=False)
+        self.call_sites[number] = find_call_site()
+        if len(self.call_sites) > self._most:
+            self.call_sites.popitem(last=False)
         return number
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """Tensors of equal shape, dtype and kind, made at the same line."""
 
     count: int
@@ -68,7 +68,7 @@ class Summary:
     bytes: int
     nodes: int
     saved_bytes: int
-    rows: tuple[Row, ...]
+    rows: tuple[SummaryRow, ...]
 
     def _cells(self) -> list[tuple[str, ...]]:
         return [
@@ -92,7 +92,7 @@ class Summary:
 
     def __repr__(self) -> str:
         cells = [_HEADINGS, *self._cells()]
-        widths = [max(len(row[place]) for row in cells) for place in range(len(_HEADINGS))]
+        widths = [max(len(row[number]) for row in cells) for number in range(len(_HEADINGS))]
         lines = [
             "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells
         ]
@@ -123,13 +123,13 @@ def summarize(session: Session) -> Summary:
         where = session.made_at(node.command) if node is not None else None
         if where is not None:
             places[each._id] = _shortened(where)
-    tracked = session.ids.places if isinstance(session.ids, TrackedIds) else {}
+    tracked = session.ids.call_sites if isinstance(session.ids, TrackedIds) else {}
     groups: dict[tuple[Any, ...], int] = {}
     for each in held:
         spec = each._spec
         where = places.get(each._id) or ""
         if not where and each._id in tracked:
-            where = _shortened(describe_place(*tracked[each._id]))
+            where = _shortened(describe_call_site(*tracked[each._id]))
         key = (tuple(spec.shape), spec.dtype.name, spec.dtype.itemsize, _what(each), where)
         groups[key] = groups.get(key, 0) + 1
     rows = []
@@ -137,7 +137,7 @@ def summarize(session: Session) -> Summary:
         size = itemsize
         for side in shape:
             size *= side
-        rows.append(Row(count, shape, dtype, size * count, what, where))
+        rows.append(SummaryRow(count, shape, dtype, size * count, what, where))
     rows.sort(key=lambda row: (-row.bytes, row.what))
     return Summary(
         tensors=described.tensor_count,

@@ -20,14 +20,14 @@ class timings:
         self.batches = 0
 
     def __repr__(self) -> str:
-        told = (f"{name}={getattr(self, name) * 1e3:.3f} ms" for name in ("queue", "compute", "serialize"))
-        return f"<gradwire.timings {', '.join(told)}, batches={self.batches}>"
+        parts = (f"{name}={getattr(self, name) * 1e3:.3f} ms" for name in ("queue", "compute", "serialize"))
+        return f"<gradwire.timings {', '.join(parts)}, batches={self.batches}>"
 
-    def add(self, told: service_pb2.Timings) -> None:
+    def add(self, timings: service_pb2.Timings) -> None:
         """Add the timings of an answered batch."""
-        self.queue += told.queue_seconds
-        self.compute += told.compute_seconds
-        self.serialize += told.serialize_seconds
+        self.queue += timings.queue_seconds
+        self.compute += timings.compute_seconds
+        self.serialize += timings.serialize_seconds
         self.batches += 1
 
     def __enter__(self) -> timings:

@@ -18,8 +18,8 @@ from gradwire._base.dtypes import float32, get_default_dtype
 from gradwire._base.errors import two_sessions
 from gradwire._base.modes import GRAD_ENABLED, wire_mode
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import Entry, Spec, read_spec
-from gradwire._proxy.results import TENSOR_CLASS, arrange, change, new_result, refresh, turn
+from gradwire._proxy.memo import MemoEntry, Spec, read_spec
+from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
 from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import Operands, write_argument
@@ -74,8 +74,8 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
                 if session is not None:
                     raise two_sessions(op, session, value._session)
                 session = value._session
-            family = value._family
-            if family is not None and family.epoch != value._epoch:
+            storage = value._storage
+            if storage is not None and storage.epoch != value._epoch:
                 refresh(value)
             key.append(value._spec)
             values.append(value._id)
@@ -122,19 +122,25 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     made._spec = spec
     made._grad = None
     made._retained = None
-    made._family = None
+    made._storage = None
     made._edge = edges if spec.requires_grad else None
     if entry.number:
         buffer.append((entry.words(entry.number, *values, tensor_id), entry, True))
     else:
         session.post_op(entry, [*values, tensor_id])
     if len(buffer) >= BATCH_COMMANDS:
-        session.press()
-    return made if result is None else arrange(op, (made,), result)
+        session.flush_if_full()
+    return made if result is None else pack_results(op, (made,), result)
 
 
 def _repeat(
-    session: Session, entry: Entry, args: tuple[Any, ...], values: list[Value], edges: list[Any], op: str, result: Any
+    session: Session,
+    entry: MemoEntry,
+    args: tuple[Any, ...],
+    values: list[Value],
+    edges: list[Any],
+    op: str,
+    result: Any,
 ) -> Any:
     """Repeat a call known to the memo that does more than make one plain new tensor."""
     if entry.warning:
@@ -142,14 +148,16 @@ def _repeat(
     if entry.in_place:
         check_in_place(op, args, GRAD_ENABLED.get(), edges)
         session.post_op(entry, values)
-        (turn if op == "take_geometry_" else change)(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))
+        (update_strides if op == "take_geometry_" else update_in_place)(
+            args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get())
+        )
         return args[0]
     same = entry.same
     if same and min(same) >= 0:
-        return arrange(op, tuple([_input(args, values[place]) for place in same]), result)
+        return pack_results(op, tuple([_input(args, values[place]) for place in same]), result)
     ids = [next(session.ids) for _ in entry.specs]
     session.post_op(entry, [*values, *ids])
-    return arrange(op, _results(session, ids, entry.specs, same, edges, args, values), result)
+    return pack_results(op, _results(session, ids, entry.specs, same, edges, args, values), result)
 
 
 def _results(
@@ -207,7 +215,7 @@ def _first_call(
         check_in_place(op, args, enabled, edges)
     sent_args, sent_kwargs = _without_defaults(op, args, kwargs)
     if session.recorder is not None:
-        session.recorder.see(sent_args, sent_kwargs)
+        session.recorder.add_arguments(sent_args, sent_kwargs)
     names = _parameters(op)[0]
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
@@ -242,12 +250,12 @@ def _first_call(
         template = make_template(build, [*values, *made_ids])
         if template is not None:
             fixed = _fixed_floats(op, args, kwargs)
-            session.remember(Entry(tuple(key), op, place, template, specs, fixed, in_place, same, warning))
+            session.remember(MemoEntry(tuple(key), op, place, template, specs, fixed, in_place, same, warning))
     if in_place:
-        (turn if op == "take_geometry_" else change)(args[0], specs[0], edges, bool(enabled))
+        (update_strides if op == "take_geometry_" else update_in_place)(args[0], specs[0], edges, bool(enabled))
         return args[0]
     made = _results(session, [output.id for output in outputs], specs, same, edges, args, values)
-    return arrange(op, made, result)
+    return pack_results(op, made, result)
 
 
 def _same(args: tuple[Any, ...], values: list[Value], outputs: Sequence[types_pb2.TensorSpec]) -> tuple[int, ...]:

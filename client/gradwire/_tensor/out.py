@@ -131,8 +131,8 @@ def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
             "it is an operand, too",
             errors_pb2.REASON_SHAPE,
         )
-    # Tensors on the same bytes hold further references to the family.
-    if target._family is not None and sys.getrefcount(target._family) > _ALONE:
+    # Tensors on the same bytes hold further references to the storage.
+    if target._storage is not None and sys.getrefcount(target._storage) > _ALONE:
         raise refuse(
             f"{op}(): an output of shape {list(target.shape)} cannot be resized to {list(made.shape)}: it shares its "
             "memory with other tensors. Give one of the result's shape, or a clone",
@@ -152,5 +152,5 @@ def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
         target.data = made.to(target.dtype) if same else made.clone().to(target.dtype)
 
 
-# Reference count of the family of a tensor that shares no bytes: the tensor's reference and getrefcount's argument.
+# Reference count of the storage of a tensor that shares no bytes: the tensor's reference and getrefcount's argument.
 _ALONE = 2

@@ -26,7 +26,7 @@ from gradwire._graph.hooks import RemovableHandle, hook_accumulated, hook_tensor
 from gradwire._graph.nodes import Node, grad_fn_of
 from gradwire._proxy import results
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
-from gradwire._proxy.results import join, new_proxy, refresh, watch_leaf, watch_retained
+from gradwire._proxy.results import new_proxy, refresh, share_storage, watch_leaf, watch_retained
 from gradwire._tensor import values
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.casts import Casts
@@ -179,7 +179,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def _fresh(self) -> Any:
         """Current spec; refreshed if an in-place op on a relative may have changed it."""
-        if self._family is not None and self._family.epoch != self._epoch:
+        if self._storage is not None and self._storage.epoch != self._epoch:
             refresh(self)
         return self._spec
 
@@ -197,7 +197,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise refuse_origin(self._spec, "its base or another view of its base has been")
         view = self.__dict__.get("_view")
         if view is not None and view.written and not self._spec.is_leaf:
-            commands.look(self)
+            commands.refresh_view(self)
             view.written = False
         return grad_fn_of(self)
 
@@ -234,7 +234,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def detach(self) -> Tensor:
         """A leaf on the same values that shares their version and requires no gradient (torch.Tensor.detach)."""
         made = _call("detach", (self,))
-        join(made, self)
+        share_storage(made, self)
         return made
 
     @property
@@ -278,9 +278,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             watch_leaf(self)
         else:
             self._edge = None
-        if self._family is not None and base is None:
-            self._family.epoch += 1
-            self._epoch = self._family.epoch
+        if self._storage is not None and base is None:
+            self._storage.epoch += 1
+            self._epoch = self._storage.epoch
 
     @property
     def retains_grad(self) -> bool:
@@ -368,9 +368,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if spec.requires_grad:
             with no_grad():
                 _call("detach_", (self,))
-            if self._family is not None:
-                self._family.version -= 1  # unlike other in-place ops, detach_ changes no values
-                self._family.left = True
+            if self._storage is not None:
+                self._storage.version -= 1  # unlike other in-place ops, detach_ changes no values
+                self._storage.left = True
             self._edge = self._retained = None
         return self
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gradwire._proxy.memo import Spec
 
 #: Texts of the once-per-process warnings already given.
-TOLD: set[str] = set()
+WARNED_ONCE: set[str] = set()
 
 _FREEDOM = (
     "{}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
@@ -43,8 +43,8 @@ def warn(text: str) -> None:
 
 def warn_once(text: str) -> None:
     """Warn unless this text was given before in this process."""
-    if text not in TOLD:
-        TOLD.add(text)
+    if text not in WARNED_ONCE:
+        WARNED_ONCE.add(text)
         warn(text)
 
 

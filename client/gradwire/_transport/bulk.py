@@ -20,8 +20,8 @@ import numpy as np
 
 from gradwire._base.errors import GradwireError, make_error
 from gradwire._base.signals import deliver
-from gradwire._transport.shared import SHARED_FROM, Exchange, NotShared, may_share
-from gradwire._transport.transport import LONGEST_NAP, Transport, WaitCut, answers, finished
+from gradwire._transport.shared import SHARED_FROM, NotShared, SharedTransfer, may_share
+from gradwire._transport.transport import SIGNAL_CHECK_SECONDS, StreamInterrupted, Transport, result_of, stream_messages
 from gradwire._transport.wire import varint
 from gradwire.v1 import errors_pb2, service_pb2
 
@@ -52,7 +52,7 @@ def progress(callback: Callback | None = None) -> Iterator[None]:
     """
     bars = None
     if callback is None:
-        from gradwire._transport.bars import Bars
+        from gradwire._transport.progress_bars import Bars
 
         bars = Bars()
         callback = bars.show
@@ -65,7 +65,7 @@ def progress(callback: Callback | None = None) -> Iterator[None]:
             bars.close()
 
 
-class Patience:
+class Retries:
     """Retries of a broken transfer: until the transport's patience passes without progress."""
 
     def __init__(self, transport: Transport) -> None:
@@ -79,7 +79,7 @@ class Patience:
 
     def wait(self, error: Exception) -> None:
         """Wait after a broken call. Raises GradwireError if the call cannot be repeated or failed too often."""
-        if isinstance(error, WaitCut):
+        if isinstance(error, StreamInterrupted):
             return
         found = self._transport.explain(error)
         wait = next(self._waits, None)
@@ -87,7 +87,7 @@ class Patience:
             wait = _LONGEST_WAIT
         if wait is None or found.reason != "UNAVAILABLE":
             raise found from None
-        self._transport.rest(wait * random.uniform(0.7, 1.3))
+        self._transport.sleep_handling_signals(wait * random.uniform(0.7, 1.3))
 
 
 # Raised by gRPC for a broken call, or after another thread closed the channel.
@@ -112,28 +112,30 @@ class Bulk:
         start = service_pb2.UploadStart(
             session_id=self._session_id, total_bytes=data.nbytes, request_id=secrets.token_urlsafe(12)
         )
-        patience = Patience(self._transport)
+        retries = Retries(self._transport)
         call, received = self._send, 0
         if self._shares and data.nbytes >= SHARED_FROM:
-            with self._falling_back():
-                return self._share_up(start, data)
-            call = self._ask
+            with self._fallback_to_chunks():
+                return self._upload_shared(start, data)
+            call = self._query_received
         while True:
             try:
                 answer = call(start, data, received)
             except BROKEN as error:
-                patience.wait(error)
-                call = self._ask
+                retries.wait(error)
+                call = self._query_received
                 continue
             if answer.received_bytes == data.nbytes:
                 return answer.transfer_id
             if call == self._send:
                 raise _disagreement(f"the server received {answer.received_bytes} of {data.nbytes} bytes")
             if answer.received_bytes > received:
-                patience.renew()
+                retries.renew()
             call, received = self._send, answer.received_bytes
 
-    def _ask(self, start: service_pb2.UploadStart, data: memoryview, received: int) -> service_pb2.UploadResponse:
+    def _query_received(
+        self, start: service_pb2.UploadStart, data: memoryview, received: int
+    ) -> service_pb2.UploadResponse:
         """Ask how many bytes of a broken upload arrived. The server then ignores the broken call."""
         return _answer(self._transport.start_stream("stream_unary", "Upload", iter([_first(start, 0)])))
 
@@ -154,7 +156,7 @@ class Bulk:
         if callback is not None:
             future.add_done_callback(lambda _: sent.put(None))
             try:
-                for done in _heard(sent):
+                for done in _items_until_none(sent):
                     callback("upload", done, data.nbytes)
             except BaseException:
                 future.cancel()
@@ -163,94 +165,94 @@ class Bulk:
 
     def download(self, transfer_id: str, into: memoryview) -> None:
         """Fetch a transfer's bytes. Raises GradwireError."""
-        patience = Patience(self._transport)
-        landing = Destination(into)
-        if self._shares and landing.total >= SHARED_FROM:
-            with self._falling_back():
-                self._share_down(transfer_id, landing)
-        while landing.received < landing.total:
-            begun = landing.received
+        retries = Retries(self._transport)
+        destination = Destination(into)
+        if self._shares and destination.total >= SHARED_FROM:
+            with self._fallback_to_chunks():
+                self._download_shared(transfer_id, destination)
+        while destination.received < destination.total:
+            begun = destination.received
             try:
-                self._receive(transfer_id, landing)
+                self._receive(transfer_id, destination)
             except BROKEN as error:
-                if landing.received > begun:
-                    patience.renew()
-                if landing.received < landing.total:
-                    patience.wait(error)
+                if destination.received > begun:
+                    retries.renew()
+                if destination.received < destination.total:
+                    retries.wait(error)
             else:
-                if landing.received != landing.total:
-                    raise _disagreement(f"the server sent {landing.received} of {landing.total} bytes")
+                if destination.received != destination.total:
+                    raise _disagreement(f"the server sent {destination.received} of {destination.total} bytes")
 
-    def _receive(self, transfer_id: str, landing: Destination) -> None:
+    def _receive(self, transfer_id: str, destination: Destination) -> None:
         """Fetch the missing bytes."""
         callback = _CALLBACK.get()
         request = service_pb2.DownloadRequest(
-            session_id=self._session_id, transfer_id=transfer_id, offset=landing.received
+            session_id=self._session_id, transfer_id=transfer_id, offset=destination.received
         )
         call = self._transport.start_stream("unary_stream", "Download", request.SerializeToString())
         try:
-            for raw in answers(call):
-                landing.take(raw)
+            for raw in stream_messages(call):
+                destination.take(raw)
                 if callback is not None:
-                    callback("download", landing.received, landing.total)
+                    callback("download", destination.received, destination.total)
         finally:
             call.cancel()  # no effect after the end
 
     @contextlib.contextmanager
-    def _falling_back(self) -> Iterator[None]:
+    def _fallback_to_chunks(self) -> Iterator[None]:
         """Catch failures of shared memory, so the transfer continues as a stream of chunks."""
         try:
             yield
         except NotShared:
             self._shares = False
-        except WaitCut:
+        except StreamInterrupted:
             return
         except BROKEN as error:
             found = self._transport.explain(error)
             if found.reason not in ("UNAVAILABLE", "NOT_SUPPORTED"):
                 raise found from None
 
-    def _share_up(self, start: service_pb2.UploadStart, data: memoryview) -> str:
+    def _upload_shared(self, start: service_pb2.UploadStart, data: memoryview) -> str:
         callback = _CALLBACK.get()
         source = np.frombuffer(data, np.uint8)
-        exchange = Exchange(self._transport, self._share(upload=start), self._rings)
+        transfer = SharedTransfer(self._transport, self._share_request(upload=start), self._rings)
         try:
-            ring, piece, total = exchange.ring, exchange.piece, source.nbytes
+            ring, piece, total = transfer.ring, transfer.piece, source.nbytes
             put = taken = 0
             while taken < total:
                 while put < total and put - taken <= ring.nbytes - piece:
                     part = source[put : put + piece]
-                    place = put % ring.nbytes
-                    ring[place : place + part.nbytes] = part
+                    offset = put % ring.nbytes
+                    ring[offset : offset + part.nbytes] = part
                     put += part.nbytes
-                    exchange.tell(put)
-                taken = exchange.hear(taken, put)
+                    transfer.send_position(put)
+                taken = transfer.receive_position(taken, put)
                 if callback is not None:
                     callback("upload", taken, total)
-            exchange.finish()
+            transfer.finish()
         finally:
-            exchange.cancel()  # no effect after the end
-        return exchange.transfer_id
+            transfer.cancel()  # no effect after the end
+        return transfer.transfer_id
 
-    def _share_down(self, transfer_id: str, landing: Destination) -> None:
+    def _download_shared(self, transfer_id: str, destination: Destination) -> None:
         callback = _CALLBACK.get()
         request = service_pb2.DownloadRequest(transfer_id=transfer_id)
-        exchange = Exchange(self._transport, self._share(download=request), self._rings)
+        transfer = SharedTransfer(self._transport, self._share_request(download=request), self._rings)
         try:
-            ring, put = exchange.ring, 0
-            while landing.received < landing.total:
-                if put == landing.received:
-                    put = exchange.hear(put, landing.total)
-                place = landing.received % ring.nbytes
-                landing.put(ring[place : place + min(put - landing.received, exchange.piece)])
-                exchange.tell(landing.received)
+            ring, put = transfer.ring, 0
+            while destination.received < destination.total:
+                if put == destination.received:
+                    put = transfer.receive_position(put, destination.total)
+                offset = destination.received % ring.nbytes
+                destination.put(ring[offset : offset + min(put - destination.received, transfer.piece)])
+                transfer.send_position(destination.received)
                 if callback is not None:
-                    callback("download", landing.received, landing.total)
-            exchange.finish()
+                    callback("download", destination.received, destination.total)
+            transfer.finish()
         finally:
-            exchange.cancel()
+            transfer.cancel()
 
-    def _share(self, **transfer: Any) -> service_pb2.ShareRequest:
+    def _share_request(self, **transfer: Any) -> service_pb2.ShareRequest:
         return service_pb2.ShareRequest(session_id=self._session_id, **transfer)
 
 
@@ -277,12 +279,12 @@ class Destination:
         self.received = end
 
 
-def _heard(sent: queue.SimpleQueue[int | None]) -> Iterator[int]:
+def _items_until_none(sent: queue.SimpleQueue[int | None]) -> Iterator[int]:
     """Items of a queue until None, with signals handled between them."""
     while True:
         deliver()
         try:
-            done = sent.get(timeout=LONGEST_NAP)
+            done = sent.get(timeout=SIGNAL_CHECK_SECONDS)
         except queue.Empty:
             continue
         if done is None:
@@ -292,7 +294,7 @@ def _heard(sent: queue.SimpleQueue[int | None]) -> Iterator[int]:
 
 def _answer(future: Any) -> service_pb2.UploadResponse:
     try:
-        return service_pb2.UploadResponse.FromString(finished(future))
+        return service_pb2.UploadResponse.FromString(result_of(future))
     except BaseException:
         future.cancel()
         raise
@@ -307,25 +309,25 @@ def _first(start: service_pb2.UploadStart, offset: int) -> bytes:
 
 def _part(raw: bytes) -> tuple[int, memoryview]:
     """The offset and the bytes of a serialized DownloadResponse, without a copy."""
-    offset = place = 0
+    offset = position = 0
     if raw[:1] == _OFFSET_TAG:
-        offset, place = _varint(raw, 1)
-    if raw[place : place + 1] == _DATA_TAG:
-        size, place = _varint(raw, place + 1)
-        if place + size == len(raw):
-            return offset, memoryview(raw)[place:]
+        offset, position = _varint(raw, 1)
+    if raw[position : position + 1] == _DATA_TAG:
+        size, position = _varint(raw, position + 1)
+        if position + size == len(raw):
+            return offset, memoryview(raw)[position:]
     part = service_pb2.DownloadResponse.FromString(raw)
     return part.offset, memoryview(part.data)
 
 
-def _varint(raw: bytes, place: int) -> tuple[int, int]:
+def _varint(raw: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
-    for byte in raw[place : place + 10]:
+    for byte in raw[position : position + 10]:
         value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
             break
-    return value, place
+    return value, position
 
 
 def _disagreement(message: str) -> GradwireError:

@@ -17,7 +17,7 @@ from gradwire.v1 import errors_pb2 as pb
 if TYPE_CHECKING:
     from gradwire._transport.credentials import Credentials
 
-_LOOK_SECONDS = 0.7
+_PROBE_SECONDS = 0.7
 _SCHEMES = ("unix:", "unix-abstract:", "vsock:", "dns:", "ipv4:", "ipv6:")
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]/\s]+):(?P<port>[0-9]{1,5})")
 
@@ -53,7 +53,7 @@ def explained(error: GradwireError, address: str, credentials: Credentials | Non
 
 
 _NOT_OURS = "The server at that port does not speak gRPC, perhaps a web server. Is it the port of `gradwire serve`?"
-_NOBODY = "No server listens there: start `gradwire serve`, or check the host and the port."
+_REFUSED = "No server listens there: start `gradwire serve`, or check the host and the port."
 _NO_HOST = "The host's name cannot be resolved: check its spelling, or give its IP address."
 _SPEAKS_TLS = (
     "The server seems to speak TLS: name the authority that signed its certificate by ca= or GRADWIRE_CA, or for one "
@@ -81,7 +81,7 @@ def _about_connection(text: str, address: str, credentials: Credentials | None) 
     if "name not found" in low or "errors resolving" in low or "dns" in low:
         return _NO_HOST
     if "connection refused" in low or "no such file" in low:
-        return _NOBODY
+        return _REFUSED
     if "certificate_verify_failed" in low or "hostname" in low:
         return _DISTRUSTED
     if "certificate_required" in low or "handshake_failure" in low:
@@ -105,7 +105,7 @@ def _speaks_tls(address: str) -> bool | None:
         context.set_alpn_protocols(["h2"])
     host = found["host"].strip("[]")
     try:
-        with socket.create_connection((host, int(found["port"])), _LOOK_SECONDS) as plain:
+        with socket.create_connection((host, int(found["port"])), _PROBE_SECONDS) as plain:
             try:
                 with context.wrap_socket(plain, server_hostname=host):
                     return True

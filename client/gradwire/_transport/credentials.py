@@ -43,8 +43,8 @@ class Credentials:
         self._files = tuple(_content(path) for path in (ca, key, cert))
 
     def __repr__(self) -> str:
-        told = [name for name, given in (("token", self.metadata), ("TLS", self.tls)) if given]
-        return f"<Credentials with {' and '.join(told) or 'nothing'}>"
+        given_kinds = [name for name, given in (("token", self.metadata), ("TLS", self.tls)) if given]
+        return f"<Credentials with {' and '.join(given_kinds) or 'nothing'}>"
 
     def channel(self, address: str, options: list[Any]) -> grpc.Channel:
         """Open a channel to `address`. Warns if the token would leave this machine unencrypted."""

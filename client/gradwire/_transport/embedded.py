@@ -81,7 +81,7 @@ class EmbeddedServer:
             )
         return make_error(pb.REASON_UNAVAILABLE, f"the embedded server ended with status {status}:\n{text}", 14)
 
-    def why_dead(self) -> str | None:
+    def exit_reason(self) -> str | None:
         """An error message if the process has ended, else None."""
         status = self._process.poll()
         if status is None:

@@ -1,4 +1,4 @@
-"""Finalizer: ends a session at `close`, or in the keeper thread after the session is garbage-collected.
+"""Finalizer: ends a session at `close`, or in the maintenance thread after the session is garbage-collected.
 
 The garbage collector may run a finalizer anywhere, even while gRPC holds a lock, so a finalizer must not block. It only
 queues an object that can end the session. This object is separate from the session: in a garbage cycle, the channel
@@ -60,28 +60,28 @@ class Orphans:
     def forget(self) -> None:
         """Clear the queue; also in a forked child, because the earlier finalizers belong to the parent."""
         # SimpleQueue.put is reentrant: a finalizer's put may interrupt another put.
-        self._endings: queue.SimpleQueue[Finalizer] = queue.SimpleQueue()
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._finalizers: queue.SimpleQueue[Finalizer] = queue.SimpleQueue()
+        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._lock = threading.Lock()
 
-    def put(self, ending: Finalizer) -> None:
+    def put(self, finalizer: Finalizer) -> None:
         """Queue a finalizer for the next call of `end`."""
-        self._endings.put(ending)
-        self._bell.put(None)
+        self._finalizers.put(finalizer)
+        self._wakeups.put(None)
 
     def wait(self, seconds: float) -> None:
         """Sleep for `seconds`, or until a finalizer is queued."""
         with contextlib.suppress(queue.Empty):
-            self._bell.get(timeout=seconds)
+            self._wakeups.get(timeout=seconds)
 
     def end(self) -> None:
         """Run all queued finalizers, and wait for those that another thread is running."""
         with self._lock, contextlib.suppress(queue.Empty):
             while True:
-                ending = self._endings.get_nowait()
+                finalizer = self._finalizers.get_nowait()
                 # A session whose server is unreachable needs no end.
                 with contextlib.suppress(GradwireError):
-                    ending.run()
+                    finalizer.run()
 
 
 ORPHANS = Orphans()

@@ -3,7 +3,7 @@
 The thread that waits for an answer reads the stream itself. grpc's public stream needs two more threads: one takes
 requests from an iterator, one delivers events. Both wake the waiting thread. With them a round trip takes about 1.2
 times as long, and 1.5 times the client's CPU time (`python -m benchmarks tricks`). So a link drives the call through
-grpc's lower layer, as grpc's blocking unary calls do. `_LowerCall` contains all uses of that layer. The layer is
+grpc's lower layer, as grpc's blocking unary calls do. `_CythonCall` contains all uses of that layer. The layer is
 private to grpc and may change. If it differs from the expected one, links use the slower public stream (`_PublicCall`).
 
 A broken link is not repaired. The session opens the next link and resends the unanswered batches.
@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeAlias
 import grpc
 
 from gradwire._base.errors import GradwireError, make_error
-from gradwire._base.signals import Interrupted, interrupted, waking
+from gradwire._base.signals import Interrupted, interrupted, wake_on_signal
 from gradwire._transport import wire
 from gradwire._transport.local import LocalCall
 from gradwire._transport.status import error_of_status
@@ -46,9 +46,9 @@ _BREAKS = frozenset(
 # Seconds that an attach defers signals. Otherwise frequent signals would prevent every attach.
 _ATTACH_SECONDS = 0.5
 # A message without effect on the server: an acknowledgement of seq 0.
-_NUDGE = wire.stream_acknowledge(0)
+_NO_OP = wire.stream_acknowledge(0)
 # Errors that show an unexpected lower layer.
-_UNLIKE = (AttributeError, TypeError)
+_UNEXPECTED_API = (AttributeError, TypeError)
 
 
 class LinkBroken(Exception):
@@ -59,12 +59,12 @@ class LinkBroken(Exception):
         self.error = error
 
 
-class Call(Protocol):
+class StreamCall(Protocol):
     """A stream whose waiting thread takes the events, one thread at a time. Any thread may call `send`."""
 
     messages: deque[bytes]
     #: Whether sent messages leave without a thread that takes events.
-    sends_alone: bool
+    sends_in_background: bool
     #: The final status code, details and trailers; None while the stream is open.
     status: tuple[grpc.StatusCode, str, Any] | None
 
@@ -88,13 +88,13 @@ class Call(Protocol):
         """Take the last events of an ended call, which frees it."""
 
 
-class _LowerCall:
+class _CythonCall:
     """A stream on grpc's lower layer: operations are started, and their completions are events.
 
     At most one send and one receive are in flight.
     """
 
-    sends_alone = True
+    sends_in_background = True
 
     def __init__(self, channel: grpc.Channel, headers: _Headers) -> None:
         metadata = cygrpc.SendInitialMetadataOperation(headers, 0)
@@ -108,7 +108,7 @@ class _LowerCall:
         self._pending = len(begin)
         self._sending = False
         self._receiving = False
-        self._nudged = False
+        self._no_op_sent = False
         self.messages: deque[bytes] = deque()
         self.status: tuple[grpc.StatusCode, str, Any] | None = None
 
@@ -130,10 +130,10 @@ class _LowerCall:
 
     def take_event(self) -> None:
         try:
-            with waking(self._wake), waking(self._end, patient=True):
+            with wake_on_signal(self._wake), wake_on_signal(self._end, delayed=True):
                 event = self._call.next_event()
             with self._lock:
-                self._nudged = False
+                self._no_op_sent = False
                 self._pending -= 1
                 for operation in event.batch_operations:
                     self._ended(operation)
@@ -172,8 +172,8 @@ class _LowerCall:
     def _wake(self) -> None:
         """Send a message without effect: only an event ends a wait, and its completion is one."""
         with self._lock:
-            if not self._nudged and not self._sending:
-                self._nudged = self._sending = self._start(cygrpc.SendMessageOperation(_NUDGE, 0))
+            if not self._no_op_sent and not self._sending:
+                self._no_op_sent = self._sending = self._start(cygrpc.SendMessageOperation(_NO_OP, 0))
 
     def _end(self) -> None:
         """Cancel the call if the server accepts no message. The session opens another link."""
@@ -186,7 +186,7 @@ class _LowerCall:
 
     def abandon(self) -> None:
         """Cancel the call without reading its events, whose form is unknown."""
-        with contextlib.suppress(ValueError, *_UNLIKE):
+        with contextlib.suppress(ValueError, *_UNEXPECTED_API):
             self.cancel()
         self._pending = 0
         self.status = (grpc.StatusCode.CANCELLED, "given up", ())
@@ -195,7 +195,7 @@ class _LowerCall:
 class _PublicCall:
     """A stream on grpc's public API, whose threads take requests from a queue and deliver the answers."""
 
-    sends_alone = True
+    sends_in_background = True
 
     def __init__(self, channel: grpc.Channel, headers: _Headers) -> None:
         self._requests: SimpleQueue[bytes | None] = SimpleQueue()
@@ -222,7 +222,7 @@ class _PublicCall:
         """Do nothing: answers arrive without a request, at most one per in-flight batch."""
 
     def take_event(self) -> None:
-        with waking(self._wake):
+        with wake_on_signal(self._wake):
             self._events.get()
 
     def _wake(self) -> None:
@@ -256,29 +256,29 @@ class _PublicCall:
             self._events.put(None)
 
 
-_lower_works = cygrpc is not None
+_cython_works = cygrpc is not None
 
 
-def open_call(channel: grpc.Channel, headers: _Headers) -> Call:
+def open_call(channel: grpc.Channel, headers: _Headers) -> StreamCall:
     """Open a gRPC stream. Raises ValueError if the channel is closed."""
-    if _lower_works:
+    if _cython_works:
         try:
-            return _LowerCall(channel, headers)
-        except _UNLIKE:
-            _do_without_lower()
+            return _CythonCall(channel, headers)
+        except _UNEXPECTED_API:
+            _use_public_api()
     return _PublicCall(channel, headers)
 
 
-def _do_without_lower() -> None:
-    global _lower_works
-    _lower_works = False
+def _use_public_api() -> None:
+    global _cython_works
+    _cython_works = False
     logging.getLogger("gradwire").debug("grpc %s: streams go by the public API", grpc.__version__, exc_info=True)
 
 
 class Link:
     """An open stream for one sending and one receiving thread."""
 
-    def __init__(self, call: Call, address: str) -> None:
+    def __init__(self, call: StreamCall, address: str) -> None:
         self._address = address
         self._call = call
         self._reading = threading.Lock()
@@ -300,11 +300,11 @@ class Link:
         try:
             self.send(service_pb2.StreamRequest(attach=attach).SerializeToString())
             response = self.receive(_ATTACH_SECONDS)
-        except _UNLIKE as error:  # the attach is the first use of the whole lower layer
-            if not isinstance(self._call, _LowerCall):
+        except _UNEXPECTED_API as error:  # the attach is the first use of the whole lower layer
+            if not isinstance(self._call, _CythonCall):
                 raise
             self._call.abandon()
-            _do_without_lower()
+            _use_public_api()
             raise LinkBroken(make_error(pb.REASON_INTERNAL, f"grpc's stream: {error}", 13)) from None
         if not response.HasField("attached"):
             raise self._unexpected(response)
@@ -315,7 +315,7 @@ class Link:
         """Send a serialized StreamRequest without waiting. A broken link sends nothing; `receive` reports it."""
         self._call.send(request)
 
-    def push(self) -> None:
+    def wait_sent(self) -> None:
         """Wait until all sent messages have left. Return at once if another thread is receiving.
 
         A pending signal ends the wait.
@@ -331,10 +331,10 @@ class Link:
             finally:
                 self._reading.release()
 
-    def see_off(self) -> None:
-        """Like `push`, but only if messages do not leave without a waiting thread."""
-        if not self._call.sends_alone:
-            self.push()
+    def finish_sending(self) -> None:
+        """Like `wait_sent`, but only if messages do not leave without a waiting thread."""
+        if not self._call.sends_in_background:
+            self.wait_sent()
 
     def acknowledge(self, seq: int) -> None:
         """Tell the server that all answers through `seq` arrived."""
@@ -373,7 +373,7 @@ class Link:
 
     def drop(self) -> None:
         """Cancel the link and wake its waiting thread."""
-        with contextlib.suppress(ValueError, *_UNLIKE):  # it has ended
+        with contextlib.suppress(ValueError, *_UNEXPECTED_API):  # it has ended
             self._call.cancel()
         if self._reading.acquire(blocking=False):
             try:
@@ -381,10 +381,10 @@ class Link:
             finally:
                 self._reading.release()
 
-    def forked(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Leave the link to the parent, in a forked child."""
         if isinstance(self._call, LocalCall):
-            self._call.forked()
+            self._call.after_fork_in_child()
 
     def _why(self, code: grpc.StatusCode, details: str, trailers: Any) -> Exception:
         if code is grpc.StatusCode.OK:

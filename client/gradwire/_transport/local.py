@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 
-from gradwire._base.signals import waking
+from gradwire._base.signals import wake_on_signal
 from gradwire._transport.wire import Details
 
 _LENGTH = struct.Struct("<I")
@@ -46,7 +46,7 @@ class LocalCall:
     Bytes that the socket does not accept at once are queued. The thread that waits for events sends them later.
     """
 
-    sends_alone = False
+    sends_in_background = False
 
     def __init__(self, name: str) -> None:
         """Connect to the socket `name`. Raises NotLocal."""
@@ -88,7 +88,7 @@ class LocalCall:
     def take_event(self) -> None:
         """Wait until the socket is readable or writable, or a signal is pending."""
         try:
-            with waking(self._wake):
+            with wake_on_signal(self._wake):
                 self._take()
         except BaseException:
             self.cancel()
@@ -119,7 +119,7 @@ class LocalCall:
             if not self._cancelling:  # otherwise `cancel` could shut down a reused descriptor; the finalizer closes it
                 self._free()
 
-    def forked(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Close the copy in a forked child: while it is open, the server would not see the parent's end."""
         self._closed = True
         self._free()

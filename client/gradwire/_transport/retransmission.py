@@ -32,9 +32,9 @@ _FUTILE = 10
 # A silent server gets a KeepAlive after patience / _PARTS, but at most _LONGEST_SILENCE, seconds.
 _PARTS, _LONGEST_SILENCE = 4, 10.0
 #: Maximum number of in-flight batches.
-MOST_FLIGHTS = 8
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
-_LONGEST_NAP = 0.05  # seconds between checks for pending signals
+MAX_IN_FLIGHT = 8
+_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.05, 2.0
+_SIGNAL_CHECK_SECONDS = 0.05  # seconds between checks for pending signals
 _LEAST_FAILURES = 3  # failures before giving up, regardless of their duration
 # Links of the parent, kept in a forked child: finalizing one would wait for a lock of a thread the child lacks.
 _of_the_parent: list[object] = []
@@ -47,7 +47,7 @@ class WaitOver(Exception):
 class Timed(Protocol):
     """An object that sums the timings of batches."""
 
-    def add(self, told: service_pb2.Timings) -> None:
+    def add(self, timings: service_pb2.Timings) -> None:
         """Add the timings of an answered batch."""
 
 
@@ -78,18 +78,18 @@ class Retransmission:
         self,
         transport: Transport,
         opened: service_pb2.OpenSessionResponse,
-        why_dead: Callable[[], str | None],
+        exit_reason: Callable[[], str | None],
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._transport = transport
         self._session_id = opened.session_id
         self._writer = opened.writer
         self._epoch = opened.epoch
-        self._why_dead = why_dead
-        self.flights: deque[InFlightBatch] = deque()
-        #: The seq of the last answered command. `_told` is the last one that the server was told of.
+        self._exit_reason = exit_reason
+        self.in_flight: deque[InFlightBatch] = deque()
+        #: The seq of the last answered command. `_sent_acknowledgement` is the last seq acknowledged to the server.
         self.acknowledged = 0
-        self._told = 0
+        self._sent_acknowledgement = 0
         self._link: Link | None = None
         self._attempts = 0
         self._credit = 0
@@ -99,14 +99,14 @@ class Retransmission:
         self.patience = patience
         # time.monotonic() of the last answer of any kind, of the last answer to a batch, and of the start of the last
         # wait for one. `_failures` counts the failures since the last answer.
-        self._heard = self._settled = self._awaited = time.monotonic()
+        self._last_message_at = self._last_answer_at = self._wait_began_at = time.monotonic()
         self._failing_since: float | None = None
         self._failures = 0
-        self._wait = _FIRST_WAIT
+        self._backoff = _FIRST_BACKOFF
         self._opening = False
-        self._asked = 0.0
-        self._asks = 0  # since the last answer
-        self._hopeless: GradwireError | None = None
+        self._last_keepalive_at = 0.0
+        self._unanswered_keepalives = 0  # since the last answer
+        self._fatal_error: GradwireError | None = None
 
     def connect(self) -> None:
         """Open a link if there is none. Raises GradwireError."""
@@ -115,32 +115,32 @@ class Retransmission:
 
     def has_room(self, size: int) -> bool:
         """Whether a batch of `size` bytes may be sent now."""
-        return not self.flights or (len(self.flights) < MOST_FLIGHTS and self._credit >= size)
+        return not self.in_flight or (len(self.in_flight) < MAX_IN_FLIGHT and self._credit >= size)
 
     def batch_bytes(self, most: int) -> int:
         """The maximum bytes of the next batch: the credit, at most `most`."""
         return min(most, self._credit)
 
-    def send(self, flight: InFlightBatch) -> None:
+    def send(self, batch: InFlightBatch) -> None:
         """Send a batch. Without a link, the next link sends it."""
         with self._lock:
-            if not self.flights:
-                self._awaited = time.monotonic()
-            self.flights.append(flight)
-            self._credit -= flight.size
-            self._told = self.acknowledged
+            if not self.in_flight:
+                self._wait_began_at = time.monotonic()
+            self.in_flight.append(batch)
+            self._credit -= batch.size
+            self._sent_acknowledgement = self.acknowledged
             if self._link is not None:
-                self._link.send(flight.request)
+                self._link.send(batch.request)
 
-    def push(self) -> None:
+    def wait_sent(self) -> None:
         """Wait until the earlier batches have left, so the next batch need not queue."""
-        self._off(Link.push)
+        self._drop_on_error(Link.wait_sent)
 
-    def see_off(self) -> None:
+    def finish_sending(self) -> None:
         """Wait until all batches will be sent even if no thread waits for their answers."""
-        self._off(Link.see_off)
+        self._drop_on_error(Link.finish_sending)
 
-    def _off(self, wait: Callable[[Link], None]) -> None:
+    def _drop_on_error(self, wait: Callable[[Link], None]) -> None:
         link = self._link
         if link is not None:
             try:
@@ -152,7 +152,7 @@ class Retransmission:
     def receive(self, until: float | None = None) -> tuple[list[InFlightBatch], service_pb2.RunResponse]:
         """Wait for the next answer. It covers one or several of the oldest batches, and reports on the last one only.
 
-        Call `settle` after handing out the answers. If that fails, call `drop`: the next link repeats the answer.
+        Call `remove_answered` after the answers are delivered. If that fails, call `drop`: the next link repeats them.
 
         `until` is a time.monotonic() value, checked whenever the link is dropped. Raises WaitOver after `until`,
         Interrupted for a pending signal, and GradwireError if the session is lost.
@@ -166,9 +166,9 @@ class Retransmission:
             try:
                 message = link.receive_batch()
             except LinkBroken as broken:
-                self._lost(broken.error)
+                self._retry_after_break(broken.error)
                 continue
-            answered = list(islice(self.flights, message.batches or 1))
+            answered = list(islice(self.in_flight, message.batches or 1))
             response = message.batch
             if response.applied_seq < answered[-1].last:
                 raise make_error(
@@ -180,20 +180,20 @@ class Retransmission:
                 self._credit += message.credit_bytes
             return answered, response
 
-    def settle(self, answered: Sequence[InFlightBatch]) -> None:
+    def remove_answered(self, answered: Sequence[InFlightBatch]) -> None:
         """Remove the oldest batches, whose answers have been handed out."""
-        for flight in answered:
-            self.flights.popleft()
-            self.acknowledged = flight.last
-        self._heard = self._settled = time.monotonic()
+        for batch in answered:
+            self.in_flight.popleft()
+            self.acknowledged = batch.last
+        self._last_message_at = self._last_answer_at = time.monotonic()
         self._failing_since = None
 
     def acknowledge(self) -> None:
         """Acknowledge the answers received, unless a batch has done so. The server then forgets them."""
         with self._lock:
-            if self._link is not None and self._told < self.acknowledged:
-                self._told = self.acknowledged
-                self._link.acknowledge(self._told)
+            if self._link is not None and self._sent_acknowledgement < self.acknowledged:
+                self._sent_acknowledgement = self.acknowledged
+                self._link.acknowledge(self._sent_acknowledgement)
 
     @property
     def connected(self) -> bool:
@@ -210,43 +210,45 @@ class Retransmission:
 
     def clear(self) -> None:
         """Forget all batches."""
-        self.flights.clear()
+        self.in_flight.clear()
 
-    def forked(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Leave the link to the parent, in a forked child."""
         if self._link is not None:
-            self._link.forked()
+            self._link.after_fork_in_child()
             _of_the_parent.append(self._link)
         self._link = None
         self._lock = threading.Lock()
         self.clear()
 
-    def watch(self) -> None:
-        """Send a KeepAlive to a silent server, and give it up after the patience. Called by the keeper thread.
+    def send_keepalive_if_silent(self) -> None:
+        """Send a KeepAlive to a silent server, and give it up after the patience. Called by the maintenance thread.
 
         A stream alone cannot distinguish a computing server from a stopped one.
         """
         now = time.monotonic()
-        silent = now - max(self._heard, self._awaited)
-        if self._hopeless is not None or not (self.flights or self._opening):
+        silent = now - max(self._last_message_at, self._wait_began_at)
+        if self._fatal_error is not None or not (self.in_flight or self._opening):
             return
         between = min(_LONGEST_SILENCE, self.patience / _PARTS)
-        if self._heard >= self._asked:
-            self._asks = 0
-        if silent > self.patience and self._asks >= _LEAST_FAILURES:  # otherwise this process may have been suspended
-            self._hopeless = self._given_up(silent, "it does not answer")
+        if self._last_message_at >= self._last_keepalive_at:
+            self._unanswered_keepalives = 0
+        if (
+            silent > self.patience and self._unanswered_keepalives >= _LEAST_FAILURES
+        ):  # otherwise this process may have been suspended
+            self._fatal_error = self._timed_out(silent, "it does not answer")
             self.drop()
             self._transport.drop_link()
-        elif silent > between and now - self._asked > between:
-            self._asked = now
-            self._asks += 1
+        elif silent > between and now - self._last_keepalive_at > between:
+            self._last_keepalive_at = now
+            self._unanswered_keepalives += 1
             request = service_pb2.KeepAliveRequest(session_id=self._session_id)
-            self._transport.ask("KeepAlive", request, self.patience, self._answered)
+            self._transport.call_in_background("KeepAlive", request, self.patience, self._note_message)
 
-    def _answered(self) -> None:
-        self._heard = time.monotonic()
+    def _note_message(self) -> None:
+        self._last_message_at = time.monotonic()
 
-    def _given_up(self, seconds: float, why: str) -> GradwireError:
+    def _timed_out(self, seconds: float, why: str) -> GradwireError:
         message = (
             f"gave up after {seconds:.0f} seconds without an answer of the server at {self._transport.address} "
             f"(GRADWIRE_PATIENCE, or connect(patience=), is {self.patience:g}): {why}"
@@ -254,43 +256,45 @@ class Retransmission:
         return make_error(pb.REASON_UNAVAILABLE, message, 14, {"address": self._transport.address})
 
     def _open(self) -> Link:
-        if not self.flights:
-            self._awaited = time.monotonic()
+        if not self.in_flight:
+            self._wait_began_at = time.monotonic()
         self._opening = True
         try:
-            return self._attached()
+            return self._attach()
         finally:
             self._opening = False
 
-    def _attached(self) -> Link:
+    def _attach(self) -> Link:
         while True:
             link = self._transport.open_link()
             self._attempts += 1
             try:
                 response = link.attach(self._session_id, self._writer, self._attempts, self._epoch, self.acknowledged)
             except LinkBroken as broken:
-                self._lost(broken.error)
+                self._retry_after_break(broken.error)
                 if interrupted():
                     raise Interrupted from None
                 continue
             except GradwireError as error:
-                raise self._gone(error) from None
+                raise self._session_lost(error) from None
             except BaseException:
                 link.drop()
                 raise
-            self._answered()
+            self._note_message()
             if response.attached.applied_seq < self.acknowledged:
-                raise self._gone(make_error(pb.REASON_EPOCH_MISMATCH, "it has lost commands that it had answered", 9))
-            if self._transport.hear_of_local(response.attached.local_stream):
+                raise self._session_lost(
+                    make_error(pb.REASON_EPOCH_MISMATCH, "it has lost commands that it had answered", 9)
+                )
+            if self._transport.set_local_stream(response.attached.local_stream):
                 continue  # the next attempt uses the local stream
             with self._lock:
                 self._link = link
-                self._credit = response.credit_bytes - sum(flight.size for flight in self.flights)
-                for flight in self.flights:
-                    link.send(flight.request)
+                self._credit = response.credit_bytes - sum(batch.size for batch in self.in_flight)
+                for batch in self.in_flight:
+                    link.send(batch.request)
             return link
 
-    def _gone(self, error: GradwireError) -> GradwireError:
+    def _session_lost(self, error: GradwireError) -> GradwireError:
         """The error for a reachable server that has lost the session."""
         if error.reason not in ("SESSION_NOT_FOUND", "EPOCH_MISMATCH"):
             return error
@@ -301,28 +305,28 @@ class Retransmission:
         reason = pb.Reason.Value(f"REASON_{error.reason}")
         return make_error(reason, message, error.code, error.metadata)
 
-    def _lost(self, error: GradwireError) -> None:
+    def _retry_after_break(self, error: GradwireError) -> None:
         """Drop the broken link and wait before the next one. Raises GradwireError after the patience."""
         self.drop()
         if self._transport.closed:
             raise self._transport.closed_error()
-        if (dead := self._why_dead()) is not None:
+        if (dead := self._exit_reason()) is not None:
             raise make_error(pb.REASON_UNAVAILABLE, dead, 14)
-        if self._hopeless is not None:
-            raise self._hopeless
+        if self._fatal_error is not None:
+            raise self._fatal_error
         now = time.monotonic()
-        if self._failing_since is None or self._heard > self._failing_since:
-            self._failures, self._wait = 0, _FIRST_WAIT
+        if self._failing_since is None or self._last_message_at > self._failing_since:
+            self._failures, self._backoff = 0, _FIRST_BACKOFF
             self._failing_since = now
         self._failures += 1
-        failing = now - max(self._failing_since, self._heard, self._awaited)
-        futile = now - max(self._settled, self._awaited)
+        failing = now - max(self._failing_since, self._last_message_at, self._wait_began_at)
+        futile = now - max(self._last_answer_at, self._wait_began_at)
         if self._failures >= _LEAST_FAILURES and (failing > self.patience or futile > _FUTILE * self.patience):
-            raise self._given_up(max(failing, futile), str(error))
-        ends = now + self._wait * random.uniform(0.7, 1.3)
+            raise self._timed_out(max(failing, futile), str(error))
+        ends = now + self._backoff * random.uniform(0.7, 1.3)
         while (left := ends - time.monotonic()) > 0 and not interrupted() and not self._transport.closed:
-            self._transport.pause(min(left, _LONGEST_NAP))
-        self._wait = min(2 * self._wait, _LONGEST_WAIT)
+            self._transport.sleep(min(left, _SIGNAL_CHECK_SECONDS))
+        self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
 
 
 def patience_of(given: float | None) -> float:

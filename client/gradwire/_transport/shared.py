@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gradwire._transport.transport import Transport, answers
+from gradwire._transport.transport import Transport, stream_messages
 from gradwire.v1 import service_pb2
 
 #: Minimum bytes for shared memory. Smaller transfers finish before a ring is set up.
@@ -54,10 +54,10 @@ def open_ring(ring: service_pb2.Ring) -> Array:
 
     wanted = f"/memfd:gradwire-{ring.name} (deleted)"
     try:
-        place = f"/proc/{ring.pid}/fd/{ring.fd}"
-        if os.readlink(place) != wanted:  # checked before opening: it might be a device
-            raise NotShared(f"{place} is not the server's memory")
-        opened = os.open(place, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        path = f"/proc/{ring.pid}/fd/{ring.fd}"
+        if os.readlink(path) != wanted:  # checked before opening: it might be a device
+            raise NotShared(f"{path} is not the server's memory")
+        opened = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             sealed = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
             if (
@@ -65,7 +65,7 @@ def open_ring(ring: service_pb2.Ring) -> Array:
                 or fcntl.fcntl(opened, fcntl.F_GET_SEALS) & sealed != sealed
                 or not 0 < os.fstat(opened).st_size == ring.bytes <= _MOST_RING_BYTES
             ):
-                raise NotShared(f"{place} is not the server's memory")
+                raise NotShared(f"{path} is not the server's memory")
             mapped = mmap.mmap(opened, ring.bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         finally:
             os.close(opened)
@@ -74,8 +74,8 @@ def open_ring(ring: service_pb2.Ring) -> Array:
     return np.frombuffer(mapped, np.uint8)
 
 
-class Exchange:
-    """One call of Share. `ring` is the memory. `tell` sends the client's position, `hear` waits for the server's."""
+class SharedTransfer:
+    """One call of Share. `ring` is the memory. Each side sends the position it has reached in the transfer."""
 
     def __init__(self, transport: Transport, first: service_pb2.ShareRequest, known: dict[str, Array]) -> None:
         self._known = known
@@ -101,15 +101,15 @@ class Exchange:
         self.piece = self.ring.nbytes // 2
 
     def _next(self) -> service_pb2.ShareResponse:
-        for raw in answers(self._call):
+        for raw in stream_messages(self._call):
             return service_pb2.ShareResponse.FromString(raw)
         raise NotShared("the server ended the call early")
 
-    def tell(self, moved: int) -> None:
+    def send_position(self, moved: int) -> None:
         """Send the client's position in bytes."""
         self._messages.put(service_pb2.ShareRequest(moved=moved).SerializeToString())
 
-    def hear(self, least: int, most: int) -> int:
+    def receive_position(self, least: int, most: int) -> int:
         """Wait until the server's position is above `least` and at most `most`; return it. Raises NotShared."""
         moved = self._next().moved
         if not least < moved <= most:
@@ -119,7 +119,7 @@ class Exchange:
     def finish(self) -> None:
         """End the complete call, and keep the ring for the next call."""
         self._messages.put(None)
-        for _ in answers(self._call):
+        for _ in stream_messages(self._call):
             pass
         self._known.clear()
         self._known[self._name] = self.ring

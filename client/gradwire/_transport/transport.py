@@ -19,7 +19,7 @@ import grpc
 from google.protobuf.message import Message
 
 from gradwire._base.errors import GradwireError, make_error
-from gradwire._base.signals import deliver, interrupted, postpone, waking
+from gradwire._base.signals import defer_exception, deliver, interrupted, wake_on_signal
 from gradwire._base.version import __version__
 from gradwire._transport.credentials import Credentials
 from gradwire._transport.link import Link, open_call
@@ -50,9 +50,9 @@ _LONGEST_WAIT = 2.0
 _MOST_REJECTED = 2
 _M = TypeVar("_M", bound=Message)
 #: Seconds between checks for pending signals during a wait.
-LONGEST_NAP = 0.05
+SIGNAL_CHECK_SECONDS = 0.05
 #: Seconds that a wait ended by a handler continues, to learn whether the command was executed.
-LAST_WORD_SECONDS = 0.7
+OUTCOME_WAIT_SECONDS = 0.7
 _log = logging.getLogger("gradwire")
 
 
@@ -72,7 +72,7 @@ class Transport:
         self.local_stream = ""
         self._rejected = 0  # consecutive local streams that the server did not accept
         # gRPC cancels a call without references, so the newest calls are kept here.
-        self._told: deque[Any] = deque(maxlen=16)
+        self._background_calls: deque[Any] = deque(maxlen=16)
 
     def call(
         self,
@@ -90,14 +90,14 @@ class Transport:
         )
         for wait in self._waits() if waits is None else (*waits, None):
             try:
-                result: _M = finished(method.future(request, timeout=timeout, metadata=self._headers()))
+                result: _M = result_of(method.future(request, timeout=timeout, metadata=self._headers()))
             except grpc.RpcError as error:
                 self._refuse_unless_retriable(error, wait)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
                 raise self.closed_error() from None
             else:
                 return result
-            self.rest((wait or 0.0) * random.uniform(0.7, 1.3))
+            self.sleep_handling_signals((wait or 0.0) * random.uniform(0.7, 1.3))
         raise AssertionError("the last try raises")
 
     def _waits(self) -> Iterator[float | None]:
@@ -118,12 +118,12 @@ class Transport:
         parent = traceparent()
         return (*self._metadata, ("traceparent", parent)) if parent else self._metadata
 
-    def tell(self, name: str, request: Message) -> None:
+    def notify(self, name: str, request: Message) -> None:
         """Make a unary call without waiting for the answer. Errors are ignored."""
         call = self._channel.unary_unary
         method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
         with contextlib.suppress(ValueError):  # another thread has closed the channel
-            self._told.append(method.future(request, timeout=30.0, metadata=self._headers()))
+            self._background_calls.append(method.future(request, timeout=30.0, metadata=self._headers()))
 
     def open_link(self) -> Link:
         """Open a stream. Connection errors appear at its first use. Raises GradwireError if closed."""
@@ -151,7 +151,7 @@ class Transport:
             _log.debug("%s: the stream goes by gRPC: %s", self.address, why)
             return None
 
-    def hear_of_local(self, name: str) -> bool:
+    def set_local_stream(self, name: str) -> bool:
         """Set the socket name that the server sent ("" for none). Returns whether a new local stream is possible."""
         before, self.local_stream = self.local_stream, name if wanted() else ""
         return self.local_stream not in ("", before)
@@ -162,7 +162,7 @@ class Transport:
         if link is not None:
             link.drop()
 
-    def ask(self, name: str, request: Message, timeout: float, answered: Callable[[], object]) -> None:
+    def call_in_background(self, name: str, request: Message, timeout: float, answered: Callable[[], object]) -> None:
         """Make a unary call without waiting. Another thread calls `answered` if the server answers."""
 
         def over(future: Any) -> None:
@@ -173,7 +173,7 @@ class Transport:
         method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
         with contextlib.suppress(ValueError):  # another thread has closed the channel
             future = method.future(request, timeout=timeout, metadata=self._headers())
-            self._told.append(future)
+            self._background_calls.append(future)
             future.add_done_callback(over)
 
     def start_stream(self, kind: str, name: str, request: Any) -> Any:
@@ -196,15 +196,15 @@ class Transport:
         """Whether `close` was called."""
         return self._closing.is_set()
 
-    def pause(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`, or until `close`."""
         self._closing.wait(seconds)
 
-    def rest(self, seconds: float) -> None:
+    def sleep_handling_signals(self, seconds: float) -> None:
         """Sleep for `seconds`, or until `close`. Signals are handled during the sleep."""
         ends = time.monotonic() + seconds
         while (left := ends - time.monotonic()) > 0 and not self.closed:
-            self.pause(min(left, LONGEST_NAP))
+            self.sleep(min(left, SIGNAL_CHECK_SECONDS))
             deliver()
 
     def closed_error(self) -> GradwireError:
@@ -219,46 +219,46 @@ class Transport:
         self._channel.close()
 
 
-class WaitCut(grpc.RpcError):
+class StreamInterrupted(grpc.RpcError):
     """A signal ended a stream, and its handler returned normally."""
 
 
-def answers(call: Any) -> Iterator[Any]:
+def stream_messages(call: Any) -> Iterator[Any]:
     """The messages of a stream, with signals handled between them.
 
-    During a long wait for a message, a signal cancels the call. Raises WaitCut for that, else grpc.RpcError.
+    During a long wait for a message, a signal cancels the call. Raises StreamInterrupted for that, else grpc.RpcError.
     """
     while True:
         deliver()
         try:
-            with waking(call.cancel, patient=True):
+            with wake_on_signal(call.cancel, delayed=True):
                 raw = next(call)
         except StopIteration:
             return
         except grpc.RpcError:
             if interrupted():
                 deliver()
-                raise WaitCut from None
+                raise StreamInterrupted from None
             raise
         yield raw
 
 
-def finished(future: Any) -> Any:
+def result_of(future: Any) -> Any:
     """The result of a call, with signals handled during the wait.
 
-    An exception of a handler cancels the call, unless the answer arrives within LAST_WORD_SECONDS. Then the answer is
-    returned, and the exception is raised after the gradwire call.
+    An exception of a handler cancels the call, unless the answer arrives within OUTCOME_WAIT_SECONDS. Then the answer
+    is returned, and the exception is raised after the gradwire call.
     """
     try:
         while True:
             with contextlib.suppress(grpc.FutureTimeoutError):
-                return future.result(LONGEST_NAP)
+                return future.result(SIGNAL_CHECK_SECONDS)
             try:
                 deliver()
             except BaseException as error:
                 with contextlib.suppress(grpc.FutureTimeoutError, grpc.RpcError, grpc.FutureCancelledError):
-                    found = future.result(LAST_WORD_SECONDS)
-                    postpone(error)
+                    found = future.result(OUTCOME_WAIT_SECONDS)
+                    defer_exception(error)
                     return found
                 raise
     except BaseException:

@@ -18,10 +18,10 @@ from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError
 from gradwire._base.modes import is_grad_enabled, is_inference_mode_enabled, no_grad
 from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import Asked
+from gradwire._graph.hook_runner import HookArguments
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.results import change
+from gradwire._proxy.results import update_in_place
 from gradwire._tensor.in_place import check_in_place
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
@@ -200,9 +200,9 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     ]
 
     # Holds no tensor: the node holds them all.
-    def run(asked: Asked) -> Sequence[Any]:
-        gradients = [None if place in undefined else each for place, each in enumerate(asked.gradients)]
-        ctx._saved = asked.others
+    def run(hook_arguments: HookArguments) -> Sequence[Any]:
+        gradients = [None if place in undefined else each for place, each in enumerate(hook_arguments.gradients)]
+        ctx._saved = hook_arguments.others
         try:
             return _checked(name, _formula(cls)(ctx, *gradients), wanted)
         finally:
@@ -324,16 +324,16 @@ def record(
     specs = tuple(None if each is None else each._spec for one in lists for each in one)
     key = (name, bool(number), shape, materialize, same, specs)
     edges = [each._edge for each in inputs if each is not None and each._edge is not None]
-    told = commands.run(session, "record_function", key, values, build, read)
-    assert told is not None
-    for output, spec in zip([each for each in outputs if each is not None], told, strict=True):
+    made = commands.run(session, "record_function", key, values, build, read)
+    assert made is not None
+    for output, spec in zip([each for each in outputs if each is not None], made, strict=True):
         if spec.grad_fn and any(output is each for each in dirty):
-            change(output, spec, list(edges), True)
+            update_in_place(output, spec, list(edges), True)
             continue
         output._spec = spec
         view = output.__dict__.get("_view")
-        if view is not None and output._family is not None:
-            view.version, output._epoch = output._family.version, output._family.epoch
+        if view is not None and output._storage is not None:
+            view.version, output._epoch = output._storage.version, output._storage.epoch
         if spec.grad_fn:
             output._edge = list(edges)
 

@@ -178,8 +178,8 @@ class _Call:
 
     def answer(self, tensors: tuple[Tensor, ...], as_tuple: bool) -> Any:
         """The caller's result: a tuple if the caller uses tuples, without a graph unless requested."""
-        told = tensors if self.create_graph else tuple(each.detach() for each in tensors)
-        return told if as_tuple else told[0]
+        kept = tensors if self.create_graph else tuple(each.detach() for each in tensors)
+        return kept if as_tuple else kept[0]
 
 
 def _gradients(

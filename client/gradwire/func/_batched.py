@@ -69,7 +69,7 @@ class BatchedTensor(Tensor):
         return self._value._edge
 
     @property
-    def _family(self) -> None:  # type: ignore[override]
+    def _storage(self) -> None:  # type: ignore[override]
         return None
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import GRAD_ENABLED, enable_grad
 from gradwire._functions.create import eye, zeros, zeros_like
-from gradwire._proxy.shadow_graph import Leaf, Reach
+from gradwire._proxy.shadow_graph import Leaf, ReachableNodes
 from gradwire._tensor.ops import ones_like, stack
 from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import at_all_levels
@@ -219,7 +219,7 @@ class _Level:
 
     def keeps(self, outputs: Sequence[Tensor]) -> bool:
         """Whether this level's results need a graph: for a transform around it, or the caller's tensors."""
-        reach = Reach([each._edge for each in outputs if each.requires_grad])
+        reach = ReachableNodes([each._edge for each in outputs if each.requires_grad])
         if any(id(leaf) not in self.own for leaf in reach.leaves) or (not reach.known and not self.nested):
             self.foreign = True
         return self.recorded and (self.parent is not None or self.foreign)
@@ -355,7 +355,7 @@ def _gradients(
     if not kept:
         return [None] * len(inputs)
     roots, given = [output for output, _ in kept], [weight for _, weight in kept]
-    reach = Reach([root._edge for root in roots])
+    reach = ReachableNodes([root._edge for root in roots])
     if not reach.known:
         return gradients(roots, inputs, given, retain, create_graph, True)
     reached = {id(edge) for edge in (*reach.leaves, *reach.nodes)}

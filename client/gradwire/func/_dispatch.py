@@ -10,7 +10,7 @@ from gradwire._proxy.handle import Handle
 from gradwire._tensor.call import _parameters
 from gradwire._tensor.indexing import Index
 from gradwire.func._batched import LEVELS, innermost
-from gradwire.func.rules import FACTORIES, RULES, Call, draw
+from gradwire.func.rules import FACTORIES, RULES, OpCall, draw
 
 
 def dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
@@ -32,7 +32,7 @@ def dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], 
             f"vmap: there is no batching rule for {op}. Call it outside of vmap, or write it in ops that have one "
             "(elementwise ops, products, reductions, shapes and indices)."
         )
-    return rule(Call(op, base, in_place, args, kwargs, result, level, _parameters(base)[0]))
+    return rule(OpCall(op, base, in_place, args, kwargs, result, level, _parameters(base)[0]))
 
 
 def _collect(values: Sequence[Any], into: list[Handle]) -> None:

@@ -17,9 +17,9 @@ import gradwire.nn._state as _state
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
-from gradwire._graph.hooks import RemovableHandle, kept_in
+from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn._blame import blame
+from gradwire.nn._error_context import blame
 from gradwire.nn._parameter import Parameter, set_owner
 
 M = TypeVar("M", bound="Module")
@@ -221,7 +221,7 @@ class Module:
 
         `with_kwargs`: it is called with the named arguments, too, and returns both. `prepend`: before the other hooks.
         """
-        handle = kept_in(self._forward_pre_hooks, hook, prepend)
+        handle = add_hook(self._forward_pre_hooks, hook, prepend)
         if with_kwargs:
             self._hooks_with_kwargs.add(handle.id)
         return handle
@@ -239,7 +239,7 @@ class Module:
         `with_kwargs`: it is called with the named arguments, too. `prepend`: before the other hooks. `always_call`:
         also where forward raises.
         """
-        handle = kept_in(self._forward_hooks, hook, prepend)
+        handle = add_hook(self._forward_hooks, hook, prepend)
         if with_kwargs:
             self._hooks_with_kwargs.add(handle.id)
         if always_call:
@@ -251,11 +251,11 @@ class Module:
 
         A result other than None replaces the gradients of the inputs, one per positional argument.
         """
-        return kept_in(self._backward_hooks, hook, prepend)
+        return add_hook(self._backward_hooks, hook, prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_output)` before backward passes the module; its result replaces them."""
-        return kept_in(self._backward_pre_hooks, hook, prepend)
+        return add_hook(self._backward_pre_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """As `register_full_backward_hook`, which has taken its place."""

@@ -2,7 +2,7 @@
 
 from gradwire.optim import lr_scheduler, swa_utils
 from gradwire.optim._adam import Adam, AdamW
-from gradwire.optim._adam_kin import Adamax, NAdam, RAdam
+from gradwire.optim._adam_variants import Adamax, NAdam, RAdam
 from gradwire.optim._lbfgs import LBFGS
 from gradwire.optim._optimizer import Optimizer
 from gradwire.optim._scaled import Adadelta, Adagrad, RMSprop, Rprop

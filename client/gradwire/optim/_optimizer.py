@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from gradwire._base import dtypes
 from gradwire._base.modes import enable_grad, no_grad
 from gradwire._functions.create import tensor
-from gradwire._graph.hooks import RemovableHandle, kept_in
+from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import clear_grad
@@ -137,11 +137,11 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; a result other than None replaces both."""
-        return kept_in(self._step_pre_hooks, hook)
+        return add_hook(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step."""
-        return kept_in(self._step_post_hooks, hook)
+        return add_hook(self._step_post_hooks, hook)
 
     @_with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._compile.noting import RECORDING, Gradients, run_recorded
+from gradwire._compile.recorded_run import RECORDING, Gradients, run_recorded
 from gradwire._compile.recorder import Recorder, Trace
 from gradwire._compile.recordings import run_program
 from gradwire._graph import commands
@@ -27,17 +27,17 @@ _PLAIN = (int, float, bool, str, type(None))
 # What schedulers change from step to step, and every optimizer hands on as a number of the program.
 _FREE = ("params", "param_names", "lr")
 # After so many steps that could not be kept, they run op by op.
-_PATIENCE = 2
-Look = tuple[Any, ...]
+_MOST_FAILURES = 2
+StepState = tuple[Any, ...]
 
 
 class Steps:
     """How an optimizer makes its steps."""
 
     def __init__(self) -> None:
-        self._last: Look | None = None
-        self._kept: _Kept | None = None
-        self._fruitless = 0
+        self._last: StepState | None = None
+        self._program: _StepProgram | None = None
+        self._failures = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Steps:
         return Steps()
@@ -51,19 +51,24 @@ class Steps:
     def make(self, optimizer: Optimizer, update: Callable[[], None]) -> None:
         """One step: `update`, or the program that does the same."""
         session = _session_of(optimizer)
-        if session is None or session.recorder is not None or session.every_call_waits or self._fruitless >= _PATIENCE:
+        if (
+            session is None
+            or session.recorder is not None
+            or session.every_call_waits
+            or self._failures >= _MOST_FAILURES
+        ):
             update()
             return
-        look = _look(optimizer)
-        if look is not None and self._kept is not None and self._kept.look == look:
-            self._kept.run()
+        step_state = _step_state(optimizer)
+        if step_state is not None and self._program is not None and self._program.step_state == step_state:
+            self._program.run()
             return
-        if look is None or look != self._last:
+        if step_state is None or step_state != self._last:
             update()
-            self._last = _look(optimizer)
+            self._last = _step_state(optimizer)
             return
-        self._kept = _record(session, optimizer, update, look)
-        self._fruitless += self._kept is None
+        self._program = _record(session, optimizer, update, step_state)
+        self._failures += self._program is None
         self._last = None
 
 
@@ -79,7 +84,7 @@ def _session_of(optimizer: Optimizer) -> Session | None:
     return found
 
 
-def _look(optimizer: Optimizer) -> Look | None:
+def _step_state(optimizer: Optimizer) -> StepState | None:
     """All that a step depends on, but for the values of tensors and the free numbers; None if it is not plain."""
     seen: list[Any] = []
     first_step: Any = None
@@ -117,7 +122,9 @@ def _look(optimizer: Optimizer) -> Look | None:
     return tuple(seen)
 
 
-def _record(session: Session, optimizer: Optimizer, update: Callable[[], None], look: Look) -> _Kept | None:
+def _record(
+    session: Session, optimizer: Optimizer, update: Callable[[], None], step_state: StepState
+) -> _StepProgram | None:
     """Make a step and keep it as a program, if it may be one."""
     with RECORDING:
         recorder = Recorder(session)
@@ -130,20 +137,20 @@ def _record(session: Session, optimizer: Optimizer, update: Callable[[], None], 
         finally:
             gradients.leave(recorder)
     known = {id(leaf._grad) for leaf in session.watched.values()}
-    if any(id(handle) not in known for handle in recorder.living()) or _look(optimizer) != look:
+    if any(id(handle) not in known for handle in recorder.live_handles()) or _step_state(optimizer) != step_state:
         return None  # it makes its state anew each time
     trace = Trace(recorder, (), ())
     limits = session.limits
     if len(trace.data) > limits.max_program_bytes or len(trace.program.steps) > limits.max_program_steps:
         return None
-    return _Kept(look, recorder, trace)
+    return _StepProgram(step_state, recorder, trace)
 
 
-class _Kept:
+class _StepProgram:
     """A step that was noted."""
 
-    def __init__(self, look: Look, recorder: Recorder, trace: Trace) -> None:
-        self.look = look
+    def __init__(self, step_state: StepState, recorder: Recorder, trace: Trace) -> None:
+        self.step_state = step_state
         self._session = recorder.session
         self._trace = trace
         self._numbers = recorder.numbers
@@ -171,12 +178,12 @@ class _Kept:
         numbers = [float(now(0)) for now in self._numbers]
         run_program(self._session, self._trace, lambda: self._send(numbers))
         for handle in self._changed:
-            family = handle._family
-            if family is not None:
-                family.version += 1
-                family.epoch += 1
-                handle._epoch = family.epoch
-        self._session.urge()
+            storage = handle._storage
+            if storage is not None:
+                storage.version += 1
+                storage.epoch += 1
+                handle._epoch = storage.epoch
+        self._session.flush_early()
 
     def _send(self, numbers: list[float]) -> None:
         commands.run(self._session, "run_program", self._key, numbers, self._build)

@@ -16,7 +16,7 @@ from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros
 from gradwire._functions.saved_tensor_hooks import check_enabled, in_force
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import Asked
+from gradwire._graph.hook_runner import HookArguments
 from gradwire._proxy.handle import Handle
 from gradwire._session.sessions import current_session
 from gradwire._transport.wire import Value
@@ -78,7 +78,7 @@ def checkpoint(
             _mark(session, number, end, outputs, preserve_rng_state)
         return result
 
-    def run(asked: Asked) -> None:
+    def run(hook_arguments: HookArguments) -> None:
         with enable_grad():
             if watch is not None:
                 watch.check()

@@ -14,7 +14,10 @@ from tests.client.compile_cases import (
     containers as containers,
 )
 from tests.client.compile_cases import (
-    exchanged as exchanged,
+    incomparable as incomparable,
+)
+from tests.client.compile_cases import (
+    introspection as introspection,
 )
 from tests.client.compile_cases import (
     modes as modes,
@@ -32,15 +35,12 @@ from tests.client.compile_cases import (
     objects as objects,
 )
 from tests.client.compile_cases import (
-    shown as shown,
+    replaced as replaced,
 )
 from tests.client.compile_cases import (
     tensors as tensors,
 )
 from tests.client.compile_cases import (
     training as training,
-)
-from tests.client.compile_cases import (
-    unseen as unseen,
 )
 from tests.client.compile_cases.table import CASES as CASES

@@ -4,13 +4,13 @@ Importing the package registers the rules, a module for each kind of op.
 """
 
 from gradwire.func.rules import elementwise, indices, layers, losses, products, random, reductions, shapes
-from gradwire.func.rules.calls import RULES, Call
+from gradwire.func.rules.calls import RULES, OpCall
 from gradwire.func.rules.random import FACTORIES, draw
 
 __all__ = [
     "FACTORIES",
     "RULES",
-    "Call",
+    "OpCall",
     "draw",
     "elementwise",
     "indices",

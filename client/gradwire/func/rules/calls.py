@@ -15,13 +15,13 @@ from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import BatchedTensor, Level, is_batched, spread, value_at
 from gradwire.func._pytree import tree_map
 
-Rule = Callable[["Call"], Any]
+Rule = Callable[["OpCall"], Any]
 
 
 RULES: dict[str, Rule] = {}
 
 
-class Call:
+class OpCall:
     """An op's call: its arguments by name, as they were given by place or by name."""
 
     def __init__(
@@ -80,7 +80,7 @@ def rule(names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def refuse_in_place(call: Call) -> None:
+def refuse_in_place(call: OpCall) -> None:
     """Refuse to write samples into what all samples share."""
     if call.in_place and not is_batched(call.args[0], call.level):
         raise refuse(

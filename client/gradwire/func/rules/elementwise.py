@@ -10,7 +10,7 @@ from gradwire._tensor import ops
 from gradwire._tensor.call import _call
 from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import Level, is_batched
-from gradwire.func.rules.calls import Call, padded, refuse_in_place, rule
+from gradwire.func.rules.calls import OpCall, padded, refuse_in_place, rule
 
 
 def _promoted(tensors: list[Any], level: Level) -> dict[int, Any]:
@@ -48,7 +48,7 @@ def _kind(dtype: Any) -> int:
     "masked_fill maximum minimum mul ne nextafter polar pow remainder rsub special_xlog1py special_zeta sub "
     "type_as where xlogy "
 )
-def elementwise(call: Call) -> Any:
+def elementwise(call: OpCall) -> Any:
     """Operands as in broadcasting, with the batch before the dimensions added on the left."""
     refuse_in_place(call)
     level = call.level
@@ -79,7 +79,7 @@ _ONE_DTYPE = frozenset(["masked_fill", "type_as", "copy"])
 
 
 @rule("cosine_similarity")
-def cosine_similarity(call: Call) -> Any:
+def cosine_similarity(call: OpCall) -> Any:
     one, other, dim, eps = call.args[0], call.get("x2"), call.get("dim", 1), call.get("eps", 1e-8)
     one, other = ops.broadcast_tensors(one, other)
     lengths = [each.norm(2, dim, keepdim=True).clamp(min=eps) for each in (one, other)]
@@ -87,7 +87,7 @@ def cosine_similarity(call: Call) -> Any:
 
 
 @rule("prelu")
-def prelu(call: Call) -> Any:
+def prelu(call: OpCall) -> Any:
     tensor, weight = call.args[0], call.get("weight")
     if weight.numel() > 1 and tensor.dim() > 1:
         weight = weight.reshape((-1, *(1,) * (tensor.dim() - 2)))

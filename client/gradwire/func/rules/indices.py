@@ -11,7 +11,7 @@ from gradwire._tensor.call import _call
 from gradwire._tensor.indexing import Index
 from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import Level, is_batched, spread, value_at
-from gradwire.func.rules.calls import Call, padded, refuse_in_place, rule, shifted
+from gradwire.func.rules.calls import OpCall, padded, refuse_in_place, rule, shifted
 
 
 def _taken(item: Any) -> int:
@@ -62,7 +62,7 @@ class _Plan:
 
 
 @rule("getitem")
-def getitem(call: Call) -> Any:
+def getitem(call: OpCall) -> Any:
     tensor, level = call.args[0], call.level
     plan = _Plan(tensor, call.args[1].items, level)
     if not plan.per_sample:
@@ -82,7 +82,7 @@ def getitem(call: Call) -> Any:
 
 
 @rule("setitem")
-def setitem(call: Call) -> Any:
+def setitem(call: OpCall) -> Any:
     refuse_in_place(call)
     tensor, value, level = call.args[0], call.args[2], call.level
     plan = _Plan(tensor, call.args[1].items, level)
@@ -95,7 +95,7 @@ def setitem(call: Call) -> Any:
 
 
 @rule("gather take_along_dim")
-def gather(call: Call) -> Any:
+def gather(call: OpCall) -> Any:
     name = "index" if call.base == "gather" else "indices"
     tensor, index, dim = call.args[0], call.get(name), call.get("dim")
     if dim is None:
@@ -110,7 +110,7 @@ def gather(call: Call) -> Any:
 
 
 @rule("scatter scatter_add scatter_reduce")
-def scatter(call: Call) -> Any:
+def scatter(call: OpCall) -> Any:
     refuse_in_place(call)
     target, level = call.args[0], call.level
     if not target.dim():
@@ -126,7 +126,7 @@ def scatter(call: Call) -> Any:
 
 
 @rule("index_select")
-def index_select(call: Call) -> Any:
+def index_select(call: OpCall) -> Any:
     tensor, index = call.args[0], call.get("index")
     dim = shifted(call.get("dim"), tensor.dim()) - 1
     if not is_batched(index, call.level):
@@ -135,12 +135,12 @@ def index_select(call: Call) -> Any:
 
 
 @rule("take")
-def take(call: Call) -> Any:
+def take(call: OpCall) -> Any:
     return call.args[0].reshape((-1,))[call.get("index")]
 
 
 @rule("index_add")
-def index_add(call: Call) -> Any:
+def index_add(call: OpCall) -> Any:
     refuse_in_place(call)
     target, index, source = call.args[0], call.get("index"), call.get("source")
     if is_batched(index, call.level):

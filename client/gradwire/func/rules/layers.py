@@ -7,7 +7,7 @@ from typing import Any
 from gradwire._base.errors import refuse
 from gradwire.func._batched import is_batched, spread, value_at
 from gradwire.func._pytree import tree_map
-from gradwire.func.rules.calls import Call, padded, rule
+from gradwire.func.rules.calls import OpCall, padded, rule
 from gradwire.func.rules.random import check_random
 
 
@@ -16,7 +16,7 @@ from gradwire.func.rules.random import check_random
     "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d interpolate pixel_shuffle "
     "pixel_unshuffle"
 )
-def folded(call: Call) -> Any:
+def folded(call: OpCall) -> Any:
     tensor, level = call.args[0], call.level
     value = call.first()
     spatial = next((int(c) for c in call.base if c.isdigit()), None)
@@ -29,7 +29,7 @@ def folded(call: Call) -> Any:
 
 
 @rule("conv1d conv2d conv3d")
-def convolution(call: Call) -> Any:
+def convolution(call: OpCall) -> Any:
     """Samples go into the batch; if each has separate weights, into groups of channels."""
     level, spatial = call.level, int(call.base[4])
     tensor, weight, bias = call.args[0], call.get("weight"), call.get("bias")
@@ -54,7 +54,7 @@ def convolution(call: Call) -> Any:
 
 
 @rule("layer_norm rms_norm group_norm")
-def normalization(call: Call) -> Any:
+def normalization(call: OpCall) -> Any:
     tensor, weight, bias = call.args[0], call.get("weight"), call.get("bias") if "bias" in call.names else None
     call.set("weight", None)
     if "bias" in call.names:
@@ -71,7 +71,7 @@ def normalization(call: Call) -> Any:
 
 
 @rule("scaled_dot_product_attention")
-def attention(call: Call) -> Any:
+def attention(call: OpCall) -> Any:
     if call.get("dropout_p", 0.0):
         check_random(call.level, call.op)
     operands = [call.get(name) for name in ("query", "key", "value", "attn_mask")]
@@ -83,7 +83,7 @@ def attention(call: Call) -> Any:
 
 
 @rule("embedding")
-def embedding(call: Call) -> Any:
+def embedding(call: OpCall) -> Any:
     level, weight = call.level, call.get("weight")
     if call.get("max_norm") is not None:
         raise refuse("vmap: embedding(max_norm=…) changes its weight, which samples cannot do one by one")

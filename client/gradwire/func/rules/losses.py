@@ -7,7 +7,7 @@ from typing import Any
 from gradwire._base.errors import refuse
 from gradwire._tensor.call import _call
 from gradwire.func._batched import BatchedTensor, is_batched, spread
-from gradwire.func.rules.calls import Call, reduced, rule
+from gradwire.func.rules.calls import OpCall, reduced, rule
 from gradwire.func.rules.elementwise import elementwise
 
 
@@ -15,7 +15,7 @@ from gradwire.func.rules.elementwise import elementwise
     "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div "
     "soft_margin_loss poisson_nll_loss"
 )
-def elementwise_loss(call: Call) -> Any:
+def elementwise_loss(call: OpCall) -> Any:
     reduction = call.get("reduction", "mean")
     batch = call.args[0].shape[0] if call.args[0].dim() else 1
     call.set("reduction", "none")
@@ -28,7 +28,7 @@ def elementwise_loss(call: Call) -> Any:
 
 
 @rule("cross_entropy nll_loss")
-def class_loss(call: Call) -> Any:
+def class_loss(call: OpCall) -> Any:
     """The samples' batches as one, then the mean of each sample by itself."""
     level, reduction = call.level, call.get("reduction", "mean")
     input, target, weight = call.args[0], call.get("target"), call.get("weight")

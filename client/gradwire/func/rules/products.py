@@ -8,11 +8,11 @@ from typing import Any
 from gradwire._base.errors import refuse
 from gradwire._tensor.call import _call
 from gradwire.func._batched import is_batched, spread, value_at
-from gradwire.func.rules.calls import Call, padded, rule, shifted
+from gradwire.func.rules.calls import OpCall, padded, rule, shifted
 
 
 @rule("cdist linalg.solve cross linalg.cross")
-def broadcast_pairs(call: Call) -> Any:
+def broadcast_pairs(call: OpCall) -> Any:
     """Two operands with leading dimensions that broadcast."""
     one, other = call.args[:2]
     if call.base == "linalg.solve" and other.dim() == 1:
@@ -32,7 +32,7 @@ def broadcast_pairs(call: Call) -> Any:
 
 
 @rule("matmul")
-def matmul(call: Call) -> Any:
+def matmul(call: OpCall) -> Any:
     level = call.level
     one, other = call.args
     if not one.dim() or not other.dim():
@@ -52,7 +52,7 @@ def matmul(call: Call) -> Any:
 
 
 @rule("mm mv bmm dot inner outer vdot linear addmm addmv baddbmm addr linalg.vecdot")
-def products(call: Call) -> Any:
+def products(call: OpCall) -> Any:
     """In terms of matmul and elementwise ops."""
     return _PRODUCTS[call.base](*call.args, **call.kwargs)
 
@@ -109,7 +109,7 @@ _PRODUCTS: dict[str, Callable[..., Any]] = {
 
 
 @rule("einsum")
-def einsum(call: Call) -> Any:
+def einsum(call: OpCall) -> Any:
     """Add a letter for the batch, in batched operands and in the result."""
     equation, operands = call.args[0], call.args[1]
     given, arrow, out = equation.replace(" ", "").partition("->")
@@ -124,7 +124,7 @@ def einsum(call: Call) -> Any:
 
 
 @rule("tensordot")
-def tensordot(call: Call) -> Any:
+def tensordot(call: OpCall) -> Any:
     """As einsum: summed dimensions share a letter. `dims`: a number, or both lists one after the other."""
     one, other, dims = call.args[0], call.args[1], call.get("dims", 2)
     if isinstance(dims, int):

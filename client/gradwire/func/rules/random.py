@@ -9,7 +9,7 @@ from gradwire._base.errors import refuse
 from gradwire._tensor import ops
 from gradwire._tensor.call import _call
 from gradwire.func._batched import LEVELS, BatchedTensor, Level, value_at
-from gradwire.func.rules.calls import Call, refuse_in_place, rule
+from gradwire.func.rules.calls import OpCall, refuse_in_place, rule
 from gradwire.func.rules.elementwise import elementwise
 
 FACTORIES = frozenset(["rand", "randn", "randint", "randperm", "normal"])
@@ -49,7 +49,7 @@ def draw(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], leve
     "dropout alpha_dropout bernoulli rand_like randn_like randint_like uniform normal exponential geometric cauchy "
     "log_normal random"
 )
-def random(call: Call) -> Any:
+def random(call: OpCall) -> Any:
     level = call.level
     refuse_in_place(call)
     if "training" in call.names and not call.get("training", call.base == "dropout"):

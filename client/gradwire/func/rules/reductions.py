@@ -8,14 +8,14 @@ from gradwire._tensor.call import _call
 from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import Level
 from gradwire.func._pytree import tree_map
-from gradwire.func.rules.calls import Call, rule, shifted, shifted_all
+from gradwire.func.rules.calls import OpCall, rule, shifted, shifted_all
 
 
 @rule(
     "sum mean prod amax amin max min argmax argmin all any std var std_mean var_mean logsumexp nansum nanmean median "
     "nanmedian norm mode kthvalue aminmax linalg.vector_norm count_nonzero cummax cummin"
 )
-def reduction(call: Call) -> Any:
+def reduction(call: OpCall) -> Any:
     """Without dimensions all but the batch's are reduced, as one."""
     second = call.get("dim") if "dim" in call.names else None
     if call.base in ("max", "min") and (isinstance(second, Tensor) or call.kwargs.get("other") is not None):
@@ -29,7 +29,7 @@ def reduction(call: Call) -> Any:
     whole = dim is None or dim == () or dim == []
     if whole:
         if call.base in ("max", "min", "median", "nanmedian"):
-            call = Call(_WHOLE.get(call.base, call.base), "", False, (), (), None, level, ("input", "dim"))
+            call = OpCall(_WHOLE.get(call.base, call.base), "", False, (), (), None, level, ("input", "dim"))
             if call.op in ("median", "nanmedian"):
                 call.result = ("values", "indices")
             call.args = [value.reshape((level.size, -1)), 1]
@@ -57,7 +57,7 @@ def _pointed(answer: Any, ndim: int, level: Level) -> Any:
     "softmax log_softmax softmin cumsum cumprod logcumsumexp sort argsort topk glu fft.fft fft.ifft fft.rfft fft.irfft "
     "fft.hfft fft.ihfft"
 )
-def along_one(call: Call) -> Any:
+def along_one(call: OpCall) -> Any:
     """One dimension, by default the last, which is kept."""
     ndim, value = call.args[0].dim(), call.first()
     call.args[0] = value if ndim else value.reshape((call.level.size, 1))
@@ -66,7 +66,7 @@ def along_one(call: Call) -> Any:
 
 
 @rule("normalize flip squeeze select narrow unbind split split_with_sizes chunk diff unflatten tensor_split")
-def along(call: Call) -> Any:
+def along(call: OpCall) -> Any:
     """One dimension or several, which must be there."""
     call.args[0] = call.first()
     name = "dims" if "dims" in call.names else "dim"
@@ -81,7 +81,7 @@ def along(call: Call) -> Any:
 
 
 @rule("linalg.norm linalg.matrix_norm")
-def matrix_norm(call: Call) -> Any:
+def matrix_norm(call: OpCall) -> Any:
     """Of all elements without `ord` and `dim`, else of the dimensions given, by default the last."""
     tensor, order = call.args[0], call.get("ord", None)
     dim = call.get("dim", None if call.base == "linalg.norm" else (-2, -1))

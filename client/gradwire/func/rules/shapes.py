@@ -9,30 +9,30 @@ from typing import Any
 from gradwire._base.errors import refuse
 from gradwire._tensor.call import _call
 from gradwire.func._batched import is_batched, spread
-from gradwire.func.rules.calls import Call, padded, rule, shifted, shifted_all
+from gradwire.func.rules.calls import OpCall, padded, rule, shifted, shifted_all
 from gradwire.func.rules.layers import folded
 
 
 @rule("unsqueeze")
-def unsqueeze(call: Call) -> Any:
+def unsqueeze(call: OpCall) -> Any:
     dim = shifted(call.get("dim"), call.args[0].dim() + 1)
     return call.wrap(_call("unsqueeze", (call.first(), dim)))
 
 
 @rule("transpose swapaxes swapdims")
-def transpose(call: Call) -> Any:
+def transpose(call: OpCall) -> Any:
     ndim = call.args[0].dim()
     if not ndim:
         return call.args[0]
     return call.wrap(_call("transpose", (call.first(), *[shifted(one, ndim) for one in _rest(call, 2)])))
 
 
-def _rest(call: Call, count: int) -> list[Any]:
+def _rest(call: OpCall, count: int) -> list[Any]:
     return [call.get(name) for name in call.names[1 : 1 + count]]
 
 
 @rule("T t mT H mH")
-def transposed(call: Call) -> Any:
+def transposed(call: OpCall) -> Any:
     tensor = call.args[0]
     ndim = tensor.dim()
     if call.base in ("mT", "mH") and ndim < 2:
@@ -45,14 +45,14 @@ def transposed(call: Call) -> Any:
 
 
 @rule("permute")
-def permute(call: Call) -> Any:
+def permute(call: OpCall) -> Any:
     ndim = call.args[0].dim()
     dims = [shifted(one, ndim) for one in call.get("dims")] if ndim else []
     return call.wrap(_call("permute", (call.first(), (0, *dims))))
 
 
 @rule("movedim moveaxis")
-def movedim(call: Call) -> Any:
+def movedim(call: OpCall) -> Any:
     ndim = call.args[0].dim()
     source, target = (shifted_all(one, ndim) for one in _rest(call, 2))
     return call.wrap(_call("movedim", (call.first(), source, target)))
@@ -63,7 +63,7 @@ def sizes_of(size: Any) -> tuple[int, ...]:
 
 
 @rule("reshape view")
-def reshape(call: Call) -> Any:
+def reshape(call: OpCall) -> Any:
     size = sizes_of(call.get(call.names[1]))
     if -1 in size:
         known = math.prod(one for one in size if one != -1)
@@ -74,7 +74,7 @@ def reshape(call: Call) -> Any:
 
 
 @rule("reshape_as view_as expand_as")
-def like_another(call: Call) -> Any:
+def like_another(call: OpCall) -> Any:
     other = call.get("other")
     base = call.base.removesuffix("_as")
     return (
@@ -85,7 +85,7 @@ def like_another(call: Call) -> Any:
 
 
 @rule("flatten")
-def flatten(call: Call) -> Any:
+def flatten(call: OpCall) -> Any:
     tensor = call.args[0]
     ndim = tensor.dim()
     if not ndim:
@@ -95,26 +95,26 @@ def flatten(call: Call) -> Any:
 
 
 @rule("ravel")
-def ravel(call: Call) -> Any:
+def ravel(call: OpCall) -> Any:
     return call.args[0].reshape((-1,))
 
 
 @rule("expand broadcast_to")
-def expand(call: Call) -> Any:
+def expand(call: OpCall) -> Any:
     size = sizes_of(call.get("size"))
     value = padded(call.args[0], len(size), call.level)
     return call.wrap(_call("expand", (value, (call.level.size, *size))))
 
 
 @rule("repeat tile")
-def repeat(call: Call) -> Any:
+def repeat(call: OpCall) -> Any:
     counts = sizes_of(call.get(call.names[1]))
     counts = (1,) * (call.args[0].dim() - len(counts) if call.base == "tile" else 0) + counts
     return call.wrap(_call("repeat", (padded(call.args[0], len(counts), call.level), (1, *counts))))
 
 
 @rule("roll")
-def roll(call: Call) -> Any:
+def roll(call: OpCall) -> Any:
     tensor, dims = call.args[0], call.get("dims", ())
     if dims in ((), []):
         return _call("roll", (tensor.reshape((-1,)), call.get("shifts"), 0)).reshape(tensor.shape)
@@ -122,20 +122,20 @@ def roll(call: Call) -> Any:
 
 
 @rule("diagonal")
-def diagonal(call: Call) -> Any:
+def diagonal(call: OpCall) -> Any:
     ndim = call.args[0].dim()
     dims = shifted(call.get("dim1", 0), ndim), shifted(call.get("dim2", 1), ndim)
     return call.wrap(_call("diagonal", (call.first(), call.get("offset", 0), *dims)))
 
 
 @rule("diag")
-def diag(call: Call) -> Any:
+def diag(call: OpCall) -> Any:
     tensor, offset = call.args[0], call.get("diagonal", 0)
     return _call("diagonal" if tensor.dim() == 2 else "diag_embed", (tensor, offset))
 
 
 @rule("trace")
-def trace(call: Call) -> Any:
+def trace(call: OpCall) -> Any:
     return call.args[0].diagonal().sum()
 
 
@@ -144,7 +144,7 @@ def trace(call: Call) -> Any:
     "tril triu diag_embed pad one_hot linalg.inv linalg.det linalg.slogdet linalg.cholesky linalg.eigh linalg.eigvalsh "
     "linalg.svdvals linalg.pinv linalg.matrix_exp linalg.matrix_power inverse det logdet slogdet matrix_exp"
 )
-def last_dims(call: Call) -> Any:
+def last_dims(call: OpCall) -> Any:
     """Ops on the last dimensions, for any leading dimensions."""
     if call.base == "pad" and call.get("mode", "constant") != "constant":
         return folded(call)
@@ -153,13 +153,13 @@ def last_dims(call: Call) -> Any:
 
 
 @rule("unfold")
-def unfold(call: Call) -> Any:
+def unfold(call: OpCall) -> Any:
     dim = shifted(call.get("dimension"), call.args[0].dim())
     return call.wrap(_call("unfold", (call.first(), dim, call.get("size"), call.get("step"))))
 
 
 @rule("meshgrid")
-def meshgrid(call: Call) -> Any:
+def meshgrid(call: OpCall) -> Any:
     tensors = [each.reshape((-1,)) for each in call.get("tensors")]
     count = len(tensors)
     order = [1, 0, *range(2, count)] if call.get("indexing") == "xy" and count > 1 else list(range(count))
@@ -172,7 +172,7 @@ def meshgrid(call: Call) -> Any:
 
 
 @rule("broadcast_tensors")
-def broadcast_tensors(call: Call) -> Any:
+def broadcast_tensors(call: OpCall) -> Any:
     tensors = call.get("tensors")
     shape = broadcast_shape([tuple(each.shape) for each in tensors])
     return tuple(each.expand(shape) for each in tensors)
@@ -194,12 +194,12 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 @rule("atleast_1d atleast_2d atleast_3d")
-def at_least(call: Call) -> Any:
+def at_least(call: OpCall) -> Any:
     return at_least_dims(call.args[0], int(call.base[8]))
 
 
 @rule("repeat_interleave")
-def repeat_interleave(call: Call) -> Any:
+def repeat_interleave(call: OpCall) -> Any:
     tensor, repeats, dim = call.args[0], call.get("repeats"), call.get("dim")
     if is_batched(repeats, call.level):
         raise refuse("vmap: repeat_interleave takes no counts per sample: the size would vary")
@@ -209,7 +209,7 @@ def repeat_interleave(call: Call) -> Any:
 
 
 @rule("cat concat concatenate stack")
-def join(call: Call) -> Any:
+def join(call: OpCall) -> Any:
     tensors = call.get("tensors")
     ndim = max(each.dim() for each in tensors)
     dim = shifted(call.get("dim", 0), ndim + (call.base == "stack"))
@@ -217,7 +217,7 @@ def join(call: Call) -> Any:
 
 
 @rule("hstack vstack dstack row_stack column_stack")
-def join_named(call: Call) -> Any:
+def join_named(call: OpCall) -> Any:
     least = {"hstack": 1, "vstack": 2, "row_stack": 2, "dstack": 3, "column_stack": 1}[call.base]
     tensors = [at_least_dims(each, least) for each in call.get("tensors")]
     if call.base == "column_stack":
@@ -237,7 +237,7 @@ def at_least_dims(tensor: Any, ndim: int) -> Any:
 
 
 @rule("new_zeros new_ones new_full new_empty")
-def new_like(call: Call) -> Any:
+def new_like(call: OpCall) -> Any:
     """A value per sample, so that samples may be written into it."""
     size = sizes_of(call.get("size"))
     call.args[0] = call.first()

@@ -16,7 +16,7 @@ from gradwire.nn.utils._fusion import (
     fuse_linear_bn_eval,
     fuse_linear_bn_weights,
 )
-from gradwire.nn.utils._renormed import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
+from gradwire.nn.utils._norm_hooks import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm",

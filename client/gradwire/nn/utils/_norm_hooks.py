@@ -14,7 +14,7 @@ from gradwire.nn._parameter import Parameter
 from gradwire.nn.utils.parametrizations import _row_dim, as_matrix, norm_except
 
 
-class _WeightNorm:
+class _WeightNormHook:
     def __init__(self, name: str, dim: int) -> None:
         self.name = name
         self.dim = dim
@@ -28,7 +28,7 @@ class _WeightNorm:
         setattr(module, self.name, self.compute(module))
 
 
-class _SpectralNorm:
+class _SpectralNormHook:
     def __init__(self, name: str, n_power_iterations: int, dim: int, eps: float) -> None:
         self.name = name
         self.n_power_iterations = n_power_iterations
@@ -82,8 +82,8 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         FutureWarning,
         stacklevel=2,
     )
-    weight = _weight(module, name, _WeightNorm)
-    hook = _WeightNorm(name, -1 if dim is None else dim)
+    weight = _weight(module, name, _WeightNormHook)
+    hook = _WeightNormHook(name, -1 if dim is None else dim)
     module.register_parameter(name + "_g", Parameter(norm_except(weight.detach(), hook.dim)))
     module.register_parameter(name + "_v", Parameter(weight.detach()))
     setattr(module, name, hook.compute(module))
@@ -93,7 +93,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """Undo weight_norm: the weight is a parameter of its present value. Raises ValueError where there is none."""
-    hook = _taken_off(module, name, _WeightNorm, "weight_norm")
+    hook = _taken_off(module, name, _WeightNormHook, "weight_norm")
     value = hook.compute(module).detach()
     delattr(module, name)
     delattr(module, name + "_g")
@@ -111,8 +111,8 @@ def spectral_norm(
     """
     if n_power_iterations <= 0:
         raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
-    weight = _weight(module, name, _SpectralNorm)
-    hook = _SpectralNorm(name, n_power_iterations, _row_dim(module, dim), eps)
+    weight = _weight(module, name, _SpectralNormHook)
+    hook = _SpectralNormHook(name, n_power_iterations, _row_dim(module, dim), eps)
     with no_grad():
         rows, columns = as_matrix(weight.detach(), hook.dim).shape
         u = F.normalize(weight.new_empty(rows).normal_(), dim=0, eps=eps)
@@ -127,7 +127,7 @@ def spectral_norm(
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Undo spectral_norm: the weight is a parameter of its present value. Raises ValueError where there is none."""
-    hook = _taken_off(module, name, _SpectralNorm, "spectral_norm")
+    hook = _taken_off(module, name, _SpectralNormHook, "spectral_norm")
     with no_grad():
         value = hook.compute(module, False).detach()
     delattr(module, name)
