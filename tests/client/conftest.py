@@ -35,6 +35,6 @@ def deferring(server_address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.fixture
-def untended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions opened from now on send what the test has them send; the keeper thread does not come in between."""
-    monkeypatch.setattr(sessions, "_tend", lambda renewed: None)
+def without_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the maintenance thread from sending anything: only the test sends."""
+    monkeypatch.setattr(sessions, "_maintain_sessions", lambda renewed: None)

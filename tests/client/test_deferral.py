@@ -220,7 +220,7 @@ def test_the_rest_goes_on_after_a_late_error(deferring):
 # Batches.
 
 
-def test_a_full_batch_goes_without_being_asked_for(untended, deferring, monkeypatch):
+def test_a_full_batch_goes_without_being_asked_for(without_maintenance, deferring, monkeypatch):
     sent = []
     send = deferring._retransmission.send
     monkeypatch.setattr(deferring._retransmission, "send", lambda batch: sent.append(batch) or send(batch))

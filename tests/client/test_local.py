@@ -73,7 +73,7 @@ def closed_at_once(name: str) -> socket.socket:
 
 
 def test_a_batch_that_the_socket_does_not_hold_is_off_though_nobody_waits(
-    untended: None, deferring: gradwire.Session
+    without_maintenance: None, deferring: gradwire.Session
 ) -> None:
     array = np.ones(240_000, np.float32)
     tensors = [gradwire.from_numpy(array)]

@@ -88,7 +88,7 @@ def test_a_compiled_step_goes_the_same_way(text, deferring):
 
 
 @pytest.mark.parametrize("text", OPTIMIZERS)
-def test_a_step_is_one_command_however_many_parameters(text, untended, deferring, monkeypatch):
+def test_a_step_is_one_command_however_many_parameters(text, without_maintenance, deferring, monkeypatch):
     params = [gw.full((2, side), 0.5, requires_grad=True) for side in range(1, 12)]
     optimizer = eval(text, {**vars(gw.optim), "params": params})
     sent = []

@@ -195,7 +195,7 @@ def test_tasks_have_sessions_of_their_own(server_address):
     other.close()
 
 
-def test_what_a_pausing_program_left_is_sent_all_the_same(untended, deferring):
+def test_what_a_pausing_program_left_is_sent_all_the_same(without_maintenance, deferring):
     from gradwire._session import sessions
 
     x = gradwire.ones(1000)
@@ -210,7 +210,7 @@ def test_what_a_pausing_program_left_is_sent_all_the_same(untended, deferring):
     assert sessions._maintenance.daemon
 
 
-def test_a_keyboard_interrupt_in_a_wait_loses_nothing(untended, deferring, monkeypatch):
+def test_a_keyboard_interrupt_in_a_wait_loses_nothing(without_maintenance, deferring, monkeypatch):
     x = gradwire.tensor([1.0, 2.0], requires_grad=True)
     receive = Link.receive_batch
 
@@ -229,7 +229,7 @@ def test_a_keyboard_interrupt_in_a_wait_loses_nothing(untended, deferring, monke
     assert count == 2  # x and its gradient; the interrupted result was released
 
 
-def test_a_batch_whose_answer_was_lost_is_sent_again_and_applies_once(untended, deferring, monkeypatch):
+def test_a_batch_whose_answer_was_lost_is_sent_again_and_applies_once(without_maintenance, deferring, monkeypatch):
     x = gradwire.tensor([1.0])
     with gradwire.no_grad():
         x.add_(1.0)

@@ -12,7 +12,7 @@ from gradwire.v1 import commands_pb2, service_pb2, types_pb2
 
 
 @pytest.fixture
-def posted(untended, deferring, monkeypatch):
+def posted(without_maintenance, deferring, monkeypatch):
     """The framed commands that were posted rather than waited for, parsed."""
     commands = []
     original = deferring.flush

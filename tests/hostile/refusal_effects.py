@@ -1,8 +1,8 @@
 """Refusals change nothing: `python -m tests.hostile.refusal_effects` draws commands and compares states.
 
 A session receives random messages of messages.py. Its state is described before and after each refused message:
-tensors, values, versions, gradients, the graph with its saved values, hooks, failed ids. Any difference is a fault, with
-one exception: a backward that fails in its middle may free its nodes' saved values (commands.proto).
+tensors, values, versions, gradients, the graph with its saved values, hooks, failed ids. Any difference is a fault. One
+exception: a backward that fails in its middle may free its nodes' saved values (commands.proto).
 """
 
 from __future__ import annotations

@@ -52,5 +52,5 @@ def absent(home: str, name: str, known: Iterable[str]) -> AttributeError:
         error = GradwireAbsentError(f"{home} has no '{name}': PyTorch's op of that name is not supported here{hint}")
         error.reason, error.code = "OP_UNKNOWN", 12
         return error
-    place = "'Tensor' object" if home == "Tensor" else f"module '{home}'"
-    return AttributeError(f"{place} has no attribute '{name}'{hint}", name=name)
+    owner = "'Tensor' object" if home == "Tensor" else f"module '{home}'"
+    return AttributeError(f"{owner} has no attribute '{name}'{hint}", name=name)

@@ -1,4 +1,4 @@
-"""Call site: finds the place in the user's program that issued a command, the nearest frame outside this package."""
+"""Call site: finds the line of the user's program that issued a command, the nearest frame outside this package."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def line_of(code: CodeType, offset: int) -> int:
 
 
 def describe_call_site(code: CodeType, offset: int) -> str:
-    """The place as text: file, line, function, and the source line if its file can be read."""
+    """The call site as text: file, line, function, and the source line if its file can be read."""
     line = line_of(code, offset)
     text = linecache.getline(code.co_filename, line).strip()
     where = f'File "{code.co_filename}", line {line}, in {code.co_name}'

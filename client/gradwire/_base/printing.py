@@ -195,10 +195,10 @@ def _float_cells(values: npt.NDArray[np.float64]) -> tuple[list[str], int]:
 
     Only finite nonzero values determine the notation and the width. Other values may be wider.
     """
-    telling = np.isfinite(values) & (values != 0)
-    write = _notation(np.abs(values[telling]))
+    finite = np.isfinite(values) & (values != 0)
+    write = _notation(np.abs(values[finite]))
     texts = [write(value) for value in values.tolist()]
-    width = max((len(text) for text, tells in zip(texts, telling.tolist(), strict=True) if tells), default=1)
+    width = max((len(text) for text, is_finite in zip(texts, finite.tolist(), strict=True) if is_finite), default=1)
     return [text.rjust(width) for text in texts], width
 
 
@@ -282,8 +282,8 @@ def _table(values: Array, dtype: str, shape: tuple[int, ...], summarized: bool) 
         label = f"<th {faint}>{_number(i)}</th>" if len(shape) == 2 else ""
         entries = ("…" if i is None or j is None else html.escape(next(texts).strip()) for j in column_numbers)
         lines.append("<tr>" + label + "".join(f"<td {value}>{entry}</td>" for entry in entries) + "</tr>")
-    look = "border-collapse:collapse;margin:0;font-family:monospace;font-variant-numeric:tabular-nums"
-    return f'<table style="{look}">{"".join(lines)}</table>'
+    style = "border-collapse:collapse;margin:0;font-family:monospace;font-variant-numeric:tabular-nums"
+    return f'<table style="{style}">{"".join(lines)}</table>'
 
 
 def _thinned(grid: Array, axis: int, size: int, most: int, summarized: bool) -> tuple[list[int | None], Array]:

@@ -21,7 +21,7 @@ class TensorAliases:
     def __init__(self, outside: Iterable[Handle]) -> None:
         self._before = {handle._id: _count(handle._storage) for handle in outside}
         self._inputs = 0
-        #: Inputs whose bytes the call changed in place: input index, increase of the storage's version and of its epoch.
+        #: Inputs that the call changed in place: input index, increase of the storage's version and of its epoch.
         self._moved: list[tuple[int, int, int]] = []
         #: Per storage with results in it: index of an input on it or None, a copy of its state, its results.
         self._storages: list[tuple[int | None, StorageState, list[tuple[int, Any]]]] = []

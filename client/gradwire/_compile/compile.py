@@ -181,7 +181,7 @@ class Compiled:
         count = sum(map(len, self._recordings.values()))
         if self.given_up is not None or (count >= self._cache_size and not self._verify):
             if self.given_up is None:
-                self._give_up(f"it was recorded {count} times, each time for other arguments or ambient_state")
+                self._give_up(f"it was recorded {count} times, each time for other arguments or another ambient state")
             return self._function(*args, **kwargs)
         with RECORDING:
             recorded = RecordedCall(call, args, kwargs, self._learned, self._verify)

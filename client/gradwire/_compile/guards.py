@@ -1,8 +1,8 @@
 """Guards: check that everything a recorded call read is unchanged.
 
-A guard is checked before each replay. It therefore arranges the looks of reach.py for comparing identities in a few
-passes in C. An object that was replaced by an equal one fails that check. The guard then walks everything again and
-compares by value.
+A guard is checked before each replay. So it arranges the snapshots of `ReachableState` for a comparison of identities
+in a few passes in C. An object that was replaced by an equal one fails that check. The guard then walks everything
+again and compares by value.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Guard:
 
 
 class _Quick:
-    """Looks arranged by kind, for comparison in C."""
+    """Snapshots arranged by kind, for comparison in C."""
 
     def __init__(self, snapshots: Sequence[ValueSnapshot], handles: Sequence[Handle]) -> None:
         self._snapshots = snapshots  # keeps the objects alive that are compared by id

@@ -1,4 +1,4 @@
-"""Kinds of values: says which values are immutable, how to look at the others, and which code reads attributes."""
+"""Kinds of values: which values are immutable, how to take snapshots of others, and which code reads attributes."""
 
 from __future__ import annotations
 

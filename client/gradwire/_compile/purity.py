@@ -205,7 +205,7 @@ def _is_plain_type(kind: type[Any]) -> bool:
     return kind is object or kind is type or issubclass(kind, type) or has_plain_layout(kind)
 
 
-#: Bases written in C whose contents a look fetches.
+#: Bases written in C whose contents a snapshot fetches.
 _BASES: tuple[type[Any], ...] = (
     object, list, dict, set, frozenset, tuple, str, bytes, int, float, complex, bytearray, type, BaseException,
     types.SimpleNamespace, types.ModuleType,

@@ -1,7 +1,7 @@
-"""Reach: walks everything a call can read, from its arguments and the names it looked up.
+"""Reachable state: walks everything a call can read, from its arguments and the names it looked up.
 
-Every mutable object found gets a look (looks.py). An object that cannot be inspected (an iterator, a file, a clock)
-sets `opaque`; the call is then not replayed. Objects of unknown kinds count as such objects.
+Every mutable object found gets a snapshot (value_snapshots.py). An object that cannot be inspected (an iterator, a
+file, a clock) sets `opaque`; the call is then not replayed. Objects of unknown kinds count as such objects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gradwire._compile.usage_tracker import Usage
 from gradwire._compile.value_snapshots import MISSING, PLAIN, Same, ValueSnapshot, plain
 from gradwire._proxy.handle import Handle
 
-#: Maximum number of looks.
+#: Maximum number of snapshots.
 _MOST = 50_000
 TOO_MUCH = f"more than {_MOST} objects can be read by it"
 # Attributes of this package's objects that do not affect what a call computes.
@@ -61,12 +61,12 @@ class ReachableState:
         #: Optimizers' learning rates. They may vary between calls but not within a call.
         self.rates: dict[int, Any] = {}
         self.opaque: str | None = None
-        #: Whether the limit of looks was reached, so the walk is incomplete.
+        #: Whether the limit of snapshots was reached, so the walk is incomplete.
         self.exceeded = False
         self.codes: set[types.CodeType] = set()
         #: By value id: the value's number in the order of discovery.
         self.numbers: dict[int, int] = {}
-        #: Ids of values without a look; these compare by identity.
+        #: Ids of values without a snapshot; these compare by identity.
         self._without_snapshot: set[int] = set()
         self._roots: list[Any] = []
         self._learned = list(learned)
@@ -368,7 +368,7 @@ class ReachableState:
     def _add_optimizer(self, value: Any) -> None:
         """Look at an optimizer's options without learning rates, and its state without step counts.
 
-        Only differences between step counts matter. If the call reads rates, all attributes are looked at.
+        Only differences between step counts matter. If the call reads rates, all attributes get a snapshot.
         """
         held = value.__dict__
         self.rates.update((id(group), group.get("lr")) for group in value.param_groups)

@@ -1,4 +1,4 @@
-"""Noting: runs a function while its commands are recorded, with its leaves' gradients reset to not yet read."""
+"""Recorded run: runs a function while its commands are recorded, with its leaves' gradients reset to not yet read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradwire._compile.recorder import Recorder
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 _here = threading.local()
 #: Held while a function is recorded, so one is recorded at a time.
@@ -22,7 +22,9 @@ def is_recording() -> bool:
     return getattr(_here, "recording", False)
 
 
-def run_recorded(function: Callable[..., Any], args: Any, kwargs: Any, session: Session, recorder: Recorder) -> Any:
+def run_recorded(
+    function: Callable[..., Any], args: Any, kwargs: Any, session: SessionProtocol, recorder: Recorder
+) -> Any:
     """Call the function; every command waits for its answer and is recorded."""
     memo, waits = session.memo, session.every_call_waits
     session.memo, session.every_call_waits = {}, True
@@ -47,7 +49,7 @@ class Gradients:
     function may hold.
     """
 
-    def __init__(self, session: Session, known: Collection[int] = ()) -> None:
+    def __init__(self, session: SessionProtocol, known: Collection[int] = ()) -> None:
         self.before: dict[int, tuple[Handle, Any]] = {}
         #: Ids of gradients that a function may reach by another way than through their tensors.
         self.shared: set[int] = set()

@@ -22,7 +22,7 @@ from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 from gradwire.v1.command_facts import FACTS
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 # Why a request is refused that is no step, of a command that others are steps of.
 _UNFIT = {
@@ -40,14 +40,14 @@ class Varying(float):
 class Recorder:
     """Commands of one call. `refused` is the error if they cannot become a program."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionProtocol) -> None:
         self.session = session
         self.steps: list[tuple[service_pb2.Command, service_pb2.Result]] = []
         self.call_sites: list[tuple[Any, int]] = []
         #: By id: tensors from outside the call.
         self.handles: dict[int, Handle] = {}
         self.refused: GradwireError | None = None
-        #: The first thing the call did that a replay cannot repeat, with the place.
+        #: The first thing the call did that a replay cannot repeat, with its line.
         self.obstacle: str | None = None
         #: Per number of the program: a function from repetitions ahead to the number's value.
         self.numbers: list[Callable[[int], float]] = []

@@ -24,7 +24,7 @@ from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 
 class RecordedCall:
@@ -148,9 +148,9 @@ def grad_state(handle: Handle) -> Any:
     return None if grad is None else isinstance(grad, Handle) and grad._spec.requires_grad
 
 
-def _session_of(call: FunctionCall, reachable: ReachableState) -> Session:
+def _session_of(call: FunctionCall, reachable: ReachableState) -> SessionProtocol:
     """Session of the call's tensors. Raises GradwireValueError if there are two."""
-    found: Session | None = None
+    found: SessionProtocol | None = None
     for handle in (*call.feeds, *reachable.handles.values()):
         if found is not None and handle._session is not found:
             raise two_sessions("compile", found, handle._session)
@@ -179,9 +179,9 @@ class Recording:
         self.captures = trace.captures
         self.counters = list(recorded.recorder.counters.values())
         self.numbers = recorded.recorder.numbers
-        places = {id(feed): TensorPlaceholder(number) for number, feed in enumerate(trace.feeds)}
-        #: Per result: the index of an output, the place of an argument, or the handle of an outside tensor.
-        self.results = [each if isinstance(each, int) else places.get(id(each), each) for each in trace.results]
+        placeholders = {id(feed): TensorPlaceholder(number) for number, feed in enumerate(trace.feeds)}
+        #: Per result: the index of an output, the placeholder of an argument, or the handle of an outside tensor.
+        self.results = [each if isinstance(each, int) else placeholders.get(id(each), each) for each in trace.results]
         numbers = {id(handle): number for number, handle in enumerate(recorded.results)}
         self.template = map_tensors(recorded.answer, lambda handle: TensorPlaceholder(numbers[id(handle)]))
         self.guard = Guard(recorded.call.roots, recorded.usage, recorded.after, trace.captures)
@@ -201,7 +201,7 @@ class Recording:
             for command, _ in recorded.recorder.steps
             if command.WhichOneof("command") == "set_grad"
         }
-        #: Per input: its place, its gradient state before, its gradient after, and whether the call assigned a new one.
+        #: Per input: its index, its gradient state before, its gradient after, and whether the call assigned a new one.
         self.leaves: list[tuple[int, Any, Any, bool]] = []
         for place, handle in enumerate((*trace.feeds, *trace.captures)):
             state = handle._grad if handle._grad is None or handle._grad is UNKNOWN else PRESENT
@@ -288,10 +288,10 @@ class Recording:
                 if has_grad:
                     made[number]._grad = UNKNOWN
         session.flush_early()
-        return map_tensors(self.template, lambda place: self._result(call, made, place), TensorPlaceholder)
+        return map_tensors(self.template, lambda placeholder: self._result(call, made, placeholder), TensorPlaceholder)
 
-    def _result(self, call: FunctionCall, made: Sequence[Handle], place: TensorPlaceholder) -> Any:
-        result = self.results[place.number]
+    def _result(self, call: FunctionCall, made: Sequence[Handle], placeholder: TensorPlaceholder) -> Any:
+        result = self.results[placeholder.number]
         if isinstance(result, int):
             return made[result]
         return call.feeds[result.number] if isinstance(result, TensorPlaceholder) else result
@@ -325,13 +325,13 @@ class Recording:
         at = describe_call_site(*where[0]) if where else "after its last command"
         raise make_error(
             errors_pb2.REASON_RUNTIME,
-            f"compile(verify=True): this call does something else than the one recorded, from command {place} on, "
-            f"though its arguments and ambient_state look the same:\n  {at}",
+            f"compile(verify=True): this call differs from the recorded one from command {place} on, although "
+            f"its arguments and ambient state are the same:\n  {at}",
             9,
         )
 
 
-def run_program(session: Session, trace: Trace, send: Callable[[], Any]) -> Any:
+def run_program(session: SessionProtocol, trace: Trace, send: Callable[[], Any]) -> Any:
     """Send the command that runs a program; register the program first unless the server knows it."""
     if trace.hash in session.programs:
         session.programs.move_to_end(trace.hash)
@@ -351,7 +351,7 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _register(session: Session, trace: Trace) -> programs_pb2.RegisterProgramResponse:
+def _register(session: SessionProtocol, trace: Trace) -> programs_pb2.RegisterProgramResponse:
     request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
     registered = session.wait(service_pb2.Command(register_program=request)).register_program
     session.programs[trace.hash] = None

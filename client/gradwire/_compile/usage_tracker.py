@@ -1,4 +1,4 @@
-"""Watching: records what a call of a user's function uses: names looked up, code run, functions called in C.
+"""Usage tracker: records what a call of a user's function uses: names looked up, code run, functions called in C.
 
 A trace function sees every instruction of the user's code; a profile function sees every call. A name therefore
 counts only if the call reached it: names in a branch not taken do not count.
@@ -50,7 +50,7 @@ class Usage:
         self.reads_rates = False
         #: Whether it ran an instance check on an abstract class, whose registry cannot be inspected.
         self.reads_abstract = False
-        #: The first thing it did that no guard covers, with the place.
+        #: The first thing it did that no guard covers, with its line.
         self.obstacle: str | None = None
         self.call_sites: dict[str, tuple[types.CodeType, int]] = {}
 
@@ -95,9 +95,9 @@ class Usage:
         self.reads_rates = self.reads_rates or self.reads_all or bool(self.attributes & _RATES)
 
     def where(self, name: str) -> str:
-        """Readable place where a name was looked up; empty if unknown."""
-        place = self.call_sites.get(name)
-        return "" if place is None else "\n  " + describe_call_site(*place)
+        """Line where a name was looked up, as text; empty if unknown."""
+        call_site = self.call_sites.get(name)
+        return "" if call_site is None else "\n  " + describe_call_site(*call_site)
 
 
 class UsageTracker:

@@ -1,7 +1,7 @@
-"""Looks: snapshots of values, for detecting changes.
+"""Value snapshots: detect changes of values.
 
-A look holds a value, a function that fetches items from it, and the names to fetch. Fetching again and comparing the
-items tells whether anything changed.
+A snapshot holds a value, a function that fetches items from it, and the names to fetch. To detect a change, fetch again
+and compare the items.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 _Tensors: TypeAlias = "Tensor | GradientEdge | Sequence[Tensor | GradientEdge]"
 _Gradients: TypeAlias = "Tensor | Sequence[Tensor | None] | None"
@@ -105,15 +105,15 @@ def backward(
     else:
         state = UNKNOWN if create_graph else PRESENT
 
-        def settle(answer: Any) -> None:
+        def on_result(answer: Any) -> None:
             mark_gradients(_found(session, answer.accumulated, targets), state)
 
         with explained():
             answer = session.wait(build(values)).backward
             if answer.HasField("due"):
-                run_hooks(session, answer.due, create_graph, settle)
+                run_hooks(session, answer.due, create_graph, on_result)
             else:
-                settle(answer)
+                on_result(answer)
     if not keep:
         reachable.mark_freed()
 
@@ -198,16 +198,16 @@ def grad(
         def through() -> tuple[Any, ...]:
             arrived: list[Any] = []
 
-            def settle(answer: Any) -> None:
+            def on_result(answer: Any) -> None:
                 mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
                 arrived.extend(known_or_new(session, message, near) for message in answer.gradients)
 
             with explained():
                 answer = session.wait(build(values), tuple(ids)).gradients
                 if answer.HasField("due"):
-                    run_hooks(session, answer.due, create_graph, settle)
+                    run_hooks(session, answer.due, create_graph, on_result)
                 else:
-                    settle(answer)
+                    on_result(answer)
             return tuple(arrived)
 
         made = packing(session, through) if create_graph else through()
@@ -278,7 +278,7 @@ def _spec_key(tensors: Sequence[Handle | None]) -> tuple[Any, ...]:
     return (len(tensors), *[None if each is None else each._spec for each in tensors])
 
 
-def _found(session: Session, ids: Iterable[int], targets: Sequence[Handle]) -> list[Any]:
+def _found(session: SessionProtocol, ids: Iterable[int], targets: Sequence[Handle]) -> list[Any]:
     """Proxies of the tensors that received a gradient: leaves, tensors that retain gradients, and `targets`."""
     named = {target._id: target for target in targets}
     known = [named[tensor_id] if tensor_id in named else session.watched.get(tensor_id) for tensor_id in ids]

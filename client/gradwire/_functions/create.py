@@ -25,7 +25,7 @@ from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 from gradwire.v1 import types_pb2 as pb
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 Array = npt.NDArray[Any]
 
@@ -74,9 +74,9 @@ def from_numpy(ndarray: Array) -> Tensor:
     return make_tensor(ndarray)
 
 
-def _copied(source: Tensor, wanted: dtype | None, place: Any) -> Tensor:
+def _copied(source: Tensor, wanted: dtype | None, target_device: Any) -> Tensor:
     bare = source.detach()
-    made: Tensor = bare.to(dtype=None if wanted is None else dtypes.as_dtype(wanted), device=place, copy=True)
+    made: Tensor = bare.to(dtype=None if wanted is None else dtypes.as_dtype(wanted), device=target_device, copy=True)
     return made
 
 
@@ -103,7 +103,7 @@ def make_tensor(
     wanted: dtype | None = None,
     device: str = "cpu",
     requires_grad: bool = False,
-    session: Session | None = None,
+    session: SessionProtocol | None = None,
 ) -> Tensor:
     """Make a leaf of values in the given session or the current one. Raises RuntimeError as `tensor` does."""
     array, found = _as_array(data, wanted)
@@ -240,12 +240,12 @@ def _inferred(scalars: list[Any], kinds: set[type[Any]]) -> dtype:
 # Arrays to the server.
 
 
-def _send(session: Session, array: Array, found: dtype, device: str, requires_grad: bool) -> Tensor:
+def _send(session: SessionProtocol, array: Array, found: dtype, device: str, requires_grad: bool) -> Tensor:
     inference = is_inference_mode_enabled()
     spec = intern(found, array.shape, device, requires_grad, inference=inference)
     tensor_id = next(session.ids)
-    place = find_call_site()
-    key = ("create", id(place[0]), place[1], spec)
+    call_site = find_call_site()
+    key = ("create", id(call_site[0]), call_site[1], spec)
     request = commands_pb2.CreateRequest(
         id=tensor_id,
         requires_grad=requires_grad,
@@ -263,7 +263,7 @@ def _send(session: Session, array: Array, found: dtype, device: str, requires_gr
     entry = session.memo.get(key)
     if entry is None:
         session.wait(service_pb2.Command(create=request), (tensor_id,))
-        session.remember(MemoEntry(key, "create", place, _NO_TEMPLATE, (spec,)))
+        session.remember(MemoEntry(key, "create", call_site, _NO_TEMPLATE, (spec,)))
     else:
         session.post_large(framed(service_pb2.Command(create=request, quiet=True).SerializeToString()), entry)
     made: Tensor = new_proxy(session, tensor_id, spec)
@@ -273,7 +273,7 @@ def _send(session: Session, array: Array, found: dtype, device: str, requires_gr
 # Tensors made by a rule on the server.
 
 
-def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Session | None = None) -> Tensor:
+def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: SessionProtocol | None = None) -> Tensor:
     """Have the server make a tensor. `options` are PyTorch's: dtype, device, requires_grad, generator."""
     generator = options.pop("generator", None)
     options.pop("memory_format", None)  # the only layout is row-major

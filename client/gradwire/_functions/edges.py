@@ -1,6 +1,6 @@
-"""Gradient edges: places of the graph usable as inputs or outputs of grad and backward (autograd.graph.GradientEdge).
+"""Gradient edges: points of the graph usable as inputs or outputs of grad and backward (autograd.graph.GradientEdge).
 
-An edge is a tensor's place in the graph at the moment the edge was taken. It stays when the tensor is changed in
+An edge is a tensor's position in the graph at the moment the edge was taken. It stays when the tensor is changed in
 place. The server keeps it as a tensor with the same values and the history of that moment.
 """
 
@@ -33,7 +33,7 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Current place of a tensor in the graph, which `autograd.grad` and `backward` accept instead of the tensor.
+    """Current position of a tensor in the graph, which `autograd.grad` and `backward` accept instead of the tensor.
 
     The edge also keeps the tensor's values alive. Raises RuntimeError for a tensor that does not require grad.
     """
@@ -47,12 +47,12 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
             made = tensor.view_as(tensor).grad_fn
         node = None if made is None else made.next_functions[0][0]
         if node is None:  # a view made under no_grad of a tensor that requires grad
-            raise AssertionError("Expected gradient function to be set: the tensor has no place in the graph")
+            raise AssertionError("Expected gradient function to be set: the tensor is not in the graph")
         return GradientEdge(node, 0, tensor)
-    place = _place_of(tensor)
-    own = place.grad_fn
+    edge_tensor = _edge_tensor_of(tensor)
+    own = edge_tensor.grad_fn
     assert own is not None
-    return GradientEdge(own, place.output_nr, place)
+    return GradientEdge(own, edge_tensor.output_nr, edge_tensor)
 
 
 def tensor_at(edge: GradientEdge) -> Tensor:
@@ -68,19 +68,19 @@ def tensor_at(edge: GradientEdge) -> Tensor:
         return leaf
     root: Any = node._root
     if node._node_id == 0 and root._edge is node._edge and root.output_nr == edge.output_nr:
-        return root if isinstance(root, EdgeTensor) else _place_of(root)
+        return root if isinstance(root, EdgeTensor) else _edge_tensor_of(root)
     raise refuse(
         f"the edge of {node.name()} is not where a tensor is that is known by now; take it from the tensor itself, by "
         "autograd.graph.get_gradient_edge, before that is changed in place"
     )
 
 
-def _place_of(tensor: Tensor) -> EdgeTensor:
+def _edge_tensor_of(tensor: Tensor) -> EdgeTensor:
     tensor._fresh()
     session = tensor._session
     number = next(session.ids)
     request = hooks_pb2.NameEdgeRequest(tensor=tensor._id, edge=number)
     edge_spec = session.wait(service_pb2.Command(name_edge=request), (number,)).name_edge.edge
-    # The edge of the client's shadow graph is the tensor's: both are at the same place.
+    # The edge of the client's shadow graph is the tensor's: both have the same position.
     made: Tensor = new_proxy(session, number, read_spec(edge_spec), tensor._edge)
     return made._as_subclass(EdgeTensor)

@@ -23,15 +23,15 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """
     if copy is False:
         raise ValueError("from_dlpack(copy=False): the tensor lives on a server, so it cannot share memory")
-    place = dtypes.device_name(device)
+    target_device = dtypes.device_name(device)
     if isinstance(ext_tensor, Tensor):
-        made: Tensor = ext_tensor.detach().to(device=place, copy=True)
+        made: Tensor = ext_tensor.detach().to(device=target_device, copy=True)
         return made
     if not hasattr(ext_tensor, "__dlpack__") or not hasattr(ext_tensor, "__dlpack_device__"):
         raise GradwireTypeError(f"from_dlpack() takes an object with __dlpack__, not {type(ext_tensor).__name__}")
     if ext_tensor.__dlpack_device__()[0] != CPU:
         raise BufferError("from_dlpack() reads memory of the CPU only: copy the array there first")
-    return make_tensor(np.from_dlpack(ext_tensor), device=place)
+    return make_tensor(np.from_dlpack(ext_tensor), device=target_device)
 
 
 def from_torch(tensor: Any) -> Tensor:

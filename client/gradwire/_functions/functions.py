@@ -87,9 +87,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     return made
 
 
-def _parts(name: str, input: Tensor, places: Any, *dim: int) -> Any:
-    """Split a tensor. `places` is the number of parts, a list of indices, or a tensor of either."""
-    given = places.tolist() if isinstance(places, Tensor) else places
+def _parts(name: str, input: Tensor, sections: Any, *dim: int) -> Any:
+    """Split a tensor. `sections` is the number of parts, a list of indices, or a tensor of either."""
+    given = sections.tolist() if isinstance(sections, Tensor) else sections
     return _call(name, (input, given, *dim), (), "tuple")
 
 

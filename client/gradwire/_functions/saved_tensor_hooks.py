@@ -24,7 +24,7 @@ from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import HookCallback, Session
+    from gradwire._proxy.protocols import HookCallback, SessionProtocol
 
 _T = TypeVar("_T")
 
@@ -61,7 +61,7 @@ def check_enabled() -> None:
         raise refuse(why)
 
 
-def packing(session: Session, apply: Callable[[], _T], changed: Sequence[Any] = ()) -> _T:
+def packing(session: SessionProtocol, apply: Callable[[], _T], changed: Sequence[Any] = ()) -> _T:
     """Call `apply`, which records nodes, and pack the values they save if hooks are active.
 
     The nodes are found from the tensors that `apply` returns, or from `changed` if it returns none.
@@ -96,7 +96,7 @@ def packing(session: Session, apply: Callable[[], _T], changed: Sequence[Any] = 
             session.abandon(_command(number, hooks_pb2.PACK_STEP_KEEP, (), ()))
 
 
-def _shown_to(pair: Pair, session: Session, number: int, outputs: Sequence[int], hooks: list[int]) -> list[int]:
+def _shown_to(pair: Pair, session: SessionProtocol, number: int, outputs: Sequence[int], hooks: list[int]) -> list[int]:
     """Pass each saved value to the pack hook; return the numbers under which the unpack hook is called."""
     shown = session.wait(_command(number, hooks_pb2.PACK_STEP_SHOW, outputs, ())).pack_saved.values
     values = [new_proxy(session, spec.id, read_spec(spec)) for spec in shown]
@@ -110,7 +110,7 @@ def _shown_to(pair: Pair, session: Session, number: int, outputs: Sequence[int],
     return hooks
 
 
-def _unpacker(session: Session, unpack: Callable[[Any], Any], packed: Any) -> HookCallback:
+def _unpacker(session: SessionProtocol, unpack: Callable[[Any], Any], packed: Any) -> HookCallback:
     def run(hook_arguments: HookArguments) -> Sequence[Any]:
         value = unpack(packed)
         if not isinstance(value, Handle):

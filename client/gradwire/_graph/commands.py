@@ -13,21 +13,26 @@ from gradwire._transport.wire import Build, Value, make_template
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
 
 
 def run(
-    session: Session, name: str, key: tuple[Any, ...], values: Sequence[Value], build: Build, read: Read | None = None
+    session: SessionProtocol,
+    name: str,
+    key: tuple[Any, ...],
+    values: Sequence[Value],
+    build: Build,
+    read: Read | None = None,
 ) -> tuple[Spec, ...] | None:
     """Run a command, and return the specs that `read` takes from its result, or those in the memo.
 
     `build` makes the command from the values; `key` holds everything else that it depends on. Returns None if `read`
     finds no specs, which is not stored in the memo.
     """
-    place = find_call_site()
-    full = (name, id(place[0]), place[1], *key)
+    call_site = find_call_site()
+    full = (name, id(call_site[0]), call_site[1], *key)
     entry = session.memo.get(full)
     if entry is not None:
         session.post(entry.template.fill(values), entry)
@@ -38,11 +43,11 @@ def run(
         return None
     template = make_template(build, values)
     if template is not None:
-        session.remember(MemoEntry(full, name, place, template, specs))
+        session.remember(MemoEntry(full, name, call_site, template, specs))
     return specs
 
 
-def common_session(name: str, handles: Sequence[Handle]) -> Session:
+def common_session(name: str, handles: Sequence[Handle]) -> SessionProtocol:
     """The common session of the tensors. Raises GradwireValueError if they are from different sessions."""
     session = handles[0]._session
     for handle in handles:

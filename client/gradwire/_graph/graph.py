@@ -76,7 +76,7 @@ _EDGE = "#8a90a2"
 
 @dataclass(frozen=True)
 class _Card:
-    """The text lines, the look and the tooltip of a node."""
+    """The text lines, the style and the tooltip of a node."""
 
     lines: tuple[str, ...]
     style: _Style

@@ -21,7 +21,7 @@ from gradwire._transport.transport import SIGNAL_CHECK_SECONDS
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import HookCallback, Session
+    from gradwire._proxy.protocols import HookCallback, SessionProtocol
 
 # Hooks may run backwards that reach hooks. This many nested levels share a thread's stack, as in PyTorch.
 _LEVELS_PER_STACK = 30
@@ -50,14 +50,14 @@ class HookArguments:
 
 
 def run_hooks(
-    session: Session,
+    session: SessionProtocol,
     call: types_pb2.HookCall,
     create_graph: bool,
-    settle: Callable[[hooks_pb2.ResumeBackwardResponse], None],
+    on_result: Callable[[hooks_pb2.ResumeBackwardResponse], None],
 ) -> None:
-    """Run all hooks of a backward until it ends, then pass its result to `settle`.
+    """Run all hooks of a backward until it ends, then pass its result to `on_result`.
 
-    An exception of a hook ends the backward, also on the server. Callbacks for the end run after `settle`.
+    An exception of a hook ends the backward, also on the server. Callbacks for the end run after `on_result`.
     """
     this = Pass()
     while True:
@@ -76,14 +76,14 @@ def run_hooks(
         finally:
             CURRENT_PASS.reset(token)
         if not answer.HasField("due"):
-            settle(answer)
+            on_result(answer)
             for call_at_end in this.at_end:
                 call_at_end(this)
             return
         call = answer.due
 
 
-def _run(session: Session, call: types_pb2.HookCall, create_graph: bool) -> Sequence[Any] | None:
+def _run(session: SessionProtocol, call: types_pb2.HookCall, create_graph: bool) -> Sequence[Any] | None:
     gradients, others = ([known_or_new(session, spec, {}) for spec in specs] for specs in (call.gradients, call.others))
     leaf = None
     if call.HasField("leaf"):

@@ -15,7 +15,7 @@ from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 Hook: TypeAlias = "Callable[..., Any]"
 _NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"
@@ -136,7 +136,7 @@ def _register(tensor: Handle, kind: Any, run: Any, node: int = 0) -> RemovableHa
     return RemovableHandle(lambda: _remove(place(), number))
 
 
-def _remove(session: Session | None, number: int) -> None:
+def _remove(session: SessionProtocol | None, number: int) -> None:
     """Remove a hook on the server. Calls before its answer still run, as PyTorch finishes the current list."""
 
     def build(values: Sequence[Value]) -> service_pb2.Command:

@@ -18,7 +18,7 @@ from gradwire._session.nodes import fetch_nodes
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 # Nodes whose `name()` includes PyTorch's namespace, unlike their class name.
 _NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices", "NotImplemented")
@@ -212,7 +212,7 @@ def graph(*tensors: Handle, params: Mapping[str, Handle] | None = None, saved: b
     )
 
 
-def _leaf(session: Session, node: commands_pb2.GraphNode, names: dict[int, str]) -> GraphLeaf | None:
+def _leaf(session: SessionProtocol, node: commands_pb2.GraphNode, names: dict[int, str]) -> GraphLeaf | None:
     if not node.HasField("leaf"):
         return None
     spec = read_spec(node.leaf)

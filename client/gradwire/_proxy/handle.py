@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gradwire._proxy.memo import Spec
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
     from gradwire._proxy.shadow_graph import Edge, Leaf
 
 
@@ -73,7 +73,7 @@ class Handle:
         "_storage",
     )
 
-    _session: Session
+    _session: SessionProtocol
     _id: int
     _spec: Spec
     _edge: Edge | None

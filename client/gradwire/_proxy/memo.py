@@ -178,7 +178,7 @@ class MemoEntry:
         self,
         key: tuple[object, ...],
         name: str,
-        place: tuple[CodeType, int],
+        call_site: tuple[CodeType, int],
         template: Template,
         specs: tuple[Spec, ...],
         fixed: tuple[tuple[int, float], ...] = (),
@@ -189,7 +189,7 @@ class MemoEntry:
         self.key = key
         self.name = name
         # The key contains the code object's id. The reference prevents reuse of that id.
-        self.code, self.offset = place
+        self.code, self.offset = call_site
         self.template = template
         self.words: Callable[..., bytes] = template.words
         #: The prepared op's number; 0 until the first repeat prepares it.

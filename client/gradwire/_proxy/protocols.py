@@ -23,7 +23,7 @@ class HookCallback(Protocol):
         """Run the callback; `hook_arguments` is a `_graph.hook_runner.HookArguments`."""
 
 
-class Recorder(Protocol):
+class RecorderProtocol(Protocol):
     """Records the commands of a function that is being compiled (`_compile.recorder`)."""
 
     counters: dict[int, Callable[[int], None]]
@@ -44,7 +44,7 @@ class Recorder(Protocol):
         """Record a command that succeeded."""
 
 
-class Session(Protocol):
+class SessionProtocol(Protocol):
     """The session of a proxy (`_session.session.Session`)."""
 
     address: str
@@ -55,7 +55,7 @@ class Session(Protocol):
     ids: Iterator[int]
     watched: WeakValueDictionary[int, Any]
     hooks: dict[int, HookCallback]
-    recorder: Recorder | None
+    recorder: RecorderProtocol | None
     programs: OrderedDict[bytes, None]
     _transport: Transport
     _unusable: Any

@@ -12,14 +12,14 @@ from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.shadow_graph import Edge, Leaf, unknown_node, unneeded_edge
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
     from gradwire.v1 import types_pb2
 
 #: The class of new proxies. Tensor registers itself here, because its package is above this one.
 TENSOR_CLASS: list[type[Any]] = [Handle]
 
 
-def new_proxy(session: Session, tensor_id: int, spec: Spec, edge: Edge | None = None) -> Any:
+def new_proxy(session: SessionProtocol, tensor_id: int, spec: Spec, edge: Edge | None = None) -> Any:
     """The proxy of a tensor. A leaf that requires grad gets its edge here."""
     made = object.__new__(TENSOR_CLASS[0])
     fill_proxy(made, session, tensor_id, spec, edge)
@@ -31,7 +31,7 @@ def new_proxy(session: Session, tensor_id: int, spec: Spec, edge: Edge | None = 
     return made
 
 
-def known_or_new(session: Session, message: types_pb2.TensorSpec, near: Mapping[int, Any]) -> Any:
+def known_or_new(session: SessionProtocol, message: types_pb2.TensorSpec, near: Mapping[int, Any]) -> Any:
     """The proxy of a tensor in an answer: the existing proxy if there is one, else a new one; None without an id.
 
     `near` maps ids to proxies that the tensor may be, besides the watched ones. Two proxies of one leaf would be two
@@ -54,7 +54,7 @@ def known_or_new(session: Session, message: types_pb2.TensorSpec, near: Mapping[
     return made
 
 
-def fill_proxy(made: Any, session: Session, tensor_id: int, spec: Spec, edge: Edge | None = None) -> None:
+def fill_proxy(made: Any, session: SessionProtocol, tensor_id: int, spec: Spec, edge: Edge | None = None) -> None:
     """Set the attributes of a new proxy."""
     made._id = tensor_id
     made._session = session
@@ -83,7 +83,7 @@ def watch_retained(tensor: Handle) -> None:
 
 
 def new_result(
-    session: Session, tensor_id: int, spec: Spec, edges: Sequence[Edge], args: Sequence[Any], place: int = 0
+    session: SessionProtocol, tensor_id: int, spec: Spec, edges: Sequence[Edge], args: Sequence[Any], place: int = 0
 ) -> Any:
     """The proxy of an op's result: its node has the inputs' edges, and a view shares its base's storage.
 

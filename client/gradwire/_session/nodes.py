@@ -9,13 +9,13 @@ from gradwire._proxy.handle import Handle
 from gradwire.v1 import commands_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 _MOST_NODES = 20_000
 
 
 def fetch_nodes(
-    session: Session, tensors: Sequence[Handle], with_saved: bool = False
+    session: SessionProtocol, tensors: Sequence[Handle], with_saved: bool = False
 ) -> tuple[list[int], list[commands_pb2.GraphNode]]:
     """The node ids of the tensors (0 for none), and the nodes behind them. Stops above 20,000 nodes."""
     nodes: list[commands_pb2.GraphNode] = []

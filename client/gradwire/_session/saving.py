@@ -21,7 +21,7 @@ from gradwire._transport.transport import Transport
 from gradwire.v1 import errors_pb2, service_pb2, snapshots_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Snapshot:
     client_nodes: int
 
 
-def save_session(session: Session, name: str | None, tensors: Mapping[str, Any], ttl: float | None) -> Snapshot:
+def save_session(session: SessionProtocol, name: str | None, tensors: Mapping[str, Any], ttl: float | None) -> Snapshot:
     """See Session.save."""
     request = snapshots_pb2.SaveSessionRequest(session_id=session.session_id, name=name or "")
     if ttl is not None:
@@ -54,7 +54,7 @@ def save_session(session: Session, name: str | None, tensors: Mapping[str, Any],
     return read_snapshot(answer.snapshot)
 
 
-def restored_tensors(session: Session, answer: service_pb2.RestoreSessionResponse) -> dict[str, Any]:
+def restored_tensors(session: SessionProtocol, answer: service_pb2.RestoreSessionResponse) -> dict[str, Any]:
     """Proxies of the named tensors, by name."""
     wired("Tensor")  # registers itself as the class of proxies: restore() may be a program's first call
     made: dict[str, Any] = {}

@@ -56,7 +56,7 @@ from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1.command_facts import FACTS
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import HookCallback, Recorder
+    from gradwire._proxy.protocols import HookCallback, RecorderProtocol
     from gradwire._session.summary import Summary
 
 #: Buffered commands that trigger a batch.
@@ -148,7 +148,7 @@ class Session:
         #: Callbacks of backward by number, until the server drops their hooks.
         self.hooks: dict[int, HookCallback] = {}
         #: Records the commands of a function that is being compiled.
-        self.recorder: Recorder | None = None
+        self.recorder: RecorderProtocol | None = None
         #: Receivers of batch timings: gradwire.timings.
         self.timed: tuple[Timed, ...] = ()
         #: Hashes of the programs in the server's cache, least recently run first: the server drops the first.

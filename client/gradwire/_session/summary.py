@@ -20,7 +20,7 @@ from gradwire._proxy.handle import Handle
 from gradwire._session.nodes import fetch_nodes
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 _MOST_ROWS = 30
 _HEADINGS = ("count", "shape", "dtype", "bytes", "what", "made at")
@@ -110,7 +110,7 @@ class Summary:
         return f"<div>{html.escape(self._head)}<table><tr>{head}</tr>{rows}</table></div>"
 
 
-def summarize(session: Session) -> Summary:
+def summarize(session: SessionProtocol) -> Summary:
     """See Session.summary."""
     described = session.describe()
     held = [each for each in gc.get_objects() if issubclass(type(each), Handle) and _is_of(each, session)]
@@ -148,13 +148,13 @@ def summarize(session: Session) -> Summary:
     )
 
 
-def track_ids(session: Session, most: int) -> None:
+def track_ids(session: SessionProtocol, most: int) -> None:
     """See Session.remember_lines."""
     if not isinstance(session.ids, TrackedIds):
         session.ids = TrackedIds(session.ids, most)
 
 
-def _is_of(handle: Handle, session: Session) -> bool:
+def _is_of(handle: Handle, session: SessionProtocol) -> bool:
     return getattr(handle, "_session", None) is session and getattr(handle, "_spec", None) is not None
 
 

@@ -30,7 +30,7 @@ from gradwire._transport.wire import Value, make_template
 from gradwire.v1 import service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 #: Generated module of the ops' functions. It registers itself, since it imports this module.
 OPS: list[ModuleType] = []
@@ -66,7 +66,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     key: list[Any] = [op, enabled if default is float32 else (enabled, default), id(code), frame.f_lasti]
     values: list[Value] = []
     edges: list[Any] = []
-    session: Session | None = None
+    session: SessionProtocol | None = None
     operands = None
     for value in args:
         if isinstance(value, Handle):
@@ -85,7 +85,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
             key.append(float)
             values.append(value)
         elif type(value) is int and operands is None and _is_weak(op, len(key) - _KEY_HEAD, key, value):
-            # Each earlier argument added one item to the key, so its length gives this argument's place.
+            # Each earlier argument added one item to the key, so its length gives this argument's index.
             place = len(key) - _KEY_HEAD
             args = (*args[:place], float(value), *args[place + 1 :])
             key.append(float)
@@ -134,7 +134,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
 
 
 def _repeat(
-    session: Session,
+    session: SessionProtocol,
     entry: MemoEntry,
     args: tuple[Any, ...],
     values: list[Value],
@@ -161,7 +161,7 @@ def _repeat(
 
 
 def _results(
-    session: Session,
+    session: SessionProtocol,
     ids: Sequence[int],
     specs: Sequence[Spec],
     same: Sequence[int],
@@ -197,7 +197,7 @@ def _input(given: Any, tensor_id: Value) -> Any:
 
 
 def _first_call(
-    session: Session,
+    session: SessionProtocol,
     key: list[Any],
     op: str,
     args: tuple[Any, ...],
@@ -205,7 +205,7 @@ def _first_call(
     result: Any,
     values: list[Value],
     edges: list[Any],
-    place: tuple[CodeType, int],
+    call_site: tuple[CodeType, int],
 ) -> Any:
     """Apply an op, wait for the answer, and store it in the memo."""
     enabled = GRAD_ENABLED.get()
@@ -250,7 +250,7 @@ def _first_call(
         template = make_template(build, [*values, *made_ids])
         if template is not None:
             fixed = _fixed_floats(op, args, kwargs)
-            session.remember(MemoEntry(tuple(key), op, place, template, specs, fixed, in_place, same, warning))
+            session.remember(MemoEntry(tuple(key), op, call_site, template, specs, fixed, in_place, same, warning))
     if in_place:
         (update_strides if op == "take_geometry_" else update_in_place)(args[0], specs[0], edges, bool(enabled))
         return args[0]
@@ -259,7 +259,7 @@ def _first_call(
 
 
 def _same(args: tuple[Any, ...], values: list[Value], outputs: Sequence[types_pb2.TensorSpec]) -> tuple[int, ...]:
-    """Per result: the place in `values` of the input that it is, or -1; empty if no result is an input."""
+    """Per result: the index in `values` of the input that it is, or -1; empty if no result is an input."""
     if not any(output.same_as for output in outputs):
         return ()
     places = [

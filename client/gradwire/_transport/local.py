@@ -151,20 +151,20 @@ class LocalCall:
             self._split()
 
     def _split(self) -> None:
-        part, place = self._part, 0
-        while len(part) - place >= _PREFIX:
-            size = _LENGTH.unpack_from(part, place)[0]
-            after = place + _PREFIX + (size & ~_LAST)
+        part, position = self._part, 0
+        while len(part) - position >= _PREFIX:
+            size = _LENGTH.unpack_from(part, position)[0]
+            after = position + _PREFIX + (size & ~_LAST)
             if after > len(part):
                 break
             with memoryview(part) as view:
-                message = bytes(view[place + _PREFIX : after])
-            place = after
+                message = bytes(view[position + _PREFIX : after])
+            position = after
             if size & _LAST:
                 self.status = self.status or _status(message)
                 break
             self.messages.append(message)
-        del part[:place]
+        del part[:position]
 
     def _flush(self) -> None:
         with self._lock:

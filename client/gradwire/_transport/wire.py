@@ -1,7 +1,7 @@
 """Wire: serializes repeated commands without protobuf.
 
 The protobuf API builds a command once. Its ids and floats have a fixed width of eight bytes, so a repeat replaces only
-those bytes. A `Template` is the serialized message, cut at its variable places. One `struct.pack` writes the next
+those bytes. A `Template` is the serialized message, cut at its variable fields. One `struct.pack` writes the next
 command, with its tag and length in the batch. A call of a prepared op is shorter: its number and eight bytes per value.
 """
 

@@ -20,7 +20,7 @@ def astype(x: Tensor, dtype: dtype, /, *, copy: bool = True, device: Any = None)
         raise GradwireTypeError(
             f"astype(): {x.dtype} to {dtype} would lose the imaginary parts; use real(), imag(), abs()"
         )
-    place = x.device if device is None else dtypes.device(device)
-    if dtype is x.dtype and place == x.device:
+    target_device = x.device if device is None else dtypes.device(device)
+    if dtype is x.dtype and target_device == x.device:
         return call("clone", x) if copy else as_array(x, (x,))
-    return as_array(x.to(device=place, dtype=dtype), (x,))
+    return as_array(x.to(device=target_device, dtype=dtype), (x,))

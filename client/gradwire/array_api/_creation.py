@@ -47,14 +47,14 @@ def asarray(obj: Any, /, *, dtype: dtype | None = None, device: Device = None, c
 
 def _of_tensor(x: Tensor, of: dtype | None, device: Device, copy: Bool | None) -> Array:
     wanted = x.dtype if of is None else of
-    place = x.device if device is None else dtypes.device(device)
-    if wanted is x.dtype and place == x.device:
+    target_device = x.device if device is None else dtypes.device(device)
+    if wanted is x.dtype and target_device == x.device:
         return call("clone", x) if copy else as_array(x, (x,))
     if copy is False:
         raise GradwireValueError(
-            f"asarray(copy=False): {wanted} on {place} is not what the array has, a copy is needed"
+            f"asarray(copy=False): {wanted} on {target_device} is not what the array has, a copy is needed"
         )
-    return as_array(x.to(device=place, dtype=wanted), (x,))
+    return as_array(x.to(device=target_device, dtype=wanted), (x,))
 
 
 def _holds_tensors(items: Sequence[Any]) -> Bool:
@@ -139,8 +139,8 @@ def empty_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = Non
 
 def full_like(x: Tensor, /, fill_value: Scalar | Tensor, *, dtype: dtype | None = None, device: Device = None) -> Array:
     """One value in an array's shape, dtype and device. Raises OverflowError for a whole number it does not hold."""
-    place = x.device if device is None else device
-    return _array.full(tuple(x.shape), fill_value, x.dtype if dtype is None else dtype, place, x._session)
+    target_device = x.device if device is None else device
+    return _array.full(tuple(x.shape), fill_value, x.dtype if dtype is None else dtype, target_device, x._session)
 
 
 def _like(op: str, x: Tensor, of: dtype | None, device: Device) -> Array:

@@ -32,12 +32,12 @@ def gradients(
     if not rooted and len(shared) == len(targets):
         return _by_rows(level, roots, targets, weights, retain_graph, create_graph, allow_unused)
     # Each sample has a separate gradient of a target that all samples share, as for each row of weights.
-    apart = (
+    unbatched = (
         _by_rows(level, roots, [targets[place] for place in shared], weights, True, create_graph, True)
         if shared
         else []
     )
-    if shared and not allow_unused and any(each is None for each in apart):
+    if shared and not allow_unused and any(each is None for each in unbatched):
         raise refuse("One of the differentiated Tensors appears to not have been used in the graph.")
     kept = [(root, weight) for root, weight in zip(roots, weights, strict=True) if is_batched(root, level)]
     together = [target for target in targets if is_batched(target, level)]
@@ -53,7 +53,7 @@ def gradients(
         if kept and together
         else [None] * len(together)
     )
-    rest, alone = iter(found), iter(apart)
+    rest, alone = iter(found), iter(unbatched)
     return [next(alone) if place in shared else _batched(next(rest), level) for place in range(len(targets))]
 
 

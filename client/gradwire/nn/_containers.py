@@ -135,8 +135,8 @@ class ModuleList(_Sequence):
         lines, start = [], 0
         for text, group in groupby(repr(module) for module in self):
             count = len(list(group))
-            place = f"({start}): " if count == 1 else f"({start}-{start + count - 1}): {count} x "
-            lines.append(indented(place + text))
+            label = f"({start}): " if count == 1 else f"({start}-{start + count - 1}): {count} x "
+            lines.append(indented(label + text))
             start += count
         return f"{self._get_name()}(" + ("\n  " + "\n  ".join(lines) + "\n" if lines else "") + ")"
 

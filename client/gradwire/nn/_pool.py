@@ -183,7 +183,7 @@ class _AdaptiveAvgPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest value of each window, with `return_indices` also its place. Like torch.nn.MaxPool1d."""
+    """The largest value of each window, with `return_indices` also its index. Like torch.nn.MaxPool1d."""
 
     def forward(self, input: Tensor) -> Any:
         """See the class."""
@@ -191,7 +191,7 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The largest value of each window, with `return_indices` also its place. Like torch.nn.MaxPool2d."""
+    """The largest value of each window, with `return_indices` also its index. Like torch.nn.MaxPool2d."""
 
     def forward(self, input: Tensor) -> Any:
         """See the class."""
@@ -199,7 +199,7 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest value of each window, with `return_indices` also its place. Like torch.nn.MaxPool3d."""
+    """The largest value of each window, with `return_indices` also its index. Like torch.nn.MaxPool3d."""
 
     def forward(self, input: Tensor) -> Any:
         """See the class."""

@@ -32,24 +32,24 @@ class IncompatibleKeys(NamedTuple):
         return repr(self)
 
 
-def _places(module: Module, prefix: str = "") -> list[tuple[str, Module, str]]:
+def _tensor_owners(module: Module, prefix: str = "") -> list[tuple[str, Module, str]]:
     """Each state tensor's path, the module that holds it, and its name there; shared ones under every path."""
-    places = []
+    owners = []
     for path, holder in module.named_modules(prefix=prefix.removesuffix("."), remove_duplicate=False):
         lead = f"{path}." if path else ""
         for name, param in holder._parameters.items():
             if param is not None:
-                places.append((lead + name, holder, name))
+                owners.append((lead + name, holder, name))
         for name, buffer in holder._buffers.items():
             if buffer is not None and name not in holder._non_persistent_buffers:
-                places.append((lead + name, holder, name))
-    return places
+                owners.append((lead + name, holder, name))
+    return owners
 
 
 def collect(module: Module, prefix: str, keep_vars: bool) -> OrderedDict[str, Tensor]:
     """The state by path; see Module.state_dict."""
     state: OrderedDict[str, Tensor] = OrderedDict()
-    for path, holder, name in _places(module, prefix):
+    for path, holder, name in _tensor_owners(module, prefix):
         held: Tensor = getattr(holder, name)
         state[path] = held if keep_vars else held.detach()
     return state
@@ -59,11 +59,11 @@ def load(module: Module, state: Any, strict: bool, assign: bool) -> Incompatible
     """Take a dictionary's values; see Module.load_state_dict."""
     if not isinstance(state, Mapping):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(state)}.")
-    places = _places(module)
-    paths = {path for path, _, _ in places}
-    missing = [path for path, _, _ in places if path not in state]
+    owners = _tensor_owners(module)
+    paths = {path for path, _, _ in owners}
+    missing = [path for path, _, _ in owners if path not in state]
     unexpected = [path for path in state if path not in paths]
-    found = [(path, holder, name, state[path]) for path, holder, name in places if path in state]
+    found = [(path, holder, name, state[path]) for path, holder, name in owners if path in state]
     problems = [problem for path, holder, name, value in found if (problem := _mismatch(path, holder, name, value))]
     if strict and unexpected:
         problems.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{key}"' for key in unexpected) + ".")

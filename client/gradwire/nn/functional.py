@@ -482,7 +482,7 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest value of each window, with `return_indices` also its place; torch.nn.functional.max_pool1d."""
+    """The largest value of each window, with `return_indices` also its index; torch.nn.functional.max_pool1d."""
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool("max_pool1d", input, window, return_indices)
 
@@ -496,7 +496,7 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest value of each window, with `return_indices` also its place; torch.nn.functional.max_pool2d."""
+    """The largest value of each window, with `return_indices` also its index; torch.nn.functional.max_pool2d."""
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool("max_pool2d", input, window, return_indices)
 
@@ -510,7 +510,7 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest value of each window, with `return_indices` also its place; torch.nn.functional.max_pool3d."""
+    """The largest value of each window, with `return_indices` also its index; torch.nn.functional.max_pool3d."""
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool("max_pool3d", input, window, return_indices)
 

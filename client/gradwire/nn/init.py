@@ -176,8 +176,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     per_group = out // groups
     for group in range(groups):
         for channel in range(min(per_group, inside)):
-            place = (group * per_group + channel, channel, *middle)
-            tensor[place] = 1
+            index = (group * per_group + channel, channel, *middle)
+            tensor[index] = 1
     return tensor
 
 

@@ -19,7 +19,7 @@ Evaluate = Callable[[float], "Point"]
 
 
 class Point(NamedTuple):
-    """A place on the line of a search: the step, the loss there, its slope along the line, its gradient."""
+    """A point on the search line: the step, the loss there, its slope along the line, its gradient."""
 
     t: float
     loss: float
@@ -193,10 +193,10 @@ def _lowest(one: Point, other: Point, bounds: tuple[float, float] | None = None)
         return (low + high) / 2.0
     root = math.sqrt(square)
     if one.t <= other.t:
-        place = other.t - (other.t - one.t) * ((other.slope + root - first) / (other.slope - one.slope + 2 * root))
+        minimum = other.t - (other.t - one.t) * ((other.slope + root - first) / (other.slope - one.slope + 2 * root))
     else:
-        place = one.t - (one.t - other.t) * ((one.slope + root - first) / (one.slope - other.slope + 2 * root))
-    return min(max(place, low), high)
+        minimum = one.t - (one.t - other.t) * ((one.slope + root - first) / (one.slope - other.slope + 2 * root))
+    return min(max(minimum, low), high)
 
 
 def strong_wolfe(

@@ -241,15 +241,15 @@ def _as_pytorchs(values: dict[str, Any], made: dict[float, Tensor]) -> dict[str,
 def _with_numbers(state: Mapping[Any, Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
     """Loaded state with numbers where PyTorch has tensors; all of them are read at once."""
     plain = {key: dict(values) for key, values in state.items()}
-    places = [
+    tensors = [
         (key, name)
         for key, values in plain.items()
         for name in _NUMBERS
         if isinstance(values.get(name), Tensor) and values[name].numel() == 1
     ]
-    if places:
-        read = ops.stack([plain[key][name].detach().double().reshape(()) for key, name in places]).tolist()
-        for (key, name), number in zip(places, read, strict=True):
+    if tensors:
+        read = ops.stack([plain[key][name].detach().double().reshape(()) for key, name in tensors]).tolist()
+        for (key, name), number in zip(tensors, read, strict=True):
             plain[key][name] = int(number) if name == "step" else number
     return plain
 

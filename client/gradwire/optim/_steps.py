@@ -1,6 +1,6 @@
 """Steps as programs: once two steps in a row found the same tensors and options, a step is one command.
 
-The first step runs op by op and makes the optimizer's state. The second is noted while it runs (recorder.py) and kept
+The first step runs op by op and makes the optimizer's state. The second is recorded (recorder.py) and kept
 as a program; from then on a step sends the program's number and the numbers that change: learning rates, bias
 corrections. Before each step everything that the program depends on is compared. Changes from outside (a group's
 option, a loaded state, a missing gradient) are always detected: then that step runs op by op.
@@ -20,13 +20,13 @@ from gradwire._transport.wire import Value
 from gradwire.v1 import programs_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
     from gradwire.optim._optimizer import Optimizer
 
 _PLAIN = (int, float, bool, str, type(None))
 # What schedulers change from step to step, and every optimizer hands on as a number of the program.
 _FREE = ("params", "param_names", "lr")
-# After so many steps that could not be kept, they run op by op.
+# Number of steps without a program, after which all steps run op by op.
 _MOST_FAILURES = 2
 StepState = tuple[Any, ...]
 
@@ -72,9 +72,9 @@ class Steps:
         self._last = None
 
 
-def _session_of(optimizer: Optimizer) -> Session | None:
+def _session_of(optimizer: Optimizer) -> SessionProtocol | None:
     """The session of all parameters; None if there are two, or a parameter is a non-leaf."""
-    found: Session | None = None
+    found: SessionProtocol | None = None
     for group in optimizer.param_groups:
         for param in group["params"]:
             if found is None:
@@ -123,7 +123,7 @@ def _step_state(optimizer: Optimizer) -> StepState | None:
 
 
 def _record(
-    session: Session, optimizer: Optimizer, update: Callable[[], None], step_state: StepState
+    session: SessionProtocol, optimizer: Optimizer, update: Callable[[], None], step_state: StepState
 ) -> _StepProgram | None:
     """Make a step and keep it as a program, if it may be one."""
     with RECORDING:
@@ -147,7 +147,7 @@ def _record(
 
 
 class _StepProgram:
-    """A step that was noted."""
+    """A recorded step: its program, and the optimizer state that it is valid for."""
 
     def __init__(self, step_state: StepState, recorder: Recorder, trace: Trace) -> None:
         self.step_state = step_state

@@ -362,7 +362,7 @@ class CosineAnnealingLR(LRScheduler):
         if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
-            # At the bottom of the wave the ratio below is none.
+            # At the minimum of the cosine the ratio below would divide by zero.
             rise = (1 - math.cos(math.pi / self.T_max)) / 2
             return [
                 rate + (base - self.eta_min) * rise for rate, base in zip(self._rates(), self.base_lrs, strict=True)
@@ -427,7 +427,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._set(rates)
 
     def _jump(self, epoch: float) -> None:
-        """Find the wave that an epoch is in, and the place in it."""
+        """Find the cycle of an epoch, and the position in it."""
         if epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         if epoch < self.T_0:
@@ -632,8 +632,8 @@ class CyclicLR(LRScheduler):
         """See the class; sets the momentum too."""
         self._warn_unless_stepping()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
-        place = 1.0 + self.last_epoch / self.total_size - cycle
-        rise = place / self.step_ratio if place <= self.step_ratio else (place - 1) / (self.step_ratio - 1)
+        position = 1.0 + self.last_epoch / self.total_size - cycle
+        rise = position / self.step_ratio if position <= self.step_ratio else (position - 1) / (self.step_ratio - 1)
         height = rise * self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             for group, bottom, top in zip(

@@ -23,7 +23,7 @@ from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import Session
+    from gradwire._proxy.protocols import SessionProtocol
 
 __all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
 
@@ -159,7 +159,7 @@ def _handles(value: Any) -> Iterator[Handle]:
             yield from _handles(each)
 
 
-def _mark(session: Session, number: int, mark: Any, outputs: Sequence[Handle], keeps_random: bool) -> None:
+def _mark(session: SessionProtocol, number: int, mark: Any, outputs: Sequence[Handle], keeps_random: bool) -> None:
     """Tell the server where the part begins or ends."""
 
     def build(values: Sequence[Value]) -> service_pb2.Command:

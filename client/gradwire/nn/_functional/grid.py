@@ -1,4 +1,4 @@
-"""Grids of places in images: those of an affine map, and the older names of interpolate."""
+"""Grids of sampling points in images: those of an affine map, and the older names of interpolate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradwire._tensor.tensor import Tensor
 
 
 def _line(count: int, align_corners: bool, theta: Tensor) -> Tensor:
-    """The places of a dimension's elements, in [-1, 1]."""
+    """The coordinates of a dimension's elements, in [-1, 1]."""
     if count <= 1:
         return theta.new_zeros(count)
     end = 1.0 if align_corners else (count - 1) / count
@@ -20,7 +20,7 @@ def _line(count: int, align_corners: bool, theta: Tensor) -> Tensor:
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The places that grid_sample reads for affine maps: (N, 2, 3) to (N, H, W, 2), (N, 3, 4) to (N, D, H, W, 3).
+    """The points that grid_sample reads for affine maps: (N, 2, 3) to (N, H, W, 2), (N, 3, 4) to (N, D, H, W, 3).
 
     `size` is the output's, (N, C, H, W) or (N, C, D, H, W). Raises ValueError for a theta that is not floating,
     RuntimeError for other shapes. Like torch.nn.functional.affine_grid.
@@ -47,7 +47,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         shape = [1] * rank
         shape[place] = side
         lines.append(_line(side, bool(align_corners), theta).reshape(shape).expand(sides))
-    places = ops.stack([*reversed(lines), ones(sides, dtype=theta.dtype, device=theta.device)], -1)
-    made = places.reshape(1, -1, rank + 1) @ theta.transpose(1, 2)
+    points = ops.stack([*reversed(lines), ones(sides, dtype=theta.dtype, device=theta.device)], -1)
+    made = points.reshape(1, -1, rank + 1) @ theta.transpose(1, 2)
     grid: Tensor = made.reshape(size[0], *sides, rank)
     return grid

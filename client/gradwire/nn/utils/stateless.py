@@ -28,31 +28,31 @@ def functional_call(
     other: RuntimeError. Afterwards the module has its own tensors again, also after an exception.
     """
     given = _joined(parameter_and_buffer_dicts)
-    places = _places(module)
+    owners = _tensor_owners(module)
     if strict:
         missing, unexpected = (
-            [path for path in places if path not in given],
-            [path for path in given if path not in places],
+            [path for path in owners if path not in given],
+            [path for path in given if path not in owners],
         )
         if missing or unexpected:
             raise refuse(
                 f"functional_call of {type(module).__name__}: Missing key(s): {', '.join(missing) or 'none'}; "
                 f"Unexpected key(s): {', '.join(unexpected) or 'none'}"
             )
-    wanted = _tied(places, given) if tie_weights else {path: each for path, each in given.items() if path in places}
+    wanted = _tied(owners, given) if tie_weights else {path: each for path, each in given.items() if path in owners}
     if args is None:
         args = ()
     elif not isinstance(args, tuple):
         args = (args,)
-    before = {path: places[path][0][places[path][1]] for path in wanted}
+    before = {path: owners[path][0][owners[path][1]] for path in wanted}
     try:
         for path, each in wanted.items():
-            held, name = places[path]
+            held, name = owners[path]
             held[name] = each
         return module(*args, **(kwargs or {}))
     finally:
         for path, each in before.items():
-            held, name = places[path]
+            held, name = owners[path]
             held[name] = each
 
 
@@ -75,21 +75,21 @@ def _joined(dicts: Any) -> dict[str, Tensor]:
     return joined
 
 
-def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
+def _tensor_owners(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
     """Each path with the dictionary that holds the tensor, and its name there."""
-    places: dict[str, tuple[dict[str, Any], str]] = {}
+    owners: dict[str, tuple[dict[str, Any], str]] = {}
     for path, holder in module.named_modules(remove_duplicate=False):
         lead = f"{path}." if path else ""
         for held in (holder._parameters, holder._buffers):
-            places.update({lead + name: (held, name) for name, each in held.items() if each is not None})
-    return places
+            owners.update({lead + name: (held, name) for name, each in held.items() if each is not None})
+    return owners
 
 
-def _tied(places: dict[str, tuple[dict[str, Any], str]], given: dict[str, Tensor]) -> dict[str, Tensor]:
+def _tied(owners: dict[str, tuple[dict[str, Any], str]], given: dict[str, Tensor]) -> dict[str, Tensor]:
     """The replacements: each tensor under every path of the tensor it replaces. Raises ValueError for two in one
     place."""
     chosen: dict[int, Tensor] = {}
-    for path, (held, name) in places.items():
+    for path, (held, name) in owners.items():
         if path in given and chosen.setdefault(id(held[name]), given[path]) is not given[path]:
             raise GradwireValueError(f"functional_call got multiple values for the tied parameter {path!r}")
-    return {path: chosen[id(held[name])] for path, (held, name) in places.items() if id(held[name]) in chosen}
+    return {path: chosen[id(held[name])] for path, (held, name) in owners.items() if id(held[name]) in chosen}
