@@ -1,8 +1,8 @@
-"""A server with a state directory that is killed and started again, behind a proxy whose address stays.
+"""A server with a state directory that is killed and restarted, behind a proxy with a constant address.
 
-As a program it is `make chaos`: four clients train with momentum and dropout through a proxy that cuts connections and
-makes some twice, while every few seconds the server is killed, ended, or stopped for a while, and once in a run is away
-for a minute; the weights must be those of an undisturbed run, bit for bit, and nobody may give up.
+`make chaos` runs it as a program. Four clients train with momentum and dropout through a proxy, which cuts connections
+and duplicates some. Every few seconds the server is killed, terminated or suspended. Once in a run it is down for a
+minute. The weights must equal those of an undisturbed run, bit for bit, and no client may give up.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from tests.client.faulty_proxy import FaultyProxy
 
 
 class Restarting:
-    """The server. `address` is its proxy's; `flags` are its own."""
+    """The server. `address` is the proxy's address; `flags` are the server's options."""
 
     def __init__(self, folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, twins: float = 0.0) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Restarting:
         self.start()
 
     def start(self) -> None:
-        """Start it, on a port that is free."""
+        """Start the server on a free port."""
         began = time.monotonic()
         command = [
             sys.executable, "-m", "gradwire_server", "--port=0", "--workers=1", "--log-format=json",
@@ -56,28 +56,31 @@ class Restarting:
         self.proxy.target = str(json.loads(line)["address"])
 
     def kill(self) -> None:
-        """End it at once, as a crash does. Its workers find out by themselves."""
+        """Kill the server process, as a crash does. Its workers end by themselves."""
         self.process.kill()
         self._ended()
         self.kills += 1
 
     def terminate(self, cuts: bool = True) -> int:
-        """Ask it to end; its status. With `cuts` its clients cannot reach it any more."""
+        """Send SIGTERM and return the exit status. With `cuts`, clients cannot reach the server meanwhile."""
         self.process.send_signal(signal.SIGTERM)
         return self._ended(cuts)
 
     def pause(self, seconds: float) -> None:
-        """Stop it, connections and all, and let it go on."""
+        """Suspend the server process for some seconds."""
         self.process.send_signal(signal.SIGSTOP)
         time.sleep(seconds)
         self.process.send_signal(signal.SIGCONT)
 
-    def kill_worker(self) -> None:
-        """End its worker process at once."""
+    def kill_worker(self) -> int:
+        """Kill the worker process. Returns the number of processes killed."""
+        killed = 0
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for child in children:
             if b"gradwire_server.worker.main" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(int(child), signal.SIGKILL)
+                killed += 1
+        return killed
 
     def _ended(self, cuts: bool = True) -> int:
         if cuts:
@@ -88,7 +91,7 @@ class Restarting:
         return status
 
     def stop(self) -> None:
-        """Leave nothing."""
+        """Kill the server and stop the proxy."""
         if self.process.poll() is None:
             self.process.kill()
             self._ended()
@@ -99,7 +102,7 @@ class Restarting:
 def restarting_server(
     folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, local: bool = False, twins: float = 0.0
 ) -> Iterator[Restarting]:
-    """Such a server, for the block. Streams go through its proxy, too, unless `local`."""
+    """Run such a server in the block. Streams also go through the proxy, unless `local`."""
     running = Restarting(folder, *flags, seed=seed, most_bytes=most_bytes, twins=twins)
     with patch.dict(os.environ, GRADWIRE_LOCAL_STREAM=str(int(local))):
         try:
@@ -109,7 +112,7 @@ def restarting_server(
 
 
 def train(address: str, steps: int, step_done: Callable[[int], None] = lambda step: None) -> list[bytes]:
-    """Weights, momenta and random numbers after so many steps of a small network with dropout."""
+    """Train a small network with dropout; return weights, momenta and random numbers."""
     rng = np.random.default_rng(5)
     session = gradwire.connect(address)
     gradwire.manual_seed(7)
@@ -134,11 +137,11 @@ def train(address: str, steps: int, step_done: Callable[[int], None] = lambda st
 
 
 class Killer:
-    """Every few seconds kills, ends or stops the server, which then comes back; once it is away for long: `outage`."""
+    """Kills, terminates or suspends the server every few seconds. The first time it is down for `outage` seconds."""
 
     def __init__(self, server: Restarting, seed: int, least: float, most: float, outage: float = 0.0) -> None:
         self.server = server
-        self.done = {"killed": 0, "ended": 0, "stopped": 0, "worker killed": 0}
+        self.done = {"killed": 0, "terminated": 0, "suspended": 0, "worker killed": 0}
         self._random = random.Random(seed)
         self._span = least, most
         self._outage = outage
@@ -151,10 +154,10 @@ class Killer:
             what = self._random.choices(tuple(self.done), (4, 2, 2, 2))[0]
             if self._outage:
                 what = "killed"
-            self.done[what] += 1
+            count = 1
             if what == "worker killed":
-                self.server.kill_worker()
-            elif what == "stopped":
+                count = self.server.kill_worker()
+            elif what == "suspended":
                 self.server.pause(self._random.uniform(0.2, self._span[1]))
             else:
                 if what == "killed":
@@ -164,15 +167,16 @@ class Killer:
                 self._ended.wait(self._outage)
                 self._outage = 0.0
                 self.server.start()
+            self.done[what] += count
 
     def stop(self) -> None:
-        """No more."""
+        """Stop disturbing the server, and wait for the thread."""
         self._ended.set()
         self._thread.join()
 
 
 def in_its_own_process(address: str, steps: int, pace: float) -> "subprocess.Popen[str]":
-    """A client that trains; it writes what it has found."""
+    """Start a client process that trains and prints the digest of its results."""
     command = [sys.executable, "-m", "tests.client.chaos", "--steps", str(steps), "--pace", str(pace)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.Popen(
@@ -180,10 +184,12 @@ def in_its_own_process(address: str, steps: int, pace: float) -> "subprocess.Pop
     )
 
 
-def chaos(seed: int, steps: int, folder: Path, pace: float, clients: int, outage: float = 0.0) -> tuple[list[str], str]:
-    """Train while the server comes and goes and connections are cut. What each client found, and what was done.
+def chaos(
+    seed: int, steps: int, folder: Path, pace: float, clients: int, outage: float = 0.0
+) -> tuple[list[str], dict[str, int]]:
+    """Train while the server is disturbed. Returns each client's output, and the count of each disturbance.
 
-    A step takes `pace` seconds at least.
+    A step takes at least `pace` seconds.
     """
     flags = ("--durability=log", "--snapshot-every=0.7")
     with restarting_server(folder, *flags, seed=seed, most_bytes=60_000, twins=0.1) as server:
@@ -198,25 +204,24 @@ def chaos(seed: int, steps: int, folder: Path, pace: float, clients: int, outage
             killer.stop()
             for child in children:
                 child.kill()
-    done = ", ".join(f"{count} times {what}" for what, count in killer.done.items())
     proxy = server.proxy
-    return found, f"{done}, {proxy.cuts} connections cut, {proxy.late} late, {proxy.doubled} made twice"
+    return found, {**killer.done, "cut": proxy.cuts, "delivered late": proxy.late, "duplicated": proxy.doubled}
 
 
 def digest(found: list[bytes]) -> str:
-    """What `train` found, in a word."""
+    """Hash of the results of `train`."""
     return hashlib.sha256(b"".join(found)).hexdigest()
 
 
 def main() -> None:
-    """The long form."""
+    """Train with each seed and compare with the undisturbed run."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--pace", type=float, default=0.03)
     parser.add_argument("--clients", type=int, default=4)
-    parser.add_argument("--outage", type=float, default=60.0, help="seconds that the server is away once")
+    parser.add_argument("--outage", type=float, default=60.0, help="seconds of the long outage")
     parser.add_argument("--client", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.client:
@@ -239,7 +244,8 @@ def main() -> None:
             wrong += bool(differing)
             took = time.monotonic() - began
             outcome = f"DIFFER: {differing}" if differing else "all equal bit for bit"
-            print(f"seed {seed}: {given.clients} clients, {given.steps} steps in {took:.0f} s; {done}: {outcome}")
+            counts = ", ".join(f"{count} {what}" for what, count in done.items())
+            print(f"seed {seed}: {given.clients} clients, {given.steps} steps in {took:.0f} s; {counts}: {outcome}")
             sys.stdout.flush()
     sys.exit(bool(wrong))
 

@@ -13,6 +13,7 @@ import pytest
 import gradwire
 from gradwire.v1 import commands_pb2, service_pb2
 from tests.client.faulty_proxy import FaultyProxy
+from tests.scenarios.kit import square_function
 
 
 def _leaf(session: gradwire.Session) -> gradwire.Tensor:
@@ -185,16 +186,7 @@ def test_a_hook_in_a_compiled_function_is_refused(deferring: gradwire.Session) -
         step(x)
 
 
-class _Square(gradwire.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return 2 * x * g
+_Square = square_function(gradwire)
 
 
 def test_a_custom_function_goes_with_its_graph(session: gradwire.Session) -> None:

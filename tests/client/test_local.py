@@ -185,11 +185,11 @@ def test_what_is_dropped_while_somebody_sends_is_freed(pair: "tuple[LocalCall, s
     call, _ = pair
     link = _link.Link(call, "somewhere")
     link.send(bytes(8 << 20))
-    pushing = threading.Thread(target=link.push)
-    pushing.start()
+    sending = threading.Thread(target=link.wait_sent)
+    sending.start()
     until(link._reading.locked)
     link.drop()
-    pushing.join(60)
+    sending.join(60)
     assert call._socket.fileno() == -1
 
 

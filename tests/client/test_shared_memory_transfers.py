@@ -51,15 +51,15 @@ def test_files_and_memory_of_others_are_not_written_to() -> None:
 def test_a_ring_made_for_another_word_is_not_taken(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared.secrets, "token_hex", lambda count: "abcdefgh")
     first = service_pb2.ShareRequest(session_id=deferring.session_id, upload=service_pb2.UploadStart(total_bytes=100))
-    shared.Exchange(deferring._transport, first, {}).cancel()
+    shared.SharedTransfer(deferring._transport, first, {}).cancel()
 
-    class Lying(shared.Exchange):
+    class Lying(shared.SharedTransfer):
         def _next(self) -> service_pb2.ShareResponse:
             answer = super()._next()
             answer.ring.name = "ijklmnop"
             return answer
 
-    with pytest.raises(shared.NotShared, match="another's asking"):
+    with pytest.raises(shared.NotShared, match="another request"):
         Lying(deferring._transport, first, {})
 
 
@@ -75,13 +75,13 @@ def test_without_it_bytes_go_by_the_connection(deferring, monkeypatch: pytest.Mo
 
 
 def test_a_share_that_ends_midway_goes_on_by_the_connection(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
-    hear, counted = shared.Exchange.hear, []
+    receive, counted = shared.SharedTransfer.receive_position, []
 
-    def deaf(self: shared.Exchange, least: int, most: int) -> int:
+    def broken(self: shared.SharedTransfer, least: int, most: int) -> int:
         counted.append(least)
         if len(counted) > 2:
             raise shared.NotShared("enough")
-        return hear(self, least, most)
+        return receive(self, least, most)
 
     values = np.arange(5 << 20, dtype=np.float32)
     x = gradwire.tensor(values)
@@ -89,7 +89,7 @@ def test_a_share_that_ends_midway_goes_on_by_the_connection(deferring, monkeypat
         deferring._bulk._shares = True
         counted.clear()
         with monkeypatch.context() as patched:
-            patched.setattr(bulk.Exchange, "hear", deaf)
+            patched.setattr(bulk.SharedTransfer, "receive_position", broken)
             np.testing.assert_array_equal(x.numpy(), values)
             assert len(counted) == 3
             deferring._bulk._shares = True

@@ -9,7 +9,7 @@ PROGRAM = """
     import cProfile, hashlib, os, signal, sys, threading, time
     from gradwire._base import signals as _signals
 
-    _signals.guard()
+    _signals.wrap_handlers()
     handled = []
     signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
     inside = {"__name__": "gradwire._inside", "os": os, "signal": signal}
@@ -83,15 +83,15 @@ def test_a_child_forked_by_a_thread_is_in_none_of_the_main_threads_blocks() -> N
     def fork():
         child = os.fork()
         if not child:
-            os._exit(_signals._held_on)
+            os._exit(_signals._deferring_blocks)
         codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
     codes = []
-    with _signals.holding():
+    with _signals.deferring_signals():
         thread = threading.Thread(target=fork)
         thread.start()
         thread.join()
-    with _signals.waking(lambda: None):
+    with _signals.wake_on_signal(lambda: None):
         child = os.fork()
     if not child:
         os._exit(0)

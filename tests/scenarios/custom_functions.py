@@ -3,23 +3,12 @@
 from functools import cache
 from types import SimpleNamespace
 
-from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused, square_function
 
 
 @cache
 def _kinds(torch):
     """The functions that the scenarios use."""
-
-    class Square(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return 2 * x * g
 
     class Exponential(torch.autograd.Function):
         @staticmethod
@@ -95,6 +84,7 @@ def _kinds(torch):
             Undefined.seen.append((one is None, other is None))
             return one
 
+    Square = square_function(torch)
     return SimpleNamespace(**{name: kind for name, kind in locals().items() if isinstance(kind, type)})
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from enum import Enum
+from functools import cache
 from typing import Any
 
 
@@ -51,3 +52,21 @@ def leaf(torch: Any, *values: float) -> Any:
 def square(torch: Any) -> Any:
     """A 3 by 3 leaf."""
     return torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]], requires_grad=True)
+
+
+@cache
+def square_function(torch: Any) -> Any:
+    """A custom function: the square of a tensor, with its derivative."""
+
+    class Square(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return 2 * x * g
+
+    return Square

@@ -13,8 +13,9 @@ from gradwire.v1 import commands_pb2, hooks_pb2, programs_pb2, service_pb2, type
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_engine.core import dtypes
 from gradwire_server.common.payload import TO_WIRE
-from gradwire_server.session import retry, tensor_commands
+from gradwire_server.session import retry
 from gradwire_server.storage.write_ahead_log import beginning, packed, read
+from tests.server.failing_ops import fail_after_running
 from tests.server.harness import Id, Remote, command, op, refused, running
 from tests.server.test_durability import Storing
 
@@ -164,31 +165,21 @@ def crashing(tmp_path: Path) -> Iterator[Callable[[], Storing]]:
 def with_refusals(session: Remote, other: Remote, monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
     """Make nodes by all that a log treats apart: refused commands that made some, retries, programs; the last ids."""
     leaf = session.create([0.5, 1.5], requires_grad=True)
-    real, failures = tensor_commands.apply_op, [0]
-
-    def makes_nodes_and_fails(scope: Any, *told: Any) -> None:
-        real(scope, *told)
-        if failures[0]:
-            failures[0] -= 1
-            for tensor_id in told[2]:
-                scope.release(tensor_id)
-            raise MemoryError
-
     with monkeypatch.context() as patch:
-        patch.setattr(tensor_commands, "apply_op", makes_nodes_and_fails)
-        failures[0] = 1
+        fail_next = fail_after_running(patch)
+        fail_next()
         assert refused(session.op, "exp", Id(leaf), outputs=[101])[1] == "MEMORY_LIMIT"
         session.op("exp", Id(leaf), outputs=[102])
         busy(other)
-        failures[0] = 1
+        fail_next()
         answer = session.run(command(op("exp", Id(leaf), outputs=[103])), command(op("exp", Id(leaf), outputs=[104])))
         assert answer.results[0].HasField("error")
-        failures[0] = 1
+        fail_next()
         assert session.run(command(op("exp", Id(leaf), outputs=[105]))).results[0].HasField("error")  # the batch's last
         patch.setattr(retry, "_free_memory", lambda _: True)
-        failures[0] = 1
+        fail_next()
         session.op("exp", Id(leaf), outputs=[106])
-        failures[0] = 1
+        fail_next()
         session.run(command(op("exp", Id(leaf), outputs=[107])))
     run_program(session, leaf, 1000, 3)
     run_program(session, leaf, 1001, 2)

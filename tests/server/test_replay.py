@@ -16,6 +16,7 @@ from gradwire_server.session import batch, commands, retry, tensor_commands
 from gradwire_server.session import prepared_calls as calls
 from gradwire_server.storage import log_writer
 from gradwire_server.storage.write_ahead_log import WriteAheadLog, beginning, read
+from tests.server.failing_ops import fail_after_running
 from tests.server.harness import Id, Remote, command, op, refusal, refused
 from tests.server.test_durability import Storing, behind
 
@@ -144,27 +145,16 @@ def test_what_was_drawn_by_what_failed_is_drawn_after_a_crash_too(
     """An op drew and found no room: it was refused, or tried a second time; the numbers after it are the same."""
     session = crashing().open()
     session.run(*seeds(3))
-    real = tensor_commands.apply_op
-    failures = [0]
-
-    def draws_and_fails(remote: Any, *told: Any) -> None:
-        real(remote, *told)
-        if failures[0]:
-            failures[0] -= 1
-            for tensor_id in told[2]:
-                remote.release(tensor_id)
-            raise MemoryError
-
     with monkeypatch.context() as patch:
-        patch.setattr(tensor_commands, "apply_op", draws_and_fails)
-        failures[0] = 1
+        fail_next = fail_after_running(patch)
+        fail_next()
         assert refused(session.op, "rand", [4], outputs=[1])[1] == "MEMORY_LIMIT"
-        failures[0] = 1
+        fail_next()
         assert session.run(command(op("rand", [4], outputs=[2]))).results[0].HasField("error")
         patch.setattr(retry, "_free_memory", lambda _: True)
-        failures[0] = 1
+        fail_next()
         session.op("rand", [4], outputs=[3])
-        failures[0] = 1
+        fail_next()
         assert not session.run(command(op("rand", [4], outputs=[4]))).results[0].HasField("error")
     session.op("rand", [4], outputs=[5])
     restored = again(session, crashing())

@@ -96,7 +96,7 @@ class SharedTransfer:
         # Removed while in use: the server does not lend the ring of a broken call again.
         ring = self._known.pop(self._name, None)
         if ring is None and self._name != nonce:
-            raise NotShared("the server's memory is of another's asking")
+            raise NotShared("the server's memory was made for another request")
         self.ring = open_ring(answer.ring) if ring is None else ring
         self.piece = self.ring.nbytes // 2
 
