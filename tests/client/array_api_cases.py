@@ -1,7 +1,7 @@
-"""A call of every function of the array API standard, on arguments drawn at random.
+"""A call of every function of the array API standard, with random arguments.
 
-A case is a function of a namespace and a `Draw`; with the same seed it draws the same values, whatever the namespace.
-So NumPy, whose namespace is the standard's too, says what each call is to answer.
+A case is a function of a namespace and a `Draw`. The same seed draws the same values for every namespace. So NumPy,
+which implements the standard, gives the expected answers.
 """
 
 from __future__ import annotations

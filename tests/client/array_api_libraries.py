@@ -1,8 +1,8 @@
-"""What libraries compute on remote tensors: run as `python array_api_libraries.py LIBRARY ADDRESS`.
+"""Checks of libraries on remote tensors: run as `python array_api_libraries.py LIBRARY ADDRESS`.
 
-A process of its own, for SciPy looks at SCIPY_ARRAY_API when it is imported. Each check calls a function with NumPy's
-arrays, with Arrays and with plain Tensors; the values must agree, and what is an array must have stayed on the server.
-A line per check says "ok" or what went wrong.
+It runs in a separate process, because SciPy reads SCIPY_ARRAY_API when it is imported. Each check calls a function with
+NumPy's arrays, with Arrays and with plain Tensors. The values must agree, and array results must stay on the server.
+It prints a line per check: "ok", or the difference.
 """
 
 from __future__ import annotations

@@ -75,11 +75,11 @@ class Restarting:
     def kill_worker(self) -> int:
         """Kill the worker process. Returns the number of processes killed."""
         killed = 0
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        for child in children:
-            if b"gradwire_server.worker.main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                os.kill(int(child), signal.SIGKILL)
-                killed += 1
+        for children in Path(f"/proc/{self.process.pid}/task").glob("*/children"):  # any thread may have started it
+            for child in children.read_text().split():
+                if b"gradwire_server.worker.main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    os.kill(int(child), signal.SIGKILL)
+                    killed += 1
         return killed
 
     def _ended(self, cuts: bool = True) -> int:
@@ -185,14 +185,14 @@ def in_its_own_process(address: str, steps: int, pace: float) -> "subprocess.Pop
 
 
 def chaos(
-    seed: int, steps: int, folder: Path, pace: float, clients: int, outage: float = 0.0
+    seed: int, steps: int, folder: Path, pace: float, clients: int, outage: float = 0.0, most_bytes: int = 60_000
 ) -> tuple[list[str], dict[str, int]]:
     """Train while the server is disturbed. Returns each client's output, and the count of each disturbance.
 
-    A step takes at least `pace` seconds.
+    A step takes at least `pace` seconds. The proxy cuts a connection after at most `most_bytes`.
     """
     flags = ("--durability=log", "--snapshot-every=0.7")
-    with restarting_server(folder, *flags, seed=seed, most_bytes=60_000, twins=0.1) as server:
+    with restarting_server(folder, *flags, seed=seed, most_bytes=most_bytes, twins=0.1) as server:
         children = [in_its_own_process(server.address, steps, pace) for _ in range(clients)]
         for child in children:
             assert child.stdout is not None

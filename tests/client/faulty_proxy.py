@@ -1,5 +1,7 @@
-"""A proxy that spoils connections on purpose: cuts them at any byte, delays them, and lets what a dead connection
-had still on its way arrive after the next one has begun."""
+"""A proxy that disturbs connections: it cuts them at any byte, and delays and duplicates bytes.
+
+It can also deliver the last bytes of a cut connection after the next connection has begun.
+"""
 
 import contextlib
 import random
@@ -15,13 +17,13 @@ class FaultyProxy:
     """Forwards connections at `address` to a server's address, "unix:/path", "host:port" or "\0abstract name".
 
     A cut comes after a number of bytes drawn between one and
-    `most_bytes`, counted over both directions. Without `most_bytes` nothing is spoiled.
+    `most_bytes`, counted over both directions. Without `most_bytes` connections are not disturbed.
     """
 
     def __init__(self, target: str, seed: int, most_bytes: int = 0, abstract: bool = False, twins: float = 0.0) -> None:
         """With `abstract` it listens at a Unix socket with a name alone, else at a TCP port.
 
-        `twins` is how likely a connection is made twice: the server gets all of its bytes on a second one, too.
+        `twins` is the probability of a duplicate: the server gets all bytes of a connection on a second one too.
         """
         self.twins = twins
         self.doubled = 0
@@ -105,7 +107,7 @@ class FaultyProxy:
         return socket.create_connection((host, int(port)))
 
     def _ignore(self, source: socket.socket) -> None:
-        """What the server says to a connection that nobody has made."""
+        """Discard the server's answers on a duplicated connection."""
         with contextlib.suppress(OSError):
             while source.recv(_CHUNK):
                 pass

@@ -1,4 +1,4 @@
-"""PyTorch as the judge: the same function runs with torch and with gradwire, and both must answer alike.
+"""Comparison with PyTorch: the same function runs with torch and with gradwire, and both results must agree.
 
 With gradwire it runs three times in one session: the first waits for every command, the others are deferred.
 """

@@ -12,8 +12,8 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER of 0 seconds: closing resets the c
 class CuttingProxy:
     """Listens at `address` and passes on to a target, "host:port" or "unix:path", until `cuts` says to break.
 
-    Each connection takes the next number of `cuts` and ends when so many bytes went through it; when there are no more
-    numbers connections are left alone. `broken` counts those that were cut.
+    Each connection takes the next number of `cuts`, and is cut after that many bytes. Without a further number it is
+    not cut. `broken` counts the cut connections.
     """
 
     def __init__(self, target: str, cuts: Iterable[int]) -> None:

@@ -1,7 +1,7 @@
-"""A program on which signals rain whose handlers raise: what it computes is what it computes undisturbed.
+"""A training program interrupted by signals whose handlers raise: its results must equal those of an undisturbed run.
 
-`make storm` runs the long form: ten thousand exceptions, each of a signal that came a random while after the one
-before, anywhere in a program that trains, writes in place, runs hooks, compiles, and moves large tensors.
+`make storm` raises ten thousand exceptions, each at a random time after the previous one. They strike anywhere in a
+program that trains, writes in place, runs hooks, compiles, and moves large tensors.
 """
 
 import argparse
@@ -31,7 +31,7 @@ class StruckSoftly(Exception):
 
 
 class StruckHard(KeyboardInterrupt):
-    """As Ctrl-C does, past whoever catches Exception."""
+    """Like Ctrl-C: `except Exception` does not catch it."""
 
 
 Struck = (StruckSoftly, StruckHard)
@@ -189,7 +189,7 @@ class Program:
         return [0.0, 0.0] if self.leaf.grad is None else self.leaf.grad.tolist()
 
     def elsewhere(self) -> list[float]:
-        """A session of its own, opened, used and closed."""
+        """Open, use and close another session."""
         address = gradwire.current_session().address
         other = gradwire.connect(address)
         with other:
@@ -264,7 +264,7 @@ def _run(session: Any, kind: str, count: int, least: float, most: float, seed: i
     assert calm.outcome() == outcome, "weights differ"
     calm.grad_of_leaf()  # names the gradient, as above
     wanted = held(session)
-    if session._embedded is not None:  # nobody else's are there
+    if session._embedded is not None:  # no other client has sessions there
         assert session.server_info().sessions == 1, "a session was not closed"
     assert left <= wanted, f"{left - wanted} tensors were not released"
     return f"{kind}{', handlers compute' if uses else ''}: {count} exceptions in {took:.0f} s, {steps} steps equal"

@@ -1,7 +1,7 @@
-"""Programs drawn at random whose session is evicted and restored after each step.
+"""Random programs whose session is stored and restored after each step.
 
-`python -m tests.client.stored_programs` runs many. Each goes on as it does undisturbed: values, gradients, flags,
-versions, node names, which tensors share bytes, what is refused.
+`python -m tests.client.stored_programs` runs many. Each must continue as an undisturbed run does: values, gradients,
+flags, versions, node names, shared bytes and refusals.
 """
 
 from __future__ import annotations

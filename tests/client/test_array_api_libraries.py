@@ -1,6 +1,6 @@
-"""Libraries that know arrays by the standard only compute on remote tensors what they compute on NumPy's arrays.
+"""Libraries that use only the array API standard compute the same on remote tensors as on NumPy's arrays.
 
-The checks themselves are in `array_api_libraries.py`, a script, whose first lines say why.
+The checks are in the script `array_api_libraries.py`, because they need a separate process.
 """
 
 import subprocess
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).with_name("array_api_libraries.py")
-# The distribution, its first version that takes any namespace in all that is checked, and how many checks there are: so
-# that none is lost unseen.
+# Per library: the distribution, the first version in which all checked functions accept any namespace, and the number
+# of checks. The number detects lost checks.
 LIBRARIES = {
     "compat": ("array-api-compat", (1, 11), 2),
     "scipy": ("scipy", (1, 17), 64),

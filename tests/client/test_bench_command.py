@@ -62,7 +62,7 @@ def test_bench_of_no_server_is_one_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "_RETRY_WAITS", (0.01,) * 6)
-    with socket.socket() as taken:  # bound and not listening: nobody else gets the port meanwhile
+    with socket.socket() as taken:  # bound without listening, so no other process gets the port
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert main(["bench", address]) == 1
@@ -81,7 +81,7 @@ def test_bench_refuses_a_time_that_is_none(seconds: str, capsys: pytest.CaptureF
 
 
 def test_the_module_ends_with_the_commands_status() -> None:
-    with socket.socket() as taken:  # bound, and nobody listens
+    with socket.socket() as taken:  # bound without listening
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = subprocess.run([sys.executable, "-m", "gradwire", "bench", address], capture_output=True, text=True)

@@ -19,7 +19,7 @@ MIB = 1 << 20
 VALUES = np.random.default_rng(0).standard_normal(2 * MIB + 76, dtype=np.float32)  # 8 MiB and a bit
 
 
-# Runs in a process of its own, whose peak is its own; prints how far each end's peak rose, in payloads.
+# Runs in a separate process, to measure its peak memory. Prints the rise of each end's peak, in payloads.
 MEMORY = """
 import numpy as np, gradwire
 from pathlib import Path

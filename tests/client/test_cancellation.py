@@ -26,7 +26,7 @@ def long_chain(steps=80, size=500):
 
 @contextmanager
 def once_it_waits(session, act):
-    """Another thread acts when the block waits for the server and that is at it; not any more after the block."""
+    """Another thread acts while the block waits for a computing server, and not after the block."""
     over = threading.Event()
 
     def waits():

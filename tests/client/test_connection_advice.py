@@ -148,7 +148,7 @@ def address_of_port(command: "list[str]") -> str:
 
 
 def test_ctrl_c_in_the_first_use_ends_it_in_a_second() -> None:
-    """Whoever listens there answers nothing."""
+    """The listening socket never answers."""
     with listening() as made:
         child = start(
             """

@@ -1,5 +1,6 @@
-"""Every command applies once, whatever happens to the connections: training through a proxy that spoils them ends
-with the weights of the undisturbed run, bit for bit.
+"""Each command is applied exactly once, even if connections break.
+
+Training through a faulty proxy ends with the weights of the undisturbed run, bit for bit.
 
 GRADWIRE_LONG_RUNS says how many of the long runs go through each kind of proxy: 20 in `make chaos`.
 """
@@ -195,7 +196,7 @@ def test_a_server_that_stays_away_is_told_and_every_later_use_says_so(server_add
 
 
 def test_patience_counts_from_the_last_answer(server_address):
-    """Outages that each stay below it add up to more; so does the time before the first, in which nothing is asked."""
+    """Several outages, each shorter than the patience, may last longer in sum. Time without requests does not count."""
     with proxy(server_address) as between:
         session = gradwire.connect(between.address, patience=1.5)
         x = gradwire.zeros(2)
@@ -303,7 +304,7 @@ def test_a_unary_call_repeated_with_its_request_id_applies_once(server_address):
 
 
 def test_a_producer_faster_than_the_server_holds_bounded_memory(server_address):
-    """The credit is 16 MiB; what the client holds beyond it is its buffer, one batch and gRPC's copy of one."""
+    """The credit is 16 MiB. Beyond it, the client holds its buffer, one batch, and gRPC's copy of one."""
     code = """
     import resource
     import numpy as np

@@ -1,4 +1,4 @@
-"""A link is the same by grpc's lower layer and by its public stream, which is used where the lower one has changed."""
+"""A link behaves the same on grpc's lower layer and on its public stream, which replaces a changed lower layer."""
 
 from typing import Any
 

@@ -35,7 +35,7 @@ def arrays(*tensors):
 
 
 def alone_and_compiled(make, calls=6, tolerance=1e-6):
-    """Run what `make` makes as it is and compiled, each from the same seed, and compare all that the calls leave."""
+    """Run the function of `make` plain and compiled from the same seed, and compare all results and state."""
     seen = []
     for wrap in (lambda step: step, gradwire.compile):
         gradwire.manual_seed(11)

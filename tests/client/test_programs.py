@@ -1,7 +1,7 @@
-"""Programs written for PyTorch, as tutorials and papers have them, do the same here, number for number.
+"""Programs written for PyTorch, like those of tutorials and papers, print the same numbers with gradwire.
 
-Each is run with PyTorch and by `gradwire run`, from the same weights; what they print is compared: words exactly,
-numbers within the precision that they are printed in. `make programs` runs them all, `make test` some.
+Each program runs with PyTorch and by `gradwire run`, from the same weights. Printed words must be equal. Numbers must
+agree within their printed precision. `make programs` runs all programs, `make test` some.
 """
 
 import math

@@ -1,9 +1,9 @@
-"""Programs drawn at random: views, in-place changes, modes and backwards in any order, with torch and with gradwire.
+"""Random programs: views, in-place changes, modes and backwards in any order, with torch and with gradwire.
 
-Each step of a program succeeds with both or is refused by both, and at its end all tensors and gradients agree. What
-PyTorch leaves to chance (an operand that overlaps what is written) is not drawn. About one seed in a hundred meets
-the one case that differs by intent: a view of a plain tensor that got a history since may be changed here, where
-PyTorch takes it for a leaf until its grad_fn is looked at. None of these seeds does.
+Each step succeeds with both or is refused by both. At the end all tensors and gradients agree. Behaviour that PyTorch
+leaves undefined (an operand that overlaps the written tensor) is not drawn. One case differs by intent: a view of a
+plain tensor whose base got a history later. It may be changed here; PyTorch treats it as a leaf until its grad_fn is
+read. About one seed in a hundred contains the case, but none of these seeds.
 """
 
 import random

@@ -208,7 +208,7 @@ OPTIONS = (
 
 
 def sample(kind: str, dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Draws values of a kind that calls for a notation of its own, already rounded to the dtype where NumPy has it."""
+    """Draw values of a kind that needs a notation; they are rounded to the dtype if NumPy has it."""
     rng = np.random.default_rng([seed, KINDS.index(kind), len(shape)])
     values = rng.standard_normal(shape)
     if dtype.startswith("complex"):

@@ -31,7 +31,7 @@ def test_weights_are_those_of_the_undisturbed_run_though_server_and_worker_are_k
 ) -> None:
     """A short run without random disturbances. After a restart, a local stream is local again."""
     flags = "--durability=log", "--snapshot-every=0.5"
-    with restarting_server(tmp_path, *flags, seed=4, most_bytes=60_000, local=local) as server:
+    with restarting_server(tmp_path, *flags, seed=4, most_bytes=5_000, local=local) as server:
 
         def disturb(step: int) -> None:
             if step in (15, 40):
@@ -55,7 +55,7 @@ def test_clients_go_on_through_kills_stops_and_connections_that_are_cut_or_made_
 ) -> None:
     """A seed of `make chaos` without the outage. It kills the server, then a worker, in the first 6 of 10 seconds."""
     wanted = digest(train(server_address, 120))
-    found, done = chaos(9, 120, tmp_path, 0.08, clients=2)
+    found, done = chaos(9, 120, tmp_path, 0.08, clients=2, most_bytes=10_000)
     assert [each.strip() for each in found] == [wanted] * 2, done
     assert done["killed"] and done["worker killed"], done
     assert done["cut"] and done["duplicated"], done

@@ -1,4 +1,4 @@
-"""A few seeds of `python -m tests.client.stored_programs`: sessions that are stored after each step go on as others."""
+"""A few seeds of `python -m tests.client.stored_programs`: storing a session after each step changes nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The image and the compose file, as far as they can be tried without a container engine.
+"""The image and the compose file, tested without a container engine.
 
-The Dockerfile's own install, start and health commands run in a clean virtual environment: its paths are replaced by a
-temporary folder's and nothing else. The compose file is read by a compose parser where there is one.
+The Dockerfile's install, start and health commands run in a clean virtual environment. Only their paths are replaced,
+by a temporary folder's. A compose parser reads the compose file if one is installed.
 """
 
 import json

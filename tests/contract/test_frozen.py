@@ -1,5 +1,7 @@
-"""Clients of earlier versions go on working: their contract is kept below tests/contract/v<version>, with a client that
-is built from it alone. `make freeze` keeps the present one, when a version is tagged.
+"""Clients of earlier versions keep working.
+
+tests/contract/v<version> holds each version's contract, and a client built from it alone. `make freeze` stores the
+current contract when a version is tagged.
 """
 
 import subprocess

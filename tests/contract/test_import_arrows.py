@@ -1,7 +1,7 @@
-"""The arrows between the packages: client -> stubs; server -> engine, stubs; engine -> array modules; nothing else.
+"""Imports between the packages: client -> stubs; server -> engine, stubs; engine -> array modules; nothing else.
 
-import-linter reads the contracts in pyproject.toml, also through chains of imports; what each package may take from
-outside is checked here on the syntax tree, so that an import inside a function counts too.
+import-linter checks the contracts in pyproject.toml, also through chains of imports. The imports of other distributions
+are checked here on the syntax tree, so an import inside a function counts too.
 """
 
 import ast
@@ -16,8 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"gradwire": "client", "gradwire_engine": "engine", "gradwire_server": "server"}
 ALLOWED = {
-    # IPython only where a notebook is there already, safetensors for files, PyTorch for from_torch and to_torch, tqdm
-    # for bars, rich for gradwire top.
+    # IPython only inside a notebook. safetensors for files. PyTorch for from_torch and to_torch. tqdm for bars. rich
+    # for `gradwire top`.
     "gradwire": {"gradwire", "grpc", "google", "numpy", "IPython", "rich", "safetensors", "torch", "tqdm"},
     "gradwire_engine": {"gradwire_engine", "numpy", "cupy", "cupyx", "scipy", "ml_dtypes"},
 }
@@ -34,7 +34,7 @@ def imported_names(source: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("contract", ["client", "engine", "server"])
 def test_contract_of_imports_holds(contract: str) -> None:
-    # A process of its own: import-linter configures logging anew, which disables every logger that there is.
+    # In a separate process: import-linter configures logging anew, which disables all existing loggers.
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     command = [sys.executable, "-c", program, "--config=pyproject.toml", "--no-cache", "--contract", contract]
     answer = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=200)

@@ -1,4 +1,4 @@
-"""Another language speaks the contract: a Node.js client that loads the protos as they are, and the published example.
+"""Another language uses the contract: a Node.js client that loads the protos, and the published example.
 
 The npm packages come from examples/node's lock file into a folder of the virtual environment, once per lock file.
 """

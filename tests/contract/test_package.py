@@ -1,4 +1,4 @@
-"""The distribution: three import packages, typed, and no name that belongs to everybody."""
+"""The distribution has three typed import packages, and no top-level name that other distributions might use."""
 
 import subprocess
 import sys

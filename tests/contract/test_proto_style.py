@@ -36,7 +36,7 @@ def _message_elements(name: str, message: DescriptorProto, path: tuple[int, ...]
     for i, field in enumerate(message.field):
         yield f"{name}.{field.name}", field, (*path, DescriptorProto.FIELD_FIELD_NUMBER, i)
     for i, oneof in enumerate(message.oneof_decl):
-        # A field marked `optional` makes a oneof that nobody wrote.
+        # protoc adds a oneof for each `optional` field.
         if not oneof.name.startswith("_"):
             yield f"{name}.{oneof.name}", oneof, (*path, DescriptorProto.ONEOF_DECL_FIELD_NUMBER, i)
     for i, enum in enumerate(message.enum_type):

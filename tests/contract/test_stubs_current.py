@@ -1,4 +1,4 @@
-"""The committed stubs are what proto/ generates: nobody's client speaks another contract than the one written down."""
+"""The committed stubs equal what tools/stubs.py generates from proto/."""
 
 import subprocess
 import sys

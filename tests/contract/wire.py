@@ -1,4 +1,4 @@
-"""What of a contract a later one must keep so that they understand each other's bytes: numbers, types, methods."""
+"""Numbers, types and methods of a contract: what a later contract must keep to stay wire-compatible."""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,8 @@
-"""A stand-in for CuPy: its names, its refusals, computed by NumPy. It shows without a GPU what would fail on one.
+"""A stand-in for CuPy, computed by NumPy, with CuPy's names and refusals. It shows what would fail on a GPU.
 
-What CuPy lacks is missing here (cupy_names.json, written by tools/cupy_names.py), and as with CuPy's arrays nothing
-turns into a NumPy array by itself, none mixes with one in an operation, an element or a sum is an array still, and
-ufuncs reduce and scatter only where CuPy's do. Kernels, dtypes of results and speed are the real GPU's to show.
+Names that CuPy lacks are missing here (cupy_names.json, written by tools/cupy_names.py). As in CuPy, arrays neither
+convert to NumPy arrays implicitly nor mix with them in an operation. An element or a sum is still an array. Ufuncs
+reduce and scatter only where CuPy's do. Kernels, dtypes of results and speed need a real GPU.
 """
 
 from __future__ import annotations

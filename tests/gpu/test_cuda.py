@@ -1,7 +1,7 @@
-"""Every op of the parity tables computes on a GPU what it computes on the CPU, forward and back.
+"""Every op of the parity tables computes the same on a GPU as on the CPU, forward and backward.
 
-Without CuPy and a GPU the tests on one skip and say so. Those on the stand-in for CuPy run everywhere: they show what
-would fail on a GPU for calling what CuPy lacks, or for mixing its arrays with the host's.
+Without CuPy and a GPU the tests on a GPU are skipped. The tests on the stand-in for CuPy run everywhere. They show what
+would fail on a GPU because CuPy lacks a name, or because host arrays are mixed with CuPy's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RANDOM = {
 
 
 def otherwise(made: Case) -> bool:
-    """lstsq of less than full rank: on a GPU there is, as PyTorch has it, only the driver that does not look for it."""
+    """lstsq of less than full rank: like PyTorch, a GPU has only the driver that assumes full rank."""
     return made.op == "linalg.lstsq" and made.order == 0
 
 

@@ -1,9 +1,8 @@
-"""Requests that cost much: `python -m tests.hostile.bombs`, as `make bombs`.
+"""Expensive requests: `python -m tests.hostile.bombs`, as `make bombs`.
 
-Each bomb is one small request that would compute for long, or make much: of an op (40) or of its shapes (160). A
-victim's session does small ops beside it, in the same worker. Told is of each bomb whether it was refused, answered or
-ended at its time limit, how soon, and how long the victim's slowest call took; and what the server's processes hold in
-the end.
+Each bomb is one small request that computes for long or allocates much, by its op or its shapes. A victim's
+session does small ops in the same worker meanwhile. The program prints each bomb's outcome (refused, answered or timed
+out), its time, and the victim's slowest call. At the end it prints the memory of the server's processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How soon a long backward stops that is cancelled: `python -m tests.hostile.cancel_latency --nodes 100000`.
+"""How soon a cancelled long backward stops: `python -m tests.hostile.cancel_latency --nodes 100000`.
 
-Measured from before Cancel is called until the backward's answer is there, at random moments of it, over the wire; and
-how long other sessions' calls take meanwhile, which the backward gives way to.
+The time is measured over the wire, from the call of Cancel until the backward's answer arrives. Cancel is called at
+random moments of the backward. Latencies of other sessions' calls are measured too, because the backward yields to
+them.
 """
 
 from __future__ import annotations

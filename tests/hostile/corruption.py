@@ -1,7 +1,7 @@
 """Corruption of stored files: `python -m tests.hostile.corruption` changes each byte of a small stored session.
 
-After each change the session is restored. Either the restore is refused and names the file, or the session is equal to
-the stored one: graph, versions and answers. It is never a different session, and no other exception is raised.
+After each change the session is restored. Either the restore is refused and names the file, or the session equals the
+stored one. It is never a different session, and no other exception is raised.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Fuzzing of decoding and dispatch, in this process, with messages drawn; guided.py has atheris choose the bytes.
+"""Fuzzing of decoding and dispatch in this process, with random messages; in guided.py atheris chooses the bytes.
 
-Whatever comes, a call is answered or refused for a reason that is not INTERNAL, and the session goes on.
+Every call is answered, or refused for a reason other than INTERNAL, and the session stays usable.
 """
 
 from __future__ import annotations

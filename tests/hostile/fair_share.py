@@ -106,7 +106,7 @@ class Beside:
                 self.scheduler.slice()
 
     def push(self, at: float, number: int) -> None:
-        """A session's next call comes at that time."""
+        """Schedule a session's next call at that time."""
         heapq.heappush(self.due, (at, next(self.tickets), number))
 
     def answer(self, call: PendingCall, result: bytes, failure: Exception | None) -> None:

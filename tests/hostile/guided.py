@@ -1,7 +1,7 @@
-"""Fuzzing of decoding and dispatch that coverage guides: `python -m tests.hostile.guided -runs=100000 [folder]`.
+"""Coverage-guided fuzzing of decoding and dispatch: `python -m tests.hostile.guided -runs=100000 [folder]`.
 
-atheris looks which of the server's and the engine's code an input reaches, and goes on from those that reach more. It
-begins with messages drawn; what it finds stays in the folder, if one is given. The flags are libFuzzer's.
+atheris measures which code of the server and the engine an input reaches, and mutates inputs that reach more. It begins
+with random messages. Its findings stay in the folder, if one is given. The flags are libFuzzer's.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """Many sessions at once: `python -m tests.hostile.load --sessions 1000 --seconds 300`.
 
-Each session trains a little, thinks, and trains again. Measured is how long a step takes (two batches: forward,
-backward and update, and the loss read): first of one session that is alone, then of all at once, then of all but two
-that are hostile: one floods the server with products of matrices as fast as it takes them, the other asks for
-megabytes and does not read them, uploads a byte a second, and keeps its calls open.
+Each session trains a little, pauses, and trains again. The program measures the time of a step: two batches, with
+forward, backward, update and a read of the loss. It measures one session alone, then all at once, then all with two
+hostile clients. One hostile client floods the server with matrix products. The other requests megabytes without reading
+them, uploads a byte a second, and keeps its calls open.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ async def load(sessions: int, seconds: float, think: float, workers: int) -> dic
         opened = resident(front)
         alone = await phase("one alone", clients[:1], min(seconds, 15), 0.01)
         together = await phase("all", clients, seconds, think)
-        # In a process of their own: what they do is not to delay those who measure.
+        # In a separate process, so that hostile clients do not delay the measuring ones.
         hostile = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.hostile.load", "--hostile", address, stdout=asyncio.subprocess.PIPE
         )

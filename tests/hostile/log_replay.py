@@ -71,7 +71,7 @@ def scarce(seed: int) -> Iterator[None]:
 
 
 class Shown:
-    """What a session is, but for what nobody is told: a list of lines. Arrays are told by what they hold, not where."""
+    """Describes the observable state of a session as a list of lines. Arrays are described by their contents."""
 
     def __init__(self, session: Session) -> None:
         encoder = SnapshotEncoder(session)

@@ -1,5 +1,7 @@
-"""Messages that a hostile client might send: commands with arguments of every kind drawn by the ops' own schemas, and
-then bytes of them changed. Most are nearly right, so that they get far."""
+"""Messages that a hostile client might send, most of them nearly valid, so that they get far.
+
+The ops' schemas give commands with arguments of every kind. Then some of their bytes are changed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from gradwire_server.session.commands import BY_METHOD
 
 IDS = range(1, 30)
 NAMES = sorted(REGISTRY)
-# Whole numbers that have been somebody's undoing.
+# Integers that often cause errors.
 NUMBERS = (
     0,
     1,

@@ -1,7 +1,7 @@
 """Changed messages over a socket: `python -m tests.hostile.over_socket --messages 1000000`.
 
-Every call ends with a status in time, none is INTERNAL or UNKNOWN, and when the sessions are closed the server
-holds nothing of them.
+Every call ends in time with a status other than INTERNAL and UNKNOWN. After the sessions are closed, the server holds
+no memory of them.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Attack:
 
 
 def attack(count: int, seed: int, workers: int) -> tuple[Counter[str], float, float]:
-    """Send so many messages to a server of its own; what came of them, and MiB before and after. Raises Wrong."""
+    """Send messages to a new server. Returns counts of outcomes, and MiB before and after. Raises Wrong."""
     with served(f"--workers={workers}", *LIMITS) as (address, front), grpc.insecure_channel(address) as channel:
         attacker = Attack(channel, seed)
         attacker.run(min(count, 500))  # what is made once, is made

@@ -1,7 +1,7 @@
 """Refusals change nothing: `python -m tests.hostile.refusal_effects` draws commands and compares states.
 
-A session receives random messages of messages.py. Its state is described before and after each refused message:
-tensors, values, versions, gradients, the graph with its saved values, hooks, failed ids. Any difference is a fault. One
+A session receives random messages of messages.py. Its state is compared before and after each refused message:
+tensors, values, versions, gradients, graph, saved values, hooks, failed ids. Any difference is a fault. One
 exception: a backward that fails in its middle may free its nodes' saved values (commands.proto).
 """
 

@@ -1,8 +1,8 @@
 """Sessions one after the other: `python -m tests.hostile.soak --sessions 10000`.
 
-Each makes leaves, a graph, second derivatives, a program, an upload that is not finished and an answer that nobody
-fetches; then it is closed. Every tenth is cut off in the middle of a batch instead, and left to its lease. What the
-server's processes hold is to be what it was after the first ones.
+Each makes leaves, a graph, second derivatives, a program, an unfinished upload and an unfetched answer. Then it is
+closed. Every tenth session is cut off in the middle of a batch instead, and ends with its lease. The memory of the
+server's processes must stay what it was after the first sessions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def live(session: Remote, number: int) -> None:
     session.stub.RegisterProgram(p.RegisterProgramRequest(session_id=session.id, hash=name, program=_PROGRAM))
     session.stub.RunProgram(p.RunProgramRequest(session_id=session.id, hash=name, inputs=[x]))
     big = session.op("zeros", [1 << 19]).id
-    session.stub.Read(c.ReadRequest(session_id=session.id, tensor=big))  # a transfer that nobody fetches
+    session.stub.Read(c.ReadRequest(session_id=session.id, tensor=big))  # a transfer that is never fetched
     start = s.UploadStart(session_id=session.id, total_bytes=1 << 20)
     parts = [s.UploadRequest(start=start), s.UploadRequest(data=bytes(1 << 16))]
     session.stub.Upload(iter(parts))

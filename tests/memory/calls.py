@@ -1,4 +1,4 @@
-"""One call of each op on operands of mebibytes, for what it takes to be measured: by the name that it is called by."""
+"""One call of each op on operands of mebibytes, keyed by the op's name, to measure its memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a call takes: the growth of the process's resident memory at its highest, beside what the account was told.
+"""Peak memory of a call: the growth of the process's resident memory, compared with what the account was told.
 
-Each call is measured in a child process, after the same call on small operands has loaded what it needs. With
-MALLOC_MMAP_THRESHOLD_ set, the C library gives back each larger block when it is freed: `environment` says how.
+Each call is measured in a child process. The same call on small operands runs first and loads what it needs. With
+MALLOC_MMAP_THRESHOLD_ set, the C library returns each larger block when it is freed; see `environment`.
 """
 
 from __future__ import annotations
@@ -168,14 +168,14 @@ def measure(name: str) -> Taken:
 
 
 def tell_all() -> None:
-    """From now on accounts are told of every op and node of this process, however little it would take."""
+    """Report every op and node of this process to the accounts from now on, even small ones."""
     for each in OPS.values():
         each.asks = True
     Headroom.of = staticmethod(lambda account, create_graph: None if create_graph else _Looking(account))  # type: ignore[method-assign]
 
 
 def main(names: list[str]) -> int:
-    """Measure these calls, or all; prints a line for each that the account knew too little of, and `-v` for each."""
+    """Measure these calls, or all. Prints a line for each call with too small an account; with `-v` for every call."""
     if "MALLOC_MMAP_THRESHOLD_" not in os.environ:
         os.execve(sys.executable, [sys.executable, "-m", "tests.memory.measure", *names], environment())
     every = "-v" in names

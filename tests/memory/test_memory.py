@@ -1,6 +1,6 @@
-"""What calls take is what the account was told of, within half as much again; and what was freed is given back.
+"""A call's peak memory is at most 1.5 times what it reports to the account, and freed memory is returned.
 
-The whole registry is measured by `make memory`; here it is a part, in which each way of telling occurs.
+`make memory` measures all ops. These tests measure a part, in which each way of reporting occurs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ needs_marks = pytest.mark.skipif(not measure.can_measure(), reason="the system d
 
 
 def run(*arguments: str) -> list[str]:
-    """The lines that a process of its own prints."""
+    """Run a module in a new process; return the lines that it prints."""
     line = [sys.executable, "-W", "ignore", "-m", *arguments]
     done = subprocess.run(line, env=measure.environment(), capture_output=True, text=True, timeout=300, check=False)
     assert not done.stderr, done.stderr

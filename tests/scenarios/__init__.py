@@ -1,7 +1,7 @@
-"""Autograd's rules, one function each: a program of a module that looks like torch, which returns or is refused.
+"""Autograd's rules, one function each. A scenario takes a module that looks like torch, and returns or is refused.
 
-One list, run beside PyTorch in two ways: on the engine in process (tests/engine/test_scenarios.py), and with the client
-over a server (tests/client/test_scenarios.py).
+The scenarios run beside PyTorch in two ways: tests/engine/test_scenarios.py uses the engine in process, and
+tests/client/test_scenarios.py the client over a server.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from tests.scenarios.kit import Client
 
 @dataclass(frozen=True)
 class Scenario:
-    """A program, with the error and the phrase it is refused with, and why it needs the client, if it does."""
+    """A program, the error and phrase of its refusal if any, and the reason why it needs the client if any."""
 
     name: str
     function: Callable[[Any], Any]

@@ -1,7 +1,7 @@
-"""Functions that read state, each with a change of that state: what compile() has to see, one way of reading per case.
+"""Functions that read state in one way each, with a change of that state, which compile() must detect.
 
-A case makes a step, and what to do after its third call; then, if it has them, what makes the step's arguments anew
-for each call, what to undo at the end, and what shows the step's effects after each call.
+A case makes a step, and a change to apply after its third call. Optional parts make new arguments for each call, undo
+the change at the end, and return the step's side effects.
 """
 
 from tests.client.compile_cases import (
