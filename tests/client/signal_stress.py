@@ -26,28 +26,28 @@ _LARGE = _RNG.standard_normal((800, 1000)).astype(np.float32)  # more than goes 
 _NAP = 0.0005
 
 
-class StruckSoftly(Exception):
-    """What a handler raises."""
+class RaisedError(Exception):
+    """Raised by handlers."""
 
 
-class StruckHard(KeyboardInterrupt):
+class RaisedInterrupt(KeyboardInterrupt):
     """Like Ctrl-C: `except Exception` does not catch it."""
 
 
-Struck = (StruckSoftly, StruckHard)
+RAISED = (RaisedError, RaisedInterrupt)
 
 
 class SignalStress:
-    """Raises one of `Struck` in the main thread `count` times, `least` to `most` seconds apart.
+    """Raises one of `RAISED` in the main thread `count` times, `least` to `most` seconds apart.
 
-    With `uses`, handlers compute before they do.
+    With `uses`, handlers compute before they raise.
     """
 
     def __init__(self, kind: str, count: int, least: float, most: float, seed: int, uses: bool) -> None:
         self.number = SIGNALS[kind]
         self.left = count
-        self.struck = 0
-        #: Whether the program can be struck where it is; not any more once it was.
+        self.raised = 0
+        #: Whether a handler may raise now. Cleared when one has raised.
         self.armed = False
         self.probe = gradwire.tensor([1.0, 2.0]) if uses else None
         self.wrong: list[Any] = []
@@ -55,41 +55,41 @@ class SignalStress:
         self._span = least, most
         self.stretch = 1.0
         self._over = threading.Event()
-        self._before = signal.signal(self.number, self._strike)
-        self._thread = threading.Thread(target=self._rain, daemon=True)
+        self._before = signal.signal(self.number, self._handle)
+        self._thread = threading.Thread(target=self._send_signals, daemon=True)
         self._came = threading.Event()
         self._thread.start()
 
-    def _rain(self) -> None:
+    def _send_signals(self) -> None:
         while not self._over.wait(self.stretch * self._random.uniform(*self._span)):
             self._came.clear()
             os.kill(os.getpid(), self.number)
             while not self._came.wait(0.05) and not self._over.is_set():
                 pass
 
-    def _strike(self, number: int, frame: Any) -> None:
+    def _handle(self, number: int, frame: Any) -> None:
         self._came.set()
         if self.left <= 0 or not self.armed:
             return
         self.armed = False
         self.left -= 1
-        self.struck += 1
+        self.raised += 1
         if self.probe is not None:
             answer = (self.probe * 2.0).tolist()
             if answer != [2.0, 4.0]:
                 self.wrong.append(answer)
-        raise Struck[self.struck % 2](self.struck)
+        raise RAISED[self.raised % 2](self.raised)
 
     def stop(self) -> None:
-        """Nothing more is raised."""
+        """Stop sending signals."""
         self.left = 0
         self._over.set()
         self._thread.join()
-        assert signal.getsignal(self.number) == self._strike, "programs see their own handlers"
+        assert signal.getsignal(self.number) == self._handle, "programs see their own handlers"
         signal.signal(self.number, self._before)
 
 
-class Calm:
+class NoSignals:
     """Sends no signals."""
 
     armed = False
@@ -97,23 +97,23 @@ class Calm:
 
 
 class Program:
-    """Deterministic training in small units: each returns its outcome, and leaves what it was given as it is."""
+    """Deterministic training in small units, which return their results and change no argument."""
 
-    def __init__(self, stress: "SignalStress | Calm") -> None:
+    def __init__(self, stress: "SignalStress | NoSignals") -> None:
         self.stress = stress
         self.weights = [
             gradwire.tensor(np.full(shape, 0.1, np.float32) + np.arange(shape[1], dtype=np.float32) / 10)
             for shape in ((6, 10), (10, 3))
         ]
         self.momenta = [gradwire.zeros_like(weight) for weight in self.weights]
-        self.ledger = gradwire.zeros(3)
+        self.counter = gradwire.zeros(3)
         self.written = 0.0
         self.leaf = gradwire.ones(2, requires_grad=True)
         self.added = 0.0
         self.compiled = gradwire.compile(lambda x: (x * 2.0).tanh().sum())
 
     def retried(self, unit: Callable[..., Any], *args: Any) -> Any:
-        """What a unit returns, however often it is struck."""
+        """Repeat a unit until no handler raises in it; return its result."""
         tries = 0
         while True:
             try:
@@ -121,7 +121,7 @@ class Program:
                 found = unit(*args)
                 self.stress.armed = False
                 break
-            except Struck:
+            except RAISED:
                 tries += 1
             if tries % 10 == 0:
                 self.stress.stretch *= 1.5  # or a slow machine would never get through
@@ -131,7 +131,7 @@ class Program:
         return found
 
     def gradients(self, step: int) -> tuple[list[Any], float]:
-        """Those of a small network with dropout and a hook."""
+        """Gradients of a small network with dropout and a hook."""
         gradwire.manual_seed(step)
         leaves = [weight.detach().clone().requires_grad_() for weight in self.weights]
         hidden = gradwire.nn.functional.dropout((gradwire.tensor(_INPUTS) @ leaves[0]).tanh(), 0.2)
@@ -142,7 +142,7 @@ class Program:
         return [leaf.grad for leaf in leaves], loss.item()
 
     def updated(self, gradients: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Weights and momenta, written in place to copies, through views too."""
+        """New weights and momenta, by in-place writes to copies, some through views."""
         weights = [weight.clone() for weight in self.weights]
         momenta = [momentum.clone() for momentum in self.momenta]
         with gradwire.no_grad():
@@ -153,42 +153,42 @@ class Program:
                 weight += low * 0.001
         return weights, momenta
 
-    def moved(self, step: int) -> float:
-        """A large tensor's way there and back."""
+    def transferred(self, step: int) -> float:
+        """Send a large tensor to the server and back."""
         array = _LARGE + np.float32(step)
         back = (gradwire.from_numpy(array) + 1.0).numpy()
         assert np.array_equal(back, array + np.float32(1.0))
         return float(back[3, 5])
 
     def write(self) -> None:
-        """One in place to what lives on: struck or not, it was done once or not at all."""
+        """Write a kept tensor in place. If a handler raises, the write is done once or not at all."""
         try:
             self.stress.armed = True
-            self.ledger += 1.0
+            self.counter += 1.0
             self.written += 1.0
             self.stress.armed = False
-        except Struck:
-            now = self.retried(self.ledger.tolist)
+        except RAISED:
+            now = self.retried(self.counter.tolist)
             assert now in ([self.written] * 3, [self.written + 1.0] * 3), (now, self.written)
             self.written = now[0]
 
     def add(self) -> None:
-        """A backward into a gradient that lives on: as `write`."""
+        """Accumulate into a kept gradient. If a handler raises, it is done once or not at all."""
         try:
             self.stress.armed = True
             (self.leaf * 2.0).sum().backward()
             self.added += 2.0
             self.stress.armed = False
-        except Struck:
+        except RAISED:
             grad = self.retried(self.grad_of_leaf)
             assert grad in ([self.added] * 2, [self.added + 2.0] * 2), (grad, self.added)
             self.added = grad[0]
 
     def grad_of_leaf(self) -> list[float]:
-        """Zeros for none."""
+        """The gradient as a list; zeros without one."""
         return [0.0, 0.0] if self.leaf.grad is None else self.leaf.grad.tolist()
 
-    def elsewhere(self) -> list[float]:
+    def in_another_session(self) -> list[float]:
         """Open, use and close another session."""
         address = gradwire.current_session().address
         other = gradwire.connect(address)
@@ -198,19 +198,19 @@ class Program:
         return found
 
     def step(self, number: int) -> tuple[float, ...]:
-        """Everything once; numbers that tell how it went."""
+        """Run every unit once; return their results."""
         gradients, loss = self.retried(self.gradients, number)
         self.weights, self.momenta = self.retried(self.updated, gradients)
         self.write()
         self.add()
-        told = [loss, self.retried(lambda: self.compiled(self.weights[1]).item())]
+        values = [loss, self.retried(lambda: self.compiled(self.weights[1]).item())]
         if number % 5 == 0:
-            told += self.retried(self.elsewhere)
+            values += self.retried(self.in_another_session)
         if number % 10 == 0:
-            told.append(self.retried(self.moved, number))
+            values.append(self.retried(self.transferred, number))
         if number % 7 == 0:
             self.retried(gradwire.sync)
-        return tuple(told)
+        return tuple(values)
 
     def outcome(self) -> list[bytes]:
         """Weights and momenta."""
@@ -244,22 +244,22 @@ def _run(session: Any, kind: str, count: int, least: float, most: float, seed: i
     began = time.monotonic()
     stress = SignalStress(kind, count, least, most, seed, uses)
     program = Program(stress)
-    told: list[tuple[float, ...]] = []
+    values: list[tuple[float, ...]] = []
     while stress.left > 0:
-        told.append(program.step(len(told)))
+        values.append(program.step(len(values)))
     stress.stop()
     assert not stress.wrong, stress.wrong
     took = time.monotonic() - began
-    outcome, steps = program.outcome(), len(told)
-    assert program.ledger.tolist() == [program.written] * 3
+    outcome, steps = program.outcome(), len(values)
+    assert program.counter.tolist() == [program.written] * 3
     assert program.grad_of_leaf() == [program.added] * 2
-    assert in_another_thread((program.ledger - program.ledger).tolist) == [0.0] * 3
+    assert in_another_thread((program.counter - program.counter).tolist) == [0.0] * 3
     stress.probe = None
     left = held(session)
     del program, stress
     held(session)
-    calm = Program(Calm())
-    for number, found in enumerate(told):
+    calm = Program(NoSignals())
+    for number, found in enumerate(values):
         assert calm.step(number) == found, f"step {number}"
     assert calm.outcome() == outcome, "weights differ"
     calm.grad_of_leaf()  # names the gradient, as above

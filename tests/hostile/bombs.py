@@ -108,14 +108,14 @@ def run(address: str, bombs: dict[str, Any], seconds: float) -> tuple[list[Outco
             with contextlib.suppress(gradwire.GradwireError):
                 session.close()
             outcomes.append(Outcome(name, took, how, said, max(victim.times, default=0.0)))
-            tell(outcomes[-1])
+            print_outcome(outcomes[-1])
         times += victim.times
     finally:
         victim.stop()
     return outcomes, times
 
 
-def tell(each: Outcome) -> None:
+def print_outcome(each: Outcome) -> None:
     """Print what became of a bomb."""
     mark = "SLOW" if each.slowest > GOAL else ""
     print(

@@ -79,8 +79,8 @@ class Neighbour(threading.Thread):
             self.times.append(time.perf_counter() - began)
 
 
-def stopping(nodes: int, times: int, seed: int) -> tuple[list[float], float]:
-    """Seconds from each cancel to its answer, and those of a whole backward. Raises AssertionError if one is kept."""
+def measure_latencies(nodes: int, times: int, seed: int) -> tuple[list[float], float]:
+    """Seconds from each cancel to its answer, and of a whole backward. Raises AssertionError if a gradient is kept."""
     rng = random.Random(seed)
     with (
         served("--workers=1", f"--max-session-tensors={2 * nodes}") as (address, _),
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    stopping(given.nodes, given.times, given.seed)
+    measure_latencies(given.nodes, given.times, given.seed)
 
 
 if __name__ == "__main__":

@@ -70,18 +70,18 @@ class Bench:
         return answer if call.hold is None else _held(call, answer)
 
     def open(self, home: Path) -> None:
-        """A new session that is stored there."""
+        """Open a session that is stored in the folder."""
         self.do("Open", self._order(home).pack(), begins=True)
 
     def restore(self, home: Path) -> Session:
-        """A session of what is stored there. Raises Refusal."""
+        """Restore the stored session. Raises Refusal."""
         order = self._order(home)
         order.folder = str(home)
         self.do("Restore", order.pack(), begins=True)
         return self.runtime.sessions[self.number]
 
     def drop(self) -> None:
-        """Let the session go, and its files stay."""
+        """Close the session and keep its files."""
         self.do("Drop", KEEP)
 
     def run(self, first: int, *commands: service_pb2.Command) -> None:
@@ -96,20 +96,20 @@ class Bench:
 
 
 def _held(call: PendingCall, answer: bytes) -> bytes:
-    told: list[tuple[bytes, Exception | None]] = []
+    answer: list[tuple[bytes, Exception | None]] = []
     done = threading.Event()
 
     def take(result: bytes, failure: Exception | None) -> None:
-        told.append((result, failure))
+        answer.append((result, failure))
         done.set()
 
     assert call.hold is not None
     call.hold(take, answer)
     if not done.wait(30):
         raise Wrong(f"{call.method} was never answered")
-    if told[0][1] is not None:
-        raise told[0][1]
-    return told[0][0]
+    if answer[0][1] is not None:
+        raise answer[0][1]
+    return answer[0][0]
 
 
 def store(home: Path) -> None:
@@ -121,9 +121,9 @@ def store(home: Path) -> None:
     bench.do("Save", StorageInstruction().pack())
     _write(bench, 30, 8)
     data = bytes(range(48))
-    told = bench.do("BeginUpload", service_pb2.UploadStart(total_bytes=len(data)).SerializeToString())
-    received, taker = UPLOAD_BEGUN.unpack_from(told)
-    transfer_id = told[UPLOAD_BEGUN.size :]
+    answer = bench.do("BeginUpload", service_pb2.UploadStart(total_bytes=len(data)).SerializeToString())
+    received, taker = UPLOAD_BEGUN.unpack_from(answer)
+    transfer_id = answer[UPLOAD_BEGUN.size :]
     with bench.runtime.receiving(UploadCall(bench.number, transfer_id.decode(), taker, received), len(data)) as room:
         room[:] = data
     bench.do("KeepUpload", transfer_id)
@@ -151,7 +151,7 @@ def _write(bench: Bench, first_id: int, first_seq: int) -> None:
     bench.do("ManualSeed", commands_pb2.ManualSeedRequest(seed=x).SerializeToString())
 
 
-def shown(session: Session) -> tuple[bytes, list[bytes]]:
+def describe_session(session: Session) -> tuple[bytes, list[bytes]]:
     """All that a session is: its state, and its memories' bytes."""
     encoder = SnapshotEncoder(session)
     for _ in encoder.steps():
@@ -182,13 +182,13 @@ def missing(home: Path, *_: Any) -> Iterator[tuple[Path, int, None]]:
     yield from ((path, 0, None) for path in sorted(home.iterdir()) if path.suffix != snapshot_files.SESSION)
 
 
-def suffer(home: Path, damages: Iterable[tuple[Path, int, bytes | None]]) -> Counter[str]:
-    """Restore the session with each damage; how often what came of it. Raises Wrong."""
+def restore_each(home: Path, damages: Iterable[tuple[Path, int, bytes | None]]) -> Counter[str]:
+    """Restore the session with each damage. Returns counts of outcomes. Raises Wrong."""
     bench = Bench()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "session"
         shutil.copytree(home, place)
-        wanted = shown(bench.restore(place))
+        wanted = describe_session(bench.restore(place))
         bench.drop()
         found: Counter[str] = Counter()
         for path, where, content in damages:
@@ -214,8 +214,8 @@ def _outcome(bench: Bench, place: Path, name: str, where: int, wanted: Any) -> s
     except Exception as error:
         raise Wrong(f"byte {where} of {name}: {error!r}") from error
     else:
-        if shown(session) != wanted:
-            raise Wrong(f"byte {where} of {name}: it is another session, and nobody was told")
+        if describe_session(session) != wanted:
+            raise Wrong(f"byte {where} of {name}: the restored session differs, without an error")
         outcome = "restored as it was"
     if bench.number in bench.runtime.sessions:
         bench.drop()
@@ -234,7 +234,7 @@ def main() -> None:
         sizes = {path.name: path.stat().st_size for path in sorted(home.iterdir())}
         print(f"seed {given.seed}; bytes: {sizes}", flush=True)
         for what, damages in (("another byte", changed), ("cut short", cut), ("missing", missing)):
-            found = suffer(home, damages(home, given.seed))
+            found = restore_each(home, damages(home, given.seed))
             print(f"{what}: {', '.join(f'{count} {how}' for how, count in sorted(found.items()))}", flush=True)
     print(f"{time.monotonic() - began:.0f} s; never another session, never anything but a refusal")
     sys.exit(0)

@@ -69,8 +69,8 @@ class Trainer:
         return request
 
 
-class Beside:
-    """A scheduler, and the calls that come to them at their time."""
+class Simulation:
+    """A scheduler, and the calls that reach it at their times."""
 
     def __init__(self, sessions: int, seconds: float, steps_a_second: float, floods: bool) -> None:
         self.rng = random.Random(1)
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1.0, help="steps of a session in a second, at most")
     parser.add_argument("--alone", action="store_true", help="nobody floods")
     given = parser.parse_args()
-    Beside(given.sessions, given.seconds, given.rate, not given.alone).play()
+    Simulation(given.sessions, given.seconds, given.rate, not given.alone).play()
 
 
 if __name__ == "__main__":

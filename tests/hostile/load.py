@@ -131,7 +131,7 @@ async def flood(stub: Any, done: Counter[str]) -> None:
         await asyncio.gather(*pending, return_exceptions=True)
 
 
-async def dawdle(channel: grpc.aio.Channel, done: Counter[str]) -> None:
+async def read_nothing(channel: grpc.aio.Channel, done: Counter[str]) -> None:
     """Ask for megabytes on a stream and read none of them; upload a byte a second."""
     stub: Any = service_pb2_grpc.AutogradServiceStub(channel)
     client = Client(stub)
@@ -232,7 +232,7 @@ async def be_hostile(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as one, grpc.aio.insecure_channel(address) as other:
         tasks = [
             asyncio.ensure_future(flood(service_pb2_grpc.AutogradServiceStub(one), done)),
-            asyncio.ensure_future(dawdle(other, done)),
+            asyncio.ensure_future(read_nothing(other, done)),
         ]
         await ended.wait()
         for each in tasks:

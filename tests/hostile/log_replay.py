@@ -45,8 +45,8 @@ _SAVED = 0.01  # how often there is a snapshot between two messages
 
 
 @contextmanager
-def scarce(seed: int) -> Iterator[None]:
-    """Inside the block memory is short from time to time, and at times a second try finds some."""
+def scarce_memory(seed: int) -> Iterator[None]:
+    """Let allocations fail at random inside the block. Some second tries succeed."""
     rng = random.Random(seed)
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in _PLACES]
     free_memory = retry._free_memory
@@ -70,7 +70,7 @@ def scarce(seed: int) -> Iterator[None]:
         retry._free_memory = free_memory
 
 
-class Shown:
+class Description:
     """Describes the observable state of a session as a list of lines. Arrays are described by their contents."""
 
     def __init__(self, session: Session) -> None:
@@ -108,13 +108,13 @@ class Shown:
         return f"{laid} of memory {memory}: {zlib.crc32(byte_view(self.memories[stored.memory - 1]).tobytes())}"
 
 
-def shown(session: Session) -> list[str]:
+def describe_session(session: Session) -> list[str]:
     """What a session is."""
-    return Shown(session).lines
+    return Description(session).lines
 
 
-def follow(seed: int, count: int) -> Counter[str]:
-    """So many messages, then a crash; how many were refused for which reason. Raises Wrong."""
+def replay_log(seed: int, count: int) -> Counter[str]:
+    """Send messages, crash, and replay the log. Returns counts of refusals. Raises Wrong."""
     bench, messages = Bench(), Messages(seed)
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -122,14 +122,14 @@ def follow(seed: int, count: int) -> Counter[str]:
         bench.open(home)
         for request in messages.first():
             bench.do("Create", request.SerializeToString())
-        with scarce(seed):
+        with scarce_memory(seed):
             while sum(found.values()) < count:
                 found[_one(bench, messages, home)] += 1
                 if messages.rng.random() < _SAVED:
                     _save(bench)
-        wanted = shown(bench.runtime.sessions[bench.number])
+        wanted = describe_session(bench.runtime.sessions[bench.number])
         bench.drop()
-        if shown(bench.restore(home)) != wanted:
+        if describe_session(bench.restore(home)) != wanted:
             raise Wrong(f"seed {seed}: after {count} messages the log leads to another session")
         bench.drop()
     bench.stop()
@@ -153,19 +153,19 @@ def _one(bench: Bench, messages: Messages, home: Path) -> str:
     else:
         return ""
     bench.drop()  # as the front does: what is in memory is ahead of the log
-    with _plenty():
+    with _full_memory():
         bench.restore(home)
     return "taken back"
 
 
 def _save(bench: Bench) -> None:
     """A snapshot in between, upon which the log begins anew; there is none while a backward waits for its client."""
-    with _plenty(), suppress(Refusal):
+    with _full_memory(), suppress(Refusal):
         bench.do("Save", StorageInstruction().pack())
 
 
 @contextmanager
-def _plenty() -> Iterator[None]:
+def _full_memory() -> Iterator[None]:
     """Inside the block nothing is short."""
     held = [(owner, name, getattr(owner, name)) for owner, name, _ in _PLACES]
     for owner, name, failing in held:
@@ -188,7 +188,7 @@ def main() -> None:
     began = time.monotonic()
     found: Counter[str] = Counter()
     for seed in range(given.first, given.first + given.seeds):
-        found += follow(seed, given.messages)
+        found += replay_log(seed, given.messages)
     print(
         f"seeds from {given.first}: {given.seeds} logs of {given.messages} messages led where they were in "
         f"{time.monotonic() - began:.0f} s; {found.pop('')} applied, {found.pop('taken back', 0)} taken back, "

@@ -19,7 +19,7 @@ from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
 from tests.hostile.dispatch import LIMITS, Wrong
-from tests.hostile.log_replay import shown
+from tests.hostile.log_replay import describe_session
 from tests.hostile.messages import Messages
 
 #: What a differentiation that fails on its way may be refused for when it has passed some nodes.
@@ -73,12 +73,12 @@ def draw(seed: int, count: int) -> Counter[str]:
         if session.hooks.suspended:  # which is in no description
             bench.renew(messages)
             continue
-        before = shown(session)
+        before = describe_session(session)
         reason = bench.do(method, raw)
         found[method if reason else ""] += 1
         if not reason or session.hooks.suspended or (BY_METHOD[method].facts.may_suspend and reason in _MIDWAY):
             continue
-        after = shown(session)
+        after = describe_session(session)
         if after != before:
             changed = [pair for pair in zip(before, after, strict=False) if pair[0] != pair[1]][:3]
             raise Wrong(f"seed {seed}: {method}, refused for {reason}, changed {changed}: {raw.hex()}")

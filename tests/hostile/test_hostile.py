@@ -5,11 +5,11 @@ from collections import Counter
 from pathlib import Path
 
 from tests.hostile import refusal_effects
-from tests.hostile.cancel_latency import stopping
-from tests.hostile.corruption import changed, cut, missing, store, suffer
+from tests.hostile.cancel_latency import measure_latencies
+from tests.hostile.corruption import changed, cut, missing, restore_each, store
 from tests.hostile.dispatch import drawn
 from tests.hostile.load import load
-from tests.hostile.log_replay import follow
+from tests.hostile.log_replay import replay_log
 from tests.hostile.over_socket import attack
 from tests.hostile.soak import soak
 
@@ -31,22 +31,22 @@ def test_a_stored_session_with_a_wrong_byte_is_refused_by_name_or_is_the_one_tha
     home = tmp_path / "session"
     store(home)
     for damages in (changed(home, 1, 0.05), cut(home, 1, 0.02), missing(home)):
-        found = suffer(home, damages)
+        found = restore_each(home, damages)
         assert found[".log refused by name"]
         assert found[".safetensors refused by name"]
 
 
 def test_logs_of_random_commands_without_memory_now_and_then_lead_to_the_session_that_there_was() -> None:
-    found = sum((follow(seed, 300) for seed in (16, 26, 39)), Counter[str]())
+    found = sum((replay_log(seed, 300) for seed in (16, 26, 39)), Counter[str]())
     assert found[""] > 200
     assert found["taken back"]
     assert found["MEMORY_LIMIT"]
 
 
 def test_sessions_train_beside_one_that_floods_and_one_that_does_not_read() -> None:
-    told = asyncio.run(load(20, 2.0, 0.2, workers=1))
-    assert told["steps"] >= 18
-    assert told["after"] < told["before"] + 200
+    report = asyncio.run(load(20, 2.0, 0.2, workers=1))
+    assert report["steps"] >= 18
+    assert report["after"] < report["before"] + 200
 
 
 def test_sessions_one_after_the_other_leave_no_memory_behind() -> None:
@@ -55,7 +55,7 @@ def test_sessions_one_after_the_other_leave_no_memory_behind() -> None:
 
 
 def test_backwards_are_cancelled_at_any_moment_and_leave_no_gradient() -> None:
-    took, _ = stopping(5000, times=5, seed=1)
+    took, _ = measure_latencies(5000, times=5, seed=1)
     assert len(took) == 5
 
 

@@ -30,8 +30,8 @@ _SECONDS = 120
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-class Told(engine.Account):
-    """An account that refuses nothing and keeps the most that was held and asked for at once."""
+class PeakAccount(engine.Account):
+    """An account that refuses nothing and records the peak of bytes held and requested."""
 
     most = 0
     held = 0
@@ -49,8 +49,8 @@ class Told(engine.Account):
         self.most = max(self.most, self.held + size)
 
 
-class _Looking(Headroom):
-    """Tells the account of each node, not only of those that come when nothing is left."""
+class _UnlimitedHeadroom(Headroom):
+    """Reports each node to the account, not only the nodes beyond the remaining room."""
 
     def __init__(self, account: engine.Account) -> None:
         super().__init__(account)
@@ -63,19 +63,19 @@ class _Looking(Headroom):
 
 @dataclass
 class Taken:
-    """Bytes told and taken by a call, and by its backward; None where there is none."""
+    """Bytes that a call, and its backward, reported and took; None without a backward."""
 
     name: str
-    told: int = 0
+    accounted: int = 0
     taken: int = 0
-    back_told: int | None = None
+    back_accounted: int | None = None
     back_taken: int | None = None
     trouble: str = ""
 
     def short(self) -> bool:
-        """Whether more was taken than may be."""
-        over = self.taken > RATIO * self.told + SLACK
-        return over or (self.back_taken or 0) > RATIO * (self.back_told or 0) + SLACK
+        """Whether the call took more than the limit."""
+        over = self.taken > RATIO * self.accounted + SLACK
+        return over or (self.back_taken or 0) > RATIO * (self.back_accounted or 0) + SLACK
 
 
 def environment() -> dict[str, str]:
@@ -86,7 +86,7 @@ def environment() -> dict[str, str]:
 
 
 def can_measure() -> bool:
-    """Whether the system tells, and lets the highest mark be set back."""
+    """Whether the system reports peak memory, and can reset it."""
     try:
         _CLEAR.write_text("5")
     except OSError:
@@ -99,9 +99,9 @@ def _status(key: str) -> int:
 
 
 class _Peak:
-    """Measures from its making on."""
+    """Measures peak memory from its construction on."""
 
-    def __init__(self, account: Told) -> None:
+    def __init__(self, account: PeakAccount) -> None:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         self.account = account
@@ -109,20 +109,20 @@ class _Peak:
         _CLEAR.write_text("5")
         self.resident = _status("VmRSS")
 
-    def told(self) -> int:
+    def accounted(self) -> int:
         return self.account.most - self.held
 
     def taken(self) -> int:
         return max(0, _status("VmHWM") - self.resident)
 
 
-def _call(name: str, sizes: Sizes, taken: Taken | None, account: Told) -> None:
+def _call(name: str, sizes: Sizes, taken: Taken | None, account: PeakAccount) -> None:
     args, kwargs = arguments(name, sizes)
     leaves = [one for one in _flat([args, list(kwargs.values())]) if isinstance(one, engine.Tensor)]
     peak = _Peak(account)
     made = engine.call(name.partition("/")[0], args, kwargs)
     if taken is not None:
-        taken.told, taken.taken = peak.told(), peak.taken()
+        taken.accounted, taken.taken = peak.accounted(), peak.taken()
     outs = [one for one in _flat([made]) if isinstance(one, engine.Tensor) and one.requires_grad]
     inputs = [one for one in leaves if one.requires_grad and one is not made]
     if not outs or not inputs:
@@ -131,7 +131,7 @@ def _call(name: str, sizes: Sizes, taken: Taken | None, account: Told) -> None:
     peak = _Peak(account)
     found = engine.gradients(outs, inputs, seeds, allow_unused=True)
     if taken is not None:
-        taken.back_told, taken.back_taken = peak.told(), peak.taken()
+        taken.back_accounted, taken.back_taken = peak.accounted(), peak.taken()
     del found
 
 
@@ -140,13 +140,13 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _measured(name: str) -> Taken:
-    account = Told(limit=1 << 62)
+    account = PeakAccount(limit=1 << 62)
     taken = Taken(name)
     with engine.activate(engine.Context(account=account)):
         try:
             _call(name, SMALL, None, account)
             _call(name, BIG, taken, account)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - any error is reported
             taken.trouble = f"{type(error).__name__}: {error}"
     return taken
 
@@ -162,16 +162,16 @@ def measure(name: str) -> Taken:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        told = pipe.read()
+        output = pipe.read()
     os.waitpid(child, 0)
-    return Taken(**json.loads(told)) if told else Taken(name, trouble="it did not end")
+    return Taken(**json.loads(output)) if output else Taken(name, trouble="it did not end")
 
 
-def tell_all() -> None:
+def report_all() -> None:
     """Report every op and node of this process to the accounts from now on, even small ones."""
     for each in OPS.values():
         each.asks = True
-    Headroom.of = staticmethod(lambda account, create_graph: None if create_graph else _Looking(account))  # type: ignore[method-assign]
+    Headroom.of = staticmethod(lambda account, create_graph: None if create_graph else _UnlimitedHeadroom(account))  # type: ignore[method-assign]
 
 
 def main(names: list[str]) -> int:
@@ -180,7 +180,7 @@ def main(names: list[str]) -> int:
         os.execve(sys.executable, [sys.executable, "-m", "tests.memory.measure", *names], environment())
     every = "-v" in names
     as_json = "--json" in names
-    tell_all()
+    report_all()
     chosen = [name for name in names if not name.startswith("-")] or sorted(CALLS)
     short = 0
     if not as_json:
@@ -195,7 +195,7 @@ def main(names: list[str]) -> int:
         if every or taken.short() or taken.trouble:
             print(line(taken), f"{time.monotonic() - start:.1f} s" if every else "", flush=True)
     if not as_json:
-        print(f"{short} of {len(chosen)} take more than {RATIO} times what they tell")
+        print(f"{short} of {len(chosen)} take more than {RATIO} times what they report")
     return 1 if short else 0
 
 
@@ -203,13 +203,13 @@ def line(taken: Taken) -> str:
     """A row of the table."""
     if taken.trouble:
         return f"{taken.name:40} {taken.trouble}"
-    text = f"{taken.name:40} {_pair(taken.told, taken.taken)}"
-    return text if taken.back_told is None else f"{text}  {_pair(taken.back_told, taken.back_taken or 0)}"
+    text = f"{taken.name:40} {_pair(taken.accounted, taken.taken)}"
+    return text if taken.back_accounted is None else f"{text}  {_pair(taken.back_accounted, taken.back_taken or 0)}"
 
 
-def _pair(told: int, taken: int) -> str:
-    mark = "!" if taken > RATIO * told + SLACK else " "
-    return f"{told / 2**20:6.1f} {taken / 2**20:6.1f} {taken / told if told else 0:5.2f}{mark}"
+def _pair(accounted: int, taken: int) -> str:
+    mark = "!" if taken > RATIO * accounted + SLACK else " "
+    return f"{accounted / 2**20:6.1f} {taken / 2**20:6.1f} {taken / accounted if accounted else 0:5.2f}{mark}"
 
 
 if __name__ == "__main__":
