@@ -78,7 +78,7 @@ def _compiled(a: Any, b: Any) -> Any:
 
 
 class Program:
-    """Draws steps on a pool of tensors and takes them; `look` tells all there is to tell of it."""
+    """Draws steps on a pool of tensors and takes them; `state` tells all there is to tell of it."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -89,8 +89,8 @@ class Program:
         self.handles: list[Any] = []
         self.edges: list[Any] = []
         self.optimizers: list[Any] = []
-        self.heard: list[Any] = []
-        self.told: list[str] = []
+        self.hook_calls: list[Any] = []
+        self.log: list[str] = []
         kinds = "view change compute quiet turn differ differ hook function part leave flag keep drop split draw"
         kinds += " bend bend several ours nest improve prepared watch"
         self.kinds = [getattr(self, name) for name in kinds.split()]
@@ -103,10 +103,10 @@ class Program:
         try:
             kind(p, q, choice)
             gradwire.sync()
-            self.told.append(f"{kind.__name__} {choice:.2f}")
+            self.log.append(f"{kind.__name__} {choice:.2f}")
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             self.pool = kept
-            self.told.append(f"{kind.__name__} {choice:.2f}: {error}")
+            self.log.append(f"{kind.__name__} {choice:.2f}: {error}")
             if getattr(error, "reason", None) in ("INTERNAL", "UNAVAILABLE", "SESSION_NOT_FOUND", "EPOCH_MISMATCH"):
                 raise
             gradwire.sync()  # a backward whose hook failed is given up
@@ -255,7 +255,7 @@ class Program:
     def hook(self, p: Any, q: Any, choice: float) -> None:
         def note(kind: str) -> Callable[..., Any]:
             def called(*given: Any) -> None:
-                self.heard.append((kind, len(given)))
+                self.hook_calls.append((kind, len(given)))
 
             return called
 
@@ -336,7 +336,7 @@ class Program:
         mode = "all" if choice < 0.5 else "any"
 
         def called(found: Any) -> None:
-            self.heard.append((mode, len(found) if isinstance(found, (list, tuple)) else 1))
+            self.hook_calls.append((mode, len(found) if isinstance(found, (list, tuple)) else 1))
 
         self.handles.append(gradwire.autograd.graph.register_multi_grad_hook(given, called, mode=mode))
 
@@ -397,23 +397,23 @@ class Program:
         if len(self.pool) > 8:
             self.pool = [each for each in self.pool if each is not p]
 
-    def look(self) -> list[Any]:
+    def state(self) -> list[Any]:
         """What each tensor is."""
-        return [self._tell(each) for each in self.pool] + [self.heard, self.told]
+        return [self._describe(each) for each in self.pool] + [self.hook_calls, self.log]
 
-    def _tell(self, tensor: Any) -> Any:
-        told = [tensor.tolist(), str(tensor.dtype), tuple(tensor.stride()), tensor.requires_grad, tensor.is_inference()]
+    def _describe(self, tensor: Any) -> Any:
+        log = [tensor.tolist(), str(tensor.dtype), tuple(tensor.stride()), tensor.requires_grad, tensor.is_inference()]
         if not tensor.is_inference():
-            told.append(tensor._version)
+            log.append(tensor._version)
         try:
-            told += [tensor.is_leaf, None if tensor.grad_fn is None else tensor.grad_fn.name()]
+            log += [tensor.is_leaf, None if tensor.grad_fn is None else tensor.grad_fn.name()]
         except RuntimeError as error:
-            return [*told, str(error)]
+            return [*log, str(error)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             grad = tensor.grad
         return [
-            *told,
+            *log,
             tensor.retains_grad,
             None if grad is None else (grad.tolist(), grad.requires_grad, grad._version),
         ]
@@ -424,12 +424,12 @@ def run(seed: int, steps: int, between: Callable[[], None] = lambda: None) -> li
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = Program(seed)
-        looks = []
+        states = []
         for _ in range(steps):
             program.step()
             between()
-            looks.append(program.look())
-        return looks
+            states.append(program.state())
+        return states
 
 
 def compare(server: Any, seed: int, steps: int) -> None:
@@ -441,10 +441,10 @@ def compare(server: Any, seed: int, steps: int) -> None:
         plain.close()
     stored = gradwire.connect(server.address)
     try:
-        looks = run(seed, steps, server.put_away)
+        states = run(seed, steps, server.put_away)
     finally:
         stored.close()
-    for number, (found, wanted) in enumerate(zip(looks, expected, strict=True)):
+    for number, (found, wanted) in enumerate(zip(states, expected, strict=True)):
         assert repr(found) == repr(wanted), f"seed {seed}, step {number}: {_first_difference(found, wanted)}"
 
 
@@ -466,9 +466,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--logs", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args(arguments)
-    told = logging.StreamHandler()
-    told.setFormatter(logging.Formatter("%(message)s %(error)s", defaults={"error": ""}))
-    logging.getLogger("gradwire.server").addHandler(told)
+    log = logging.StreamHandler()
+    log.setFormatter(logging.Formatter("%(message)s %(error)s", defaults={"error": ""}))
+    logging.getLogger("gradwire.server").addHandler(log)
     with tempfile.TemporaryDirectory() as folder:
         server = Storing(Path(folder), logs=options.logs)
         wrong = 0

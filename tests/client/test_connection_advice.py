@@ -54,15 +54,15 @@ def authority(tmp_path: Path) -> Authority:
 def test_a_tls_server_without_an_authority(authority: Authority) -> None:
     with (
         running(tls=tls_of(authority)) as server,
-        pytest.raises(gradwire.GradwireConnectionError, match=r"seems to speak TLS: .* ca= or GRADWIRE_CA"),
+        pytest.raises(gradwire.GradwireConnectionError, match=r"seems to use TLS: .* ca= or GRADWIRE_CA"),
     ):
         gradwire.connect(server.address)
 
 
-def test_a_tls_server_whose_authority_is_not_believed(authority: Authority) -> None:
+def test_a_tls_server_whose_authority_is_not_trusted(authority: Authority) -> None:
     with (
         running(tls=tls_of(authority)) as server,
-        pytest.raises(gradwire.GradwireConnectionError, match=r"certificate is not believed: .*GRADWIRE_CA"),
+        pytest.raises(gradwire.GradwireConnectionError, match=r"certificate is not trusted: .*GRADWIRE_CA"),
     ):
         gradwire.connect(server.address, tls=True)
 
@@ -70,7 +70,7 @@ def test_a_tls_server_whose_authority_is_not_believed(authority: Authority) -> N
 def test_a_plain_server_by_tls() -> None:
     with (
         running() as server,
-        pytest.raises(gradwire.GradwireConnectionError, match=r"seems to speak no TLS: leave away ca="),
+        pytest.raises(gradwire.GradwireConnectionError, match=r"seems not to use TLS: remove ca="),
     ):
         gradwire.connect(server.address, tls=True)
 
@@ -90,7 +90,7 @@ def test_a_token_that_is_missing_or_another(tmp_path: Path) -> None:
     with running(tokens=Tokens(tmp_path / "tokens")) as server:
         with pytest.raises(gradwire.GradwirePermissionError, match=r"No token was given: .*GRADWIRE_TOKEN"):
             gradwire.connect(server.address)
-        with pytest.raises(gradwire.GradwirePermissionError, match=r"is none of this server's") as caught:
+        with pytest.raises(gradwire.GradwirePermissionError, match=r"is unknown to this server") as caught:
             gradwire.connect(server.address, token=other)
     assert other not in str(caught.value)
 

@@ -234,7 +234,7 @@ def test_what_cannot_be_saved_is_told_what_to_save_instead(tmp_path):
         gradwire.save({"held": np.ones(2)}, path)
     itself = []
     itself.append(itself)
-    with pytest.raises(TypeError, match="holds itself"):
+    with pytest.raises(TypeError, match="contains itself"):
         gradwire.save(itself, path)
     assert not list(tmp_path.iterdir())
 

@@ -26,7 +26,7 @@ class Machine:
         w = module.tensor([1.5, 0.5, -0.75], dtype=module.float64, requires_grad=True)
         self.leaves = [x, w]
         self.pool = [x, w, x * 1.5, module.ones(2, 3, dtype=module.float64), module.zeros(3, dtype=module.float64)]
-        self.told: list[str] = []
+        self.log: list[str] = []
         self.failed_backward = False
 
     def step(self, what: float, first: float, second: float, choice: float) -> None:
@@ -36,11 +36,11 @@ class Machine:
         try:
             kinds[int(what * len(kinds))](p, q, choice)
             self.settle()
-            self.told.append("done")
+            self.log.append("done")
         except (RuntimeError, IndexError) as error:
             self.failed_backward |= "inplace operation:" in str(error) or "second time" in str(error)
             del self.pool[kept:]
-            self.told.append("refused")
+            self.log.append("refused")
 
     def settle(self) -> None:
         """The places below are run with all kinds of tensors, so what was deferred may be refused: now, not later."""
@@ -107,15 +107,15 @@ class Machine:
                 self.settle()
                 total = added
             except RuntimeError:
-                self.told.append("left behind")
+                self.log.append("left behind")
         try:
             total.backward()
             self.settle()
         except RuntimeError:
             self.failed_backward = True
-        return [self.look(each) for each in self.pool]
+        return [self.state(each) for each in self.pool]
 
-    def look(self, tensor: Any) -> Any:
+    def state(self, tensor: Any) -> Any:
         try:
             name = None if tensor.grad_fn is None else tensor.grad_fn.name()
         except RuntimeError:
@@ -129,8 +129,8 @@ def run(module: Any, seed: int) -> tuple[list[str], list[Any], bool]:
     machine = Machine(module)
     for _ in range(STEPS):
         machine.step(drawn.random(), drawn.random(), drawn.random(), drawn.random())
-    looks = machine.finish()
-    return machine.told, looks, machine.failed_backward
+    states = machine.finish()
+    return machine.log, states, machine.failed_backward
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -121,11 +121,11 @@ class Compiled:
         title = f"{self._name()}: a compiled function with {counted(len(recordings), 'recording')}"
         lines = [f"{title} of {self._cache_size} that it may have."]
         lines += [f"- {recording.describe()}" for recording in recordings]
-        lines += [f"- Some calls ran as they are: {why}." for why in self.reasons if why != self.given_up]
+        lines += [f"- Some calls ran uncompiled: {why}." for why in self.reasons if why != self.given_up]
         if self.given_up is not None:
-            lines.append(f"- From now on it runs as it is: {self.given_up}.")
+            lines.append(f"- From now on it runs uncompiled: {self.given_up}.")
         elif self._verify:
-            lines.append("- verify=True: it runs as it is each time and is compared with what was recorded.")
+            lines.append("- verify=True: each call runs uncompiled and is compared with the recording.")
         return lines
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -210,10 +210,10 @@ class Compiled:
         self.given_up = why
         if why not in self.reasons:
             self.reasons[why] = why
-            warnings.warn(f"compile({self._name()}): from now on it runs as it is: {why}", UserWarning, stacklevel=5)
+            warnings.warn(f"compile({self._name()}): from now on it runs uncompiled: {why}", UserWarning, stacklevel=5)
 
     def _warn(self, why: str) -> None:
         """Warn that a call ran uncompiled, once per reason."""
         if why not in self.reasons:
             self.reasons[why] = why
-            warnings.warn(f"compile({self._name()}): this call runs as it is: {why}", UserWarning, stacklevel=5)
+            warnings.warn(f"compile({self._name()}): this call runs uncompiled: {why}", UserWarning, stacklevel=5)

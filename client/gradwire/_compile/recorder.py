@@ -215,8 +215,8 @@ class Trace:
         if found is None or found._id != tensor_id:
             raise make_error(
                 errors_pb2.REASON_NOT_SUPPORTED,
-                "a compiled function uses a tensor from outside that it changes into another (detach_), or that "
-                "nobody holds any more: keep it in a variable that lives as long as the function",
+                "a compiled function uses an outside tensor that it replaces (detach_), or that was freed: keep "
+                "a reference to it as long as the function exists",
                 12,
             )
         handle: Handle = found

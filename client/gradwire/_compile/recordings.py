@@ -207,7 +207,7 @@ class Recording:
             state = handle._grad if handle._grad is None or handle._grad is UNKNOWN else PRESENT
             self.leaves.append((place, recorded.had(handle), state, place + 1 in replaced))
         self.entry = tuple((place, had) for place, had, _, _ in self.leaves)
-        #: Outputs with a gradient of their own: number -> (whether by retain_grad, whether the gradient is set).
+        #: Outputs that have a gradient: number -> (whether by retain_grad, whether the gradient is set).
         self.keeping = {
             number: (handle._retained is not None, handle._grad is not None)
             for number, handle in zip(trace.results, recorded.results, strict=True)

@@ -94,8 +94,7 @@ def _run(session: SessionProtocol, call: types_pb2.HookCall, create_graph: bool)
     runner = session.hooks.get(call.hook)
     if runner is None:
         raise refuse(
-            "this backward comes to a hook or custom function of another client of the session, which only that one "
-            "can run",
+            "this backward reaches a hook or custom function that only another client of the session can run",
             errors_pb2.REASON_NOT_SUPPORTED,
         )
     hook_arguments = HookArguments(tuple(gradients), tuple(others), leaf)

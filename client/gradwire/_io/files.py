@@ -186,7 +186,7 @@ class _Writer:
         try:
             return self.encode(value, "")
         except RecursionError:
-            raise GradwireTypeError("save(): the object is nested too deep, or holds itself") from None
+            raise GradwireTypeError("save(): the object is nested too deep, or contains itself") from None
 
     def encode(self, value: Any, path: str) -> Any:
         if isinstance(value, Tensor):

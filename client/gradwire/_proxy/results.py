@@ -35,7 +35,7 @@ def known_or_new(session: SessionProtocol, message: types_pb2.TensorSpec, near: 
     """The proxy of a tensor in an answer: the existing proxy if there is one, else a new one; None without an id.
 
     `near` maps ids to proxies that the tensor may be, besides the watched ones. Two proxies of one leaf would be two
-    leaves of the shadow graph, and a backward through one would not mark the gradient of the other.
+    leaves of the shadow graph. A backward through one would not mark the other's gradient.
     """
     if not message.id:
         return None

@@ -90,7 +90,8 @@ def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
     """Copy the values of an op's result `made` to `out`; return `out`. `given` are the op's operands.
 
     An `out` of another shape is resized, with a warning unless it was empty. Raises RuntimeError if gradients would
-    have to flow, if the result's dtype does not fit, or if a tensor to resize shares its memory or is an operand.
+    have to flow, or if the result's dtype does not fit. It is also raised if a tensor to resize shares its memory or is
+    an operand.
     Raises TypeError if `out` is not a tensor.
     """
     if not isinstance(out, Handle):

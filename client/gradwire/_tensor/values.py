@@ -62,7 +62,7 @@ def export(tensor: Any, max_version: Any, dl_device: Any, copy: bool | None) -> 
     if dl_device is not None and dl_device[0] != CPU:
         raise BufferError(f"tensors are exported to memory of the CPU, not to DLPack's device {dl_device}")
     if copy is False:
-        raise BufferError("__dlpack__(copy=False): the tensor lives on a server, so that every export is a copy")
+        raise BufferError("__dlpack__(copy=False): the tensor is on a server, so every export is a copy")
     if tensor.dtype.numpy is None:
         raise BufferError("bfloat16 has no form in NumPy, by which tensors are exported: cast it first")
     array: Any = read_array(tensor)

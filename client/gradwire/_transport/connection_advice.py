@@ -56,23 +56,23 @@ _NOT_OURS = "The server at that port does not speak gRPC, perhaps a web server. 
 _REFUSED = "No server listens there: start `gradwire serve`, or check the host and the port."
 _NO_HOST = "The host's name cannot be resolved: check its spelling, or give its IP address."
 _SPEAKS_TLS = (
-    "The server seems to speak TLS: name the authority that signed its certificate by ca= or GRADWIRE_CA, or for one "
-    "that is generally believed pass tls=True or GRADWIRE_TLS=1."
+    "The server seems to use TLS: pass the authority that signed its certificate as ca= or GRADWIRE_CA. If it is a "
+    "public authority, pass tls=True or set GRADWIRE_TLS=1."
 )
 _NO_TLS = (
-    "The server seems to speak no TLS: leave away ca=, cert=, key= and tls=, and GRADWIRE_CA, _CERT, _KEY and _TLS."
+    "The server seems not to use TLS: remove ca=, cert=, key= and tls=, and unset GRADWIRE_CA, _CERT, _KEY and _TLS."
 )
 _DISTRUSTED = (
-    "The server's certificate is not believed: name the authority that signed it by ca= or GRADWIRE_CA, and the server "
-    "by a name that its certificate has."
+    "The server's certificate is not trusted: pass the authority that signed it as ca= or GRADWIRE_CA, and connect to "
+    "a name that the certificate contains."
 )
-_WANTS_CERTIFICATE = "The server wants a certificate of its clients: pass cert= and key=, or GRADWIRE_CERT and _KEY."
+_WANTS_CERTIFICATE = "The server requires a client certificate: pass cert= and key=, or set GRADWIRE_CERT and _KEY."
 
 
 def _about_token(credentials: Credentials | None) -> str:
     if credentials is None or not credentials.metadata:
         return "No token was given: pass token=, or set GRADWIRE_TOKEN. `gradwire token NAME` makes one."
-    return "The token that was given, by token= or GRADWIRE_TOKEN, is none of this server's, or has expired."
+    return "The token of token= or GRADWIRE_TOKEN is unknown to this server, or has expired."
 
 
 def _about_connection(text: str, address: str, credentials: Credentials | None) -> str:

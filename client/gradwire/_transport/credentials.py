@@ -52,7 +52,7 @@ class Credentials:
             return grpc.secure_channel(address, grpc.ssl_channel_credentials(*self._files), options)
         if self.metadata and not stays_here(address):
             warnings.warn(
-                f"the token travels to {address} unencrypted, for whoever sees the traffic to use; "
+                f"the token travels to {address} unencrypted, so others can read and use it; "
                 "pass tls=True, or the server's certificate authority as ca",
                 stacklevel=5,
             )

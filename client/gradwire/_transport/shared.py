@@ -1,7 +1,7 @@
 """Shared memory: transfers large tensors to a server of the same machine and user (RPC Share).
 
 The server creates a ring, which is anonymous shared memory. The client verifies the ring before use. The ring must have
-a sealed size, and its name must be the nonce that the client just sent, or the ring of the previous call.
+a sealed size. Its name must be the nonce that the client just sent, or the name of the previous call's ring.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class autocast:
         self.device = device_type
         if enabled:
             warnings.warn(
-                "autocast is not supported here. Disabling: computing goes on in the tensors' own dtypes.",
+                "autocast is not supported here. Disabling: computations use the tensors' dtypes.",
                 UserWarning,
                 stacklevel=2,
             )

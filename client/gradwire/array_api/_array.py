@@ -1,9 +1,9 @@
 """Array: a Tensor whose operators and attributes are the standard's.
 
-PyTorch's Tensor is not an array of the standard: `size` is a method, an array of zero dimensions is weak in arithmetic,
-slices have positive steps only. `Tensor` keeps PyTorch's semantics; this subclass has the standard's. It is a proxy
-like any other: the same tensor on the server, the same graph, `backward()` and `.grad`. Functions of this namespace
-take either and return Arrays.
+PyTorch's Tensor is not an array of the standard. Its `size` is a method, a tensor of zero dimensions is weak in
+arithmetic, and slices have positive steps only. `Tensor` keeps PyTorch's semantics; this subclass has the standard's.
+It is a proxy like any other: the same tensor on the server, the same graph, `backward()` and `.grad`. Functions of this
+namespace take either and return Arrays.
 """
 
 from __future__ import annotations
@@ -258,9 +258,7 @@ class Array(Tensor):
     def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
         """The array on a device of its server; itself if it is there. Raises ValueError for a stream."""
         if stream is not None:
-            raise GradwireValueError(
-                "to_device(stream=…): the server orders its own work, so there is no stream to name"
-            )
+            raise GradwireValueError("to_device(stream=…): the server orders its work, so streams do not exist")
         return as_array(self.to(dtypes.device(device)), (self,))
 
     def __getitem__(self, key: Any, /) -> Array:

@@ -33,7 +33,7 @@ def asarray(obj: Any, /, *, dtype: dtype | None = None, device: Device = None, c
     if isinstance(obj, Tensor):
         return _of_tensor(obj, dtype, device, copy)
     if copy is False:
-        raise GradwireValueError("asarray(copy=False): the values are to go to a server, so that a copy is needed")
+        raise GradwireValueError("asarray(copy=False): the values are sent to a server, so a copy is needed")
     if isinstance(obj, (Bool, int, float, complex)):
         return _array.full((), obj, dtype, device)
     if isinstance(obj, (list, tuple)) and _holds_tensors(obj):

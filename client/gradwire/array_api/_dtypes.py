@@ -1,7 +1,7 @@
 """The data types and queries about them: kinds, limits, promotion. Nothing here needs a server.
 
-The dtypes are gradwire's own objects. Promotion is PyTorch's table, which is the standard's where that has one, without
-PyTorch's weak arrays of zero dimensions: in the standard only Python's numbers are weak.
+The dtypes are gradwire's own objects. Promotion follows PyTorch's table, which agrees with the
+standard's. Unlike in PyTorch, arrays of zero dimensions are not weak: only Python's numbers are.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ def register_multi_grad_hook(
 ) -> RemovableHandle:
     """Call `fn` in each backward that computes gradients of any of these tensors.
 
-    mode "all": `fn(gradients)` once, at the end of the backward, with None for tensors that backward did not reach:
-    PyTorch calls it as soon as the last of them is there. "any": `fn(gradient)` with the first. Raises ValueError for
-    another mode, RuntimeError for a tensor that requires no gradient.
+    mode "all": `fn(gradients)` once, at the end of the backward, with None for tensors that backward did not reach.
+    PyTorch calls it as soon as the last gradient is computed. "any": `fn(gradient)` with the first. Raises ValueError
+    for another mode, RuntimeError for a tensor that requires no gradient.
     """
     if mode not in ("all", "any"):
         raise GradwireValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
@@ -82,10 +82,10 @@ def _any_hooks(count: int, fn: Callable[..., None]) -> list[Callable[[Any], None
 class saved_tensors_hooks:
     """Inside, `pack_hook(tensor)` is given each value that an op saves for backward, and the server keeps none of it.
 
-    The client keeps its result, any object, and passes it to `unpack_hook` when backward needs the value: it returns a
-    tensor of the same values, size, dtype and device. The innermost pair is in force. Each recorded op waits for the
-    server then, as does each unpacking. Raises RuntimeError inside disable_saved_tensors_hooks; an op raises what
-    `pack_hook` raises, and RuntimeError if that changes its argument in place.
+    The client keeps its result, any object, and passes it to `unpack_hook` when backward needs the value. That hook
+    returns a tensor of the same values, size, dtype and device. The innermost pair is in force. Each recorded op waits
+    for the server then, as does each unpacking. Raises RuntimeError inside disable_saved_tensors_hooks; an op raises
+    what `pack_hook` raises, and RuntimeError if that changes its argument in place.
     """
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:

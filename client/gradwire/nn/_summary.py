@@ -83,10 +83,10 @@ def summary(
 ) -> ModelSummary:
     """Return a table of a module's layers, with their output shapes for an input, and their parameters.
 
-    `input_size` is one input's shape or a list of several, zeros of `dtypes` (one for all, or a list; the default dtype
-    if left out); `input_data` the input or a list of inputs itself; `kwargs` are handed to the module. Without either
-    no shapes are shown. The module is called once in eval mode without gradients; its mode and its values do not
-    change. Raises TypeError for a non-module, and the module's exceptions.
+    `input_size` is one input's shape or a list of shapes. The inputs are then zeros of `dtypes`: one for all, a list,
+    or the default dtype. `input_data` is the input itself, or a list of inputs. `kwargs` are passed to the module.
+    Without either input no shapes are shown. The module is called once in eval mode without gradients; its mode and its
+    values do not change. Raises TypeError for a non-module, and the module's exceptions.
     """
     if not isinstance(model, Module):
         raise GradwireTypeError(f"summary() takes a module, but got {type(model).__name__}")

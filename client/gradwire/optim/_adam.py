@@ -14,8 +14,8 @@ from gradwire.optim._optimizer import Optimizer, Params, refuse_betas, refuse_ne
 class Adam(Optimizer):
     """param -= lr * m / (sqrt(v) + eps), m and v being the bias-corrected means of grad and grad².
 
-    `betas` are their decays; `weight_decay` adds to the gradient, or with `decoupled_weight_decay` shrinks the
-    parameter itself; `amsgrad` divides by the largest v so far; `maximize` ascends. Raises ValueError for options out
+    `betas` are their decays. `weight_decay` adds to the gradient, or with `decoupled_weight_decay` shrinks the
+    parameter itself. `amsgrad` divides by the largest v so far. `maximize` ascends. Raises ValueError for options out
     of range. Like torch.optim.Adam.
     """
 

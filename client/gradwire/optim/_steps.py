@@ -1,9 +1,9 @@
 """Steps as programs: once two steps in a row found the same tensors and options, a step is one command.
 
 The first step runs op by op and makes the optimizer's state. The second is recorded (recorder.py) and kept
-as a program; from then on a step sends the program's number and the numbers that change: learning rates, bias
-corrections. Before each step everything that the program depends on is compared. Changes from outside (a group's
-option, a loaded state, a missing gradient) are always detected: then that step runs op by op.
+as a program. Each later step sends the program's number and the changing numbers: learning rates, bias corrections.
+Before each step everything that the program depends on is compared. Changes from outside (a group's option, a loaded
+state, a missing gradient) are always detected. Then that step runs op by op.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class _Plan:
         for each in tensors:
             if each.dtype.name == "bool" and is_batched(each, level):
                 raise refuse(
-                    "vmap: there is no batching rule for an index that is a mask of its own per sample: the number of "
+                    "vmap: there is no batching rule for an index that is a different mask per sample: the number of "
                     "elements would vary. gradwire.where chooses between values."
                 )
         self.per_sample = any(is_batched(each, level) for each in tensors)

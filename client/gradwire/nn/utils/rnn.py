@@ -38,8 +38,8 @@ class _Fields(NamedTuple):
 class PackedSequence(_Fields):
     """Input and output of recurrent layers for sequences of different lengths; made by `pack_padded_sequence`.
 
-    `data` (total, *) holds step after step, `batch_sizes` how many sequences each step has; the indices say how the
-    sequences were sorted, None where they came sorted. Like torch.nn.utils.rnn.PackedSequence.
+    `data` (total, *) contains the steps in order. `batch_sizes` is the number of sequences at each step. The indices
+    give the sorting of the sequences, or are None if they were sorted. Like torch.nn.utils.rnn.PackedSequence.
     """
 
     _read: list[int] | None
