@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks connections: each after so many bytes, either way."""
+"""A TCP proxy that breaks each connection after a given number of bytes, in either direction."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""gradwire.array_api: every function of the standard answers as NumPy's namespace does, and gradients flow through."""
+"""gradwire.array_api: every function of the standard agrees with NumPy's namespace, and gradients flow through."""
 
 import types
 

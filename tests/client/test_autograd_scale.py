@@ -1,4 +1,4 @@
-"""Threads on one session, sessions side by side, graphs of any depth and width, and what they leave behind: nothing."""
+"""Threads on one session, concurrent sessions, deep and wide graphs: none of them leaves tensors behind."""
 
 import gc
 import threading

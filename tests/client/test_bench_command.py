@@ -1,4 +1,4 @@
-"""`gradwire bench`: what it measures, what it says of a server that is not there, what it refuses."""
+"""`gradwire bench`: what it measures, its error for an absent server, and the arguments that it refuses."""
 
 import importlib.util
 import json

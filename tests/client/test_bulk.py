@@ -1,4 +1,4 @@
-"""Large tensors: whole again after any broken connection, with progress told, and never twice in memory."""
+"""Large tensors: transfers survive broken connections, report progress, and never hold a tensor twice in memory."""
 
 import math
 import os

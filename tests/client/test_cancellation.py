@@ -1,4 +1,4 @@
-"""Ending a wait: Ctrl-C, time limits, cancelling from another thread, closing."""
+"""The end of a wait: Ctrl-C, timeouts, cancellation from another thread, close."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""What a compiled function may hold follows from the facts about commands."""
+"""The facts about commands determine which commands a compiled function may contain."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""compile: what is recorded once answers as the function itself does, and what cannot be recorded is said."""
+"""compile: a recording answers as the function does, and a function that cannot be recorded gives a warning."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""compile: ordinary training steps are replayed, and a replay's results are to each other what the function's are."""
+"""compile: ordinary training steps are replayed, and results share storage as the function's results do."""
 
 import collections
 import contextlib

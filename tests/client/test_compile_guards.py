@@ -1,4 +1,4 @@
-"""compile: whatever a function reads, a change of it shows in the next call as it does without compile."""
+"""compile: a change of anything that a function reads affects the next call, as without compile."""
 
 import math
 import os

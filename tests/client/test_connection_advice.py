@@ -1,4 +1,4 @@
-"""Mistakes in connecting are told with what to do about them."""
+"""Errors for common connection mistakes contain advice."""
 
 import http.server
 import os

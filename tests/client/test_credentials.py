@@ -1,4 +1,4 @@
-"""Credentials of a client: tokens and certificates reach every kind of call, and no secret is shown."""
+"""Credentials of a client: tokens and certificates are used for every kind of call, and no secret is printed."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""When commands wait and when they do not, and where an error surfaces: the rule at the top of SEMANTICS."""
+"""Which commands wait, which are deferred, and where an error is raised: the first rule of SEMANTICS."""
 
 import pytest
 

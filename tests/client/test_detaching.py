@@ -1,4 +1,4 @@
-"""detach, data, clone, grad modes, moves and casts: SEMANTICS 3 and 4, over a socket, with PyTorch as the judge."""
+"""detach, data, clone, grad modes, moves and casts: SEMANTICS 3 and 4, over a socket, compared with PyTorch."""
 
 import asyncio
 import threading

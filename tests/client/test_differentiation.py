@@ -1,4 +1,4 @@
-"""backward and autograd.grad: SEMANTICS 2 row by row, over a real socket, with PyTorch as the judge."""
+"""backward and autograd.grad: SEMANTICS 2 row by row, over a socket, compared with PyTorch."""
 
 import warnings
 

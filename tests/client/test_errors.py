@@ -1,4 +1,4 @@
-"""Every refusal has a typed exception, and no gRPC type leaves the library."""
+"""Every refusal has a typed exception, and no gRPC exception leaves the library."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""A reverse graph is drawn whole, legibly and from plain data: as SVG without help, and as Graphviz text."""
+"""A reverse graph is drawn completely and legibly, as SVG without other programs, and as Graphviz text."""
 
 import itertools
 import random

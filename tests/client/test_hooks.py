@@ -1,4 +1,4 @@
-"""Hooks over the server: threads, memory, other clients, lost connections; their rules are among the scenarios."""
+"""Hooks over the server: threads, memory, other clients, lost connections. The scenarios test their rules."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Any public part of the client may be the first that a program imports."""
+"""A program may import any public part of the client first."""
 
 import subprocess
 import sys

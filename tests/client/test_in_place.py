@@ -1,4 +1,4 @@
-"""In-place ops and views as the client's proxies see them: SEMANTICS 5 without in-place on views with history."""
+"""In-place ops and views, seen through the client's proxies: SEMANTICS 5, without views that have a history."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""In-place changes of sizes and strides: t_(), unsqueeze_() and their kin, where nothing is recorded."""
+"""In-place changes of sizes and strides: t_(), unsqueeze_() and similar, without recorded history."""
 
 from typing import Any
 

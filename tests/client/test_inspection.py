@@ -1,4 +1,4 @@
-"""What is shown of tensors, graphs, sessions and models: in words, as tables, marked in pictures."""
+"""Inspection of tensors, graphs, sessions and models: sentences, tables and pictures."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Leaves, requires_grad and .grad: SEMANTICS 1 row by row, over a real socket, with PyTorch as the judge."""
+"""Leaves, requires_grad and .grad: SEMANTICS 1 row by row, over a socket, compared with PyTorch."""
 
 import copy
 import pickle

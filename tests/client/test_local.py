@@ -1,4 +1,4 @@
-"""Streams without gRPC: taken where they can be had, and never missed where not."""
+"""Local streams without gRPC: used where possible, replaced by gRPC elsewhere."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Schedules of the learning rate against PyTorch's: every number, the momenta, the state, the refusals."""
+"""Learning rate schedules compared with PyTorch: rates, momenta, state and refusals."""
 
 import warnings
 

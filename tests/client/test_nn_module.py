@@ -1,4 +1,4 @@
-"""What a module promises: bookkeeping by attributes, its state as a dictionary, moving without a graph."""
+"""Modules: registration by attributes, state dictionaries, and moves without a graph."""
 
 import copy
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""What of PyTorch's nn and optim is missing is what docs/nn.md says is missing."""
+"""docs/nn.md lists exactly the names of PyTorch's nn and optim that are missing."""
 
 import inspect
 import re

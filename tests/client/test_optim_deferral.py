@@ -1,4 +1,4 @@
-"""Steps of an optimizer go into the batch: from the second on they wait for nothing and read nothing."""
+"""Optimizer steps are batched: from the second step on they neither wait nor read."""
 
 import pytest
 

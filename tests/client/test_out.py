@@ -1,4 +1,4 @@
-"""Functions with `out=`, tensor types by name, and small functions made of others: as PyTorch has them."""
+"""`out=`, tensor types by name, and small composed functions behave as in PyTorch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Derivatives of derivatives, retained gradients and batch norm in compiled functions: planned, and right."""
+"""Higher derivatives, retained gradients and batch norm in compiled functions run as plans, with right results."""
 
 import contextlib
 import re

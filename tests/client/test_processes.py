@@ -1,4 +1,4 @@
-"""What happens between processes: Ctrl-C, the embedded server's end, forks, lazy imports, the command."""
+"""Processes: Ctrl-C, the end of the embedded server, forks, lazy imports, the command."""
 
 import os
 import signal

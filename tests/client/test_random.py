@@ -1,4 +1,4 @@
-"""Random numbers: seeds, states, and generators of one's own."""
+"""Random numbers: seeds, states and separate generators."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What random programs beside PyTorch found, one promise each."""
+"""Differences from PyTorch that random programs found, one test each."""
 
 import warnings
 from typing import Any

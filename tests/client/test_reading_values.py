@@ -1,4 +1,4 @@
-"""Looking at tensors: SEMANTICS 7, over a real socket, with PyTorch as the judge."""
+"""Reading tensors: SEMANTICS 7, over a socket, compared with PyTorch."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Tensors print as PyTorch prints them: against PyTorch itself where it is installed, and against literal texts."""
+"""Tensors print as in PyTorch: compared with PyTorch where it is installed, and with literal texts."""
 
 import html.parser
 import math

@@ -1,4 +1,4 @@
-"""saved_tensors_hooks over the server: memory, threads, vmap, programs; their rules are among the scenarios."""
+"""saved_tensors_hooks over the server: memory, threads, vmap, programs. The scenarios test their rules."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""Autograd's rules one by one, over the wire: each scenario runs with torch and with the client, and both agree.
+"""The scenarios of autograd's rules over the wire: each runs with torch and with the client, and both agree.
 
 tests/engine/test_scenarios.py runs the same scenarios on the engine in process.
 """

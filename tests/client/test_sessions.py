@@ -1,4 +1,4 @@
-"""Sessions: whose tensors are whose, what is released when, and what survives interruptions."""
+"""Sessions: ownership of tensors, releases, and what survives interruptions."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Shared memory as the client meets it: believed only as far as seen, and given up without a word."""
+"""Transfers by shared memory: the client verifies the memory, and falls back to the connection."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Signals that are held back: each is handled once, whatever C code or profiler the main thread is in meanwhile."""
+"""Deferred signals: each is handled once, whatever C code or profiler the main thread runs."""
 
 import pytest
 

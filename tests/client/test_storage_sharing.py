@@ -1,4 +1,4 @@
-"""What shares memory: views know what they show, writes over what is read are refused, out= resizes what is alone."""
+"""Shared storage: views know their elements, conflicting writes are refused, out= resizes unshared tensors."""
 
 import copy
 import warnings

@@ -1,4 +1,4 @@
-"""The names: what gradwire has, PyTorch has too, and the forms of call that differ from an op's own."""
+"""Names: every name of gradwire exists in PyTorch, and call forms that differ from an op's signature work."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""gradwire.timings: what the server says that batches waited, computed and took to serialize."""
+"""gradwire.timings: the server's times for waiting, computing and serializing batches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""gradwire top: what an administrator sees of a server's sessions, with tokens and TLS."""
+"""gradwire top: an administrator's view of a server's sessions, with tokens and TLS."""
 
 import json
 import os

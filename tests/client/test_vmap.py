@@ -1,4 +1,4 @@
-"""vmap: values, dtypes and refusals as PyTorch's, alone, nested, and together with derivatives."""
+"""vmap: values, dtypes and refusals equal PyTorch's, alone, nested, and combined with derivatives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Hand-packed bytes are the messages that the protobuf API makes."""
+"""Hand-packed bytes equal the messages of the protobuf API."""
 
 import math
 import struct

@@ -1,4 +1,4 @@
-"""The bombs of bombs.py by name, each a function without arguments that asks the current session."""
+"""The bombs of bombs.py by name: functions without arguments that use the current session."""
 
 from __future__ import annotations
 

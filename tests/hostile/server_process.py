@@ -1,4 +1,4 @@
-"""A server as a process for hostile clients, and what its processes hold."""
+"""A server process for hostile clients, and the memory of its processes."""
 
 from __future__ import annotations
 

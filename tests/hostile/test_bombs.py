@@ -1,4 +1,4 @@
-"""Requests that cost much are refused or ended, and a session beside them goes on; `make bombs` has all of them."""
+"""Expensive requests are refused or ended, and another session continues; `make bombs` runs all of them."""
 
 from tests.hostile.bomb_list import BOMBS
 from tests.hostile.bombs import run

@@ -1,4 +1,4 @@
-"""Short versions of what `make fuzz`, `make load` and `make soak` do for long."""
+"""Short versions of `make fuzz`, `make load` and `make soak`."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Functions with a derivative of the user's own (autograd.Function)."""
+"""Custom functions with a user-defined derivative (autograd.Function)."""
 
 from functools import cache
 from types import SimpleNamespace

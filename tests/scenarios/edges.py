@@ -1,4 +1,4 @@
-"""Places of the graph, hooks of several tensors, and gradients that are not there."""
+"""Gradient edges, hooks of several tensors, and missing gradients."""
 
 from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
 

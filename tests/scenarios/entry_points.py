@@ -1,4 +1,4 @@
-"""backward and grad: what they are given, what they answer, what they refuse."""
+"""backward and grad: arguments, results and refusals."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""autograd.functional and gradcheck: derivatives of functions, made of many calls of grad."""
+"""autograd.functional and gradcheck: derivatives of functions, computed by many calls of grad."""
 
 from tests.scenarios.kit import Client, leaf, refused
 

@@ -1,4 +1,4 @@
-"""Hooks of tensors and nodes: when they are called, with what, and what comes of what they answer."""
+"""Hooks of tensors and nodes: when they are called, their arguments, and the effect of their results."""
 
 from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused, square
 

@@ -1,4 +1,4 @@
-"""What scenarios say of themselves: that they are refused, and that they need more than the engine."""
+"""Marks of scenarios: expected refusals, and the need for more than the engine."""
 
 from collections.abc import Callable
 from enum import Enum

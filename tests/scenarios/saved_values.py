@@ -1,4 +1,4 @@
-"""saved_tensors_hooks and `grad_fn._saved_<name>`: what is packed and when it is unpacked, with what history."""
+"""saved_tensors_hooks and `grad_fn._saved_<name>`: when values are packed and unpacked, and their history."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""Saved values that changed since: noticed where they are needed, and nowhere else."""
+"""Saved values that were changed later: detected where backward needs them, and only there."""
 
 from tests.scenarios.kit import leaf, refused
 

@@ -1,4 +1,4 @@
-"""In-place changes of views, and how bases and siblings see them."""
+"""In-place changes of views, and their effects on bases and sibling views."""
 
 import contextlib
 
