@@ -125,7 +125,7 @@ def test_every_dtype_and_layout_comes_through(either: gradwire.Session) -> None:
     np.testing.assert_allclose(np.array(half.tolist()), VALUES, rtol=1 / 128)
 
 
-def test_progress_is_told_in_order_up_to_the_end(either: gradwire.Session) -> None:
+def test_progress_is_reported_in_order_up_to_the_end(either: gradwire.Session) -> None:
     told: list[tuple[str, int, int]] = []
     with gradwire.progress(lambda *args: told.append(args)):
         gradwire.tensor(VALUES).numpy()

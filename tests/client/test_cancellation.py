@@ -145,7 +145,7 @@ def fail_late(index):
         x.index_select(0, gradwire.tensor([at]))
 
 
-def test_a_refusal_that_nobody_was_told_is_raised_at_close(server_address, monkeypatch):
+def test_an_unreported_refusal_is_raised_at_close(server_address, monkeypatch):
     monkeypatch.setenv("GRADWIRE_SYNC", "0")
     session = gradwire.connect(server_address)
     fail_late(7)
@@ -166,7 +166,7 @@ def test_closing_waits_for_what_was_issued(server_address, monkeypatch):
     assert not session.buffer
 
 
-def test_a_refusal_that_nobody_was_told_is_shown_at_exit(server_address):
+def test_an_unreported_refusal_is_shown_at_exit(server_address):
     code, _, err = run(
         """
         import gradwire

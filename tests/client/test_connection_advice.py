@@ -95,12 +95,12 @@ def test_a_token_that_is_missing_or_another(tmp_path: Path) -> None:
     assert other not in str(caught.value)
 
 
-def test_a_host_that_nobody_knows() -> None:
+def test_a_host_that_cannot_be_resolved() -> None:
     with pytest.raises(gradwire.GradwireConnectionError, match="name cannot be resolved"):
         gradwire.connect("no.such.host.invalid:50051")
 
 
-def test_a_port_that_nobody_listens_to(tmp_path: Path) -> None:
+def test_a_port_without_a_server(tmp_path: Path) -> None:
     with listening() as made:
         address = address_of(made)
     for nobody in (address, f"unix:{tmp_path}/none"):

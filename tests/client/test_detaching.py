@@ -16,7 +16,7 @@ def leaf(t, *values):
 
 
 def test_detach_is_a_leaf_on_the_same_values():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x * 2.0
         d = y.detach()
@@ -24,74 +24,74 @@ def test_detach_is_a_leaf_on_the_same_values():
             d[0] = 100.0
         return d.is_leaf, d.requires_grad, d, y.tolist()
 
-    agree(story)
+    agree(case)
 
 
 def test_detach_shares_the_version_counter():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x.exp()
         y.detach().mul_(2.0)
         y.sum().backward()
 
-    refuse(story, RuntimeError, "modified by an inplace operation")
+    refuse(case, RuntimeError, "modified by an inplace operation")
 
 
 def test_data_has_a_version_counter_of_its_own():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x.exp()
         y.data.mul_(2.0)
         y.sum().backward()
         return y.tolist(), x.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_data_can_be_assigned():
-    def story(t):
+    def case(t):
         x = leaf(t)
         x.data = t.tensor([4.0, 5.0])
         (x * x).sum().backward()
         return x, x.is_leaf, x.shape, x.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_clone_stays_in_the_graph():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x.clone()
         y.sum().backward()
         return y, x.grad
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.parametrize("name", ["no_grad", "inference_mode"])
 def test_nothing_is_recorded_without_grad(name):
-    def story(t):
+    def case(t):
         x = leaf(t)
         with getattr(t, name)():
             y = x * 2.0
             inside = t.is_grad_enabled()
         return y, inside, t.is_grad_enabled(), x * 2.0
 
-    agree(story)
+    agree(case)
 
 
 def test_backward_from_what_was_not_recorded_is_refused():
-    def story(t):
+    def case(t):
         x = leaf(t)
         with t.no_grad():
             y = (x * 2.0).sum()
         y.backward()
 
-    refuse(story, RuntimeError, "does not require grad and does not have a grad_fn")
+    refuse(case, RuntimeError, "does not require grad and does not have a grad_fn")
 
 
 def test_modes_nest():
-    def story(t):
+    def case(t):
         seen = [t.is_grad_enabled()]
         with t.no_grad():
             seen.append(t.is_grad_enabled())
@@ -104,11 +104,11 @@ def test_modes_nest():
         seen.append(t.is_grad_enabled())
         return seen
 
-    agree(story)
+    agree(case)
 
 
 def test_modes_decorate_functions():
-    def story(t):
+    def case(t):
         @t.no_grad()
         def without(x):
             return x * 2.0
@@ -130,11 +130,11 @@ def test_modes_decorate_functions():
             inner = recorded(x)
         return [each.requires_grad for each in (without(x), bare(x), inner, told(x))], t.is_grad_enabled()
 
-    agree(story)
+    agree(case)
 
 
 def test_modes_decorate_generators_between_whose_steps_the_callers_mode_holds():
-    def story(t):
+    def case(t):
         @t.no_grad()
         def steps(x):
             for _ in range(2):
@@ -142,32 +142,32 @@ def test_modes_decorate_generators_between_whose_steps_the_callers_mode_holds():
 
         return [(flag, t.is_grad_enabled()) for flag in steps(leaf(t))]
 
-    agree(story)
+    agree(case)
 
 
 def test_set_grad_enabled_works_as_a_function():
-    def story(t):
+    def case(t):
         t.set_grad_enabled(False)
         off = t.is_grad_enabled(), (leaf(t) * 2.0).requires_grad
         t.set_grad_enabled(True)
         return off, t.is_grad_enabled()
 
-    agree(story)
+    agree(case)
 
 
 def test_an_exception_restores_the_mode():
-    def story(t):
+    def case(t):
         try:
             with t.no_grad():
                 raise KeyError
         except KeyError:
             return t.is_grad_enabled()
 
-    agree(story)
+    agree(case)
 
 
 def test_a_new_thread_starts_enabled():
-    def story(t):
+    def case(t):
         seen = []
         with t.no_grad():
             thread = threading.Thread(target=lambda: seen.append(t.is_grad_enabled()))
@@ -175,7 +175,7 @@ def test_a_new_thread_starts_enabled():
             thread.join()
         return seen
 
-    agree(story)
+    agree(case)
 
 
 def test_a_task_keeps_its_own_mode():
@@ -197,18 +197,18 @@ def test_a_task_keeps_its_own_mode():
 
 
 def test_a_view_made_under_no_grad_still_says_that_it_requires_grad():
-    def story(t):
+    def case(t):
         x = leaf(t)
         with t.no_grad():
             v = x[0:2]
             y = x * 1.0
         return v.requires_grad, v.grad_fn, y.requires_grad
 
-    agree(story)
+    agree(case)
 
 
 def test_a_leaf_is_updated_in_place_under_no_grad_and_stays_the_leaf():
-    def story(t):
+    def case(t):
         w = leaf(t)
         for _ in range(3):
             (w * w).sum().backward()
@@ -217,15 +217,15 @@ def test_a_leaf_is_updated_in_place_under_no_grad_and_stays_the_leaf():
                 w.grad = None
         return w, w.is_leaf, w.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_in_place_on_a_leaf_is_refused_with_grad_mode_on():
-    def story(t):
+    def case(t):
         w = leaf(t)
         w += 1.0
 
-    refuse(story, RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation")
+    refuse(case, RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation")
 
 
 # Moves and casts.
@@ -233,13 +233,13 @@ def test_in_place_on_a_leaf_is_refused_with_grad_mode_on():
 
 @pytest.mark.parametrize("name", ["double", "half", "bfloat16"])
 def test_a_cast_is_a_differentiable_copy(name):
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = getattr(x, name)()
         (y * y).sum().backward()
         return y, x.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_a_cast_to_whole_numbers_is_a_leaf():
@@ -247,13 +247,13 @@ def test_a_cast_to_whole_numbers_is_a_leaf():
 
 
 def test_nothing_to_change_is_the_same_tensor():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x.double()
         same = [x.float() is x, x.to(t.float32) is x, x.to("cpu") is x, x.cpu() is x, x.to(x) is x, x.type_as(x) is x]
         return same, y.to(x.dtype) is x, x.to(t.float32, copy=True) is x, x.contiguous() is x
 
-    agree(story)
+    agree(case)
 
 
 def test_a_cast_without_grad_is_a_leaf():
@@ -261,11 +261,11 @@ def test_a_cast_without_grad_is_a_leaf():
 
 
 def test_to_takes_dtype_device_and_other():
-    def story(t):
+    def case(t):
         x = leaf(t)
         return [x.to(t.float64), x.to("cpu", t.float64), x.to(dtype=t.float16), x.to(t.ones(1, dtype=t.float64))]
 
-    agree(story)
+    agree(case)
     agree(lambda t: leaf(t).to(t.float32, copy=True))
 
 

@@ -25,18 +25,18 @@ def test_backward_needs_history():
 
 
 def test_backward_from_a_leaf_gives_it_its_own_gradient():
-    def story(t):
+    def case(t):
         x = t.tensor(3.0, requires_grad=True)
         x.backward()
         x.backward(t.tensor(5.0))
         return x.grad
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.parametrize("way", [lambda x: x, lambda x: x.clone(), lambda x: x.view(2)])
 def test_a_gradient_that_passes_unchanged_is_the_one_that_was_given(way):
-    def story(t):
+    def case(t):
         x, d = t.tensor([1.0, 2.0], requires_grad=True), t.tensor([3.0, 4.0], requires_grad=True)
         (found,) = t.autograd.grad([way(x)], [x], [d], create_graph=True)
         (by_given,) = t.autograd.grad([found], [d], [t.tensor([5.0, 6.0])], allow_unused=True)
@@ -45,11 +45,11 @@ def test_a_gradient_that_passes_unchanged_is_the_one_that_was_given(way):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of reading a gradient that a view does not retain
-        agree(story)
+        agree(case)
 
 
 def test_a_hook_is_given_the_gradient_that_was_given():
-    def story(t):
+    def case(t):
         x, d = t.tensor([1.0, 2.0], requires_grad=True), t.tensor([3.0, 4.0], requires_grad=True)
         seen = []
         y = x.clone()
@@ -58,31 +58,31 @@ def test_a_hook_is_given_the_gradient_that_was_given():
         (seen[0] * seen[0]).sum().backward()
         return seen[0] is d, d.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_backward_from_nothing_does_nothing():
-    def story(t):
+    def case(t):
         x = leaf(t)
         t.autograd.backward([])
         t.autograd.backward([], [], inputs=[x])
         return x.grad
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_zeta_of_bytes_is_differentiated_by_its_other_argument(create_graph):
-    def story(t):
+    def case(t):
         x = t.tensor([1.5, 2.5], requires_grad=True)
         value = t.special.zeta(t.tensor([3, 5], dtype=t.uint8), x).sum()
         return [round(each, 3) for each in t.autograd.grad(value, x, create_graph=create_graph)[0].tolist()]
 
-    agree(story)
+    agree(case)
 
 
 def test_a_leaf_whose_flag_was_taken_back_receives_nothing():
-    def story(t):
+    def case(t):
         x = leaf(t)
         found = []
         for flag in (True, False, True):
@@ -94,11 +94,11 @@ def test_a_leaf_whose_flag_was_taken_back_receives_nothing():
             found.append(x.grad)
         return found
 
-    agree(story)
+    agree(case)
 
 
 def test_a_gradient_that_is_part_of_a_graph_is_added_to_in_place():
-    def story(t):
+    def case(t):
         x = leaf(t)
         found = []
         for _ in range(3):
@@ -111,7 +111,7 @@ def test_a_gradient_that_is_part_of_a_graph_is_added_to_in_place():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        agree(story)
+        agree(case)
 
 
 def test_more_than_one_element_needs_a_gradient():
@@ -119,35 +119,35 @@ def test_more_than_one_element_needs_a_gradient():
 
 
 def test_one_element_of_any_shape_needs_none():
-    def story(t):
+    def case(t):
         x = t.tensor([[3.0]], requires_grad=True)
         (x * x).backward()
         return x.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_a_gradient_has_the_shape_of_what_it_is_for():
-    def story(t):
+    def case(t):
         x = leaf(t)
         (x * x).backward(t.tensor([1.0, 10.0, 100.0]))
         return x.grad
 
-    agree(story)
+    agree(case)
     refuse(lambda t: (leaf(t) * 2.0).backward(t.ones(2)), RuntimeError, "Mismatch in shape: grad_output")
 
 
 def test_a_second_backward_needs_retain_graph():
-    def story(t):
+    def case(t):
         y = (leaf(t) * leaf(t)).sum()
         y.backward()
         y.backward()
 
-    refuse(story, RuntimeError, SECOND_TIME)
+    refuse(case, RuntimeError, SECOND_TIME)
 
 
 def test_a_second_backward_is_refused_inside_the_call_in_a_loop_too():
-    def story(t):
+    def case(t):
         caught = []
         for _ in range(4):
             x = leaf(t)
@@ -160,36 +160,36 @@ def test_a_second_backward_is_refused_inside_the_call_in_a_loop_too():
             caught.append(x.grad.tolist())
         return caught
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.parametrize(
     "name", ["x + x", "x + 2", "x.mean()", "x[0]", "x - x", "x.sum()", "-x", "x.reshape(3, 1)", "t.cat([x, x])"]
 )
 def test_a_second_backward_is_legal_where_nothing_was_saved(name):
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = eval(name, {"t": t, "x": x}).sum()
         y.backward()
         y.backward()
         return x.grad
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.parametrize("name", ["x * x", "x / x", "x ** 2", "x.exp()", "t.where(x > 1, x, x)", "x[[0]]"])
 def test_factors_masks_and_indices_count_as_saved(name):
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = eval(name, {"t": t, "x": x}).sum()
         y.backward()
         y.backward()
 
-    refuse(story, RuntimeError, SECOND_TIME)
+    refuse(case, RuntimeError, SECOND_TIME)
 
 
 def test_six_twelve_eighteen():
-    def story(t):
+    def case(t):
         a = leaf(t, 3.0)
         b = a * a
         seen = []
@@ -204,7 +204,7 @@ def test_six_twelve_eighteen():
         seen.append(a.grad.tolist())
         return seen
 
-    agree(story)
+    agree(case)
     assert plain_six() == [[6.0], [12.0], [18.0], [18.0]]
 
 
@@ -219,7 +219,7 @@ def plain_six():
 
 
 def test_create_graph_gives_gradients_that_can_be_differentiated(recwarn):
-    def story(t):
+    def case(t):
         a = leaf(t, 3.0)
         b = a * a * a
         b.backward(create_graph=True)
@@ -229,29 +229,29 @@ def test_create_graph_gives_gradients_that_can_be_differentiated(recwarn):
         first.backward()
         return flags, first.tolist(), a.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_a_constant_retained_gradient_does_not_require_grad(recwarn):
-    def story(t):
+    def case(t):
         a = leaf(t, 3.0)
         b = a * a
         b.retain_grad()
         b.backward(create_graph=True)
         return b.grad.requires_grad, b.grad.tolist(), a.grad.requires_grad, a.grad.tolist()
 
-    agree(story)
+    agree(case)
 
 
 def test_gradients_add_up_under_create_graph(recwarn):
-    def story(t):
+    def case(t):
         a = leaf(t, 3.0)
         (a * a).backward(create_graph=True)
         first = a.grad
         (a * a).backward(create_graph=True)
         return first.tolist(), a.grad.tolist(), first is a.grad, first.requires_grad, a.grad.requires_grad
 
-    agree(story)
+    agree(case)
 
 
 def test_backward_with_create_graph_warns_once_a_process(monkeypatch):
@@ -264,60 +264,60 @@ def test_backward_with_create_graph_warns_once_a_process(monkeypatch):
 
 
 def test_autograd_grad_with_create_graph_does_not_warn():
-    def story(t):
+    def case(t):
         x = leaf(t, 3.0)
         t.autograd.grad(x * x, x, create_graph=True)
 
-    warn(story)
+    warn(case)
 
 
 def test_retain_graph_defaults_to_create_graph(recwarn):
-    def story(t):
+    def case(t):
         a = leaf(t, 3.0)
         b = a * a
         b.backward(create_graph=True)
         b.backward(create_graph=True)
         return a.grad.tolist()
 
-    agree(story)
+    agree(case)
 
 
 def test_grad_returns_a_tuple_and_touches_no_leaf():
-    def story(t):
+    def case(t):
         x, w = leaf(t), leaf(t, 4.0, 5.0, 6.0)
         found = t.autograd.grad((x * w).sum(), [x, w])
         return type(found).__name__, found, x.grad, w.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_grad_works_for_non_leaves():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x * x
         z = (y * y).sum()
         return t.autograd.grad(z, y, retain_graph=True), t.autograd.grad(z, [x, y])
 
-    agree(story)
+    agree(case)
 
 
 def test_grad_gives_a_retaining_non_leaf_on_the_way_its_gradient():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x * x
         y.retain_grad()
         t.autograd.grad((y * y).sum(), x)
         return y.grad, x.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_grad_takes_gradients_of_its_outputs():
-    def story(t):
+    def case(t):
         x = leaf(t)
         return t.autograd.grad([x * x, x * 2.0], [x], [t.ones(3), t.tensor([1.0, 2.0, 3.0])])
 
-    agree(story)
+    agree(case)
 
 
 def test_grad_refuses_an_unused_input():
@@ -335,7 +335,7 @@ def test_grad_refuses_no_inputs():
 
 
 def test_an_unused_input_yields_none_or_zeros_where_allowed():
-    def story(t):
+    def case(t):
         x, unused = leaf(t), leaf(t)
         y = (x * x).sum()
         return (
@@ -343,32 +343,32 @@ def test_an_unused_input_yields_none_or_zeros_where_allowed():
             t.autograd.grad(y, [x, unused], materialize_grads=True),
         )
 
-    agree(story)
+    agree(case)
 
 
 def test_grad_frees_the_graph_too():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = (x * x).sum()
         t.autograd.grad(y, x)
         t.autograd.grad(y, x)
 
-    refuse(story, RuntimeError, SECOND_TIME)
+    refuse(case, RuntimeError, SECOND_TIME)
 
 
 def test_backward_with_inputs_accumulates_into_those_only():
-    def story(t):
+    def case(t):
         x, w = leaf(t), leaf(t, 4.0, 5.0, 6.0)
         y = x * w
         (y * y).sum().backward(inputs=[w])
         return x.grad, w.grad
 
-    agree(story)
+    agree(case)
     refuse(lambda t: leaf(t).sum().backward(inputs=[]), RuntimeError, "cannot be empty")
 
 
 def test_a_non_leaf_among_the_inputs_retains_its_gradient_and_one_named_twice_counts_once():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x * x
         (y * 3.0).sum().backward(inputs=[x, y, x])
@@ -377,11 +377,11 @@ def test_a_non_leaf_among_the_inputs_retains_its_gradient_and_one_named_twice_co
         z.backward(inputs=[x])
         return [*found, x.grad]
 
-    agree(story)
+    agree(case)
 
 
 def test_the_gradients_of_a_recorded_pass_are_tensors_of_their_own():
-    def story(t):
+    def case(t):
         x, w, seed = leaf(t), leaf(t, 4.0, 5.0, 6.0), t.ones(3)
         y = x + w
         y.retain_grad()
@@ -395,31 +395,31 @@ def test_the_gradients_of_a_recorded_pass_are_tensors_of_their_own():
         y.grad.mul_(5.0)
         return x.grad.requires_grad, w.grad, y.grad, seed
 
-    agree(story)
+    agree(case)
 
 
 def test_a_view_made_under_no_grad_receives_no_gradient():
-    def story(t):
+    def case(t):
         x, w = leaf(t), leaf(t, 4.0, 5.0)
         with t.no_grad():
             view = x[0:2]
         (view * w).sum().backward()
         return view.requires_grad, view.is_leaf, view.grad, x.grad, w.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_backward_takes_several_roots():
-    def story(t):
+    def case(t):
         x = leaf(t)
         t.autograd.backward([x.sum(), x * x], [None, t.tensor([1.0, 2.0, 3.0])])
         return x.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_derivatives_of_any_order():
-    def story(t):
+    def case(t):
         a = leaf(t, 3.0)
         value = a**3
         seen = []
@@ -428,11 +428,11 @@ def test_derivatives_of_any_order():
             seen.append(value.tolist())
         return seen
 
-    agree(story)
+    agree(case)
 
 
 def test_a_differential_equations_residual_trains():
-    def story(t):
+    def case(t):
         x = t.tensor([[0.1], [0.5], [0.9]], requires_grad=True)
         w = t.tensor([[1.5]], requires_grad=True)
         u = t.sin(x @ w)
@@ -442,7 +442,7 @@ def test_a_differential_equations_residual_trains():
         loss.backward()
         return du, loss.item(), w.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_no_recursion_in_a_chain_of_100_000_ops(session):
@@ -460,21 +460,21 @@ def test_no_recursion_in_a_chain_of_100_000_ops(session):
 
 
 def test_a_diamond_adds_both_ways():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x * 2.0
         (y * y + y.exp() * x).sum().backward()
         return x.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_complex_outputs_need_a_gradient():
-    def story(t):
+    def case(t):
         x = t.tensor([1 + 2j], requires_grad=True)
         (x * x).backward()
 
-    refuse(story, RuntimeError, "grad can be implicitly created only for real scalar outputs")
+    refuse(case, RuntimeError, "grad can be implicitly created only for real scalar outputs")
 
 
 def test_the_oracle_is_pytorch():
@@ -494,10 +494,10 @@ def test_the_oracle_is_pytorch():
     ],
 )
 def test_second_derivative_of_a_piecewise_linear_function_is_zero_and_not_absent(name, arguments):
-    def story(t):
+    def case(t):
         x = t.tensor([-2.0, 0.25, 3.0], requires_grad=True)
         (first,) = t.autograd.grad(getattr(t.nn.functional, name)(x, *arguments).sum(), x, create_graph=True)
         (second,) = t.autograd.grad(first.sum(), x)
         return first.detach(), first.requires_grad, second
 
-    agree(story)
+    agree(case)

@@ -32,7 +32,7 @@ def made(t):
 
 
 def test_what_is_made_of_distributions_expands_with_them():
-    def story(t):
+    def case(t):
         d = t.distributions
         mixture = d.MixtureSameFamily(d.Categorical(t.ones(2)), d.Normal(t.zeros(2), t.ones(2)))
         changed = d.TransformedDistribution(d.Normal(t.zeros(2), t.ones(2)), d.ExpTransform())
@@ -44,7 +44,7 @@ def test_what_is_made_of_distributions_expands_with_them():
             shapes.append((tuple(wide.batch_shape), tuple(sample.shape), tuple(wide.log_prob(sample).shape)))
         return shapes
 
-    agree(story)
+    agree(case)
 
 
 def test_modes_and_entropies_are_pytorchs():
@@ -54,7 +54,7 @@ def test_modes_and_entropies_are_pytorchs():
 
 
 def test_quantiles_are_pytorchs_and_undo_the_cdf():
-    def story(t):
+    def case(t):
         d, at = t.distributions, t.tensor([0.1, 0.5, 0.9], dtype=t.float64)
         found = []
         for each in (d.LogNormal(0.3, 0.7), d.HalfNormal(1.5), d.Gumbel(0.2, 1.1)):
@@ -62,7 +62,7 @@ def test_quantiles_are_pytorchs_and_undo_the_cdf():
             found += [value, bool((each.cdf(value) - at).abs().max() < 1e-6)]
         return found
 
-    agree(story)
+    agree(case)
 
 
 def test_arguments_out_of_range_are_refused():

@@ -59,7 +59,7 @@ def test_an_unreachable_server_is_a_connection_error(monkeypatch):
     assert caught.value.__cause__ is None
 
 
-def test_an_expired_or_unknown_session_is_told_by_name(server_address, monkeypatch):
+def test_an_expired_or_unknown_session_has_an_error_with_a_reason(server_address, monkeypatch):
     session = gradwire.connect(server_address)
     session._retransmission._session_id = "no-such-session"
     session._retransmission.drop()

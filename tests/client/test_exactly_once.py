@@ -181,7 +181,7 @@ def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(server_addres
         session.close()
 
 
-def test_a_server_that_stays_away_is_told_and_every_later_use_says_so(server_address):
+def test_an_absent_server_gives_an_error_at_this_and_each_later_use(server_address):
     with proxy(server_address) as between:
         session = gradwire.connect(between.address, patience=0.3)
         x = gradwire.ones(2)

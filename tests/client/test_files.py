@@ -226,7 +226,7 @@ def test_tensors_go_to_torch_and_back():
         gradwire.from_torch(np.ones(2))
 
 
-def test_what_cannot_be_saved_is_told_what_to_save_instead(tmp_path):
+def test_the_error_for_an_unsupported_object_says_what_to_save_instead(tmp_path):
     path = tmp_path / "held.safetensors"
     with pytest.raises(TypeError, match=r"is a Linear; .*save its state_dict\(\)"):
         gradwire.save({"model": gradwire.nn.Linear(2, 2)}, path)

@@ -24,11 +24,11 @@ def bare(value):
     return strip(found)
 
 
-def same(story):
-    """The story answers alike with torch and gradwire, three times."""
-    expected = bare(story(torch))
+def same(case):
+    """The case answers alike with torch and gradwire, three times."""
+    expected = bare(case(torch))
     for _ in range(3):
-        found = bare(story(gradwire))
+        found = bare(case(gradwire))
         assert alike(found, expected), f"{found} is not {expected}"
 
 
@@ -37,7 +37,7 @@ def test_grad_answers_the_gradient_without_a_graph():
 
 
 def test_grad_nests_to_any_order():
-    def story(t):
+    def case(t):
         slope = lambda x: x**4 * x.sin()  # noqa: E731
         answers = []
         for _ in range(4):
@@ -45,7 +45,7 @@ def test_grad_nests_to_any_order():
             answers.append(slope(t.tensor(1.3, dtype=t.float64)))
         return answers
 
-    same(story)
+    same(case)
 
 
 @pytest.mark.parametrize("argnums", [0, 1, (0, 1), (1, 0), (-1,)])
@@ -54,7 +54,7 @@ def test_argnums_choose_the_arguments_and_the_form(argnums):
 
 
 def test_nested_arguments_and_aux():
-    def story(t):
+    def case(t):
         def loss(params, x):
             y = x @ params["w"] + params["more"][0]
             return (y**2).mean(), {"prediction": y}
@@ -64,7 +64,7 @@ def test_nested_arguments_and_aux():
             params, t.tensor(X)
         )
 
-    same(story)
+    same(case)
 
 
 def test_value_and_grad_is_grad_and_value_exchanged():
@@ -74,7 +74,7 @@ def test_value_and_grad_is_grad_and_value_exchanged():
 
 
 def test_a_graph_of_the_callers_own_goes_on():
-    def story(t):
+    def case(t):
         w = t.tensor([1.0, 2.0, 3.0], requires_grad=True)
         x = t.tensor(X, requires_grad=True)
         slope = t.func.grad(lambda x: (x * w).pow(3).sum())(x)
@@ -84,20 +84,20 @@ def test_a_graph_of_the_callers_own_goes_on():
             outside = t.func.grad(lambda v: (v * w).pow(2).sum())(t.tensor([1.0, 1.0, 2.0]))
         return w.grad, x.grad, closed, outside
 
-    same(story)
+    same(case)
 
 
 def test_vjp_takes_many_cotangents_and_nested_outputs():
-    def story(t):
+    def case(t):
         value, product = t.func.vjp(lambda x, y: {"a": x @ y, "b": (x.sum(),)}, t.tensor(X), t.tensor([1.0, 2.0, 3.0]))
         ones = {"a": t.tensor([1.0, -1.0]), "b": (t.tensor(2.0),)}
         return value, product(ones), product({"a": t.tensor([0.0, 2.0]), "b": (t.tensor(0.0),)})
 
-    same(story)
+    same(case)
 
 
 def test_jvp_nests_and_fills_what_does_not_depend():
-    def story(t):
+    def case(t):
         x, v = t.tensor(X[0]), t.tensor([1.0, 0.5, -2.0])
 
         def first(x):
@@ -105,12 +105,12 @@ def test_jvp_nests_and_fills_what_does_not_depend():
 
         return t.func.jvp(lambda x: (x.sin(), x.sum()), (x,), (v,)), t.func.jvp(first, (x,), (v,)), first(x)
 
-    same(story)
+    same(case)
 
 
 @pytest.mark.parametrize("name", ["jacrev", "jacfwd"])
 def test_jacobians_are_nested_by_output_then_input(name):
-    def story(t):
+    def case(t):
         def function(params, y):
             return {"p": params["w"] @ y, "q": (y * y).sum()}
 
@@ -118,11 +118,11 @@ def test_jacobians_are_nested_by_output_then_input(name):
         args = {"w": t.tensor(X), "unused": t.tensor([4.0])}, t.tensor([1.0, 2.0, 0.5])
         return transform(function)(*args), transform(function, (0, 1))(*args)
 
-    same(story)
+    same(case)
 
 
 def test_hessian_and_mixed_orders():
-    def story(t):
+    def case(t):
         def energy(x):
             return (x.sin().outer(x.exp()).sum() + (x**3).prod()).log1p()
 
@@ -130,11 +130,11 @@ def test_hessian_and_mixed_orders():
         f = t.func
         return f.hessian(energy)(x), f.jacrev(f.jacfwd(energy))(x), f.jacrev(f.jacrev(f.grad(energy)))(x)
 
-    same(story)
+    same(case)
 
 
 def test_physics_residual_takes_each_outputs_derivatives():
-    def story(t):
+    def case(t):
         t.manual_seed(0)
         net = t.nn.Sequential(t.nn.Linear(2, 5), t.nn.Tanh(), t.nn.Linear(5, 2)).double()
         with t.no_grad():
@@ -147,11 +147,11 @@ def test_physics_residual_takes_each_outputs_derivatives():
         residual.backward()
         return residual.detach(), [p.grad for p in net.parameters()]
 
-    same(story)
+    same(case)
 
 
 def test_functional_call_leaves_the_module_as_it_was():
-    def story(t):
+    def case(t):
         net = t.nn.Sequential(t.nn.Linear(3, 2), t.nn.ReLU())
         before = net[0].weight
         params = {"0.weight": t.tensor(X), "0.bias": t.tensor([0.5, 0.1])}
@@ -159,11 +159,11 @@ def test_functional_call_leaves_the_module_as_it_was():
         answer = t.func.grad(loss)(params, t.tensor([1.0, 2.0, -1.0]))
         return answer, net[0].weight is before
 
-    same(story)
+    same(case)
 
 
 def test_tied_weights_are_replaced_together():
-    def story(t):
+    def case(t):
         class Tied(t.nn.Module):
             def __init__(self):
                 super().__init__()
@@ -180,11 +180,11 @@ def test_tied_weights_are_replaced_together():
         w, x = {"a.weight": t.tensor([[2.0]])}, t.tensor([1.0])
         return t.func.functional_call(net, w, x), t.func.functional_call(net, w, x, tie_weights=False).detach()
 
-    same(story)
+    same(case)
 
 
 def test_stacked_states():
-    def story(t):
+    def case(t):
         nets = [t.nn.Linear(2, 1) for _ in range(3)]
         with t.no_grad():
             for at, net in enumerate(nets):
@@ -192,11 +192,11 @@ def test_stacked_states():
                 net.bias.fill_(-at)
         return t.func.stack_module_state(nets)
 
-    same(story)
+    same(case)
 
 
 @pytest.mark.parametrize(
-    ("story", "phrase"),
+    ("case", "phrase"),
     [
         (lambda t: t.func.grad(lambda x: x)(t.ones(2)), "scalar tensor"),
         (lambda t: t.func.grad(lambda x: 3.0)(t.ones(2)), "return.* tensor"),
@@ -214,8 +214,8 @@ def test_stacked_states():
         (lambda t: t.func.functional_call(t.nn.Linear(1, 1), {"nope": t.ones(1)}, t.ones(1), strict=True), "nope"),
     ],
 )
-def test_what_makes_no_sense_is_refused(story, phrase):
-    refuse(story, RuntimeError, phrase)
+def test_what_makes_no_sense_is_refused(case, phrase):
+    refuse(case, RuntimeError, phrase)
 
 
 def test_repeats_of_a_transform_wait_for_nothing_new(deferring):

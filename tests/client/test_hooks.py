@@ -115,7 +115,7 @@ def test_a_failed_backward_leaves_nothing_suspended(session: gradwire.Session) -
     assert (now.tensor_count, now.bytes) == (held.tensor_count, held.bytes)
 
 
-def test_a_hook_of_several_that_raises_is_told_with_the_gradients_it_came_after(session: gradwire.Session) -> None:
+def test_the_error_of_one_of_several_hooks_names_the_gradients_before_it(session: gradwire.Session) -> None:
     x = _leaf(session)
     y = x * 1
 

@@ -230,14 +230,14 @@ def test_a_view_follows_a_base_whose_sizes_changed_since(session: gradwire.Sessi
         ((x * x).sum() + (part**2).sum()).backward()
         return w.grad, x.grad_fn.name(), row.grad_fn.name(), x._version
 
-    for story in (by_leaf, by_node):
-        agree(story)
+    for case in (by_leaf, by_node):
+        agree(case)
 
 
 def test_what_a_node_made_keeps_its_node_when_its_sizes_change_under_no_grad(session: gradwire.Session) -> None:
     """So a gradient of the same sizes is the node's own, and of others refused unless it broadcasts from them."""
 
-    def story(t: Any, shape: tuple[int, ...] = (2, 2), turn: str = "t_", *args: int) -> Any:
+    def case(t: Any, shape: tuple[int, ...] = (2, 2), turn: str = "t_", *args: int) -> Any:
         w = t.ones(shape, requires_grad=True)
         y = w * 2
         with t.no_grad():
@@ -245,16 +245,16 @@ def test_what_a_node_made_keeps_its_node_when_its_sizes_change_under_no_grad(ses
         (y * t.arange(y.numel()).reshape(y.shape)).sum().backward()
         return w.grad, y.grad_fn.name(), y.shape, y._version, y.is_leaf
 
-    agree(story)
-    agree(lambda t: story(t, (2, 3), "unsqueeze_", 0))
+    agree(case)
+    agree(lambda t: case(t, (2, 3), "unsqueeze_", 0))
     for shape, turn in (((2, 3), "t_"), ((1, 3), "squeeze_")):
-        refuse(lambda t, shape=shape, turn=turn: story(t, shape, turn), RuntimeError, "invalid gradient")
+        refuse(lambda t, shape=shape, turn=turn: case(t, shape, turn), RuntimeError, "invalid gradient")
 
 
 def test_sizes_changed_in_place_leave_the_tensor_what_it_is(session: gradwire.Session) -> None:
     """It is no view, its version counts the change, and its node has PyTorch's name."""
 
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         told = []
         for turn in TURNS.values():
             made = t.ones(6, requires_grad=True) * 2
@@ -264,18 +264,18 @@ def test_sizes_changed_in_place_leave_the_tensor_what_it_is(session: gradwire.Se
                 told.append((node, x._base is not None, x._version, tuple(x.shape), x.stride()))
         return told
 
-    agree(story)
+    agree(case)
 
 
 def test_an_inference_tensors_sizes_are_not_changed_outside_of_inference_mode(session: gradwire.Session) -> None:
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         with t.inference_mode():
             x = t.ones(2, 3)
             x.t_()
         assert x.shape == (3, 2)
         x.t_()
 
-    refuse(story, RuntimeError, "Inplace update to inference tensor outside InferenceMode is not allowed")
+    refuse(case, RuntimeError, "Inplace update to inference tensor outside InferenceMode is not allowed")
 
 
 def test_the_sizes_of_a_view_of_a_leaf_and_of_one_of_several_are_not_changed_in_grad_mode(

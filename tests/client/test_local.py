@@ -72,7 +72,7 @@ def closed_at_once(name: str) -> socket.socket:
     return near
 
 
-def test_a_batch_that_the_socket_does_not_hold_is_off_though_nobody_waits(
+def test_a_batch_larger_than_the_socket_buffer_is_sent_without_a_waiting_thread(
     without_maintenance: None, deferring: gradwire.Session
 ) -> None:
     array = np.ones(240_000, np.float32)
@@ -160,7 +160,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator["tuple[LocalCall, socket.s
     far.close()
 
 
-def test_what_is_sent_while_somebody_waits_is_off_though_the_socket_was_full(
+def test_a_batch_sent_while_a_thread_waits_leaves_although_the_socket_was_full(
     pair: "tuple[LocalCall, socket.socket]",
 ) -> None:
     call, far = pair
@@ -181,7 +181,7 @@ def test_what_is_sent_while_somebody_waits_is_off_though_the_socket_was_full(
     assert not call.sending
 
 
-def test_what_is_dropped_while_somebody_sends_is_freed(pair: "tuple[LocalCall, socket.socket]") -> None:
+def test_a_link_dropped_during_a_send_is_freed(pair: "tuple[LocalCall, socket.socket]") -> None:
     call, _ = pair
     link = _link.Link(call, "somewhere")
     link.send(bytes(8 << 20))

@@ -13,13 +13,13 @@ pytestmark = pytest.mark.usefixtures("session")
 
 
 def test_ops_are_reached_by_their_namespace():
-    def story(t):
+    def case(t):
         x = t.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
         (t.linalg.inv(x).sum() + t.linalg.det(x)).backward()
         spectrum = t.fft.rfft(x.detach())
         return x.grad, spectrum.real, t.special.expit(x.detach())
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.parametrize("name", ["linalg", "fft", "special"])
@@ -48,13 +48,13 @@ def test_the_accelerator_is_the_servers_gpu_or_none():
 
 
 def test_dims_may_be_named_as_in_numpy():
-    def story(t):
+    def case(t):
         x = t.arange(6.0).reshape(2, 3).requires_grad_()
         y = x.softmax(axis=1) * x.sum(axis=0, keepdims=True) + t.cat([x, x], axis=1).cumsum(axis=1)[:, 3:]
         y.amax(axis=(0, 1)).backward()
         return y, x.grad, x.argmax(axis=0, keepdims=True), t.stack([x, x], axis=2).shape, x.unsqueeze(axis=0).shape
 
-    agree(story)
+    agree(case)
 
 
 def test_dim_that_is_needed_is_asked_for_by_name():

@@ -184,7 +184,7 @@ def test_refusals_are_pytorchs(text, error, phrase):
             eval(text, {**vars(library.nn), "ones": library.ones})
 
 
-def test_a_refused_input_is_told_with_the_path_of_the_layer():
+def test_the_error_of_a_refused_input_names_the_path_of_the_layer():
     class Model(nn.Module):
         def __init__(self):
             super().__init__()

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.usefixtures("session")
 
 
 def test_results_are_written_into_out():
-    def story(t):
+    def case(t):
         a, empty = t.arange(6.0).reshape(2, 3), t.empty(0)
         same = t.add(a, a, out=empty) is empty
         kept = t.zeros(2, 2)
@@ -17,7 +17,7 @@ def test_results_are_written_into_out():
         into_double = t.exp(a, out=t.zeros(2, 3, dtype=t.float64))
         return same, empty, kept, view, into_double, t.sum(a, dim=0, out=t.empty(3)), t.linalg.inv(t.eye(2), out=kept)
 
-    agree(story)
+    agree(case)
 
 
 def test_out_is_refused_where_gradients_would_pass_or_the_dtype_does_not_fit():
@@ -37,16 +37,16 @@ def test_out_is_refused_where_gradients_would_pass_or_the_dtype_does_not_fit():
 
 
 def test_types_by_name_make_tensors_and_tell_them_apart():
-    def story(t):
+    def case(t):
         made = t.LongTensor([1, 2]), t.FloatTensor(2, 3).shape, t.DoubleTensor([1]), t.BoolTensor([True, False])
         return made, [isinstance(made[0], kind) for kind in (t.LongTensor, t.FloatTensor)]
 
-    agree(story)
+    agree(case)
     refuse(lambda t: t.LongTensor(t.ones(1)), TypeError, "expected")
 
 
 def test_functions_made_of_others():
-    def story(t):
+    def case(t):
         a = t.tensor([[2.0, 1.0], [1.0, 3.0]])
         filled = t.zeros(5, 2).fill_diagonal_(1.0, wrap=True), t.zeros(3, 3, 3).fill_diagonal_(2.0)
         powers = a.matrix_power(3), t.vander(t.tensor([1.0, 2.0]), 3), t.pinverse(a), t.chain_matmul(a, a, a)
@@ -57,7 +57,7 @@ def test_functions_made_of_others():
         ]
         return filled, powers, windows, t.broadcast_shapes((2, 1), (3,), 1), t.adjoint(a)
 
-    agree(story)
+    agree(case)
     refuse(lambda t: t.broadcast_shapes((2,), (3,)), RuntimeError, "Shape mismatch: objects cannot be broadcast")
     refuse(lambda t: t.zeros(3).fill_diagonal_(1.0), RuntimeError, "dimensions must larger than 1")
 

@@ -18,14 +18,14 @@ def test_a_truth_value_in_a_tensor_as_key_is_no_mask(session: gradwire.Session) 
             "Index put requires the source and destination dtypes match",
         )
 
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         x = t.zeros(2, 2)
         x[t.tensor(True)] = t.ones(2)
         x[t.tensor(False)] = t.ones(2) * 9
         x[t.tensor(True), 0] = 3.0
         return x, x[t.tensor(True)], x[t.tensor(False)], x[True, 1], x[False]
 
-    agree(story)
+    agree(case)
 
 
 def test_a_value_in_the_memory_that_is_written_is_refused_where_pytorch_sees_it(session: gradwire.Session) -> None:
@@ -34,14 +34,14 @@ def test_a_value_in_the_memory_that_is_written_is_refused_where_pytorch_sees_it(
     refuse(lambda t: _assigned(t, (3, 3), (slice(1), slice(1)), (0, slice(1))), RuntimeError, message)
     refuse(lambda t: _assigned(t, (1, 1), slice(None), 0), RuntimeError, message)
 
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         return [
             _assigned(t, (3, 3), slice(None, None, 2), 0), _assigned(t, (3, 3), slice(None), 0),
             _assigned(t, (3, 3), slice(1), 0), _assigned(t, (1, 3), slice(None), 0), _assigned(t, (3,), None, ...),
             _assigned(t, (3, 3), (0, 0), (0, slice(1))), _assigned(t, (), True, ...),
         ]  # fmt: skip
 
-    agree(story)
+    agree(case)
 
 
 def _assigned(t: Any, shape: tuple[int, ...], key: Any, of: Any) -> Any:
@@ -54,7 +54,7 @@ def _assigned(t: Any, shape: tuple[int, ...], key: Any, of: Any) -> Any:
 def test_a_gradient_that_is_a_view_of_what_was_given_knows_it(session: gradwire.Session, view: str) -> None:
     """And is changed with it."""
 
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         x = t.ones(2, 3, requires_grad=True) * 2
         y = eval(f"x.{view}", {"x": x})
         (g,) = t.autograd.grad(y, x, y, create_graph=True)
@@ -64,11 +64,11 @@ def test_a_gradient_that_is_a_view_of_what_was_given_knows_it(session: gradwire.
             y.mul_(5)
         return told, g._version, g.detach() * 1, g.grad_fn.name()
 
-    agree(story)
+    agree(case)
 
 
 def test_a_hook_on_a_view_made_under_no_grad_is_taken_and_never_called(session: gradwire.Session) -> None:
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         called: list[Any] = []
         w = t.ones(3, requires_grad=True)
         with t.no_grad():
@@ -79,7 +79,7 @@ def test_a_hook_on_a_view_made_under_no_grad_is_taken_and_never_called(session: 
         handle.remove()
         return called, v.grad, w.grad
 
-    agree(story)
+    agree(case)
 
     def place(t: Any) -> Any:
         w = t.ones(3, requires_grad=True)
@@ -90,18 +90,18 @@ def test_a_hook_on_a_view_made_under_no_grad_is_taken_and_never_called(session: 
     refuse(place, AssertionError, "Expected gradient function to be set")
 
 
-def test_a_leafs_place_is_told_under_no_grad(session: gradwire.Session) -> None:
-    def story(t: Any) -> Any:
+def test_a_leafs_gradient_edge_is_known_under_no_grad(session: gradwire.Session) -> None:
+    def case(t: Any) -> Any:
         w = t.ones(2, requires_grad=True)
         with t.no_grad():
             edge = t.autograd.graph.get_gradient_edge(w)
         return edge.output_nr, edge.node.name().rpartition("::")[2]
 
-    agree(story)
+    agree(case)
 
 
 def test_a_custom_functions_result_in_inference_mode_is_an_inference_tensor(session: gradwire.Session) -> None:
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         class Double(t.autograd.Function):  # type: ignore[misc, name-defined]
             @staticmethod
             def forward(ctx: Any, x: Any) -> Any:
@@ -111,14 +111,14 @@ def test_a_custom_functions_result_in_inference_mode_is_an_inference_tensor(sess
             made = Double.apply(t.ones(2, requires_grad=True))
         return made.is_inference(), made.requires_grad, made
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.parametrize("mode", ["enable_grad", "no_grad", "inference_mode"])
 def test_an_input_that_a_custom_function_returns_is_another_tensor(session: gradwire.Session, mode: str) -> None:
     """A view of it, or where no history may be had, what is detached from it."""
 
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         class Same(t.autograd.Function):  # type: ignore[misc, name-defined]
             @staticmethod
             def forward(ctx: Any, x: Any) -> Any:
@@ -135,21 +135,21 @@ def test_an_input_that_a_custom_function_returns_is_another_tensor(session: grad
             told.append((made is x, made._base is x, made.requires_grad, made.is_leaf, made.is_inference()))
         return told
 
-    agree(story)
+    agree(case)
 
 
 def test_an_input_that_is_named_twice_has_one_gradient(session: gradwire.Session) -> None:
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         w = t.ones(2, requires_grad=True)
         one, other = t.autograd.grad((w * w).sum(), [w, w])
         one.mul_(3)
         return one is other, other
 
-    agree(story)
+    agree(case)
 
 
 def test_a_node_of_a_change_in_place_has_pytorchs_name(session: gradwire.Session) -> None:
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         told = []
         for change in (
             lambda x: x.asinh_(), lambda x: x.eq_(x.detach()), lambda x: x.eq_(1), lambda x: x.ge_(x.detach()),
@@ -161,22 +161,22 @@ def test_a_node_of_a_change_in_place_has_pytorchs_name(session: gradwire.Session
             told.append(x.grad_fn.name())
         return told
 
-    agree(story)
+    agree(case)
 
 
 def test_a_hook_on_a_view_that_was_left_behind_is_refused(session: gradwire.Session) -> None:
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         w = t.ones(2, 2, requires_grad=True)
         with t.no_grad():
             v = w[1:]
             w.add_(1)
         v.register_hook(lambda g: g)
 
-    refuse(story, RuntimeError, "A view was created in no_grad mode")
+    refuse(case, RuntimeError, "A view was created in no_grad mode")
 
 
 def test_a_tensor_of_the_same_data_counts_its_own_changes(session: gradwire.Session) -> None:
-    def story(t: Any) -> Any:
+    def case(t: Any) -> Any:
         x = t.zeros(2)
         x.add_(1)
         bare = x.data
@@ -184,7 +184,7 @@ def test_a_tensor_of_the_same_data_counts_its_own_changes(session: gradwire.Sess
         bare.add_(1)
         return before, bare._version, x._version
 
-    agree(story)
+    agree(case)
 
 
 def test_targets_that_are_no_probabilities_are_refused(session: gradwire.Session) -> None:

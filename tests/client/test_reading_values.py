@@ -17,7 +17,7 @@ def leaf(t, *values):
 
 
 def test_repr_is_pytorchs():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x * 2.0
         y.sum().backward()
@@ -34,15 +34,15 @@ def test_repr_is_pytorchs():
         ]
         return [repr(each) for each in shown] + [f"{x.grad=}", f"{x.sum():.3f}", f"{x}", str(x.shape), str(x.dtype)]
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.parametrize("shape", [(2000,), (40, 50), (3, 40, 50), (1001, 2)])
 def test_a_large_tensors_repr_is_pytorchs_though_only_its_corner_travels(shape):
-    def story(t):
+    def case(t):
         return repr(t.arange(math.prod(shape)).reshape(shape) * 0.5)
 
-    agree(story)
+    agree(case)
 
 
 def test_html_shows_the_values():
@@ -52,15 +52,15 @@ def test_html_shows_the_values():
 
 
 def test_a_nodes_repr_and_name_are_pytorchs():
-    def story(t):
+    def case(t):
         y = leaf(t).sum()
         return re.sub(r"0x[0-9a-f]+", "0x", repr(y.grad_fn)), y.grad_fn.name(), type(y.grad_fn).__name__
 
-    agree(story)
+    agree(case)
 
 
 def test_nodes_of_the_last_op_have_pytorchs_names():
-    def story(t):
+    def case(t):
         x, w = leaf(t), t.ones(3, 3, requires_grad=True)
         made = [
             x + x,
@@ -79,11 +79,11 @@ def test_nodes_of_the_last_op_have_pytorchs_names():
         ]
         return [each.grad_fn.name() for each in made]
 
-    agree(story)
+    agree(case)
 
 
 def test_next_functions_walk_the_graph():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = (x * x + t.ones(3)).sum()
         names = []
@@ -94,17 +94,17 @@ def test_next_functions_walk_the_graph():
             node = following[0] if following else None
         return names
 
-    agree(story)
+    agree(case)
 
 
 def test_accumulate_grad_knows_its_leaf():
-    def story(t):
+    def case(t):
         x = leaf(t)
         y = x.exp()
         node = y.grad_fn.next_functions[0][0]
         return node.name(), node.variable is x, node.next_functions, y.grad_fn is y.grad_fn, y.grad_fn == y.grad_fn
 
-    agree(story)
+    agree(case)
 
 
 def test_the_graph_is_drawn():
@@ -116,11 +116,11 @@ def test_the_graph_is_drawn():
 
 
 def test_iteration():
-    def story(t):
+    def case(t):
         x = t.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
         return [row.tolist() for row in x], len(x), [row.grad_fn.name() for row in x]
 
-    agree(story)
+    agree(case)
     refuse(lambda t: list(t.tensor(1.0)), TypeError, "iteration over a 0-d tensor")
     refuse(lambda t: len(t.tensor(1.0)), TypeError, "0-d tensor")
 
@@ -133,34 +133,34 @@ def test_bool_of_one_element():
 
 @pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")
 def test_python_numbers():
-    def story(t):
+    def case(t):
         return [
             float(t.tensor([1.5])), int(t.tensor(2.9)), complex(t.tensor(1 + 2j)), t.tensor(3).item(),
             t.tensor(2.5).item(), [10, 20, 30][t.tensor(1)], t.tensor(True).item(), round(float(t.tensor(0.1)), 3),
         ]  # fmt: skip
 
-    agree(story)
+    agree(case)
     refuse(lambda t: float(leaf(t)), ValueError, "only one element tensors can be converted to Python scalars")
     refuse(lambda t: leaf(t).item(), RuntimeError, "a Tensor with 3 elements cannot be converted to Scalar")
     refuse(lambda t: range(3)[t.tensor(1.0)], TypeError, "only integer tensors of a single element can be converted")
 
 
 def test_tolist_and_numpy():
-    def story(t):
+    def case(t):
         x = t.tensor([[1, 2], [3, 4]])
         return x.tolist(), x.numpy().tolist(), str(x.numpy().dtype), np.asarray(x.double()).tolist(), leaf(t).tolist()
 
-    agree(story)
+    agree(case)
 
 
 def test_numpy_is_refused_while_it_requires_grad():
-    def story(t):
+    def case(t):
         x = leaf(t)
         with t.no_grad():
             inside = x.numpy().tolist()
         return inside, x.detach().numpy().tolist(), x.numpy(force=True).tolist()
 
-    agree(story)
+    agree(case)
     refuse(lambda t: leaf(t).numpy(), RuntimeError, r"Can't call numpy\(\) on Tensor that requires grad.*detach")
     refuse(lambda t: np.asarray(leaf(t)), RuntimeError, "requires grad")
     refuse(lambda t: t.zeros(1, dtype=t.bfloat16).numpy(), TypeError, "BFloat16")
@@ -172,11 +172,11 @@ def test_in():
 
 
 def test_comparison():
-    def story(t):
+    def case(t):
         x = leaf(t)
         return [x == 2.0, x != x, x < 2.0, x >= x, x == None, x == "a", hash(x) == id(x) or hash(x) == hash(x)]  # noqa: E711
 
-    agree(story)
+    agree(case)
 
 
 def test_foreign_operands_are_refused_as_python_does():
@@ -186,7 +186,7 @@ def test_foreign_operands_are_refused_as_python_does():
 
 
 def test_indexing():
-    def story(t):
+    def case(t):
         x = t.arange(24).reshape(2, 3, 4)
         mask = x > 20
         return [
@@ -194,7 +194,7 @@ def test_indexing():
             x[0, [0, 2]], x[:, t.tensor([True, False, True])], x[np.array([1])], x[1:, None, 0],
         ]  # fmt: skip
 
-    agree(story)
+    agree(case)
 
 
 def test_indices_that_no_tensor_takes():
@@ -209,7 +209,7 @@ def test_indices_that_no_tensor_takes():
 
 
 def test_positions_of_what_is_not_zero():
-    def story(t):
+    def case(t):
         x = t.tensor([[1.0, 0.0], [0.0, 2.0]])
         mask = t.tensor([True, False])
         return [
@@ -217,7 +217,7 @@ def test_positions_of_what_is_not_zero():
             t.where(mask), t.where(mask, 1.0, x), x.where(mask, -x),
         ]  # fmt: skip
 
-    agree(story)
+    agree(case)
     refuse(lambda t: t.where(t.tensor([True]), 1.0), TypeError, r"where\(\)")
 
 
@@ -227,7 +227,7 @@ def test_inversion_is_for_whole_numbers_and_bools():
 
 
 def test_item_assignment():
-    def story(t):
+    def case(t):
         x = t.zeros(2, 3)
         x[0] = 1.0
         x[:, 1] = t.tensor([5.0, 6.0])
@@ -240,16 +240,16 @@ def test_item_assignment():
         z.sum().backward()
         return x, flags, w.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_results_with_names():
-    def story(t):
+    def case(t):
         found = leaf(t).max(0)
         values, indices = t.sort(t.tensor([3.0, 1.0, 2.0]))
         return found.values, found.indices, type(found).__name__, values, indices, leaf(t).max()
 
-    agree(story)
+    agree(case)
 
 
 def test_values_decide_a_tensors_dtype():

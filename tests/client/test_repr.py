@@ -177,7 +177,7 @@ def test_html_of_a_summary_elides_the_middle_and_keeps_the_corners():
     assert len(page.cells) == 49
 
 
-def test_html_escapes_what_it_is_told():
+def test_html_escapes_its_text():
     page = show_html([1.0], requires_grad=True, grad_fn="<script>&")
     assert "<script>" not in page
     assert "&lt;script&gt;&amp;" in page

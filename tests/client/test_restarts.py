@@ -152,7 +152,7 @@ def test_a_session_that_cannot_be_stored_is_named_and_the_exit_status_tells(
     assert "the server cannot write" in lost[0]["error"] and lost[0]["session"]
 
 
-def test_a_client_that_has_seen_more_than_the_last_snapshot_is_told(tmp_path: Path) -> None:
+def test_a_client_that_has_seen_more_than_the_last_snapshot_gets_an_error(tmp_path: Path) -> None:
     with restarting_server(tmp_path, "--snapshot-every=0") as server:
         session = gradwire.connect(server.address)
         x = gradwire.zeros(1)

@@ -15,7 +15,7 @@ SHARED = "more than one element of the written-to tensor refers to a single memo
 
 
 def test_a_view_of_one_of_several_tensors_follows_that_one():
-    def story(t):
+    def case(t):
         w = t.ones(2, requires_grad=True)
         x = t.zeros(2)
         first, second = t.broadcast_tensors(x, t.ones(3, 2))
@@ -24,11 +24,11 @@ def test_a_view_of_one_of_several_tensors_follows_that_one():
         first.sum().backward()
         return first._base is x, first, second, grid, w.grad, first._version
 
-    agree(story)
+    agree(case)
 
 
 def test_a_view_of_a_product_follows_it():
-    def story(t):
+    def case(t):
         w = t.ones(2, requires_grad=True)
         made = t.matmul(t.ones(2), t.ones(2, 2))
         shown = made.unsqueeze(-1)
@@ -36,7 +36,7 @@ def test_a_view_of_a_product_follows_it():
         shown.sum().backward()
         return shown, shown._base is None, w.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_an_empty_view_knows_its_base():
@@ -48,24 +48,24 @@ def test_what_changes_nothing_is_the_tensor_itself():
 
 
 def test_views_of_inference_tensors_have_no_base():
-    def story(t):
+    def case(t):
         with t.inference_mode():
             made = t.ones(2, 2) * 1
         with t.inference_mode():
             inside = made[0]
         return made[0]._base is None, inside._base is None, made.data.is_inference(), t.ones(2)[0]._base is None
 
-    agree(story)
+    agree(case)
 
 
 def test_a_gradient_that_passes_unchanged_is_the_tensor_that_was_given():
-    def story(t):
+    def case(t):
         x = t.ones(2, requires_grad=True)
         first, second = t.autograd.grad(x + 1, [x, x], x, create_graph=True)
         x.sum().backward()
         return first is x, second is x, first.grad
 
-    agree(story)
+    agree(case)
 
 
 def test_operands_that_share_the_memory_they_are_written_to_are_refused():
@@ -86,36 +86,36 @@ def test_operands_that_share_the_memory_they_are_written_to_are_refused():
 
 
 def test_a_single_value_of_the_same_memory_may_be_written_where_a_mask_holds():
-    def story(t):
+    def case(t):
         x = t.tensor([1.0, 2.0])
         x[x > 1] = x[0]
         x[True] = x
         return x
 
-    agree(story)
+    agree(case)
 
 
 def test_elements_that_share_memory_are_not_assigned_to():
     for key in (slice(None), ..., (slice(None), 0), None):
         refuse(lambda t, key=key: t.zeros(2).expand(3, 2).__setitem__(key, 1.0), RuntimeError, SHARED)
 
-    def story(t):
+    def case(t):
         x = t.zeros(2)
         x.expand(3, 2)[0] = 1.0
         x.expand(1, 2)[:] = 2.0
         return x
 
-    agree(story)
+    agree(case)
 
 
 def test_assigning_to_false_does_nothing():
-    def story(t):
+    def case(t):
         x, w = t.zeros(2), t.ones(2, requires_grad=True)
         x[False] = w
         w[False] = 3.0
         return x, w, x._version
 
-    agree(story)
+    agree(case)
 
 
 def test_a_key_that_does_not_fit_is_refused_before_the_leaf_is():
@@ -129,7 +129,7 @@ def test_reversed_turns_the_first_dimension_only():
 
 
 def test_out_of_another_shape_counts_as_changed():
-    def story(t):
+    def case(t):
         out = t.ones(3)
         saved = (t.ones(3, requires_grad=True) * out).sum()
         with warnings.catch_warnings():
@@ -141,7 +141,7 @@ def test_out_of_another_shape_counts_as_changed():
             return out, out._version, "modified by an inplace operation" in str(error)
         return "not noticed"
 
-    agree(story)
+    agree(case)
 
 
 def test_out_is_not_resized_under_others_or_under_itself():
@@ -174,13 +174,13 @@ def test_out_has_the_results_dtype_where_pytorch_wants_that():
 
 
 def test_strides_are_pytorchs_for_dimensions_of_size_1_too():
-    def story(t):
+    def case(t):
         x = t.ones(1, 3)
         made = [x.T, x.expand(2, 3), x.expand(1, 1, 3), t.ones(3, 1)[::2], t.ones(2, 3)[None, 1]]
         made.append(t.ones(2).expand(3, 2).double())
         return [(each.stride(), each.is_contiguous()) for each in made]
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_new_dimension_in_a_key_is_no_whole_key():
 
 
 def test_a_copy_made_in_inference_mode_is_an_inference_tensor_and_out_stays_what_it_was():
-    def story(t):
+    def case(t):
         x, out = t.ones(2), t.ones(3)
         with t.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -219,4 +219,4 @@ def test_a_copy_made_in_inference_mode_is_an_inference_tensor_and_out_stays_what
             t.add(x, 1, out=out)
         return copied.is_inference(), out.is_inference(), out
 
-    agree(story)
+    agree(case)

@@ -67,7 +67,7 @@ def test_a_name_that_is_not_here_names_the_nearest():
 
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize(
-    "story",
+    "case",
     [
         lambda t, x: t.einsum("ij,kj->ik", x, x),
         lambda t, x: t.einsum("ij,kj->ik", [x, x]),
@@ -114,10 +114,10 @@ def test_a_name_that_is_not_here_names_the_nearest():
         ),
     ],
 )
-def test_forms_of_call_agree_with_pytorch(story):
+def test_forms_of_call_agree_with_pytorch(case):
     def told(t):
         x = t.tensor([[0.5, -0.25, 0.75], [0.3, 0.2, -0.1]], requires_grad=True)
-        made = story(t, x)
+        made = case(t, x)
         parts = list(made) if isinstance(made, (tuple, list)) else [made]
         floats = [part for part in parts if part.requires_grad]
         gradient = t.autograd.grad(sum(part.sum() for part in floats), x)[0] if floats else x.detach()
@@ -164,7 +164,7 @@ def test_bad_calls_are_refused_with_pytorchs_exception(call, error):
 
 @pytest.mark.usefixtures("session")
 def test_default_dtype_is_what_whole_numbers_become_beside_floats():
-    def story(t):
+    def case(t):
         t.set_default_dtype(t.float64)
         try:
             whole = t.tensor([1, 2])
@@ -173,12 +173,12 @@ def test_default_dtype_is_what_whole_numbers_become_beside_floats():
             t.set_default_dtype(t.float32)
         return *wide, *[t.tensor([1, 2]) * 1.5 for _ in range(2)]
 
-    agree(story)
+    agree(case)
 
 
 @pytest.mark.usefixtures("session")
 def test_reshaping_a_leaf_in_place_is_refused():
-    def story(t):
+    def case(t):
         x = t.zeros(3, requires_grad=True)
         with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
             x.unsqueeze_(0)
@@ -186,7 +186,7 @@ def test_reshaping_a_leaf_in_place_is_refused():
             x.unsqueeze_(0)
         return (x.detach(),)
 
-    agree(story)
+    agree(case)
 
 
 def test_a_factory_refuses_an_out_tensor_by_name(deferring):

@@ -78,7 +78,7 @@ def test_an_administrator_sees_every_session_with_what_it_holds(server: Running,
     assert secrets["root"] not in shown.stdout
 
 
-def test_others_are_told_what_it_takes(server: Running, secrets: Secrets) -> None:
+def test_callers_without_rights_get_an_error_that_names_them(server: Running, secrets: Secrets) -> None:
     refused = top(server.address, token=secrets["alice"])
     assert refused.returncode == 1
     assert "admin" in refused.stderr
@@ -154,7 +154,7 @@ def sessions(*arguments: str, token: str = "") -> Any:
     )
 
 
-def test_an_administrator_lists_and_ends_sessions_also_those_that_nobody_uses(secrets: Secrets, tmp_path: Path) -> None:
+def test_an_administrator_lists_and_ends_sessions_also_unused_ones(secrets: Secrets, tmp_path: Path) -> None:
     from tests.server.test_durability import Storing
 
     tokens = Tokens(Path(secrets["path"]))
@@ -201,7 +201,7 @@ def without_callers(tmp_path: Path) -> Iterator[str]:
     assert not secret_file(address).exists()
 
 
-def test_who_runs_a_server_without_callers_may_look_and_nobody_else(without_callers: str) -> None:
+def test_only_the_user_who_runs_a_server_without_callers_may_list_sessions(without_callers: str) -> None:
     with gradwire.connect(without_callers) as session, session:
         held = gradwire.ones(10)
         shown = top(without_callers)
@@ -227,7 +227,7 @@ def test_the_owners_secret_is_shown_at_the_servers_own_address_alone(without_cal
     assert owners_secret(f"[::1]:{port}") is None
 
 
-def test_the_secret_of_a_server_that_was_killed_is_shown_to_nobody_and_swept_up_by_the_next() -> None:
+def test_the_secret_of_a_killed_server_is_never_sent_and_the_next_server_removes_it() -> None:
     address = "127.0.0.1:1"
     program = (
         "import os, signal; from gradwire_server.auth.owner import Owner\n"

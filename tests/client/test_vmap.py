@@ -201,7 +201,7 @@ TWO = {
 @pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0)])
 @pytest.mark.parametrize("name", TWO)
 def test_rules_hold_for_operands_of_each_kind(name, in_dims):
-    def story(t):
+    def case(t):
         x, y = data(t, 3, 3, 4), data(t, 3, 3, 4, shift=1.3)
         given = [each if dim is not None else each[0] for each, dim in zip((x, y), in_dims, strict=True)]
 
@@ -211,7 +211,7 @@ def test_rules_hold_for_operands_of_each_kind(name, in_dims):
 
         return t.vmap(function, in_dims)(*given)
 
-    same(story)
+    same(case)
 
 
 @pytest.mark.parametrize("in_dims", [(0, None), (None, 0), (0, 0), (-1, 0), (1, None)])
@@ -232,16 +232,16 @@ def test_rules_hold_for_operands_of_each_kind(name, in_dims):
     ),
 )
 def test_operands_that_samples_share(function, in_dims):
-    def story(t):
+    def case(t):
         x, y = data(t, 3, 3, 3), data(t, 3, 3, 3, shift=1.0)
         given = [each if dim is not None else each[0] for each, dim in zip((x, y), in_dims, strict=True)]
         return t.func.vmap(lambda a, b: function(t, a, b), in_dims=in_dims)(*given)
 
-    same(story)
+    same(case)
 
 
 def test_a_sample_without_dimensions_promotes_as_one():
-    def story(t):
+    def case(t):
         points = t.tensor([1.0, 2.0], dtype=t.float64)
         row = t.ones(3, dtype=t.float32)
         whole = t.tensor([1, 2, 3])
@@ -254,11 +254,11 @@ def test_a_sample_without_dimensions_promotes_as_one():
             vmap(lambda p: p / 2)(whole),
         )
 
-    same(story)
+    same(case)
 
 
 def test_structures_and_out_dims():
-    def story(t):
+    def case(t):
         def function(given, scale):
             return {"a": given["x"] * scale, "b": (given["y"].sum(), scale)}
 
@@ -270,17 +270,17 @@ def test_structures_and_out_dims():
             t.vmap(lambda x: t.ones(2))(data(t, 3)),
         )
 
-    same(story)
+    same(case)
 
 
 def test_levels_nest():
-    def story(t):
+    def case(t):
         x, y = data(t, 2, 3), data(t, 4, 3)
         pairs = t.vmap(t.vmap(lambda a, b: (a - b).norm(), (None, 0)), (0, None))(x, y)
         table = t.vmap(lambda a: t.vmap(lambda b: a @ b + a.sum(), out_dims=0)(y))(x)
         return pairs, table, t.vmap(t.vmap(t.vmap(lambda p: p * p)))(data(t, 2, 2, 2))
 
-    same(story)
+    same(case)
 
 
 @pytest.mark.parametrize("chunk_size", [1, 2, 5, 9])
@@ -289,7 +289,7 @@ def test_chunks_answer_the_same(chunk_size):
 
 
 def test_gradients_per_sample():
-    def story(t):
+    def case(t):
         def loss(params, x, y):
             hidden = t.tanh(t.nn.functional.linear(x, params["w"], params["b"]))
             return t.nn.functional.cross_entropy(hidden.unsqueeze(0), y.unsqueeze(0))
@@ -298,11 +298,11 @@ def test_gradients_per_sample():
         gradient = t.vmap(t.func.grad(loss), in_dims=(None, 0, 0))
         return gradient(params, data(t, 5, 3), t.tensor([0, 1, 2, 3, 0]))
 
-    same(story)
+    same(case)
 
 
 def test_gradients_per_sample_of_a_network_with_convolutions():
-    def story(t):
+    def case(t):
         class Net(t.nn.Module):
             def __init__(self):
                 super().__init__()
@@ -324,11 +324,11 @@ def test_gradients_per_sample_of_a_network_with_convolutions():
 
         return t.vmap(t.func.grad(loss), (None, 0, 0))(params, data(t, 3, 1, 4, 4), t.tensor([2, 0, 1]))
 
-    same(story)
+    same(case)
 
 
 def test_derivatives_per_point():
-    def story(t):
+    def case(t):
         w = data(t, 2, 4)
 
         def field(point):
@@ -345,19 +345,19 @@ def test_derivatives_per_point():
             f.grad(lambda w: t.vmap(lambda p: t.tanh(p @ w).sum())(points).sum())(w),
         )
 
-    same(story)
+    same(case)
 
 
 def test_many_cotangents_of_one_graph():
-    def story(t):
+    def case(t):
         _, product = t.func.vjp(lambda x: (x * x).cumsum(0), t.tensor([1.0, 2.0, 3.0]))
         return t.vmap(product)(t.eye(3))
 
-    same(story)
+    same(case)
 
 
 def test_an_ensemble_of_modules():
-    def story(t):
+    def case(t):
         nets = [t.nn.Linear(3, 2) for _ in range(4)]
         with t.no_grad():
             for at, net in enumerate(nets):
@@ -369,11 +369,11 @@ def test_an_ensemble_of_modules():
         answer.sum().backward()
         return answer.detach(), params["weight"].grad
 
-    same(story)
+    same(case)
 
 
 def test_samples_are_changed_in_place_each_by_itself():
-    def story(t):
+    def case(t):
         def function(x, y):
             made = x.clone()
             made += y
@@ -385,7 +385,7 @@ def test_samples_are_changed_in_place_each_by_itself():
 
         return t.vmap(function)(data(t, 2, 3), data(t, 2, 3, shift=1.0))
 
-    same(story)
+    same(case)
 
 
 def test_random_numbers_are_refused_the_same_or_different():
@@ -404,7 +404,7 @@ def test_random_numbers_are_refused_the_same_or_different():
 
 
 @pytest.mark.parametrize(
-    ("story", "error", "phrase"),
+    ("case", "error", "phrase"),
     [
         (lambda t: t.vmap(lambda x: x)(3), ValueError, "non-Tensor"),
         (lambda t: t.vmap(lambda: 1)(), ValueError, "no inputs"),
@@ -420,8 +420,8 @@ def test_random_numbers_are_refused_the_same_or_different():
         (lambda t: t.vmap(lambda x: x.sum(1))(t.ones(2, 2)), IndexError, "Dimension out of range"),
     ],
 )
-def test_what_cannot_be_mapped_is_refused(story, error, phrase):
-    refuse(story, error, phrase)
+def test_what_cannot_be_mapped_is_refused(case, error, phrase):
+    refuse(case, error, phrase)
 
 
 def test_an_op_without_a_rule_is_named():

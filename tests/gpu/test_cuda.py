@@ -167,7 +167,7 @@ def test_random_numbers_are_drawn_on_the_gpu_and_repeat_with_the_seed(name: str)
     np.testing.assert_array_equal(*(devices.host(each.array) for each in drawn))
 
 
-def test_what_a_gpus_pool_holds_is_told(request: pytest.FixtureRequest) -> None:
+def test_the_bytes_of_a_gpus_pool_are_reported(request: pytest.FixtureRequest) -> None:
     if request.node.callspec.params["gpu"] == "stand-in":
         pytest.skip("what stands in for CuPy has no pool of memory")
     before, _ = devices.pools().get("cuda:0", (0, 0))

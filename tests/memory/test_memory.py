@@ -37,7 +37,7 @@ def run(*arguments: str) -> list[str]:
 
 
 @needs_marks
-def test_calls_take_what_was_foretold_and_no_more_than_half_as_much_again() -> None:
+def test_calls_take_at_most_one_and_a_half_times_the_reported_memory() -> None:
     found = [measure.Taken(**json.loads(line)) for line in run("tests.memory.measure", "--json", *SOME)]
     assert [one.name for one in found] == list(SOME)
     assert [measure.line(one) for one in found if one.short() or one.trouble] == []
