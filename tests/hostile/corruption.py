@@ -96,20 +96,20 @@ class Bench:
 
 
 def _held(call: PendingCall, answer: bytes) -> bytes:
-    answer: list[tuple[bytes, Exception | None]] = []
+    results: list[tuple[bytes, Exception | None]] = []
     done = threading.Event()
 
     def take(result: bytes, failure: Exception | None) -> None:
-        answer.append((result, failure))
+        results.append((result, failure))
         done.set()
 
     assert call.hold is not None
     call.hold(take, answer)
     if not done.wait(30):
         raise Wrong(f"{call.method} was never answered")
-    if answer[0][1] is not None:
-        raise answer[0][1]
-    return answer[0][0]
+    if results[0][1] is not None:
+        raise results[0][1]
+    return results[0][0]
 
 
 def store(home: Path) -> None:
