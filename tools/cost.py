@@ -47,7 +47,7 @@ class Measured:
 
     def watch(self) -> None:
         """Time each op's forward and formulas from now on, and have each ask what it costs."""
-        compute, aside, clock = Op.compute, Backward._aside, time.process_time
+        compute, offload, clock = Op.compute, Backward._offload, time.process_time
         depth = 0
 
         def timed(op: Op, args: Any) -> Any:
@@ -68,14 +68,14 @@ class Measured:
             began = clock()
             depth += 1
             try:
-                made = aside(passage, node, *rest)
+                made = offload(passage, node, *rest)
             finally:
                 depth -= 1
             self.note(f"{node.op.name} back", clock() - began, node.work)
             return made
 
         Op.compute = timed  # type: ignore[method-assign]
-        Backward._aside = timed_back  # type: ignore[method-assign]
+        Backward._offload = timed_back  # type: ignore[method-assign]
         for op in OPS.values():
             op.few, op.alike = -1, None
 

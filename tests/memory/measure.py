@@ -170,7 +170,7 @@ def measure(name: str) -> Taken:
 def report_all() -> None:
     """Report every op and node of this process to the accounts from now on, even small ones."""
     for each in OPS.values():
-        each.asks = True
+        each.may_grow = True
     Headroom.of = staticmethod(lambda account, create_graph: None if create_graph else _UnlimitedHeadroom(account))  # type: ignore[method-assign]
 
 

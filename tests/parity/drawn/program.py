@@ -21,7 +21,7 @@ import gradwire
 import gradwire.utils.checkpoint
 from gradwire._functions import backward
 from gradwire._tensor import tensor
-from gradwire._tensor.warnings import TOLD
+from gradwire._tensor.warnings import WARNED_ONCE
 from tests.parity.drawn import known, words
 from tests.parity.drawn.state import TOLERANCE, differ, differ_plain, look
 from tests.parity.drawn.steps import Writer
@@ -56,7 +56,7 @@ class Side:
         self.error = None
         before = set(self.names)
         backward._cycle_warned = tensor._scalar_warned = False
-        TOLD.clear()
+        WARNED_ONCE.clear()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
