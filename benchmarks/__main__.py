@@ -116,6 +116,28 @@ def derivatives(options: argparse.Namespace) -> int:
     return 0
 
 
+def models(options: argparse.Namespace) -> int:
+    """Training steps of whole models: eager and compiled, beside PyTorch in process."""
+    from benchmarks import report
+    from benchmarks.models import measure, summary
+
+    if not has_torch(options.threads):
+        return 1
+    about = report.surroundings()
+    print(report.heading(about))
+    print(report.header(), flush=True)
+    results = []
+    for result in measure(options.only, options.turns, cpu=options.cpu, warm=options.warm):
+        results.append(result)
+        print(report.row(result), flush=True)
+    if not results:
+        print(f"no model's name contains {options.only!r}")
+        return 1
+    print(f"\n{summary(results)}")
+    report.save(options.json or OUTPUT / "models.json", results, about)
+    return 0
+
+
 def tricks(options: argparse.Namespace) -> int:
     """What each trick saves: a workload with it and without it, by CPU time."""
     from benchmarks import report
@@ -202,6 +224,10 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("ops", parents=[common()], help=ops.__doc__).set_defaults(run=ops)
     commands.add_parser("small", parents=[common()], help=small.__doc__).set_defaults(run=small)
     commands.add_parser("derivatives", parents=[common()], help=derivatives.__doc__).set_defaults(run=derivatives)
+    added = commands.add_parser("models", parents=[common()], help=models.__doc__)
+    added.add_argument("--cpu", action="store_true", help="CPU time of client and server instead of the wall clock")
+    added.add_argument("--warm", type=float, default=10.0, help="seconds of compiled steps before the first turn")
+    added.set_defaults(run=models)
     commands.add_parser("tricks", parents=[common(200, 1)], help=tricks.__doc__).set_defaults(run=tricks)
     added = commands.add_parser("gate", help=gate.__doc__)
     added.add_argument("--only", default="", help="only the parts whose name contains this: ops, small, torch, tcp")
