@@ -19,7 +19,7 @@ ALLOWED = {
     # IPython only inside a notebook. safetensors for files. PyTorch for from_torch and to_torch. tqdm for bars. rich
     # for `gradwire top`.
     "gradwire": {"gradwire", "grpc", "google", "numpy", "IPython", "rich", "safetensors", "torch", "tqdm"},
-    "gradwire_engine": {"gradwire_engine", "numpy", "cupy", "cupyx", "scipy", "ml_dtypes"},
+    "gradwire_engine": {"gradwire_engine", "numpy", "cupy", "cupyx", "scipy", "ml_dtypes", "llvmlite"},
 }
 
 

@@ -1,4 +1,7 @@
-"""Plans of every op of the tables, with first and second derivatives: made with some values, right for others."""
+"""Plans of every op of the tables, with first and second derivatives: made with some values, right for others.
+
+So are the fused plans of the ops that are fused.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gradwire_engine as engine
 from gradwire_engine import Context, EngineError, Op, activate
+from gradwire_engine.compile.fusion import kernel_cache
+from gradwire_engine.compile.fusion.rules import RULES
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.schedule import NotPlannable
 from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import CURRENT
+from tests.engine.compile.fusing import fused
 from tests.parity.harness import _Call, _engine_value, results
 from tests.parity.test_ops import CASES
 from tests.steps import through
@@ -76,8 +83,11 @@ def leaves(call: _Call, outs: list[tuple[tuple[int, ...], Any]], shift: int) -> 
     return made
 
 
-def planned(call: _Call) -> bool:
-    """Compare a plan with what it stands for, for values that it was not made with; whether there was one."""
+def planned(call: _Call, fuses: bool = False) -> bool:
+    """Compare a plan with what it stands for, for values that it was not made with; whether there was one.
+
+    fuses: compare its fused plan instead.
+    """
     try:
         outs = call.call_ours(call.ours())
     except EngineError:
@@ -92,6 +102,12 @@ def planned(call: _Call) -> bool:
             plan = Plan(tracer, derivatives(call, given), 0, CURRENT.get().account)
         except (EngineError, NotPlannable):
             return False
+    compare(fused(plan)[0] if fuses else plan, call, shapes)
+    return True
+
+
+def compare(plan: Plan, call: _Call, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
+    """Compare a plan's results with those of the calls, on values that it was not made with."""
     for shift in (1, 2):
         try:
             expected = derivatives(call, leaves(call, shapes, shift))
@@ -106,7 +122,6 @@ def planned(call: _Call) -> bool:
                 np.testing.assert_allclose(one.array, other.array, rtol=1e-9, atol=1e-9 * scale)
             else:
                 np.testing.assert_array_equal(one.array, other.array)
-    return True
 
 
 def test_plans_hold_for_other_values() -> None:
@@ -120,3 +135,18 @@ def test_plans_hold_for_other_values() -> None:
             if planned(_Call(made, sample, dtype))
         }
     assert {made.op for made in CASES} - found == STEPWISE
+
+
+@pytest.mark.skipif(not kernel_cache.available(), reason="llvmlite is not installed")
+def test_fused_plans_hold_for_other_values() -> None:
+    """The same of one sample of every op that is fused."""
+    fusible = {name.split(".grad")[0].rstrip("_") for name in RULES}
+    with activate(Context()), np.errstate(all="ignore"):
+        found = {
+            made.op
+            for made in CASES
+            if {made.op, f"_{made.op}"} & fusible
+            for sample in [each for each in made.samples if "float64" in each.dtypes][:2]
+            if planned(_Call(made, sample, "float64"), fuses=True)
+        }
+    assert len(found) >= 20

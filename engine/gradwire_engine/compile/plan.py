@@ -7,6 +7,7 @@ same memory shared.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import operator
@@ -17,6 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.compile.fusion.fused import OPTIONS, FusedCall, Fusion, check_equal
+from gradwire_engine.compile.fusion.grouping import Group
+from gradwire_engine.compile.fusion.kernel_cache import Entry
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.schedule import Output, Schedule
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, has_history, leaves
@@ -72,6 +76,12 @@ class Plan(Schedule):
         """Compile a trace. Raises NotPlannable, and EngineError: MEMORY_LIMIT."""
         super().__init__(tracer, outputs)
         self.numbers = np.zeros(numbers, np.float64)
+        self.pattern = _pattern(tracer.inputs)
+        self.fusion: Fusion | None = Fusion()
+        self._prepare(account)
+
+    def _prepare(self, account: Account) -> None:
+        """Assign memory; make the run's state. Raises EngineError: MEMORY_LIMIT."""
         self._number_arrays: dict[tuple[int, Any], Array] = {}
         self.memory: dict[int, Array] = {}
         self.scratch: dict[int, Array] = {}
@@ -83,12 +93,88 @@ class Plan(Schedule):
         self.values: list[Any] = [None] * len(self.regs)
         self.bound: list[Any] = []
         self.held: list[Storage] = []  # storages of the bound arrays, so that their bytes stay counted
-        self.pattern = _pattern(tracer.inputs)
         self.code: list[Code] = []
         self.steps: list[int] = []  # step of the program, for each call of `code`
         self.failed_step: int | None = None
         self.interrupt_check = _InterruptCheck()
         self._dynamic: list[int] = []
+
+    # Fusion.
+
+    def fastest(self, account: Account) -> Plan:
+        """This plan, or once its groups are compiled, a plan of the same run that calls their kernels."""
+        fusion = self.fusion
+        if fusion is None or fusion.ready is None:
+            return self
+        self.fusion = None
+        try:
+            return self._fused(fusion.ready, account)
+        except EngineError as error:
+            if error.reason is not Reason.MEMORY_LIMIT:
+                raise
+            return self  # no memory for a second plan
+
+    def _fused(self, groups: Sequence[tuple[Group, Entry]], account: Account) -> Plan:
+        """A plan whose groups are single instructions, each at the place of its first member."""
+        made = copy.copy(self)
+        made.roots = dict(self.roots)
+        replaced: dict[int, tuple[Instr, Kernel] | None] = {}
+        for group, entry in groups:
+            call = FusedCall(group, entry, made._number)
+            args = tuple(map(Ref, group.reads()))
+            made.roots.update((out, frozenset((out,))) for out in group.outs)
+            replaced.update(dict.fromkeys(group.places))
+            instr = Instr("fused", call, args, group.outs, group.members[0].step)
+            replaced[group.places[0]] = (instr, Kernel(call))
+        pairs: list[tuple[Instr, Kernel | None]] = []
+        for place, pair in enumerate(zip(self.instrs, self.kernels, strict=True)):
+            other = replaced.get(place, pair)
+            if other is not None:
+                pairs.append(other)
+        made.instrs, made.kernels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        made.last = made._find_deaths()
+        made._prepare(account)
+        return made
+
+    def _call_fused(self, instr: Instr, static: set[int]) -> None:
+        call: FusedCall = instr.what
+        values = self.values
+        verify = self._verification(call) if OPTIONS.mode == "verify" else None
+        if all(int(number) in static for number in (*instr.reads(), *instr.outs)):
+            call.bind(values, static)
+            self.code.append(call if verify is None else lambda: verify(call))
+            return
+
+        dynamic = {int(number) for number in instr.reads() if int(number) not in static}
+        call.bind(values, static)
+
+        def bound() -> None:
+            call.bind_again(values, dynamic)
+            if verify is None:
+                call()
+            else:
+                verify(call)
+
+        self.code.append(bound)
+
+    def _verification(self, call: FusedCall) -> Callable[[Code], None]:
+        """Runs a fused call and what it replaces on copies, and compares. Raises EngineError: RUNTIME."""
+        apart, group, values = copy.copy(self), call.group, self.values
+        apart.values = [None] * len(self.regs)
+        codes = [apart._plain(instr) for instr in group.members]
+
+        def verify(run: Code) -> None:
+            for number in group.reads():
+                apart.values[number] = values[number].copy() if number in group.targets else values[number]
+            for code in codes:
+                code()
+            # What the kernel overwrites is compared, so the interpreted values must not share its memory.
+            expected = {number: np.array(apart.values[number]) for number in (*group.targets, *group.outs)}
+            run()
+            for number, array in expected.items():
+                check_equal(group, number, values[number], array)
+
+        return verify
 
     # Memory.
 
@@ -102,7 +188,13 @@ class Plan(Schedule):
         self.bytes = sum(instr.what.nbytes for instr in self.instrs if instr.kind == "constant")
         for place, (instr, kernel) in enumerate(zip(self.instrs, self.kernels, strict=True)):
             dying = {root for number in instr.reads() for root in self.roots[number] if self.last[root] == place}
-            if kernel is not None and instr.kind != "write":
+            if instr.kind == "fused":
+                self.bytes += instr.what.nbytes
+                for out in instr.outs:
+                    holder[out] = self._fresh(self.regs[out], free, account)
+                    self.memory[out] = holder[out].reshape(self.regs[out].shape)
+                dying.update(out for out in instr.outs if self.last[out] == place)
+            elif kernel is not None and instr.kind != "write":
                 out = instr.outs[0]
                 reg = self.regs[out]
                 flat = self._taken(instr, kernel, reg, dying, holder)
@@ -187,8 +279,8 @@ class Plan(Schedule):
         """Bind these arrays to the inputs' registers and generate the code again."""
         values = self.values
         for place, number in enumerate(self._bound_regs()):
-            copy = self.copied.get(place)
-            values[number] = arrays[place] if copy is None else copy
+            buffer = self.copied.get(place)
+            values[number] = arrays[place] if buffer is None else buffer
         self.bound = arrays
         self.code = []
         self._dynamic = []
@@ -223,8 +315,8 @@ class Plan(Schedule):
                     self.copied[place] = np.empty_like(array)
         if again:
             self._bind(arrays)
-        for place, copy in self.copied.items():
-            np.copyto(copy, arrays[place])
+        for place, buffer in self.copied.items():
+            np.copyto(buffer, arrays[place])
 
     def _may_copy(self, place: int, array: Array) -> bool:
         """Whether an input may be copied before each run instead of bound: the run neither writes nor keeps it."""
@@ -244,6 +336,9 @@ class Plan(Schedule):
     def _translate(self, instr: Instr, kernel: Kernel | None, static: set[int]) -> None:
         if instr.kind == "constant":
             self._constant(instr, static)
+            return
+        if instr.kind == "fused":
+            self._call_fused(instr, static)
             return
         if kernel is not None:
             self._call_kernel(instr, kernel, static)
@@ -331,24 +426,28 @@ class Plan(Schedule):
 
     def _precompute_view(self, instr: Instr, static: set[int]) -> bool:
         """Compute a view of fixed memory now, instead of in each run; return whether that was possible."""
-        single = len(instr.outs) == 1 and instr.kind in ("op", "formula")
-        if not single or not all(int(read) in static for read in instr.reads()):
+        if instr.kind not in ("op", "formula") or not all(int(read) in static for read in instr.reads()):
             return False
         if any(type(item) is NumRef for item in leaves(instr.args)):
             return False
         name = instr.what.name if instr.kind == "op" else instr.what[0]
         if not (instr.what.view if instr.kind == "op" else name in _VIEWS):
             return False
-        number = instr.outs[0]
         args = _filled(instr.args, self.values, self.numbers)
-        shown = instr.what.compute(args) if instr.kind == "op" else self._fitted(instr.what[2](*args), number)
-        if type(shown) is not np.ndarray or not any(
-            np.may_share_memory(shown, self.values[read]) for read in instr.reads()
-        ):
+        made = instr.what.compute(args) if instr.kind == "op" else self._fitted(instr.what[2](*args), instr.outs[0])
+        shown = made if type(made) in (tuple, list) else (made,)
+        if len(shown) != len(instr.outs) or not all(self._is_view(each, instr) for each in shown):
             return False
-        self.values[number] = shown
-        static.add(number)
+        for number, each in zip(instr.outs, shown, strict=True):
+            self.values[number] = each
+            static.add(number)
         return True
+
+    def _is_view(self, array: Any, instr: Instr) -> bool:
+        """Whether an array shares memory with an argument."""
+        return type(array) is np.ndarray and any(
+            np.may_share_memory(array, self.values[read]) for read in instr.reads()
+        )
 
     def _fitted(self, gradient: Any, number: int) -> Any:
         reg = self.regs[number]
@@ -433,6 +532,8 @@ class Plan(Schedule):
 
         `inputs` must fit. Raises EngineError: those of the ops, MEMORY_LIMIT, CANCELLED.
         """
+        if self.fusion is not None:
+            self.fusion.ran(self)
         self.interrupt_check.interrupt = context.interrupt
         if self.interrupt_check() is not None:
             yield

@@ -283,9 +283,14 @@ class Schedule:
 
     def writes_to(self, number: int) -> bool:
         """Whether an instruction writes to a register's memory."""
-        return any(
-            instr.kind in ("write", "accumulate") and number in self.roots[int(instr.args[0])] for instr in self.instrs
-        )
+        return any(number in self.roots[target] for instr in self.instrs for target in self._targets(instr))
+
+    @staticmethod
+    def _targets(instr: Instr) -> tuple[int, ...]:
+        """Registers that an instruction changes in place."""
+        if instr.kind == "fused":
+            return tuple(instr.what.group.targets)
+        return (int(instr.args[0]),) if instr.kind in ("write", "accumulate") else ()
 
     def _may_be_stretched(self, number: int) -> bool:
         """Whether a register's array may be expanded (stride 0): it is a result without a kernel."""

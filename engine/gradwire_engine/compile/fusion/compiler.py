@@ -1,0 +1,58 @@
+"""The compiler process: `python compiler.py`, started by kernel_cache.py. Imports nothing but llvmlite.
+
+Each line of standard input is LLVM's assembly as a JSON string. Each is answered by a line, a JSON object: "code", the
+object code in base64, or "error". In a process of its own, a compilation takes no
+interpreter lock, and a failure inside LLVM ends no worker. The process ends when its input does.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import sys
+
+import llvmlite.binding as llvm
+
+NICENESS = 10
+
+
+def compiled(assembly: str) -> bytes:
+    """Object code of a module for this machine. Raises RuntimeError: the assembly is not valid."""
+    target = llvm.Target.from_default_triple()
+    machine = target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="pic",
+        codemodel="default",
+    )
+    module = llvm.parse_assembly(assembly)
+    module.triple = llvm.get_process_triple()
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+def main() -> None:
+    """Compile what standard input names, until it ends."""
+    with contextlib.suppress(OSError):
+        os.nice(NICENESS)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    for line in sys.stdin:
+        try:
+            answer = {"code": base64.b64encode(compiled(json.loads(line))).decode()}
+        except RuntimeError as error:
+            answer = {"error": str(error) or type(error).__name__}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Fused plans: asks for the kernels of a plan's groups, and calls them with the plan's arrays.
+
+`Fusion` belongs to one plan. Its kernels are built beside the running plan; when all are done, the plan is replaced by
+one whose groups are single instructions (plan.py). A group whose kernel failed stays as it was.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gradwire_engine.compile.fusion.grouping import Group, Index, groups_of
+from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Entry, Kernels, available
+from gradwire_engine.compile.fusion.llvm_printer import is_flat, printed
+from gradwire_engine.compile.schedule import Schedule
+from gradwire_engine.core.errors import EngineError, Reason
+
+Array = Any
+Mode = Literal["off", "on", "verify"]
+# Runs of a plan before its groups are compiled: a program that runs once or twice is not worth it.
+RUNS_BEFORE = 2
+# Verification: differences in units of the dtype's precision, of the value and of a tenth of the largest value.
+_UNITS = 512.0
+
+
+@dataclass
+class Options:
+    """Whether plans of this process are fused, and with what kernels. A server sets the mode when it starts."""
+
+    mode: Mode = "off"
+    kernels: Kernels = KERNELS
+
+
+OPTIONS = Options()
+
+
+class Fusion:
+    """The kernels of a plan's groups, while they are built."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.ready: list[tuple[Group, Entry]] | None = None
+        self.asked = OPTIONS.mode == "off" or not available()
+
+    def ran(self, schedule: Schedule) -> None:
+        """Note a run; ask for the kernels when there were enough runs."""
+        self.runs += 1
+        if self.runs < RUNS_BEFORE or self.asked:
+            return
+        self.asked = True
+        given = weakref.ref(schedule)
+        OPTIONS.kernels.later(lambda: self._build(given))
+
+    def _build(self, given: weakref.ref[Schedule]) -> None:
+        """Build the kernels, unless the plan is dropped meanwhile."""
+        schedule = given()
+        if schedule is None:
+            return
+        sources = [(group, printed(group.loop)) for group in groups_of(schedule)]
+        del schedule
+        built: list[tuple[Group, Entry]] = []
+        for group, source in sources:
+            if given() is None:
+                return
+            kernel = OPTIONS.kernels.built(source)
+            if kernel.entry is not None:
+                built.append((group, kernel.entry))
+        if built:
+            self.ready = built
+
+
+class FusedCall:
+    """A call of a group's kernel on arrays, which are bound once."""
+
+    def __init__(self, group: Group, entry: Entry, number: Callable[[int, Any], Array]) -> None:
+        """number: gives the 0-d array of a number of the run, by its place and dtype."""
+        self.group, self.entry = group, entry
+        self._number = number
+        self._end = group.rows * group.length if is_flat(group.loop) else group.rows
+        self._written = [operand.written for operand in group.loop.operands]
+        kept = len(group.loop.kept())
+        self._scratch = np.empty(kept * group.length, np.float64)
+        self._held: list[Array] = [None] * len(group.operands)
+        self._copies: dict[int, tuple[Array, Array]] = {}
+        self._targets: list[Array] = []
+        self._table = np.zeros(1 + 2 * len(group.operands), np.int64)
+        self._table[0] = group.length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of temporary memory."""
+        return int(self._scratch.nbytes)
+
+    def bind(self, values: Sequence[Array], static: Container[int]) -> None:
+        """Set the arrays of the registers in `static`, and the numbers."""
+        self._copies = {}
+        self._targets = [
+            values[what.register]
+            for what, written in zip(self.group.operands, self._written, strict=True)
+            if written and type(what) is Index
+        ]
+        for place, what in enumerate(self.group.operands):
+            if not isinstance(what, Index):
+                self._set(place, self._number(*what))
+            elif what.register in static:
+                self._set_register(place, what, values)
+        self._address, self._scratch_address = self._table.ctypes.data, self._scratch.ctypes.data
+
+    def bind_again(self, values: Sequence[Array], dynamic: Container[int]) -> None:
+        """Set the arrays of the registers in `dynamic`."""
+        for place, what in enumerate(self.group.operands):
+            if type(what) is Index and what.register in dynamic:
+                self._set_register(place, what, values)
+
+    def _set_register(self, place: int, what: Index, values: Sequence[Array]) -> None:
+        """Set an array. What is not row-major, or shares memory with a result, is copied before each call."""
+        array = np.asarray(values[what.register])  # an op may have answered a scalar
+        if array.shape != what.shape or array.dtype != what.dtype:
+            raise RuntimeError(f"register {what.register} is not what was traced")
+        self._table[2 + 2 * place] = what.count
+        known = self._copies.pop(place, None)
+        if not self._written[place]:
+            shared = any(np.may_share_memory(array, target) for target in self._targets)
+            if shared or not array.flags.c_contiguous:
+                copy = np.empty(array.shape, array.dtype) if known is None else known[0]
+                self._copies[place] = copy, array
+                array = copy
+        elif not array.flags.c_contiguous:
+            raise RuntimeError(f"register {what.register} is not row-major")
+        self._set(place, array)
+
+    def _set(self, place: int, array: Array) -> None:
+        self._held[place] = array
+        self._table[1 + 2 * place] = array.__array_interface__["data"][0]
+
+    def __call__(self) -> None:
+        """Run the kernel."""
+        for copy, array in self._copies.values():
+            np.copyto(copy, array)
+        self.entry(0, self._end, self._scratch_address, self._address)
+
+
+def check_equal(group: Group, number: int, fused: Array, expected: Array) -> None:
+    """Compare a fused result with the interpreted one. Raises EngineError: RUNTIME."""
+    wanted = np.asarray(expected, fused.dtype).reshape(fused.shape)
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(wanted)
+        largest = np.abs(wanted[finite]).max(initial=0)
+        unit = _UNITS * np.finfo(fused.dtype).eps
+        near = np.abs(fused - wanted) <= unit * (np.abs(wanted) + largest / 10)
+        same = np.where(finite, near, (fused == wanted) | (np.isnan(fused) & np.isnan(wanted)))
+    if not same.all():
+        names = ", ".join(str(getattr(instr.what, "name", instr.kind)) for instr in group.members)
+        raise EngineError(
+            Reason.RUNTIME,
+            f"the fused kernel of {names} computed another value than its ops, in register {number}: "
+            f"{fused[~same][0]!r} instead of {wanted[~same][0]!r}",
+        )

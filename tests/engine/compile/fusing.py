@@ -1,0 +1,53 @@
+"""Programs traced to plans, and their fused plans, without waiting for a thread."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gradwire_engine import Tensor
+from gradwire_engine.compile.fusion.grouping import Group, groups_of
+from gradwire_engine.compile.fusion.kernel_cache import Kernels
+from gradwire_engine.compile.fusion.llvm_printer import printed
+from gradwire_engine.compile.plan import Plan
+from gradwire_engine.compile.trace import Num
+from gradwire_engine.compile.tracing import Tracer
+from gradwire_engine.core.context import CURRENT, activate
+
+Program = Callable[..., Sequence[Tensor]]
+_FOLDER = tempfile.TemporaryDirectory(prefix="gradwire-tests-")
+KERNELS = Kernels(Path(_FOLDER.name))
+
+
+def traced(program: Program, inputs: Sequence[Tensor], numbers: Sequence[float] = ()) -> Plan:
+    """The plan of a program of inputs, then numbers."""
+    tracer = Tracer(inputs)
+    with activate(replace(CURRENT.get(), tracer=tracer)):
+        outputs = program(*inputs, *[Num.at(place, value) for place, value in enumerate(numbers)])
+        assert tracer.failed is None, tracer.failed
+        return Plan(tracer, outputs, len(numbers), CURRENT.get().account)
+
+
+def fused(plan: Plan, kernels: Kernels = KERNELS) -> tuple[Plan, list[Group]]:
+    """The plan with its groups fused; every kernel must compile."""
+    groups = groups_of(plan)
+    built = []
+    for group in groups:
+        kernel = kernels.built(printed(group.loop))
+        assert not kernel.failed, kernel.failed
+        assert kernel.entry is not None
+        built.append((group, kernel.entry))
+    return plan._fused(built, CURRENT.get().account), groups
+
+
+def run(plan: Plan, inputs: Sequence[Tensor], numbers: Sequence[float] = ()) -> list[Tensor]:
+    """The outputs of one run."""
+    going: Iterator[None] = plan.run(inputs, numbers, CURRENT.get())
+    while True:
+        try:
+            next(going)
+        except StopIteration as done:
+            found: list[Tensor] = done.value
+            return found
