@@ -48,12 +48,13 @@ async def _serve(path: Path, parent: int) -> None:
 
     configure("plain", os.environ.get("GRADWIRE_LOG_LEVEL", "warning"))
     sys.setswitchinterval(0.001)
-    memory = memory_bytes()
+    memory, jit = memory_bytes(), os.environ.get("GRADWIRE_JIT")
     # The server has one user, so its sessions may use most of the machine's memory.
     limits = Limits(
         max_tensor_bytes=memory,
         max_session_bytes=memory * 4 // 5,
         max_bytes=memory * 4 // 5,
+        jit="off" if jit == "off" else "verify" if jit == "verify" else "on",
         max_session_tensors=10_000_000,
         lease_seconds=86_400.0,
         max_lease_seconds=31_536_000.0,

@@ -82,6 +82,11 @@ class Settings(BaseSettings):
         description="BLAS threads of each worker; 0 divides the cores among busy workers, unless "
         "OPENBLAS_NUM_THREADS or the like is set.",
     )
+    jit: Literal["on", "off", "verify"] = Field(
+        _DEFAULT.jit,
+        description="Compile runs of steps of plans to machine code, if llvmlite is installed; verify also computes "
+        "them by NumPy and refuses different results.",
+    )
     max_connections: int = Field(
         _DEFAULT.max_connections, ge=1, le=1 << 20, description="Open connections; further ones are closed immediately."
     )

@@ -4,6 +4,7 @@ import os
 import resource
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from gradwire.v1 import service_pb2
 
@@ -18,11 +19,12 @@ MAX_CAP = 1 << 62
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits in bytes, counts and seconds.
+    """Limits in bytes, counts and seconds, and what else a worker is started with: `jit`.
 
     0 for `max_session_bytes` and `max_bytes` means a share of the machine's memory; for a principal, no limit.
     """
 
+    jit: Literal["on", "off", "verify"] = "on"
     max_connections: int = 4096
     max_connection_calls: int = 256
     max_calls: int = 20_000

@@ -320,9 +320,11 @@ class _ProgramRun:
             # Step by step, a backward that reaches a hook is refused.
             self.program.stepwise_because = "an input has hooks"
             return None
-        for plan in self.program.plans:
+        plans = self.program.plans
+        for place, plan in enumerate(plans):
             if plan.fits(bound):
-                return plan
+                plans[place] = plan.fastest(self.session.account)
+                return plans[place]
         if self.program.tries >= MAX_PLANS:
             if self.program.plans:
                 self.program.stepwise_because = f"its inputs were of more than {MAX_PLANS} kinds"
@@ -337,7 +339,10 @@ class _ProgramRun:
     def _keep_plan(self, tracer: Tracer, outputs: Sequence[Tensor]) -> None:
         program = self.program
         try:
-            program.plans.append(Plan(tracer, outputs, program.numbers, self.session.account))
+            plan = Plan(tracer, outputs, program.numbers, self.session.account)
+            if self.session.durability.notes is not None:
+                plan.fusion = None  # a replay of the log must repeat every bit, whenever kernels are ready
+            program.plans.append(plan)
         except (NotPlannable, EngineError, MemoryError) as why:  # the last two: memory is short
             program.stepwise_because = str(why)
             log.debug("a program is run step by step: %s", why)

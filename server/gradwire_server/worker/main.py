@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.core.device import cupy
 from gradwire_server.common import blas
 from gradwire_server.common.errors import Refusal
@@ -73,6 +74,7 @@ def main(arguments: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
     configure(parameters.log_format, parameters.log_level)
     sys.setswitchinterval(0.001)
+    OPTIONS.mode = plan.limits.jit
     if cupy() is None:
         cap_process(parameters.limits.max_bytes)
     checkpointer = Checkpointer(parameters.logs, snapshot_store(parameters.store)) if parameters.stores else None

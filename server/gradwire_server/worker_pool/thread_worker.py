@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from gradwire.v1 import service_pb2
+from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.core.device import cupy
 from gradwire_server.common.limits import Limits, cap_process
 from gradwire_server.common.shared_counters import SharedCounters
@@ -43,8 +44,10 @@ class ThreadWorker(Worker):
         return self._transfers
 
     async def start(self, storage: StorageOptions | None) -> service_pb2.ServerInfoResponse:
-        """Start the thread. With `owns_process` and without GPUs, cap the process's memory."""
+        """Start the thread. With `owns_process`, set whether plans are compiled, and without GPUs cap the memory."""
         self._loop = asyncio.get_running_loop()
+        if self.owns_process:
+            OPTIONS.mode = self.runtime.limits.jit
         if self.owns_process and cupy() is None:
             cap_process(self.runtime.limits.max_bytes)
         if storage is not None:
