@@ -31,9 +31,6 @@ settings.register_profile("same", deadline=None, database=None, derandomize=True
 settings.register_profile("fresh", deadline=None, database=None, suppress_health_check=_UNCHECKED, print_blob=True)
 settings.load_profile("fresh" if os.environ.get("GRADWIRE_HYPOTHESIS") == "fresh" else "same")
 
-# The servers that tests start compile nothing, unless a test says so: when kernels are ready depends on the machine.
-os.environ.setdefault("GRADWIRE_JIT", "off")
-
 # A shell starts what it runs in the background with Ctrl-C ignored, and so do the processes that this one starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -150,6 +150,5 @@ def test_a_snapshot_store_needs_a_state_directory_and_has_no_log() -> None:
         load({"snapshot_store": "a:B", "state_dir": "x", "durability": "log"})
 
 
-def test_settings_and_limits_have_the_same_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GRADWIRE_JIT", raising=False)
+def test_settings_and_limits_have_the_same_defaults() -> None:
     assert Settings().limits() == Limits()

@@ -132,7 +132,7 @@ class Plan(Schedule):
             if other is not None:
                 pairs.append(other)
         made.instrs, made.kernels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        made.last = made._find_deaths()
+        made.last = made._find_last_uses()
         made._prepare(account)
         return made
 

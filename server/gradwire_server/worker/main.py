@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
     configure(parameters.log_format, parameters.log_level)
     sys.setswitchinterval(0.001)
-    OPTIONS.mode = plan.limits.jit
+    OPTIONS.mode = parameters.limits.jit
     if cupy() is None:
         cap_process(parameters.limits.max_bytes)
     checkpointer = Checkpointer(parameters.logs, snapshot_store(parameters.store)) if parameters.stores else None

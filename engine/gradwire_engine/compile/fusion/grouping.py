@@ -108,7 +108,7 @@ class _Finder:
         self.closed: list[_Run] = []
         self.owned = {*schedule.input_regs, *schedule.entry.values()}
         kept = [output.number for output in schedule.outputs if output.kind == "array"]
-        kept += [number for number in schedule.finals.values() if number is not None]
+        kept += [number for number in schedule.final_grads.values() if number is not None]
         self.kept = set(kept)
         self.readers: dict[int, list[int]] = {}
         for place, instr in enumerate(schedule.instrs):
