@@ -22,7 +22,7 @@ from gradwire_engine.autograd.headroom import Room, needed
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
-from gradwire_engine.core.device import module_for
+from gradwire_engine.core.device import is_writable, module_for
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import Due, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved
@@ -543,7 +543,7 @@ class BackwardPass:
             tensor.grad = own(gradient) if held is None else held + gradient
         elif held is None:
             tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
-        elif tensor.node is not None or not held.array.flags.writeable:
+        elif tensor.node is not None or not is_writable(held.array):
             # Only a leaf's gradient is accumulated in place; a retained gradient is a new tensor each time.
             tensor.grad = held + _as_tensor(gradient)
         else:

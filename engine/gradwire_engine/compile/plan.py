@@ -21,6 +21,7 @@ from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.schedule import Output, Schedule
 from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
 from gradwire_engine.core.context import CURRENT, PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
+from gradwire_engine.core.device import is_writable
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.op import Op
@@ -175,8 +176,7 @@ class Plan(Schedule):
             grad = tensor.grad
             if (grad is not None) is not (place in entry) or is_entangled(tensor):
                 return False
-            flags = tensor.array.flags
-            if not flags.c_contiguous or not flags.writeable:
+            if not tensor.array.flags.c_contiguous or not is_writable(tensor.array):
                 return False
             if grad is not None and (grad.node is not None or not grad.array.flags.c_contiguous):
                 return False

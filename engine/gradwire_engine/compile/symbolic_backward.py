@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradwire_engine.autograd.backward_pass import NEVER, BackwardPass, edges_of
+from gradwire_engine.core.device import is_writable
 from gradwire_engine.graph.callbacks import hooks_on
 from gradwire_engine.graph.graph import AccumulateGrad, Meta, Node
 from gradwire_engine.graph.tensor import Tensor
@@ -170,7 +171,7 @@ class SymbolicBackward(BackwardTracer):
         held, array = tensor.grad, gradient.array if type(gradient) is Tensor else gradient
         if held is None:
             self.tracer.own(number, array)
-        elif tensor.node is None and held.array.flags.writeable:
+        elif tensor.node is None and is_writable(held.array):
             self.tracer.accumulate(held, number)
         else:
             self.tracer.name(array, number)  # the addition is an op on tensors, which reports itself

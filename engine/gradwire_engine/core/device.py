@@ -86,6 +86,11 @@ def device_of(array: Array) -> str:
     return CPU if isinstance(array, np.ndarray | np.generic) else f"cuda:{array.device.id}"
 
 
+def is_writable(array: Array) -> bool:
+    """Whether an array may be written into. CuPy's arrays always may, and their flags do not say it."""
+    return bool(array.flags.writeable) if type(array) is np.ndarray else True
+
+
 def selected(device: str) -> AbstractContextManager[Any]:
     """Context manager that makes a device current for allocation and computation."""
     module = cupy()
