@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradwire_engine.backends.cupy import overlay
 from gradwire_engine.core.errors import EngineError, Reason
 
 # An array of the device's module: numpy.ndarray or cupy.ndarray. CuPy has no type stubs.
@@ -20,7 +21,7 @@ CPU = "cpu"
 
 @cache
 def cupy() -> ModuleType | None:
-    """The cupy module, or None if it is not installed or finds no GPU."""
+    """CuPy with NumPy's behaviour (see `backends`), or None if it is not installed or finds no GPU."""
     try:
         module = importlib.import_module("cupy")
     except ImportError:
@@ -29,7 +30,7 @@ def cupy() -> ModuleType | None:
         count = module.cuda.runtime.getDeviceCount()
     except module.cuda.runtime.CUDARuntimeError:
         return None
-    return module if count else None
+    return overlay(module) if count else None
 
 
 @cache
@@ -76,6 +77,12 @@ def backend_of(array: Array) -> str:
     return str(module_of(array).__name__)
 
 
+@cache
+def scipy_of(xp: Any, name: str) -> ModuleType:
+    """The module of SciPy of this name ("linalg"), or what stands for it, for an array module."""
+    return importlib.import_module(f"scipy.{name}") if xp is np else xp.scipy(name)
+
+
 def module_for(device: str) -> Any:
     """The array module of a device, given by its canonical name."""
     return np if device == CPU else cupy()
@@ -91,10 +98,24 @@ def is_writable(array: Array) -> bool:
     return bool(array.flags.writeable) if type(array) is np.ndarray else True
 
 
+@cache
+def several() -> bool:
+    """Whether there is more than one GPU. CuPy computes only on arrays of the current one."""
+    return len(available()) > 2
+
+
 def selected(device: str) -> AbstractContextManager[Any]:
     """Context manager that makes a device current for allocation and computation."""
     module = cupy()
-    return nullcontext() if device == CPU or module is None else module.cuda.Device(int(device[5:]))
+    if device == CPU or module is None or not several():
+        return nullcontext()
+    context: AbstractContextManager[Any] = module.cuda.Device(int(device[5:]))
+    return context
+
+
+def beside(array: Array) -> AbstractContextManager[Any]:
+    """Context manager that makes an array's device current."""
+    return selected(device_of(array)) if several() else nullcontext()
 
 
 def pools() -> dict[str, tuple[int, int]]:
