@@ -20,6 +20,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.gpu import philox
+
 NAMES: dict[str, Any] = json.loads((Path(__file__).parent / "cupy_names.json").read_text())
 HOMES = {
     "cupy": "numpy",
@@ -326,19 +328,16 @@ def _errstate(linalg: str) -> Iterator[None]:
         Factored.raises = before
 
 
-def _random() -> SimpleNamespace:
-    """cupy.random with the generator that the engine takes; NumPy's numbers."""
+class ElementwiseKernel:
+    """The engine's kernels of random numbers, by name; `philox.py` has the same numbers in NumPy."""
 
-    class Generator:
-        def __init__(self, bits: Any) -> None:
-            self._numbers = np.random.Generator(bits)
+    def __init__(self, parameters: str, results: str, body: str, name: str, preamble: str = "") -> None:
+        self.computed = philox.KERNELS[name]
 
-        def __getattr__(self, name: str) -> Any:
-            if name not in ("random", "standard_normal", "integers", "standard_exponential", "gamma", "uniform"):
-                raise AttributeError(f"cupy.random.Generator has no {name!r}")
-            return Function(f"random.{name}", None, getattr(self._numbers, name))
-
-    return SimpleNamespace(Generator=Generator, Philox4x3210=lambda seed=None: np.random.Philox(seed))
+    def __call__(self, *args: Any) -> None:
+        """Fill the last argument."""
+        *given, made = map(unwrapped, args)
+        made[...] = self.computed(made.shape, made.dtype, *given)
 
 
 def _cuda() -> SimpleNamespace:
@@ -363,7 +362,8 @@ def _modules() -> dict[str, ModuleType]:
     root: Any = made["cupy"]
     root.linalg, root.fft = made["cupy.linalg"], made["cupy.fft"]
     root.lib = SimpleNamespace(stride_tricks=made["cupy.lib.stride_tricks"])
-    root.ndarray, root.cuda, root.random, root.__version__ = ndarray, _cuda(), _random(), NAMES["version"]
+    root.ndarray, root.cuda, root.__version__ = ndarray, _cuda(), NAMES["version"]
+    root.ElementwiseKernel = ElementwiseKernel
     root.asnumpy = lambda array: array.get()
     linear: Any = root.linalg
     for name in ("cholesky", "eigh", "eigvalsh", "inv", "qr", "svd", "solve"):

@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from gradwire_engine.backends.philox import Philox
+
 Array: TypeAlias = Any  # cupy.ndarray; CuPy has no type stubs
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -44,6 +46,7 @@ def overlay(cupy: Any) -> Overlay:
         copysign=_refusing_complex("copysign", cupy.copysign),
         linalg=Overlay(cupy.linalg, **linear, solve=replaced.solve),
         scipy=replaced.scipy,
+        generator=lambda state: Philox(cupy, state),
     )
 
 

@@ -299,12 +299,10 @@ class SnapshotDecoder:
 
     def _moment(self, stored: pb.StoredMoment) -> Moment:
         moment = Moment.__new__(Moment)
-        moment.generator = generator = self.session.recording.generator
+        moment.generator = self.session.recording.generator
         moment.first = stored.first
         moment.outer = stored.outer if stored.keeps_random else None
         moment.random = stored.generator or None
-        if moment.random is not None:
-            moment.diverted = generator.divert(moment.random)
         return moment
 
     def _transfer(self, stored: pb.StoredTransfer) -> None:
