@@ -41,6 +41,8 @@ def overlay(cupy: Any) -> Overlay:
     return Overlay(
         cupy,
         where=replaced.where,
+        tril=replaced.moving(cupy.tril),
+        triu=replaced.moving(cupy.triu),
         logical_not=replaced.logical_not,
         arctan2=_refusing_complex("arctan2", cupy.arctan2),
         copysign=_refusing_complex("copysign", cupy.copysign),
@@ -86,6 +88,18 @@ class _Replaced:
         if isinstance(value, self.cupy.ndarray):
             return value.view(np.uint16)
         return np.asarray(value, _BFLOAT16).view(np.uint16)[()]
+
+    def moving(self, function: Callable[..., Array]) -> Callable[..., Array]:
+        """A function that moves elements, or replaces them by zeros: CuPy's answers in float32 for bfloat16."""
+
+        def moved(input: Array, *args: Any) -> Array:
+            return (
+                function(self._bits(input), *args).view(_BFLOAT16)
+                if input.dtype == _BFLOAT16
+                else function(input, *args)
+            )
+
+        return moved
 
     def logical_not(self, input: Array) -> Array:
         """numpy.logical_not. CuPy's has no loop for complex numbers and bfloat16."""

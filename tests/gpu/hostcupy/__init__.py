@@ -44,6 +44,11 @@ class Counts:
     fills: int = 0
     on_device: int = 0
 
+    @property
+    def waits(self) -> int:
+        """How often the host waited for the device: synchronizations, and copies to the host."""
+        return self.synchronizations + self.to_host
+
 
 def folder() -> Path | None:
     """The folder of the build to use, from the environment variable HOSTCUPY; None if it is unset."""
@@ -62,6 +67,7 @@ def install(built: Path) -> None:
         raise FileNotFoundError(f"no hostcupy in {built}: build it with `make hostcupy`")
     os.environ["CUPY_ACCELERATORS"] = ""  # CUB is not there
     os.environ["CUDA_PATH"] = str(built / "site/nvidia/cuda_runtime")
+    os.environ.setdefault("HOSTCUPY_DEVICES", "2")  # so that every test shows whether the device is selected
     os.environ["HOSTCUPY_LAPACK"] = str(_openblas())
     for library in LIBRARIES:
         ctypes.CDLL(str(built / "lib" / library), ctypes.RTLD_GLOBAL)
