@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradwire_engine.backends.philox import Philox
 from gradwire_engine.core import device as devices
 from gradwire_engine.core.random import Generator
 from tests.gpu import philox
@@ -81,3 +82,9 @@ def test_a_saved_state_gives_the_same_numbers_again_on_the_gpu_and_the_cpu() -> 
     again.set_state(state)
     for one, other in zip(first, (drawn(again, "random", (8,)), again.of(np).random(8)), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_an_empty_array_draws_nothing() -> None:
+    generator = Generator(1)
+    made = Philox(devices.cupy(), generator).random((0, 3), np.dtype("float32"))
+    assert (made.shape, generator.offset) == ((0, 3), 0)

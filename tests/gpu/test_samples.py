@@ -81,6 +81,10 @@ def differences(ours: Answer, expected: Answer, dtype: str) -> list[str]:
     return found
 
 
+# As in PyTorch, lstsq on a GPU has another driver than on the CPU: one that returns no rank.
+ALIKE = [made for made in CASES if made.op != "linalg.lstsq"]
+
+
 def dtypes_of(made: Case) -> list[str]:
     half = ("float16", "bfloat16") if made.half else ()
     return list(dict.fromkeys([*(dtype for sample in made.samples for dtype in sample.dtypes), *half]))
@@ -94,7 +98,7 @@ def samples_in(made: Case, dtype: str) -> list[Sample]:
 
 @pytest.mark.parametrize(
     ("made", "dtype"),
-    [pytest.param(made, dtype, id=f"{made}-{dtype}") for made in CASES for dtype in dtypes_of(made)],
+    [pytest.param(made, dtype, id=f"{made}-{dtype}") for made in ALIKE for dtype in dtypes_of(made)],
 )
 def test_samples_on_the_gpu_are_those_of_the_cpu(made: Case, dtype: str) -> None:
     wrong = []

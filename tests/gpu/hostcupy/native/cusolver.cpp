@@ -49,3 +49,25 @@ int cusolverDnXsyevd_bufferSize(void*, void*, int, int, int64_t, int, const void
 int cusolverDnXsyevd(void* hd, void*, int jz, int u, int64_t n, int at, void* a, int64_t lda, int wt, void* w, int, void*, size_t, void*, size_t, int* info) {
   switch (at) { case 0: return cusolverDnSsyevd(hd, jz, u, n, (S*)a, lda, (S*)w, 0, 0, info); case 1: return cusolverDnDsyevd(hd, jz, u, n, (D*)a, lda, (D*)w, 0, 0, info); case 4: return cusolverDnCheevd(hd, jz, u, n, (C*)a, lda, (S*)w, 0, 0, info); case 5: return cusolverDnZheevd(hd, jz, u, n, (Z*)a, lda, (D*)w, 0, 0, info); } return 15; }
 }
+// Batches of small matrices: V instead of its adjoint, all of it.
+static inline S conjugate(S x) { return x; }
+static inline D conjugate(D x) { return x; }
+static inline C conjugate(C x) { return std::conj(x); }
+static inline Z conjugate(Z x) { return std::conj(x); }
+#define SVDJ(X, RX) \
+int cusolverDn##X##gesvdjBatched_bufferSize(void*, int, int, int, const X*, int, const RX*, const X*, int, const X*, int, int* l, void*, int) { *l = 1; return 0; } \
+int cusolverDn##X##gesvdjBatched(void* h, int vectors, int m, int n, X* a, int lda, RX* s, X* u, int ldu, X* v, int ldv, X*, int, int* info, void*, int count) { \
+  std::vector<X> adjoint((size_t)n * n); \
+  for (int q = 0; q < count; q++) { \
+    cusolverDn##X##gesvd(h, vectors ? 'A' : 'N', vectors ? 'A' : 'N', m, n, a + (size_t)q * lda * n, lda, s + (size_t)q * (m < n ? m : n), u + (size_t)q * ldu * m, ldu, adjoint.data(), n, nullptr, 0, nullptr, info + q); \
+    if (vectors) for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) v[(size_t)q * ldv * n + j + (size_t)i * ldv] = conjugate(adjoint[i + (size_t)j * n]); \
+  } \
+  return 0; }
+extern "C" {
+int cusolverDnCreateGesvdjInfo(void** p) { *p = malloc(64); return 0; }
+int cusolverDnDestroyGesvdjInfo(void* p) { free(p); return 0; }
+int cusolverDnXgesvdjSetTolerance(void*, double) { return 0; }
+int cusolverDnXgesvdjSetMaxSweeps(void*, int) { return 0; }
+int cusolverDnXgesvdjSetSortEig(void*, int) { return 0; }
+SVDJ(S, S) SVDJ(D, D) SVDJ(C, S) SVDJ(Z, D)
+}
