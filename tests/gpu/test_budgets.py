@@ -135,3 +135,11 @@ def test_an_op_stays_within_its_launches_and_synchronizations(name: str) -> None
                 engine.backward([result], [gradient])
             found = forward.launches, forward.waits, backward.launches
     assert found == expected
+
+
+def test_synchronize_waits_for_the_gpu_once(session: Any) -> None:
+    torch.ones(3, device="cuda")
+    torch.cuda.synchronize()
+    with hostcupy.counted() as counts:
+        torch.cuda.synchronize()
+    assert counts.to_host == 1

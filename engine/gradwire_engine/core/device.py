@@ -118,6 +118,21 @@ def beside(array: Array) -> AbstractContextManager[Any]:
     return selected(device_of(array)) if several() else nullcontext()
 
 
+def is_broken() -> bool:
+    """Whether a GPU's context is broken: after a wrong access by a kernel, every call fails until the process ends.
+
+    Waits for the GPUs.
+    """
+    module = cupy()
+    try:
+        for name in available()[1:]:
+            with selected(name):
+                module.cuda.runtime.deviceSynchronize()  # type: ignore[union-attr]
+    except module.cuda.runtime.CUDARuntimeError:  # type: ignore[union-attr]
+        return True
+    return False
+
+
 def pools() -> dict[str, tuple[int, int]]:
     """Memory pool of each GPU: bytes in use by arrays, and total bytes."""
     told: dict[str, tuple[int, int]] = {}

@@ -19,12 +19,13 @@ from typing import Any, TypeVar
 
 from gradwire_engine.core.device import cupy
 from gradwire_server.common import blas
-from gradwire_server.common.errors import Refusal
+from gradwire_server.common.errors import Refusal, extend
 from gradwire_server.common.limits import cap_process
 from gradwire_server.common.logging import configure
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
 from gradwire_server.storage.checkpointer import Checkpointer
+from gradwire_server.worker.broken_gpu import GpuWatch
 from gradwire_server.worker.compute import Collector
 from gradwire_server.worker.frames import (
     APPEND,
@@ -83,7 +84,12 @@ def main(arguments: list[str]) -> None:
     calls.ready()
     collect, follow = Collector(), blas.Follower(plan.cores)
 
+    watch = GpuWatch()
+    if cupy() is not None:
+        extend(watch.refusal, dict)
+
     def before() -> None:
+        watch.end_if_broken()
         collect()
         follow(host.counters.runnable)
 

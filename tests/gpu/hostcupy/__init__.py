@@ -95,6 +95,16 @@ def _runtime() -> Any:
 
 
 @contextmanager
+def broken(error: int = 700) -> Iterator[None]:
+    """A device on which every call fails inside, as after an access to a wrong address (cudaErrorIllegalAddress)."""
+    _runtime().fake_break(error)
+    try:
+        yield
+    finally:
+        _runtime().fake_break(0)
+
+
+@contextmanager
 def counted() -> Iterator[Counts]:
     """Counts of what runs inside; filled when the block ends."""
     made = Counts()

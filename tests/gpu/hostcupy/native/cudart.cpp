@@ -20,6 +20,8 @@ extern "C" {
 long fake_count(int which) { std::atomic<long>* all[] = {&n_launch,&n_sync,&n_d2h,&n_h2d,&n_malloc,&n_memset,&n_d2d}; return all[which]->load(); }
 void fake_note(int which) { std::atomic<long>* all[] = {&n_launch,&n_sync,&n_d2h,&n_h2d,&n_malloc,&n_memset,&n_d2d}; (*all[which])++; }
 int fake_device() { return dev; }
+static std::atomic<int> broken{0};  // the error of every later call, as after an illegal access on a GPU
+void fake_break(int error) { broken = error; }
 int fake_noop_flag = 0;
 void fake_noop(int v) { fake_noop_flag = v; }
 const char* cudaGetErrorName(cudaError_t e) { return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorFake"; }
@@ -36,7 +38,7 @@ cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int) {
    case 8: *v = 49152; break; case 97: *v = 232448; break; default: *v = 0; } return cudaSuccess; }
 cudaError_t cudaDeviceGetByPCIBusId(int* d, const char*) { *d = 0; return cudaSuccess; }
 cudaError_t cudaDeviceGetPCIBusId(char* s, int n, int d) { snprintf(s, n, "0000:0%d:00.0", d); return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { n_sync++; return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() { n_sync++; return (cudaError_t)broken.load(); }
 cudaError_t cudaGetDeviceProperties_v2(cudaDeviceProp* p, int d) { memset(p, 0, sizeof *p); snprintf(p->name, 256, "CuPy on the host %d", d); p->totalGlobalMem = total(); p->major = 9; p->multiProcessorCount = 132; p->warpSize = 32; p->maxThreadsPerBlock = 1024; p->sharedMemPerBlock = 49152; p->maxGridSize[0] = 2147483647; p->maxThreadsPerMultiProcessor=2048; return cudaSuccess; }
 #undef cudaGetDeviceProperties
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int d) { return cudaGetDeviceProperties_v2(p, d); }
@@ -62,7 +64,7 @@ cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
 cudaError_t cudaMemGetInfo(size_t* f, size_t* t) { *t = total(); *f = total() - used[dev]; return cudaSuccess; }
 static void note(cudaMemcpyKind k) { if (k == cudaMemcpyDeviceToHost) n_d2h++; else if (k == cudaMemcpyHostToDevice) n_h2d++; else n_d2d++; }
 cudaError_t cudaMemcpy(void* d, const void* s, size_t n, cudaMemcpyKind k) { note(k); memmove(d, s, n); return cudaSuccess; }
-cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind k, cudaStream_t) { note(k); memmove(d, s, n); return cudaSuccess; }
+cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind k, cudaStream_t) { if (broken) return (cudaError_t)broken.load(); note(k); memmove(d, s, n); return cudaSuccess; }
 cudaError_t cudaMemcpyPeer(void* d, int, const void* s, int, size_t n) { n_d2d++; memmove(d, s, n); return cudaSuccess; }
 cudaError_t cudaMemcpyPeerAsync(void* d, int, const void* s, int, size_t n, cudaStream_t) { n_d2d++; memmove(d, s, n); return cudaSuccess; }
 cudaError_t cudaMemset(void* d, int v, size_t n) { n_memset++; memset(d, v, n); return cudaSuccess; }
@@ -80,7 +82,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { retur
 cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* f) { *f = 0; return cudaSuccess; }
 cudaError_t cudaStreamGetPriority(cudaStream_t, int* f) { *f = 0; return cudaSuccess; }
 cudaError_t cudaStreamDestroy(cudaStream_t s) { free(s); return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { n_sync++; return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { n_sync++; return (cudaError_t)broken.load(); }
 cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void* u, unsigned) { f(s, cudaSuccess, u); return cudaSuccess; }
 cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t f, void* u) { f(u); return cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
