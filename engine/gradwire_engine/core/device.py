@@ -118,6 +118,27 @@ def beside(array: Array) -> AbstractContextManager[Any]:
     return selected(device_of(array)) if several() else nullcontext()
 
 
+@cache
+def card_bytes() -> tuple[int, ...]:
+    """Memory of each GPU in bytes. Creates no CUDA context."""
+    module = cupy()
+    if module is None:
+        return ()
+    return tuple(
+        int(module.cuda.runtime.getDeviceProperties(int(name[5:]))["totalGlobalMem"]) for name in available()[1:]
+    )
+
+
+def limit_pools(share: float = 0.95) -> None:
+    """Limit each GPU's pool of memory to a share of the card: the rest is for the CUDA context and libraries.
+
+    An allocation beyond it raises MemoryError.
+    """
+    for name, size in zip(available()[1:], card_bytes(), strict=True):
+        with selected(name):
+            module_for(name).get_default_memory_pool().set_limit(size=int(size * share))
+
+
 def is_broken() -> bool:
     """Whether a GPU's context is broken: after a wrong access by a kernel, every call fails until the process ends.
 

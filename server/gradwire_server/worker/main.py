@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from gradwire_engine.core.device import cupy
+from gradwire_engine.core.device import cupy, limit_pools
 from gradwire_server.common import blas
 from gradwire_server.common.errors import Refusal, extend
 from gradwire_server.common.limits import cap_process
@@ -75,6 +75,7 @@ def main(arguments: list[str]) -> None:
     sys.setswitchinterval(0.001)
     if cupy() is None:
         cap_process(plan.limits.max_bytes)
+    limit_pools()
     checkpointer = Checkpointer(plan.logs) if plan.stores else None
     host = Runtime(plan.limits, SharedCounters(plan.workers, plan.counters), plan.slot, plan.counts, checkpointer)
     control = socket.socket(fileno=plan.control)

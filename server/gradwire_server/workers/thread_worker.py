@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from gradwire.v1 import service_pb2
-from gradwire_engine.core.device import cupy
+from gradwire_engine.core.device import cupy, limit_pools
 from gradwire_server.common.limits import Limits, cap_process
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
@@ -41,10 +41,12 @@ class ThreadWorker(Worker):
         return self._transfers
 
     async def start(self, storing: Storing | None) -> service_pb2.ServerInfoResponse:
-        """Start the thread. With `owns_process` and without GPUs, cap the process's memory."""
+        """Start the thread. With `owns_process`, cap the process's memory, or the GPUs' pools."""
         self._loop = asyncio.get_running_loop()
-        if self.owns_process and cupy() is None:
-            cap_process(self.runtime.limits.max_bytes)
+        if self.owns_process:
+            if cupy() is None:
+                cap_process(self.runtime.limits.max_bytes)
+            limit_pools()
         if storing is not None:
             self.runtime.store(Checkpointer(storing.logs))
         self._compute = ComputeThread(self.runtime, self._answer, self._park, collects=self.owns_process)
