@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -364,7 +365,10 @@ def _modules() -> dict[str, ModuleType]:
     root.lib = SimpleNamespace(stride_tricks=made["cupy.lib.stride_tricks"])
     root.ndarray, root.cuda, root.__version__ = ndarray, _cuda(), NAMES["version"]
     root.ElementwiseKernel = ElementwiseKernel
+    root.__spec__ = ModuleSpec("cupy", None)  # it counts as installed
     root.asnumpy = lambda array: array.get()
+    pool = SimpleNamespace(set_limit=lambda size: None, used_bytes=lambda: 0, total_bytes=lambda: 0)
+    root.get_default_memory_pool = lambda: pool
     linear: Any = root.linalg
     for name in ("cholesky", "eigh", "eigvalsh", "inv", "qr", "svd", "solve"):
         computed = _solve if name == "solve" else getattr(np.linalg, name)
