@@ -76,7 +76,7 @@ class BackwardPass:
         self.retain_graph = create_graph if retain_graph is None else retain_graph
         self.to_leaves = to_leaves
         self.check_nan = check_nan
-        self.selects = several()
+        self.selects = several() and not self.symbolic  # symbols have no device
         self.goals: set[AnyNode] | None = None
         self.pending: dict[AnyNode, list[Any]] = {}
         self.captured: dict[Place, Any] = {}
