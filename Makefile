@@ -12,12 +12,14 @@ SOAKED ?= 10000
 STRUCK ?= 10000
 PROGRAMS ?= 2000
 SEED ?= 1
+# Where hostcupy is built: CuPy on the CPU (tests/gpu/hostcupy).
+HOSTCUPY ?= build/hostcupy
 # What hypothesis draws for: the same in every run of the tests, and afresh in `make fuzz`.
 DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/test_compile.py tests/client/test_array_api.py \
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs
+.PHONY: help demo test test-one hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -40,6 +42,13 @@ test: $(VENV)/.installed-test ## run all tests
 
 test-one: $(VENV)/.installed-test ## run one file's tests: make test-one FILE=tests/engine/test_backward.py
 	$(BIN)/python -m pytest $(or $(FILE),$(error say which: make test-one FILE=tests/engine/test_backward.py))
+
+hostcupy: $(VENV)/.installed-test ## build CuPy for the CPU, which the tests of the GPU path run on; needs g++
+	$(BIN)/python tests/gpu/hostcupy/build.py $(HOSTCUPY)
+
+test-gpu: $(VENV)/.installed-test ## run the tests of the GPU path, on hostcupy if it is built, else on a GPU
+	$(if $(wildcard $(HOSTCUPY)),HOSTCUPY=$(HOSTCUPY)) $(BIN)/python -m pytest -n auto --timeout 1200 tests/gpu
+	$(if $(wildcard $(HOSTCUPY)),$(BIN)/python -m tests.gpu.hostcupy.nvrtc $(HOSTCUPY))
 
 fuzz: $(VENV)/.installed-fuzz ## random calls of the ops against PyTorch; changed messages against a server; changed files
 	GRADWIRE_FUZZ_SEED=fresh GRADWIRE_FUZZ_CALLS=40 $(BIN)/python -m pytest -n auto tests/parity/test_fuzz.py

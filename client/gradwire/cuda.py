@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire._functions.create import zeros
 from gradwire._functions.random import manual_seed
 from gradwire._session.sessions import current_session
 
@@ -48,8 +49,15 @@ def get_device_name(device: int | None = None) -> str:
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until everything issued so far is done."""
+    """Wait until everything issued so far is done, by the server and by its GPU, by default the first.
+
+    Raises GradwireError if a command was refused.
+    """
     current_session().sync()
+    if is_available():
+        number = getattr(device, "index", device)
+        place = "cuda" if number is None else f"cuda:{number}" if isinstance(number, int) else str(device)
+        zeros((), device=place).item()  # a read waits for all that the GPU was given before
 
 
 def empty_cache() -> None:

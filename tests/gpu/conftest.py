@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from gradwire_engine.core import device as devices
-from tests.gpu import stand_in
+from tests.gpu import hostcupy, stand_in
+
+if (built := hostcupy.folder()) is not None:
+    hostcupy.install(built)
 
 
 @pytest.fixture(params=["CuPy", "stand-in"], autouse=True)

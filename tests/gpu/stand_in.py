@@ -13,11 +13,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
+
+from tests.gpu import philox
 
 NAMES: dict[str, Any] = json.loads((Path(__file__).parent / "cupy_names.json").read_text())
 HOMES = {
@@ -29,6 +33,8 @@ HOMES = {
     "cupyx.scipy.fft": "scipy.fft",
     "cupyx.scipy.linalg": "scipy.linalg",
 }
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+SORTING = frozenset(["sort", "argsort", "partition", "argpartition", "lexsort", "unique"])
 # These take arrays of the host and give the device's (full: one without dimensions).
 UPLOADS = frozenset(["array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "full"])
 # What the GPU's atomic operations do at indices.
@@ -59,6 +65,14 @@ def unwrapped(value: Any) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(each, ndarray | np.ndarray | list | tuple) for each in value):
         return type(value)(unwrapped(each) for each in value)
     return value
+
+
+class Flags:
+    """The flags of an array that CuPy's have."""
+
+    def __init__(self, flags: Any) -> None:
+        self.c_contiguous, self.f_contiguous = flags.c_contiguous, flags.f_contiguous
+        self.owndata, self.fnc, self.forc = flags.owndata, flags.fnc, flags.forc
 
 
 def scattered(ufunc: Any, target: Any, key: Any, values: Any) -> None:
@@ -100,6 +114,8 @@ class ndarray:
             where = SimpleNamespace(ptr=memory.ctypes.data, size=memory.nbytes, array=memory)
             return SimpleNamespace(ptr=self.values.ctypes.data, mem=where)
         found = getattr(self.values, name)
+        if name == "flags":
+            return Flags(found)
         if callable(found):
             return Function(name, None, _writable_diagonal(found) if name == "diagonal" else found)
         return wrapped(found) if name in ("T", "mT", "base") else found
@@ -226,6 +242,10 @@ class Function:
         for key in kwargs:
             if self.parameters is not None and key not in self.parameters:
                 raise TypeError(f"cupy.{self.__name__}() got an unexpected keyword argument '{key}'")
+        if self.parameters is None and {"initial", "where"} & kwargs.keys():
+            raise TypeError(f"ndarray.{self.__name__}() takes no `initial` and no `where`")
+        if self.__name__ in SORTING and any(getattr(each, "dtype", None) == BFLOAT16 for each in args):
+            raise TypeError(f"{self.__name__}: no bfloat16")
         lift = key_of if self.__name__ in UPLOADS else unwrapped
         kwargs = {key: lift(value) for key, value in kwargs.items() if key != "blocking"}
         answer = self.found(*map(lift, args), **kwargs)
@@ -261,19 +281,64 @@ class Module(ModuleType):
         return made
 
 
-def _random() -> SimpleNamespace:
-    """cupy.random with the generator that the engine takes; NumPy's numbers."""
+def _where(condition: Any, *chosen: Any) -> Any:
+    """numpy.where without a loop for bfloat16, which becomes float32."""
+    wide = [each.astype(np.float32) if getattr(each, "dtype", None) == BFLOAT16 else each for each in chosen]
+    return np.where(condition, *wide)
 
-    class Generator:
-        def __init__(self, bits: Any) -> None:
-            self._numbers = np.random.Generator(bits)
 
-        def __getattr__(self, name: str) -> Any:
-            if name not in ("random", "standard_normal", "integers", "standard_exponential", "gamma", "uniform"):
-                raise AttributeError(f"cupy.random.Generator has no {name!r}")
-            return Function(f"random.{name}", None, getattr(self._numbers, name))
+def _solve(a: Any, b: Any) -> Any:
+    if a.shape[:-2] != b.shape[: a.ndim - 2]:
+        raise ValueError("a and b must have the same batch dimensions")
+    return np.linalg.solve(a, b)
 
-    return SimpleNamespace(Generator=Generator, Philox4x3210=lambda seed=None: np.random.Philox(seed))
+
+def _expm(a: Any) -> Any:
+    if a.ndim != 2:
+        raise ValueError("expm: one matrix")
+    return importlib.import_module("scipy.linalg").expm(a)
+
+
+def _polygamma(n: Any, x: Any) -> Any:
+    if not isinstance(n, ndarray):
+        raise TypeError("polygamma: n is an array")
+    return wrapped(importlib.import_module("scipy.special").polygamma(n.values, unwrapped(x)))
+
+
+class Factored(Function):
+    """A factorization: of a matrix that it cannot factor it makes nan, unless cupyx.errstate says to raise."""
+
+    raises = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute it. Raises LinAlgError inside errstate(linalg="raise")."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except np.linalg.LinAlgError:
+            if Factored.raises:
+                raise
+            return wrapped(np.full_like(unwrapped(args[0]), np.nan))
+
+
+@contextmanager
+def _errstate(linalg: str) -> Iterator[None]:
+    before, Factored.raises = Factored.raises, linalg == "raise"
+    try:
+        yield
+    finally:
+        Factored.raises = before
+
+
+class ElementwiseKernel:
+    """The engine's kernels of random numbers, by name; `philox.py` has the same numbers in NumPy."""
+
+    def __init__(self, parameters: str, results: str, body: str, name: str, preamble: str = "") -> None:
+        self.computed = philox.KERNELS[name]
+
+    def __call__(self, *args: Any) -> None:
+        """Fill the last argument."""
+        *given, made = map(unwrapped, args)
+        made[...] = self.computed(made.shape, made.dtype, *given)
 
 
 def _cuda() -> SimpleNamespace:
@@ -298,9 +363,21 @@ def _modules() -> dict[str, ModuleType]:
     root: Any = made["cupy"]
     root.linalg, root.fft = made["cupy.linalg"], made["cupy.fft"]
     root.lib = SimpleNamespace(stride_tricks=made["cupy.lib.stride_tricks"])
-    root.ndarray, root.cuda, root.random, root.__version__ = ndarray, _cuda(), _random(), NAMES["version"]
+    root.ndarray, root.cuda, root.__version__ = ndarray, _cuda(), NAMES["version"]
+    root.ElementwiseKernel = ElementwiseKernel
+    root.__spec__ = ModuleSpec("cupy", None)  # it counts as installed
     root.asnumpy = lambda array: array.get()
+    pool = SimpleNamespace(set_limit=lambda size: None, used_bytes=lambda: 0, total_bytes=lambda: 0)
+    root.get_default_memory_pool = lambda: pool
+    linear: Any = root.linalg
+    for name in ("cholesky", "eigh", "eigvalsh", "inv", "qr", "svd", "solve"):
+        computed = _solve if name == "solve" else getattr(np.linalg, name)
+        setattr(linear, name, Factored(name, NAMES["cupy.linalg"][name], computed))
+    root.where = Function("where", NAMES["cupy"]["where"], _where)
+    made["cupyx.scipy.linalg"].expm = Function("expm", None, _expm)  # type: ignore[attr-defined]
+    made["cupyx.scipy.special"].polygamma = _polygamma  # type: ignore[attr-defined]
     extra: Any = ModuleType("cupyx")
+    extra.errstate = _errstate
     extra.scatter_add = partial(scattered, np.add)
     extra.rsqrt = Function("rsqrt", NAMES["cupyx"]["rsqrt"], lambda x, **kwargs: 1 / np.sqrt(x, **kwargs))
     scipy: Any = ModuleType("cupyx.scipy")

@@ -16,6 +16,7 @@ from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.schedule import NotPlannable
 from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core import device as devices
+from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import Context, activate
 from tests.parity import test_ops
 from tests.parity.harness import FLOAT64, Case, _Call
@@ -176,3 +177,103 @@ def test_the_bytes_of_a_gpus_pool_are_reported(request: pytest.FixtureRequest) -
     used, total = devices.pools()["cuda:0"]
     assert used - before >= held.array.nbytes
     assert total >= used
+
+
+# What CuPy lacks or does otherwise without an error; backends/cupy.py makes up for it.
+
+
+def on_both(call: Any) -> tuple[Any, Any]:
+    """What a call comes to on the GPU and on the CPU: host arrays, or the reason of the refusal."""
+    answers = []
+    for device in ("cuda:0", "cpu"):
+
+        def place(values: Any, dtype: str, device: str = device) -> engine.Tensor:
+            return engine.tensor(devices.to_device(np.asarray(values).astype(dtypes.BY_NAME[dtype]), device))
+
+        with activate(Context()):
+            try:
+                answers.append(devices.host(call(place).array))
+            except engine.EngineError as error:
+                answers.append(error.reason)
+    return answers[0], answers[1]
+
+
+@pytest.mark.parametrize("name", ["atan2", "copysign"])
+def test_complex_numbers_are_refused_where_pytorch_refuses_them(name: str) -> None:
+    one, other = on_both(lambda place: engine.call(name, (place([1j], "complex64"), place([2.0], "complex64"))))
+    assert one == other == engine.Reason.NOT_SUPPORTED
+
+
+def test_logical_not_takes_complex_numbers_and_bfloat16() -> None:
+    for dtype in ("complex64", "bfloat16"):
+        one, other = on_both(lambda place, dtype=dtype: engine.call("logical_not", (place([0, 1], dtype),)))
+        assert one.tolist() == other.tolist() == [True, False]
+
+
+def test_a_choice_of_bfloat16_stays_bfloat16() -> None:
+    for name, args in (("where", 2), ("masked_fill", 1)):
+
+        def chosen(place: Any, name: str = name, args: int = args) -> Any:
+            mask = place([True, False, True], "bool")
+            x, y = place([1.5, 2.5, np.nan], "bfloat16"), place([-1, -2, -3], "bfloat16")
+            return engine.call(name, (mask, x, y) if args == 2 else (x, mask, 0.5))
+
+        one, other = on_both(chosen)
+        assert one.dtype == other.dtype == dtypes.bfloat16
+        np.testing.assert_array_equal(one.astype("float32"), other.astype("float32"))
+
+
+def test_singular_and_indefinite_matrices_are_refused() -> None:
+    zeros = np.zeros((2, 3, 3))
+    for name, given in (
+        ("linalg.inv", [zeros]),
+        ("linalg.cholesky", [zeros]),
+        ("linalg.solve", [zeros, zeros[..., :1]]),
+    ):
+        one, other = on_both(
+            lambda place, name=name, given=given: engine.call(name, [place(each, "float64") for each in given])
+        )
+        assert one == other == engine.Reason.RUNTIME, name
+
+
+def test_solve_broadcasts_batches_and_matrix_exp_takes_them() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 3)) + 4 * np.eye(3), rng.normal(size=(2, 4, 3, 2))
+    one, other = on_both(lambda place: engine.call("linalg.solve", (place(a, "float64"), place(b, "float64"))))
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+    wide = rng.normal(size=(2, 2, 3, 3))
+    one, other = on_both(lambda place: engine.call("linalg.matrix_exp", (place(wide, "float64"),)))
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_indices_of_the_cpu_select_from_a_tensor_of_the_gpu() -> None:
+    with activate(Context()):
+        x = gpu_tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        for index in (engine.tensor(np.array([1, 0, 1])), engine.tensor(np.array([True, True]))):
+            found = engine.call("getitem", (x, index))
+            assert found.device == "cuda:0"
+            np.testing.assert_array_equal(devices.host(found.array), devices.host(x.array)[index.array])
+        engine.backward([engine.call("sum", (engine.call("getitem", (x, engine.tensor(np.array([1, 1])))),))])
+        np.testing.assert_array_equal(devices.host(x.grad.array), [[0, 0], [2, 2]])
+        target = gpu_tensor([1.0, 2.0, 3.0])
+        engine.REGISTRY["setitem"].in_place((target, engine.tensor(np.array([2])), 9.0))
+        np.testing.assert_array_equal(devices.host(target.array), [1, 2, 9])
+
+
+@pytest.mark.parametrize("index", [3, -4])
+def test_indices_out_of_range_are_refused_by_every_op_that_takes_them(index: int) -> None:
+    with activate(Context()):
+        x, places = gpu_tensor([1.0, 2.0, 3.0]), gpu_tensor([index], "int64")
+        calls: dict[str, tuple[Any, ...]] = {
+            "getitem": (x, places),
+            "index_select": (x, 0, places),
+            "gather": (x, 0, places),
+            "take": (x, places),
+            "index_add": (x, 0, places, gpu_tensor([1.0])),
+            "scatter": (x, 0, places, gpu_tensor([1.0])),
+            "index_put": (x, [places], gpu_tensor([1.0])),
+        }
+        for name, args in calls.items():
+            with pytest.raises(engine.EngineError) as refused:
+                engine.call(name, args)
+            assert refused.value.reason in (engine.Reason.INDEX_OUT_OF_RANGE, engine.Reason.RUNTIME), name

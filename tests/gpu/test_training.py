@@ -83,3 +83,14 @@ def trained(device: str, optimizer: str, compiled: bool) -> list[np.ndarray[Any,
 def test_training_on_the_gpu_gives_the_weights_of_the_cpu(session: Any, optimizer: str, compiled: bool) -> None:
     for ours, expected in zip(trained("cuda", optimizer, compiled), trained("cpu", optimizer, compiled), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_synchronize_waits_for_the_gpu(session: Any) -> None:
+    x = torch.ones(3, device="cuda")
+    x += 1
+    torch.cuda.synchronize()
+    torch.cuda.synchronize(0)
+    torch.cuda.synchronize("cuda:0")
+    with pytest.raises(RuntimeError):
+        torch.cuda.synchronize(99)
+    assert x.tolist() == [2.0, 2.0, 2.0]

@@ -12,7 +12,7 @@ from gradwire_engine.autograd.backward_pass import BackwardPass, Place, unused_i
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
-from gradwire_engine.core.device import module_for
+from gradwire_engine.core.device import module_for, selected
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import AccumulateGrad
 from gradwire_engine.graph.tensor import EdgeTensor, Tensor, edge_of
@@ -119,7 +119,8 @@ def _implicit_gradient(tensor: Tensor) -> Tensor:
             Reason.GRADIENT_NEEDS_SCALAR,
             f"grad can be implicitly created only for real scalar outputs but got {dtypes.name_of(tensor.dtype)}",
         )
-    ones = Tensor(module_for(tensor.device).ones(tensor.shape, tensor.dtype))
+    with selected(tensor.device):
+        ones = Tensor(module_for(tensor.device).ones(tensor.shape, tensor.dtype))
     tracer = CURRENT.get().tracer
     if tracer is not None:
         tracer.created(ones)
@@ -183,7 +184,8 @@ class Gradients(BackwardPass):
                 gradient = own(gradient)
             elif gradient is None and materialize_grads:
                 admit(item.shape, item.dtype)
-                gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype), self.create_graph)
+                with selected(item.device):
+                    gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype), self.create_graph)
                 if self.observer is not None:
                     self.observer.made_zeros(gradient)
             elif gradient is None and not allow_unused:

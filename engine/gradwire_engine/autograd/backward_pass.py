@@ -22,7 +22,7 @@ from gradwire_engine.autograd.headroom import Headroom, needed
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
-from gradwire_engine.core.device import module_for
+from gradwire_engine.core.device import beside, is_writable, module_for, selected, several
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import CallbackRequest, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
@@ -77,6 +77,7 @@ class BackwardPass:
         self.retain_graph = create_graph if retain_graph is None else retain_graph
         self.to_leaves = to_leaves
         self.check_nan = check_nan
+        self.selects = several() and not self.symbolic  # symbols have no device
         self.goals: set[AnyNode] | None = None
         self.pending: dict[AnyNode, list[Any]] = {}
         self.captured: dict[Place, Any] = {}
@@ -164,7 +165,7 @@ class BackwardPass:
         ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
         heapify(ready)
         tie = len(ready)
-        pending, propagate = self.pending, self._propagate
+        pending, propagate = self.pending, self._propagate_selected if self.selects else self._propagate
         lone: AnyNode | None = None  # the only ready node; a chain of nodes bypasses the heap
         while ready or lone is not None:
             if lone is None:
@@ -268,7 +269,8 @@ class BackwardPass:
                 values = yield from self._unpacked(node, node.saved)
                 self.node_results = results
                 try:
-                    self._propagate(node, gradients, values)
+                    propagate = self._propagate_selected if self.selects else self._propagate
+                    propagate(node, gradients, values)
                 finally:
                     self.node_results = None
             return results
@@ -414,6 +416,12 @@ class BackwardPass:
             if tensor is not None and index < len(gradients) and gradients[index] is not None:
                 self.deliveries.append((tensor, gradients[index]))
 
+    def _propagate_selected(self, node: Node, gradients: list[Any], saved: Sequence[Any] | None = None) -> None:
+        """`_propagate` with the device of the gradients as the current one."""
+        given = next(each for each in gradients if each is not None)
+        with selected(str(given.device)) if type(given) is Tensor else beside(given):
+            self._propagate(node, gradients, saved)
+
     def _propagate(self, node: Node, gradients: list[Any], saved: Sequence[Any] | None = None) -> None:
         plan = node.plan
         values: list[Any] = []
@@ -524,7 +532,8 @@ class BackwardPass:
 
     def _zeros(self, meta: Meta) -> Any:
         admit(meta.shape, meta.dtype)
-        zeros = module_for(meta.device).zeros(meta.shape, meta.dtype)
+        with selected(meta.device):
+            zeros = module_for(meta.device).zeros(meta.shape, meta.dtype)
         if self.create_graph:
             zeros = Tensor(zeros)
         if self.observer is not None:
@@ -539,7 +548,13 @@ class BackwardPass:
             held = self.pending[node] = [None] * (index + 1)
         elif len(held) <= index:
             held.extend([None] * (index + 1 - len(held)))
-        held[index] = gradient if held[index] is None else held[index] + gradient
+        if held[index] is None:
+            held[index] = gradient
+        elif self.selects and type(gradient) is not Tensor:
+            with beside(gradient):
+                held[index] = held[index] + gradient
+        else:
+            held[index] = held[index] + gradient
 
     def _accumulate(self, tensor: Tensor, gradient: Any) -> None:
         held: Any = tensor.grad
@@ -549,11 +564,12 @@ class BackwardPass:
             tensor.grad = own(gradient) if held is None else held + gradient
         elif held is None:
             tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
-        elif tensor.node is not None or not held.array.flags.writeable:
+        elif tensor.node is not None or not is_writable(held.array):
             # Only a leaf's gradient is accumulated in place; a retained gradient is a new tensor each time.
             tensor.grad = held + _as_tensor(gradient)
         else:
-            held.array += gradient.array if type(gradient) is Tensor else gradient
+            with beside(held.array):
+                held.array += gradient.array if type(gradient) is Tensor else gradient
             held.storage.changed()
 
 

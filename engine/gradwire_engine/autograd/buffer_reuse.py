@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.core.device import module_of
+from gradwire_engine.core.device import beside, module_of
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.ops.base.checks import admit
 
@@ -29,7 +29,8 @@ def own(gradient: Any) -> Tensor:
         if base is None or _is_reshaped(gradient, base):
             return Tensor(gradient)
     admit(gradient.shape, gradient.dtype, _behind(gradient))
-    return Tensor(module_of(gradient).array(gradient, order="C"))
+    with beside(gradient):
+        return Tensor(module_of(gradient).array(gradient, order="C"))
 
 
 def _is_writable_row_major(gradient: Any) -> bool:

@@ -31,18 +31,13 @@ class RegionStart:
         self.generator = generator
         self.outer = generator.get_state() if keeps_random else None
         self.random: bytes | None = self.outer if region is None else region.random
-        if self.random is not None:
-            if region is not None:
-                generator.set_state(self.random)
-            self.cuda_before = generator.seed_cuda(self.random)
+        if self.random is not None and region is not None:
+            generator.set_state(self.random)
 
     def end(self, again: bool) -> None:
-        """End the region; the generator continues as if no region, or no recomputation, had been."""
-        if self.outer is None:
-            return
-        if again:
+        """End the region; after a recomputation the generator continues as if there had been none."""
+        if again and self.outer is not None:
             self.generator.set_state(self.outer)
-        self.generator.restore_cuda(self.cuda_before)
 
 
 class Region:

@@ -26,6 +26,7 @@ from gradwire_engine.compile.schedule import Output, Schedule
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, has_history, leaves
 from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import CURRENT, PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
+from gradwire_engine.core.device import is_writable
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.op import Op
@@ -268,8 +269,7 @@ class Plan(Schedule):
             grad = tensor.grad
             if (grad is not None) is not (place in entry) or has_history(tensor):
                 return False
-            flags = tensor.array.flags
-            if not flags.c_contiguous or not flags.writeable:
+            if not tensor.array.flags.c_contiguous or not is_writable(tensor.array):
                 return False
             if grad is not None and (grad.node is not None or not grad.array.flags.c_contiguous):
                 return False

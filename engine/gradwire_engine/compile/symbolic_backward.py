@@ -16,6 +16,7 @@ import numpy as np
 
 from gradwire_engine.autograd.backward_pass import NEVER, BackwardPass, edges_of
 from gradwire_engine.compile.trace import Trace
+from gradwire_engine.core.device import is_writable
 from gradwire_engine.graph.callbacks import hooks_on
 from gradwire_engine.graph.graph import AccumulateGrad, Meta, Node
 from gradwire_engine.graph.tensor import Tensor
@@ -168,7 +169,7 @@ class SymbolicBackward(BackwardTracer):
         held, array = tensor.grad, gradient.array if type(gradient) is Tensor else gradient
         if held is None:
             self.trace.own(number, array)
-        elif tensor.node is None and held.array.flags.writeable:
+        elif tensor.node is None and is_writable(held.array):
             self.trace.accumulate(held, number)
         else:
             self.trace.name(array, number)  # the addition is an op on tensors, which reports itself

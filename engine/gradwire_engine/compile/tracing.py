@@ -16,7 +16,7 @@ from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
 from gradwire_engine.compile.trace import Instr, Trace, has_history, plain
 from gradwire_engine.core.context import CURRENT
-from gradwire_engine.core.device import backend_of
+from gradwire_engine.core.device import backend_of, is_writable
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.op import Op
@@ -49,13 +49,15 @@ class Tracer(Trace):
     def _bind(self, place: int, tensor: Tensor) -> None:
         if has_history(tensor) or type(tensor.array) is not np.ndarray:
             self.fail("an input has a history, is a view that requires a gradient, or is on a GPU")
-        if not tensor.array.flags.c_contiguous or not tensor.array.flags.writeable:
+            return
+        if not tensor.array.flags.c_contiguous or not is_writable(tensor.array):
             self.fail("an input is not row-major")
         self.input_regs.append(self._known(tensor.array, self._overlapping(tensor.array, self.input_regs)))
         if tensor.grad is not None:
             grad = tensor.grad.array
             if tensor.grad.node is not None or type(grad) is not np.ndarray or not grad.flags.c_contiguous:
                 self.fail("a gradient has a history")
+                return
             self.entry[place] = self._known(grad, self._overlapping(grad, self.entry.values()))
 
     def _overlapping(self, array: Any, registers: Iterable[int]) -> list[int]:

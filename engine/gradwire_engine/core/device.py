@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradwire_engine.backends.cupy import overlay
 from gradwire_engine.core.errors import EngineError, Reason
 
 # An array of the device's module: numpy.ndarray or cupy.ndarray. CuPy has no type stubs.
@@ -20,7 +21,7 @@ CPU = "cpu"
 
 @cache
 def cupy() -> ModuleType | None:
-    """The cupy module, or None if it is not installed or finds no GPU."""
+    """CuPy with NumPy's behaviour (see `backends`), or None if it is not installed or finds no GPU."""
     try:
         module = importlib.import_module("cupy")
     except ImportError:
@@ -29,7 +30,7 @@ def cupy() -> ModuleType | None:
         count = module.cuda.runtime.getDeviceCount()
     except module.cuda.runtime.CUDARuntimeError:
         return None
-    return module if count else None
+    return overlay(module) if count else None
 
 
 @cache
@@ -76,6 +77,12 @@ def backend_of(array: Array) -> str:
     return str(module_of(array).__name__)
 
 
+@cache
+def scipy_of(xp: Any, name: str) -> ModuleType:
+    """The module of SciPy of this name ("linalg"), or what stands for it, for an array module."""
+    return importlib.import_module(f"scipy.{name}") if xp is np else xp.scipy(name)
+
+
 def module_for(device: str) -> Any:
     """The array module of a device, given by its canonical name."""
     return np if device == CPU else cupy()
@@ -86,10 +93,65 @@ def device_of(array: Array) -> str:
     return CPU if isinstance(array, np.ndarray | np.generic) else f"cuda:{array.device.id}"
 
 
+def is_writable(array: Array) -> bool:
+    """Whether an array may be written into. CuPy's arrays always may, and their flags do not say it."""
+    return bool(array.flags.writeable) if type(array) is np.ndarray else True
+
+
+@cache
+def several() -> bool:
+    """Whether there is more than one GPU. CuPy computes only on arrays of the current one."""
+    return len(available()) > 2
+
+
 def selected(device: str) -> AbstractContextManager[Any]:
     """Context manager that makes a device current for allocation and computation."""
     module = cupy()
-    return nullcontext() if device == CPU or module is None else module.cuda.Device(int(device[5:]))
+    if device == CPU or module is None or not several():
+        return nullcontext()
+    context: AbstractContextManager[Any] = module.cuda.Device(int(device[5:]))
+    return context
+
+
+def beside(array: Array) -> AbstractContextManager[Any]:
+    """Context manager that makes an array's device current."""
+    return selected(device_of(array)) if several() else nullcontext()
+
+
+@cache
+def card_bytes() -> tuple[int, ...]:
+    """Memory of each GPU in bytes. Creates no CUDA context."""
+    module = cupy()
+    if module is None:
+        return ()
+    return tuple(
+        int(module.cuda.runtime.getDeviceProperties(int(name[5:]))["totalGlobalMem"]) for name in available()[1:]
+    )
+
+
+def limit_pools(share: float = 0.95) -> None:
+    """Limit each GPU's pool of memory to a share of the card: the rest is for the CUDA context and libraries.
+
+    An allocation beyond it raises MemoryError.
+    """
+    for name, size in zip(available()[1:], card_bytes(), strict=True):
+        with selected(name):
+            module_for(name).get_default_memory_pool().set_limit(size=int(size * share))
+
+
+def is_broken() -> bool:
+    """Whether a GPU's context is broken: after a wrong access by a kernel, every call fails until the process ends.
+
+    Waits for the GPUs.
+    """
+    module = cupy()
+    try:
+        for name in available()[1:]:
+            with selected(name):
+                module.cuda.runtime.deviceSynchronize()  # type: ignore[union-attr]
+    except module.cuda.runtime.CUDARuntimeError:  # type: ignore[union-attr]
+        return True
+    return False
 
 
 def pools() -> dict[str, tuple[int, int]]:

@@ -1,6 +1,5 @@
-"""Random numbers of a session: one generator per device kind, reproducible from a seed."""
+"""Random numbers of a session: a generator for the CPU and one for GPUs, reproducible from one seed."""
 
-import hashlib
 import json
 from typing import Any
 
@@ -11,28 +10,24 @@ class Generator:
     """Draws random arrays (torch.Generator). The same seed gives the same numbers on the same kind of device."""
 
     def __init__(self, seed: int | None = None) -> None:
-        self._cuda: Any = None
-        self._cuda_seed: int | None = None
         self.manual_seed(np.random.SeedSequence().generate_state(1, np.uint64).item() if seed is None else seed)
 
     def manual_seed(self, seed: int) -> None:
         """Restart from a seed: any int, taken modulo 2**64."""
         self.seed = seed % 2**64
+        self.offset = 0  # numbers drawn on GPUs
         self._numpy = np.random.Generator(np.random.PCG64(self.seed))
-        self._cuda = self._cuda_seed = None
 
     def of(self, xp: Any) -> Any:
-        """The array module's generator: `random`, `standard_normal`, `integers`, `permutation`."""
-        if xp is np:
-            return self._numpy
-        if self._cuda is None:
-            seed = self.seed if self._cuda_seed is None else self._cuda_seed
-            self._cuda = xp.random.Generator(xp.random.Philox4x3210(seed=seed))
-        return self._cuda
+        """The array module's generator: `random`, `standard_normal`, `integers`, `poisson`, `binomial`."""
+        return self._numpy if xp is np else xp.generator(self)
 
     def get_state(self) -> bytes:
-        """The CPU generator's state; opaque."""
-        return json.dumps({"seed": self.seed, "numpy": self._numpy.bit_generator.state}).encode()
+        """The state; opaque."""
+        state: dict[str, object] = {"seed": self.seed, "numpy": self._numpy.bit_generator.state}
+        if self.offset:
+            state["offset"] = self.offset
+        return json.dumps(state).encode()
 
     def set_state(self, state: bytes) -> None:
         """Restore a state from `get_state`. Raises ValueError for anything else."""
@@ -41,20 +36,8 @@ class Generator:
             raise ValueError("not a generator state")
         restored = np.random.PCG64(0)
         restored.state = held["numpy"]
-        self.seed = int(held["seed"])
+        seed, offset = int(held["seed"]), int(held.get("offset", 0))
+        if not 0 <= offset < 2**64:
+            raise ValueError("not a generator state")
+        self.seed, self.offset = seed, offset
         self._numpy = np.random.Generator(restored)
-        self._cuda = self._cuda_seed = None
-
-    def seed_cuda(self, state: bytes) -> tuple[Any, int | None]:
-        """Seed the GPU generator from a state of this generator, because CuPy's own state cannot be read.
-
-        Returns the previous GPU generator and seed, for `restore_cuda`.
-        """
-        before = self._cuda, self._cuda_seed
-        digest = hashlib.blake2b(state, digest_size=8).digest()
-        self._cuda, self._cuda_seed = None, int.from_bytes(digest, "little")
-        return before
-
-    def restore_cuda(self, before: tuple[Any, int | None]) -> None:
-        """Restore the GPU generator that `seed_cuda` replaced."""
-        self._cuda, self._cuda_seed = before

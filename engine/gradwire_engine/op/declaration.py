@@ -44,6 +44,7 @@ class Declaration(Signature):
         no_overlap: bool | Callable[..., bool] = False,
         cost: Cost | float | None = None,
         draws: bool = False,
+        moves_list: bool = False,
     ) -> None:
         """Declare an op.
 
@@ -64,6 +65,7 @@ class Declaration(Signature):
         cost: operations per element read or written, or a Cost (op/cost.py); every op in ops/ declares it.
         draws: whether it draws random numbers; such an op is not computed in a child process, which does not share
             the generator's state.
+        moves_list: whether the list input may be on the CPU if the first input is on a GPU, as for indices.
         """
         super().__init__(function, name, skip=1)
         if self.name in OPS:
@@ -103,6 +105,7 @@ class Declaration(Signature):
         self.few = self.cost.few if self.list_place < 0 else -1  # elements; above this, the cost is estimated
         self.alike = self.two if self.cost.linear else None
         self.draws = draws
+        self.moves_list = moves_list
         self.drops_grad = drops_grad
         self.complex_grad = complex_grad
         self.no_overlap = no_overlap

@@ -22,7 +22,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, Context
-from gradwire_engine.core.device import CPU, Array, cupy, device_of, module_of
+from gradwire_engine.core.device import CPU, Array, cupy, device_of, module_of, selected, to_device
 from gradwire_engine.core.dtypes import DType, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Edge, Fit, Node
@@ -65,9 +65,13 @@ class Op(Declaration):
                 account.admit(needed(self, list(args)))
         return self.compute(args)
 
-    def compute(self, args: tuple[Any, ...]) -> Any:
-        """The forward alone, on bare arrays."""
-        xp = np if cupy() is None else self._module(args)
+    def compute(self, args: tuple[Any, ...], xp: Any = np) -> Any:
+        """The forward alone, on bare arrays. xp: the arrays' module, if their device is current."""
+        if xp is np and cupy() is not None:
+            module, device = self._place(args)
+            if module is not np:
+                with selected(device):
+                    return self.compute(args, module)
         try:
             if self.promotes:
                 # Fast path: arrays of one dtype, float32 or float64, and floats need no promotion.
@@ -147,8 +151,8 @@ class Op(Declaration):
         result = self.forward(xp, *args)
         return result.astype(dtypes.bfloat16) if result.dtype == dtypes.float32 else result
 
-    def _module(self, args: tuple[Any, ...]) -> Any:
-        """The array module of the arrays. Raises EngineError: DEVICE_MISMATCH; 0-d host arrays go with any device."""
+    def _place(self, args: tuple[Any, ...]) -> tuple[Any, str]:
+        """The arrays' module and device. Raises EngineError: DEVICE_MISMATCH; 0-d host arrays go with any device."""
         xp: Any = np
         found: str | None = None
         for place in self.tensor_places:
@@ -169,10 +173,13 @@ class Op(Declaration):
                         op=self.name,
                     )
                 found = device
-        return xp
+        return xp, found or CPU
 
     def _to_common_device(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Copy 0-d host tensors to the GPU of the other tensors; the copy is recorded."""
+        """Copy 0-d host tensors, and indices, to the GPU of the other tensors; the copy is recorded."""
+        if self.moves_list and type(args[0]) is Tensor and args[0].device != CPU:
+            indices = [self._moved(each, args[0].device) for each in args[self.list_place]]
+            args = (*args[: self.list_place], indices, *args[self.list_place + 1 :])
         tensors = [args[place] for place in self.tensor_places if type(args[place]) is Tensor]
         device = next((each.device for each in tensors if each.device != CPU), None)
         if device is None or len(tensors) < 2:
@@ -180,6 +187,13 @@ class Op(Declaration):
         host_scalars = {id(each) for each in tensors if each.device == CPU and not each.array.ndim}
         to_device = OPS["_to_device"]
         return tuple(to_device.apply((each, device)) if id(each) in host_scalars else each for each in args)
+
+    @staticmethod
+    def _moved(index: Any, device: str) -> Any:
+        """An index, on the device."""
+        if type(index) is Tensor:
+            return index if index.device == device else OPS["_to_device"].apply((index, device))
+        return to_device(index, device) if isinstance(index, np.ndarray) else index
 
     def _scalars(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Replace 0-d host arrays by NumPy scalars, because CuPy accepts no NumPy arrays."""
@@ -435,10 +449,14 @@ class Op(Declaration):
         # Recorded before the change, so that edges and saved versions belong to the old value.
         node = self.record(args, (target,), override) if track and self.formulas else None
         try:
-            if direct:
-                self.writer(np if cupy() is None else self._module(arrays), *arrays)  # type: ignore[misc]
+            if cupy() is not None:
+                xp, device = self._place(arrays)
+                with selected(device):
+                    self._store(target.array, result, direct, xp, arrays)
+            elif direct:
+                self.writer(np, *arrays)  # type: ignore[misc]
             else:
-                _write(target.array, result)
+                target.array[...] = result
         except REFUSED as error:
             raise explain(self, args, error) from error
         target.storage.changed()
@@ -465,6 +483,13 @@ class Op(Declaration):
             for value, (kind, _) in zip(node.saved, node.plan.getters, strict=True)
         )
         rewrite(target, node, 0)
+
+    def _store(self, target: Array, result: Any, direct: bool, xp: Any, arrays: tuple[Any, ...]) -> None:
+        """Write the result into the target, or compute it there."""
+        if direct:
+            self.writer(xp, *arrays)  # type: ignore[misc]
+        else:
+            target[...] = result
 
     def _tracks_in_place(self, args: tuple[Any, ...], context: Context) -> bool:
         """Whether to record; updates the nodes of views."""
@@ -598,7 +623,3 @@ def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) 
         ):
             return False
     return True
-
-
-def _write(array: Array, result: Any) -> None:
-    array[...] = result

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # NumPy and CuPy raise this subclass of TypeError for a dtype that has no loop.
 _NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]
+# CuPy's own words for the same, in a plain TypeError.
+_NO_LOOP = ("not supported", "Wrong type (")
 # Raised by NumPy, CuPy and Python arithmetic for invalid arguments.
 REFUSED: tuple[type[Exception], ...] = (
     ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, AttributeError, MemoryError
@@ -167,7 +169,7 @@ def explain(op: Named, args: tuple[Any, ...], error: Exception) -> EngineError:
         return EngineError(Reason.INDEX_OUT_OF_RANGE, f"{op.name}: index out of range: {error}", **details)
     if isinstance(error, OverflowError):
         return EngineError(Reason.ARGUMENT_VALUE, f"{op.name}: a number is out of range: {error}", **details)
-    if isinstance(error, _NoLoop) or (isinstance(error, TypeError) and "not supported" in str(error)):
+    if isinstance(error, _NoLoop) or (isinstance(error, TypeError) and any(words in str(error) for words in _NO_LOOP)):
         names = ", ".join(dtypes.TITLES.get(value.dtype, str(value.dtype)) for value in given)
         return EngineError(Reason.NOT_SUPPORTED, f"\"{op.name}\" not implemented for '{names}'", **details)
     if isinstance(error, TypeError | AttributeError):

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal, cast
 
 from gradwire_server.common import blas
 
@@ -49,14 +50,14 @@ async def _serve(path: Path, parent: int) -> None:
     configure("plain", os.environ.get("GRADWIRE_LOG_LEVEL", "warning"))
     sys.setswitchinterval(0.001)
     memory, jit = memory_bytes(), os.environ.get("GRADWIRE_JIT", "off")
-    if jit != "on" and jit != "off" and jit != "verify":
+    if jit not in ("on", "off", "verify"):
         raise SystemExit(f"GRADWIRE_JIT is {jit!r}; allowed: on, off, verify")
     # The server has one user, so its sessions may use most of the machine's memory.
     limits = Limits(
         max_tensor_bytes=memory,
         max_session_bytes=memory * 4 // 5,
         max_bytes=memory * 4 // 5,
-        jit=jit,
+        jit=cast("Literal['on', 'off', 'verify']", jit),
         max_session_tensors=10_000_000,
         lease_seconds=86_400.0,
         max_lease_seconds=31_536_000.0,

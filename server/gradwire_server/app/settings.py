@@ -127,13 +127,13 @@ class Settings(BaseSettings):
         _DEFAULT.max_session_bytes,
         ge=0,
         le=_MOST,
-        description="Bytes one session may hold; 0 is half of the memory.",
+        description="Bytes one session may hold; 0 is half of the memory; with GPUs, at most nine tenths of one.",
     )
     max_bytes: Bytes = Field(
         _DEFAULT.max_bytes,
         ge=0,
         le=_MOST,
-        description="Bytes all sessions may hold; 0 is four fifths of the memory.",
+        description="Bytes all sessions may hold; 0 is four fifths of the memory, or of the GPUs' if that is less.",
     )
     max_session_tensors: int = Field(
         _DEFAULT.max_session_tensors, ge=1, le=_MOST, description="Tensors one session may name."

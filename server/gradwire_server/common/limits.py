@@ -3,6 +3,7 @@
 import os
 import resource
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -63,14 +64,23 @@ class Limits:
     max_prepared: int = 4096
 
     def resolved(self) -> "Limits":
-        """Fill in the memory shares, half for a session, four fifths for all. Fit payloads and chunks to a message."""
+        """Fill in the memory shares, half for a session, four fifths for all. Fit payloads and chunks to a message.
+
+        With GPUs, the memory is that of all cards if the machine has more, and a session gets nine tenths of one card
+        at most.
+        """
         memory = memory_bytes()
+        cards = _card_bytes()
+        share = memory // 2
+        if cards:
+            memory = min(memory, sum(cards))
+            share = min(share, max(cards) * 9 // 10)
         total = self.max_bytes or memory * 4 // 5
         fitting = self.max_message_bytes - ENVELOPE_BYTES
         return replace(
             self,
             max_bytes=total,
-            max_session_bytes=min(self.max_session_bytes or memory // 2, total),
+            max_session_bytes=min(self.max_session_bytes or share, total),
             max_inline_bytes=min(self.max_inline_bytes, fitting),
             chunk_bytes=min(self.chunk_bytes, fitting),
         )
@@ -111,6 +121,15 @@ def memory_bytes() -> int:
             if text.isdecimal():
                 physical = min(physical, int(text))
     return physical
+
+
+def _card_bytes() -> tuple[int, ...]:
+    """Memory of each GPU."""
+    if find_spec("cupy") is None:  # no GPUs without CuPy; the front need not load the engine
+        return ()
+    from gradwire_engine.core.device import card_bytes
+
+    return card_bytes()
 
 
 def cap_process(max_bytes: int) -> None:

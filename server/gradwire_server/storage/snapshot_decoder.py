@@ -302,12 +302,10 @@ class SnapshotDecoder:
 
     def _moment(self, stored: pb.StoredMoment) -> RegionStart:
         moment = RegionStart.__new__(RegionStart)
-        moment.generator = generator = self.session.recording.generator
+        moment.generator = self.session.recording.generator
         moment.first = stored.first
         moment.outer = stored.outer if stored.keeps_random else None
         moment.random = stored.generator or None
-        if moment.random is not None:
-            moment.cuda_before = generator.seed_cuda(moment.random)
         return moment
 
     def _transfer(self, stored: pb.StoredTransfer) -> None:

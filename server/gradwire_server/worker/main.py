@@ -18,15 +18,16 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from gradwire_engine.compile.fusion.fused import OPTIONS
-from gradwire_engine.core.device import cupy
+from gradwire_engine.core.device import cupy, limit_pools
 from gradwire_server.common import blas
-from gradwire_server.common.errors import Refusal
+from gradwire_server.common.errors import Refusal, extend
 from gradwire_server.common.limits import cap_process
 from gradwire_server.common.logging import configure
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import PendingCall
 from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.configured import snapshot_store
+from gradwire_server.worker.broken_gpu import GpuWatch
 from gradwire_server.worker.compute_thread import Collector
 from gradwire_server.worker.frames import (
     APPEND,
@@ -77,6 +78,7 @@ def main(arguments: list[str]) -> None:
     OPTIONS.mode = parameters.limits.jit
     if cupy() is None:
         cap_process(parameters.limits.max_bytes)
+    limit_pools()
     checkpointer = Checkpointer(parameters.logs, snapshot_store(parameters.store)) if parameters.stores else None
     runtime = Runtime(
         parameters.limits,
@@ -92,7 +94,12 @@ def main(arguments: list[str]) -> None:
     calls.ready()
     collect, follow = Collector(), blas.Follower(parameters.cores)
 
+    watch = GpuWatch()
+    if cupy() is not None:
+        extend(watch.refusal, dict)
+
     def before_slice() -> None:
+        watch.end_if_broken()
         collect()
         follow(runtime.counters.runnable)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradwire.v1 import service_pb2
 from gradwire_engine.compile.fusion.fused import OPTIONS
-from gradwire_engine.core.device import cupy
+from gradwire_engine.core.device import cupy, limit_pools
 from gradwire_server.common.limits import Limits, cap_process
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import PendingCall
@@ -44,12 +44,13 @@ class ThreadWorker(Worker):
         return self._transfers
 
     async def start(self, storage: StorageOptions | None) -> service_pb2.ServerInfoResponse:
-        """Start the thread. With `owns_process`, set whether plans are compiled, and without GPUs cap the memory."""
+        """Start the thread. With `owns_process`, set what the whole process has: plans' compilation, memory, pools."""
         self._loop = asyncio.get_running_loop()
         if self.owns_process:
             OPTIONS.mode = self.runtime.limits.jit
-        if self.owns_process and cupy() is None:
-            cap_process(self.runtime.limits.max_bytes)
+            if cupy() is None:
+                cap_process(self.runtime.limits.max_bytes)
+            limit_pools()
         if storage is not None:
             self.runtime.store(Checkpointer(storage.logs, snapshot_store(storage.store)))
         self._compute = ComputeThread(self.runtime, self._answer, self._park, collects=self.owns_process)

@@ -1,4 +1,4 @@
-"""The generator: reproducible from a seed, restored from a state, and diverted on a GPU."""
+"""The generator: reproducible from a seed, and restored from a state."""
 
 import numpy as np
 import pytest
@@ -7,16 +7,11 @@ from gradwire_engine.core.random import Generator
 
 
 class _Gpu:
-    """A stand-in for CuPy: generators that tell the seed they were made with."""
+    """The array module of a GPU, whose generator is what it is made of."""
 
-    class random:
-        @staticmethod
-        def Philox4x3210(seed: int) -> int:
-            return seed
-
-        @staticmethod
-        def Generator(bits: int) -> tuple[str, int]:
-            return ("generator", bits)
+    @staticmethod
+    def generator(state: Generator) -> Generator:
+        return state
 
 
 @pytest.mark.parametrize("seed", [0, 1, -1, 2**64 - 1, 2**70 + 3])
@@ -56,25 +51,20 @@ def test_manual_seed_starts_again() -> None:
     np.testing.assert_array_equal(generator.of(np).random(3), first)
 
 
-def test_a_gpu_has_a_generator_of_its_own_with_the_same_seed() -> None:
+def test_a_gpus_generator_draws_by_the_seed_and_an_offset_that_the_state_holds() -> None:
     generator = Generator(5)
-    made = generator.of(_Gpu)
-    assert made == ("generator", 5)
-    assert generator.of(_Gpu) is made
+    assert generator.of(_Gpu) is generator
+    generator.offset = 7
+    other = Generator(9)
+    other.set_state(generator.get_state())
+    assert (other.seed, other.offset) == (5, 7)
     generator.manual_seed(6)
-    assert generator.of(_Gpu) == ("generator", 6)
+    assert (generator.seed, generator.offset) == (6, 0)
 
 
-def test_diverting_seeds_the_gpu_from_a_state_and_undiverting_restores_it() -> None:
+def test_a_state_without_an_offset_is_of_a_session_without_gpu_numbers() -> None:
     generator = Generator(5)
-    before = generator.of(_Gpu)
-    held = generator.seed_cuda(b"one state")
-    diverted = generator.of(_Gpu)
-    assert diverted != before
-    generator.restore_cuda(held)
-    assert generator.of(_Gpu) is before
-    again = generator.seed_cuda(b"one state")
-    assert generator.of(_Gpu) == diverted
-    generator.restore_cuda(again)
-    generator.seed_cuda(b"another state")
-    assert generator.of(_Gpu) != diverted
+    assert b"offset" not in generator.get_state()
+    generator.offset = 3
+    generator.set_state(Generator(5).get_state())
+    assert generator.offset == 0

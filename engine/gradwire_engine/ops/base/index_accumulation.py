@@ -47,7 +47,7 @@ def combine_at(xp: Any, combine: str, target: Array, key: Any, values: Array) ->
     if xp is np:
         getattr(np, combine).at(target, key, values)
     elif combine == "add" and target.dtype in _ATOMIC:
-        importlib.import_module("cupyx").scatter_add(target, key, values)
+        xp.add.at(target, key, values)
     else:
         places = xp.arange(target.size).reshape(target.shape)[key]
         joined = xp.broadcast_to(xp.asarray(values, target.dtype), places.shape).reshape(-1)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import scipy_of
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.dtypes import is_half as is_half
 from gradwire_engine.core.errors import EngineError, Reason
@@ -37,7 +35,6 @@ def check_special(kernel: str, dtype: DType, half: bool = True) -> None:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{dtypes.TITLES[dtype]}'", op=kernel)
 
 
-@functools.cache
 def special(xp: Any) -> ModuleType:
     """Module of special functions for an array module."""
-    return importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special")
+    return scipy_of(xp, "special")

@@ -111,6 +111,7 @@ def _is_mask(index: Any) -> bool:
     node="IndexBackward0",
     data_dependent=lambda input, indices: any(map(_is_mask, indices)),
     cost=indexing(30),
+    moves_list=True,
 )
 def index_(xp: Any, input: Array, indices: list[Array]) -> Array:
     """Elements selected by index arrays and masks; None takes the whole dimension."""
@@ -173,6 +174,7 @@ def _fills(indices: list[Any], values: Any) -> bool:
     in_place=True,
     no_overlap=lambda input, indices, values, accumulate: accumulate or not _fills(indices, values),
     cost=indexing(30),
+    moves_list=True,
 )
 def index_put(xp: Any, input: Array, indices: list[Array], values: Array | Number, accumulate: bool = False) -> Array:
     """Copy of the input with `values` written, or added, at the selected elements (torch.index_put)."""

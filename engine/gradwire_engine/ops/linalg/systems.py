@@ -16,7 +16,7 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.checks import broadcast_shape, ints, normalize_dim
 from gradwire_engine.ops.linalg.costs import tall
-from gradwire_engine.ops.linalg.linalg import adjoint, inv, pinv, pinv_backward, solve, solved_bytes
+from gradwire_engine.ops.linalg.linalg import adjoint, inv, largest_value, pinv, pinv_backward, solve, solved_bytes
 from gradwire_engine.ops.shape.shape import movedim, reshape, squeeze, unsqueeze
 
 Ints = Any
@@ -55,7 +55,7 @@ def lstsq(xp: Any, A: Array, B: Array, rcond: float | None = None, *, driver: st
     batch = broadcast_shape(A.shape[:-2], right.shape[:-2])
     left, values, turned = xp.linalg.svd(A, full_matrices=False) if A.size else _no_values(xp, A)
     cut = max(rows, columns) * float(xp.finfo(A.dtype).eps) if rcond is None else rcond
-    largest = values.max(-1, keepdims=True, initial=0)
+    largest = largest_value(xp, values)
     kept = values > (0 if driver == "gels" else largest * cut)
     inverse = xp.where(kept, 1 / xp.where(kept, values, 1), 0).astype(values.dtype)
     found = turned.conj().swapaxes(-1, -2) @ (inverse[..., None] * (left.conj().swapaxes(-1, -2) @ right))

@@ -7,8 +7,6 @@ on the CPU and keeps single precision; cupyx.scipy.fft computes on a GPU. fft_pl
 
 from __future__ import annotations
 
-import functools
-import importlib
 import math
 from types import ModuleType
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.core import dtypes
-from gradwire_engine.core.device import Array
+from gradwire_engine.core.device import Array, scipy_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted
@@ -34,10 +32,9 @@ _FORWARD = ("backward", "ortho", "forward")
 _BACKWARD = ("forward", "ortho", "backward")
 
 
-@functools.cache
 def _transforms(xp: Any) -> ModuleType:
     """SciPy's or CuPy's module of Fourier transforms, for an array module."""
-    return importlib.import_module("scipy.fft" if xp is np else "cupyx.scipy.fft")
+    return scipy_of(xp, "fft")
 
 
 def _transform_cost(length: int) -> Any:

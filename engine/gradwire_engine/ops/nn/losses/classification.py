@@ -241,7 +241,7 @@ def _uniform_targets(
     if reduction != "mean":
         return spread
     weights = targets.weights(xp, weight, logs.dtype)
-    total_weight = logs.dtype.type(targets.classes.size if weights is None else weights.sum())
+    total_weight = logs.dtype.type(targets.classes.size) if weights is None else weights.sum(dtype=logs.dtype)
     return xp.where(spread == 0, spread, spread / total_weight)  # 0 also if all targets are ignored
 
 

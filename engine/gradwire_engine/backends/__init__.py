@@ -1,0 +1,1 @@
+"""Array modules other than NumPy, with NumPy's behaviour."""
