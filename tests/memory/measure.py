@@ -57,7 +57,7 @@ class _UnlimitedHeadroom(Headroom):
         self.left = -1
 
     def count(self, *given: Any) -> None:
-        super().look(*given)
+        super().count(*given)
         self.left = -1
 
 

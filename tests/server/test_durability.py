@@ -523,7 +523,7 @@ def test_two_servers_do_not_share_a_state_directory(
 ) -> None:
     storing()
     monkeypatch.setattr("gradwire_server.registry.session_catalog._LOCK_SECONDS", 0.1)
-    with pytest.raises(OSError, match="another server's"):
+    with pytest.raises(OSError, match="another server holds the state directory"):
         SessionCatalog(tmp_path, 1.0, 1, 0).open()
 
 
