@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import zlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ _HEAD, _STATE, _RUNNING = ".head", ".state", "running"
 _CRC = 4  # bytes
 _THREADS = 4
 _MOST_QUEUED = 64  # pieces that wait for a thread
+
+log = logging.getLogger("gradwire.server")
 
 
 class ObjectStore(ABC):
@@ -68,7 +71,7 @@ class ObjectSnapshots(SnapshotStore):
     def get(self, location: Path, key: str) -> bytes:
         """Get an object of a location. Raises OSError: FileNotFoundError if there is none."""
         try:
-            with _failures():
+            with _failures(LookupError):
                 return self.objects.get(name_of(location, key))
         except LookupError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(location / key)) from None
@@ -80,9 +83,9 @@ class ObjectSnapshots(SnapshotStore):
             return {name.removeprefix(prefix): told for name, told in self.objects.list(prefix).items()}
 
     def delete(self, location: Path, keys: Iterable[str]) -> None:
-        """Delete objects of a location, as many as can be."""
+        """Delete objects of a location, in this order. Raises OSError at the first that cannot be deleted."""
         for key in keys:
-            with contextlib.suppress(OSError), _failures():
+            with _failures():
                 self.objects.delete(name_of(location, key))
 
     def list(self, location: Path) -> list[int]:
@@ -91,9 +94,14 @@ class ObjectSnapshots(SnapshotStore):
         return sorted(int(stem) for stem in stems if stem.isdecimal())
 
     def head(self, location: Path) -> tuple[int, pb.SnapshotHead] | None:
-        """Get the newest head."""
-        found = self.list(location)
-        return (found[-1], self._head(location, found[-1])) if found else None
+        """Get the newest head. Raises OSError."""
+        while found := self.list(location):
+            try:
+                return found[-1], self._head(location, found[-1])
+            except FileNotFoundError:
+                if self.list(location)[-1:] == found[-1:]:
+                    raise  # else a newer generation has replaced it
+        return None
 
     def _head(self, location: Path, generation: int) -> pb.SnapshotHead:
         head: pb.SnapshotHead = self._parsed(pb.SnapshotHead, location, f"{generation}{_HEAD}")
@@ -147,7 +155,7 @@ class ObjectSnapshots(SnapshotStore):
         return ObjectSnapshotWriter(self, location, generation, head, state)
 
     def remove(self, location: Path) -> None:
-        """Delete the location's objects, heads first, newest to oldest."""
+        """Delete the location's objects, heads first, newest to oldest. Raises OSError."""
         heads = [f"{generation}{_HEAD}" for generation in reversed(self.list(location))]
         self.delete(location, heads)
         self.delete(location, self.about_all(location))
@@ -161,8 +169,7 @@ class ObjectSnapshots(SnapshotStore):
         if running:
             self.put(location, _RUNNING, b"")
         else:
-            with _failures():
-                self.objects.delete(name_of(location, _RUNNING))
+            self.delete(location, [_RUNNING])
 
     def exists(self, location: Path) -> bool:
         """Whether the location has an object."""
@@ -222,36 +229,38 @@ class ObjectSnapshotWriter:
         self.store.put(self.folder, f"{self.generation}{_STATE}", sealed(self.state))
         self.store.put(self.folder, f"{self.generation}{_HEAD}", sealed(self.head))
         self._exists = True
-        with contextlib.suppress(OSError):
-            self._clear(lambda generation: generation < self.generation)
+        self._clear(lambda generation: generation < self.generation)
         return int(self.head.bytes)
 
     def abandon(self) -> None:
         """Delete the generation's objects, unless the generation exists already."""
         if self._exists:
             return
-        while self._puts:
-            put = self._puts.popleft()
-            if not put.cancel():
-                with contextlib.suppress(OSError):
-                    put.result()
-        with contextlib.suppress(OSError):
-            self._clear(lambda generation: generation == self.generation)
+        begun = [put for put in self._puts if not put.cancel()]  # cancels all before it waits for any
+        self._puts.clear()
+        wait(begun)
+        self._clear(lambda generation: generation == self.generation)
 
     def _clear(self, chosen: Callable[[int], bool]) -> None:
-        """Delete the chosen generations, heads first."""
-        keys = [key for key in self.store.about_all(self.folder) if key != _RUNNING and chosen(int(key.split(".")[0]))]
-        self.store.delete(self.folder, sorted(keys, key=lambda key: not key.endswith(_HEAD)))
+        """Delete the chosen generations, heads first. The log shows a failure; a later commit deletes what is left."""
+        try:
+            found = ((key, _generation_of(key)) for key in self.store.about_all(self.folder))
+            keys = [key for key, generation in found if generation is not None and chosen(generation)]
+            self.store.delete(self.folder, sorted(keys, key=lambda key: not key.endswith(_HEAD)))
+        except OSError as error:
+            log.warning("objects cannot be deleted", extra={"file": str(self.folder), "error": str(error)})
 
 
 @contextlib.contextmanager
-def _failures() -> Iterator[None]:
-    """Make every failure of an object store an OSError, but for the LookupError of `get`."""
+def _failures(*declared: type[Exception]) -> Iterator[None]:
+    """Make every failure of an object store an OSError with an errno, except the declared ones."""
     try:
         yield
-    except (OSError, LookupError):
+    except declared:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
         raise OSError(errno.EIO, f"the object store failed: {error!r}") from error
 
 
@@ -264,6 +273,12 @@ def sealed(message: Any) -> bytes:
 def name_of(location: Path, key: str) -> str:
     """The name of a location's object."""
     return f"{location.as_posix().lstrip('/')}/{key}"
+
+
+def _generation_of(key: str) -> int | None:
+    """The generation of an object; None for other objects, such as "running" or a folder's mark in a bucket."""
+    stem = key.partition(".")[0]
+    return int(stem) if stem.isdecimal() else None
 
 
 def _piece(generation: int, memory: int, start: int) -> str:

@@ -1,5 +1,7 @@
 """Sessions stored as objects: they are restored, damage is refused by name, and an unfinished generation is deleted."""
 
+import errno
+import threading
 import zlib
 from pathlib import Path
 
@@ -109,6 +111,95 @@ def test_a_store_that_cannot_be_reached_fails_the_commit(snapshots: ObjectSnapsh
     writing.abandon()
     assert snapshots.list(LOCATION) == [1]
     np.testing.assert_array_equal(loaded(snapshots, 1), VALUES)
+
+
+@pytest.mark.parametrize("failure", [KeyError("region"), OSError("no errno"), RuntimeError("down")])
+def test_any_failure_of_a_store_is_an_oserror(
+    snapshots: ObjectSnapshots, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    def fail(*args: object) -> None:
+        raise failure
+
+    for method in ("put", "list", "delete"):
+        monkeypatch.setattr(objects, method, fail)
+    calls = [
+        lambda: snapshots.set_running(LOCATION, True),
+        lambda: snapshots.set_running(LOCATION, False),
+        lambda: snapshots.list(LOCATION),
+        lambda: snapshots.remove(LOCATION),
+    ]
+    for call in calls:
+        with pytest.raises(OSError, match="the object store failed") as caught:
+            call()
+        assert caught.value.errno
+
+
+def test_objects_of_others_are_left_alone(snapshots: ObjectSnapshots, objects: MemoryObjects) -> None:
+    others = {
+        name_of(LOCATION, ""): b"",
+        name_of(LOCATION, "notes.txt"): b"x",
+    }  # a bucket's mark of a folder, and a file
+    objects.held.update(others)
+    written(snapshots).commit()
+    written(snapshots, 2).commit()
+    written(snapshots, 3).abandon()
+    assert snapshots.list(LOCATION) == [2]
+    assert objects.held.items() >= others.items()
+
+
+def test_a_commit_succeeds_if_earlier_generations_cannot_be_deleted(
+    snapshots: ObjectSnapshots,
+    objects: MemoryObjects,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(name: str) -> None:
+        raise PermissionError(errno.EACCES, "denied")
+
+    written(snapshots).commit()
+    with monkeypatch.context() as broken:
+        broken.setattr(objects, "delete", fail)
+        written(snapshots, 2).commit()
+        assert snapshots.list(LOCATION) == [1, 2]
+        assert "objects cannot be deleted" in caplog.text
+        with pytest.raises(PermissionError):
+            snapshots.remove(LOCATION)
+    written(snapshots, 3).commit()
+    assert snapshots.list(LOCATION) == [3]
+
+
+def test_an_abandoned_generation_waits_only_for_the_puts_that_began(
+    snapshots: ObjectSnapshots, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many, opened, began = 20, threading.Event(), []
+
+    def put(name: str, data: bytes) -> None:
+        began.append(name)
+        assert opened.wait(30)
+
+    monkeypatch.setattr(objects, "put", put)
+    state = pb.SessionState(memories=[pb.StoredMemory(bytes=many * PIECE)])
+    writing = snapshots.begin(LOCATION, 1, pb.SnapshotHead(format=FORMAT), state, LOCATION.parent)
+    for _ in writing.data([np.zeros(many * PIECE, np.uint8)], None):
+        pass
+    threading.Timer(0.2, opened.set).start()
+    writing.abandon()
+    assert len(began) < many
+
+
+def test_a_head_that_a_newer_one_replaces_is_read_again(
+    snapshots: ObjectSnapshots, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(name: str) -> bytes:
+        if name.endswith("1.head") and name in objects.held:
+            written(snapshots, 2).commit()
+        return objects.held[name]
+
+    written(snapshots).commit()
+    monkeypatch.setattr(objects, "get", get)
+    found = snapshots.head(LOCATION)
+    assert found is not None
+    assert found[0] == 2
 
 
 def test_a_snapshot_beyond_the_room_is_refused_before_anything_is_put(
