@@ -3,7 +3,8 @@
 `ObjectStore` is what to provide: put, get, list, delete. `ObjectSnapshots` makes a SnapshotStore of it.
 A generation has objects below its location's path: "7.data/<memory>.<offset>" with pieces of the tensors' bytes,
 "7.state", and "7.head". The head is put last; with it, the generation exists. Head and state begin with the CRC-32 of
-the message that follows, in four bytes, little-endian.
+the message that follows, in four bytes, little-endian. Generations are a random number apart: an object store cannot
+create exclusively, and two servers may save under one name at the same time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import errno
 import logging
 import os
+import secrets
 import zlib
 from abc import ABC, abstractmethod
 from collections import deque
@@ -32,6 +34,7 @@ _HEAD, _STATE, _RUNNING = ".head", ".state", "running"
 _CRC = 4  # bytes
 _THREADS = 4
 _MOST_QUEUED = 64  # pieces that wait for a thread
+_SPREAD = 1 << 32  # two writers that begin at the same time take one number once in so many times
 
 log = logging.getLogger("gradwire.server")
 
@@ -205,9 +208,9 @@ class ObjectSnapshotWriter:
         """Copy the bytes for the threads, a piece before each yield. Raises OSError; first, Refusal: SNAPSHOT_LIMIT."""
         self.head.bytes = self.state.ByteSize() + sum(memory.bytes for memory in self.state.memories)
         check_room(self.head.bytes, room)
-        taken = {key.split(".")[0] for key in self.store.about_all(self.folder)}
-        while str(self.generation) in taken:
-            self.generation += 1
+        taken = (_generation_of(key) for key in self.store.about_all(self.folder))
+        least = max((self.generation, *(1 + generation for generation in taken if generation is not None)))
+        self.generation = least + secrets.randbelow(_SPREAD)
         for number, (owner, message) in enumerate(zip(memories, self.state.memories, strict=True)):
             view = byte_view(owner)
             crc = 0

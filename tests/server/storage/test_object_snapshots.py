@@ -11,6 +11,7 @@ import pytest
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.registry.session_catalog import SessionCatalog
+from gradwire_server.storage import object_snapshots
 from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.object_snapshots import ObjectSnapshots, name_of, sealed
 from gradwire_server.storage.snapshot_files import FORMAT, PIECE
@@ -30,6 +31,12 @@ def objects() -> MemoryObjects:
 @pytest.fixture
 def snapshots(objects: MemoryObjects) -> ObjectSnapshots:
     return ObjectSnapshots(objects)
+
+
+@pytest.fixture(autouse=True)
+def consecutive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generations are one apart, so tests know their numbers."""
+    monkeypatch.setattr(object_snapshots, "_SPREAD", 1)
 
 
 def written(snapshots: ObjectSnapshots, generation: int = 1, room: int | None = None):
@@ -185,6 +192,32 @@ def test_an_abandoned_generation_waits_only_for_the_puts_that_began(
     threading.Timer(0.2, opened.set).start()
     writing.abandon()
     assert len(began) < many
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_writers_at_the_same_time_do_not_mix(
+    snapshots: ObjectSnapshots, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch, earlier: int
+) -> None:
+    def put(name: str, data: bytes) -> None:
+        assert both_begun.wait(30)
+        objects.held[name] = data
+
+    both_begun = threading.Event()
+    monkeypatch.setattr(object_snapshots, "_SPREAD", 1 << 32)
+    monkeypatch.setattr(objects, "put", put)
+    values = VALUES, VALUES + 1
+    writers = []
+    for _ in values:
+        state = pb.SessionState(memories=[pb.StoredMemory(bytes=VALUES.nbytes)])
+        writers.append(snapshots.begin(LOCATION, 1, pb.SnapshotHead(format=FORMAT), state, LOCATION.parent))
+    for _ in zip(*(writer.data([each], None) for writer, each in zip(writers, values, strict=True)), strict=True):
+        pass
+    both_begun.set()
+    for writer in (writers[earlier], writers[1 - earlier]):
+        writer.commit()
+    newest = snapshots.list(LOCATION)[-1]
+    written_there = next(each for writer, each in zip(writers, values, strict=True) if writer.generation == newest)
+    np.testing.assert_array_equal(loaded(snapshots, newest), written_there)
 
 
 def test_a_head_that_a_newer_one_replaces_is_read_again(
