@@ -7,7 +7,9 @@ session before the call that asked for it, so a returning client notices nothing
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -330,8 +332,13 @@ class Persistence:
     # Client requests.
 
     async def _run_in_executor(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a function that waits for the disk in a thread of the executor."""
-        return await asyncio.get_running_loop().run_in_executor(None, function, *args)
+        """Run a function that waits for the store in a thread of the executor. Raises Refusal: STORAGE, and others."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, function, *args)
+        except OSError as error:
+            log.error("the stored sessions cannot be used", extra={"error": str(error)})
+            why = os.strerror(error.errno or errno.EIO)
+            raise Refusal("STORAGE", f"the server cannot use its stored sessions: {why}") from None
 
     async def save(self, entry: SessionEntry[Worker], request: pb.SaveSessionRequest, raw: bytes) -> bytes:
         """Answer SaveSession."""

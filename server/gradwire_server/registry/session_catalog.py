@@ -124,7 +124,7 @@ class SessionCatalog:
             if self.store.list(folder):
                 found.append((folder, *self._head_or_refusal(folder)))
             else:  # no client received its id
-                self.store.remove(folder)
+                self._delete(folder)
         for folder, head, why in sorted(found, key=lambda each: each[1].saved_unix_ms):
             self._hold(folder, head, why)
 
@@ -223,22 +223,33 @@ class SessionCatalog:
     def _discard(self, digest: bytes) -> None:
         stored = self.stored_sessions.pop(digest, None)
         if stored is not None:
-            self.store.remove(stored.folder)
+            self._delete(stored.folder)
+
+    def _delete(self, folder: Path) -> None:
+        """Delete stored files that no client waits for. The log shows a failure; the next start finds what is left."""
+        try:
+            self.store.remove(folder)
+        except OSError as error:
+            log.error("stored files cannot be deleted", extra={"file": str(folder), "error": str(error)})
 
     def discard(self, session_id: str, owner: str) -> bool:
-        """Delete a principal's evicted session; whether there was one."""
-        stored = self.stored_sessions.get(digest_of(session_id))
-        found = (
-            stored is not None and stored.why is None and stored.head.principal == owner
-        )  # damaged ones may be repaired
-        if found:
-            self._discard(digest_of(session_id))
-        return found
+        """Delete a principal's evicted session; whether there was one. Raises OSError; it then stays in the catalog."""
+        digest = digest_of(session_id)
+        stored = self.stored_sessions.get(digest)
+        if stored is None or stored.why is not None or stored.head.principal != owner:  # damaged ones may be repaired
+            return False
+        del self.stored_sessions[digest]  # first: no lookup restores it meanwhile
+        try:
+            self.store.remove(stored.folder)
+        except OSError:
+            self.stored_sessions[digest] = stored
+            raise
+        return True
 
     def forget(self, session_id: str) -> None:
         """Delete a session that may be evicted or not stored at all."""
         self.stored_sessions.pop(digest_of(session_id), None)
-        self.store.remove(self.home(session_id))
+        self._delete(self.home(session_id))
 
     def numbered(self, after: int, principal: str, most: int) -> list[StoredSession]:
         """Evicted sessions numbered above `after`, `most` at most. An empty `principal` means all."""
@@ -271,7 +282,7 @@ class SessionCatalog:
                     unfinished = not self.store.list(folder)
                     abandoned = unfinished and time.time() - self.store.about(folder)[1] > _UNFINISHED_SECONDS
                     if abandoned or (head is not None and self.left(folder, head) == 0.0):
-                        self.store.remove(folder)
+                        self._delete(folder)
 
     # Named snapshots.
 
@@ -325,7 +336,7 @@ class SessionCatalog:
         return max(0, self.max_bytes - sum(head.bytes for head in others)) if self.max_bytes else None
 
     def delete(self, owner: str, name: str) -> int:
-        """Delete a principal's snapshot, damaged or not; bytes freed. Raises Refusal: SNAPSHOT_NOT_FOUND."""
+        """Delete a principal's snapshot, damaged or not; bytes freed. Raises Refusal: SNAPSHOT_NOT_FOUND; OSError."""
         folder = self.named(owner, name)
         if not self.store.exists(folder):
             raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no snapshot {name!r}", name=name)

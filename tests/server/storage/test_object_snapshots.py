@@ -1,16 +1,20 @@
 """Sessions stored as objects: they are restored, damage is refused by name, and an unfinished generation is deleted."""
 
+import asyncio
 import errno
 import threading
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
-from gradwire_server.registry.session_catalog import SessionCatalog
+from gradwire_server.registry.persistence import Persistence
+from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.storage import object_snapshots
 from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.object_snapshots import ObjectSnapshots, name_of, sealed
@@ -118,6 +122,34 @@ def test_a_store_that_cannot_be_reached_fails_the_commit(snapshots: ObjectSnapsh
     writing.abandon()
     assert snapshots.list(LOCATION) == [1]
     np.testing.assert_array_equal(loaded(snapshots, 1), VALUES)
+
+
+def test_the_catalog_stays_usable_when_objects_cannot_be_deleted(
+    snapshots: ObjectSnapshots,
+    objects: MemoryObjects,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(name: str) -> None:
+        raise PermissionError(errno.EACCES, "denied")
+
+    catalog = SessionCatalog(STATE, 1e12, 1, 0, max_sessions=1, store=snapshots)
+    for name in ("one", "two"):
+        head = pb.SnapshotHead(format=FORMAT, session_digest=digest_of(name), principal="alice")
+        writing = snapshots.begin(catalog.home(name), 1, head, pb.SessionState(), STATE)
+        assert not list(writing.data([], None))
+        writing.commit()
+    assert catalog.put("one")
+    with monkeypatch.context() as broken:
+        broken.setattr(objects, "delete", fail)
+        assert catalog.put("two")  # makes "one" the oldest over the limit
+        assert list(catalog.stored_sessions) == [digest_of("two")]
+        assert "stored files cannot be deleted" in caplog.text
+        with pytest.raises(PermissionError):
+            catalog.discard("two", "alice")
+        assert catalog.find("two", "alice") is not None
+    assert catalog.discard("two", "alice")
+    assert catalog.find("two", "alice") is None
 
 
 @pytest.mark.parametrize("failure", [KeyError("region"), OSError("no errno"), RuntimeError("down")])
@@ -280,3 +312,17 @@ def test_locations_marks_and_removal(snapshots: ObjectSnapshots, objects: Memory
     snapshots.remove(LOCATION)
     assert list(objects.held) == [name_of(LOCATION.with_name("one2"), "1.head")]
     assert not snapshots.exists(LOCATION)
+
+
+def test_requests_are_refused_while_the_store_cannot_be_used(
+    snapshots: ObjectSnapshots, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(prefix: str) -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(objects, "list", fail)
+    catalog = SessionCatalog(STATE, 1000.0, 1, 0, store=snapshots)
+    backend: Any = SimpleNamespace(registry=SimpleNamespace())
+    with pytest.raises(Refusal, match="cannot use its stored sessions") as caught:
+        asyncio.run(Persistence(backend, catalog, False, 0.0).listed())
+    assert caught.value.reason == "STORAGE"
