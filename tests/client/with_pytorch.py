@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 ROOT = Path(__file__).parents[2]
+_SECONDS = 200
 
 
 @cache
@@ -45,7 +47,7 @@ def printed(program: Path) -> str:
     line = runner.stdout.readline()
     assert line, f"the process that runs programs ended with {runner.wait()}"
     status, output, errors = json.loads(line)
-    assert status == 0, errors
+    assert status == 0, f"status {status}: {errors}"
     return str(output)
 
 
@@ -70,6 +72,7 @@ def _forked(program: str) -> tuple[int, str, str]:
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         child = os.fork()
         if child == 0:
+            signal.alarm(_SECONDS)  # ends a program that hangs; its status is then -14
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(output.fileno(), 1)
             os.dup2(errors.fileno(), 2)

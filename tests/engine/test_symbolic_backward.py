@@ -82,8 +82,8 @@ def test_a_plan_adds_gradients_in_the_order_of_a_backward(
 ) -> None:
     program = tangled(seed, last)
     plan = planned(program)
-    for seed in (1, 2):
-        leaves, others = fresh(seed), fresh(seed)
+    for values in (1, 2):
+        leaves, others = fresh(values), fresh(values)
         found = through(plan.run(leaves, [], CURRENT.get()))
         expected = program(others)
         assert bits(found) == bits(expected)
