@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 import gradwire
-from gradwire._session.session import Ticket
+from gradwire._session.session import Waiter
 from tests.client.test_processes import run
 
 
@@ -31,7 +31,7 @@ def once_it_waits(session, act):
 
     def waits():
         records = [record for batch in tuple(session._retransmission.in_flight) for record in batch.records]
-        return any(type(record) is Ticket and record.result is None for record in records)
+        return any(type(record) is Waiter and record.result is None for record in records)
 
     def work():
         while not waits():

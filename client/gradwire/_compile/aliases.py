@@ -21,7 +21,7 @@ class TensorAliases:
     def __init__(self, outside: Iterable[Handle]) -> None:
         self._before = {handle._id: _count(handle._storage) for handle in outside}
         self._inputs = 0
-        #: Inputs that the call changed in place: input index, increase of the storage's version and of its epoch.
+        #: Inputs that the call changed in place: input index, increase of the storage's version and of its changes.
         self._moved: list[tuple[int, int, int]] = []
         #: Per storage with results in it: index of an input on it or None, a copy of its state, its results.
         self._storages: list[tuple[int | None, StorageState, list[tuple[int, Any]]]] = []
@@ -37,9 +37,9 @@ class TensorAliases:
             if storage is None or id(storage) in seen:
                 continue
             seen.add(id(storage))
-            version, epoch = self._before.get(handle._id, (storage.version, storage.epoch))
-            if storage.epoch != epoch:
-                self._moved.append((place, storage.version - version, storage.epoch - epoch))
+            version, changes = self._before.get(handle._id, (storage.version, storage.changes))
+            if storage.changes != changes:
+                self._moved.append((place, storage.version - version, storage.changes - changes))
         self._group(inputs, results, trace.results)
         return self
 
@@ -54,7 +54,7 @@ class TensorAliases:
             if id(storage) not in held:
                 at = next((place for place, each in enumerate(inputs) if each._storage is storage), None)
                 copy = StorageState()
-                copy.version, copy.epoch, copy.left = storage.version, storage.epoch, storage.left
+                copy.version, copy.changes, copy.left = storage.version, storage.changes, storage.left
                 held[id(storage)] = (at, copy, [])
             view = handle.__dict__.get("_view")
             if view is None:
@@ -70,13 +70,13 @@ class TensorAliases:
 
     def moved(self, feeds: Sequence[Handle], repeat: int) -> None:
         """Count the in-place changes of a run with `repeat` repetitions."""
-        for place, versions, epochs in self._moved:
+        for place, versions, changes in self._moved:
             handle = self._input(feeds, place)
             storage = handle._storage
             if storage is not None:
                 storage.version += versions * repeat
-                storage.epoch += epochs * repeat
-                handle._epoch = storage.epoch
+                storage.changes += changes * repeat
+                handle._changes_seen = storage.changes
 
     def share_storage(self, feeds: Sequence[Handle], made: Sequence[Handle]) -> None:
         """Let the results of a run share storage as the results of the recorded call did."""
@@ -87,10 +87,10 @@ class TensorAliases:
                 storage = share_storage(made[members[0][0]], source)
             else:
                 storage = StorageState()
-                storage.version, storage.epoch, storage.left = was.version, was.epoch, was.left
+                storage.version, storage.changes, storage.left = was.version, was.changes, was.left
             for number, view in members:
                 handle = made[number]
-                handle._storage, handle._epoch = storage, storage.epoch
+                handle._storage, handle._changes_seen = storage, storage.changes
                 if view is None:
                     continue
                 (kind, at), behind, written = view
@@ -101,4 +101,4 @@ class TensorAliases:
 
 
 def _count(storage: StorageState | None) -> tuple[int, int]:
-    return (0, 0) if storage is None else (storage.version, storage.epoch)
+    return (0, 0) if storage is None else (storage.version, storage.changes)

@@ -31,14 +31,14 @@ UNKNOWN = GradientState("UNKNOWN")
 class StorageState:
     """State shared by tensors with the same storage.
 
-    `version` counts in-place changes, and `epoch` counts all changes. `left` says whether the base left the graph. Then
-    only the server knows the history of its views.
+    `version` counts in-place changes, and `changes` counts all changes. A tensor that has not seen all of them is
+    refreshed before use. `left` says whether the base left the graph. Then only the server knows its views' history.
     """
 
-    __slots__ = ("epoch", "left", "version")
+    __slots__ = ("changes", "left", "version")
 
     def __init__(self) -> None:
-        self.epoch = 0
+        self.changes = 0
         self.left = False
         self.version = 0
 
@@ -63,8 +63,8 @@ class Handle:
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "_changes_seen",
         "_edge",
-        "_epoch",
         "_grad",
         "_id",
         "_retained",
@@ -80,7 +80,7 @@ class Handle:
     _grad: Any
     _retained: Leaf | None
     _storage: StorageState | None
-    _epoch: int
+    _changes_seen: int
 
     def __del__(self) -> None:
         try:

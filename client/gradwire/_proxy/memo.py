@@ -1,7 +1,7 @@
 """Memo: caches tensor descriptions and the results of earlier commands, so repeats need no answer.
 
 Each distinct description has one `Spec` object per process, so specs are compared and hashed by identity. A command
-that succeeded at a call site creates an `MemoEntry`. When the same command repeats with operands of the same specs, the
+that succeeded at a call site creates a `MemoEntry`. When the same command repeats with operands of the same specs, the
 entry gives the result's spec and serializes the command. The client then does not wait.
 """
 

@@ -62,7 +62,7 @@ def fill_proxy(made: Any, session: SessionProtocol, tensor_id: int, spec: Spec, 
     made._grad = None
     made._retained = None
     made._storage = None
-    made._epoch = 0
+    made._changes_seen = 0
     made._edge = edge
     if session.recorder is not None:
         session.recorder.add_handle(made)
@@ -128,9 +128,9 @@ def share_storage(made: Handle, source: Handle) -> StorageState:
     storage = source._storage
     if storage is None:
         storage = source._storage = StorageState()
-        source._epoch = storage.epoch
+        source._changes_seen = storage.changes
     made._storage = storage
-    made._epoch = storage.epoch
+    made._changes_seen = storage.changes
     return storage
 
 
@@ -144,8 +144,8 @@ def update_strides(target: Handle, spec: Spec, edges: list[Edge], recorded: bool
     if storage is None:
         storage = target._storage = StorageState()
     storage.version += 1
-    storage.epoch += 1
-    target._epoch = storage.epoch
+    storage.changes += 1
+    target._changes_seen = storage.changes
     _set_node(target, edges)
     target._spec = spec
     if view is not None:
@@ -161,8 +161,8 @@ def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: boo
     storage = target._storage
     if storage is not None:
         storage.version += 1
-        storage.epoch += 1
-        target._epoch = storage.epoch
+        storage.changes += 1
+        target._changes_seen = storage.changes
     recorded = bool(recorded and edges and not spec.is_leaf)
     view: ViewOf | None = target.__dict__.get("_view")
     if view is not None and storage is not None:
@@ -171,7 +171,7 @@ def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: boo
             _set_node(target, None)
             view.base._spec = view.base._spec.recorded("CopySlices")
             _set_node(view.base, edges if old is None else [old, *edges])
-            view.base._epoch = storage.epoch
+            view.base._changes_seen = storage.changes
         _update_view(target, view, storage)
     elif recorded:
         _set_node(target, edges)
@@ -193,7 +193,7 @@ def refresh(stale: Handle) -> None:
     """Update a tensor after an in-place op, or a changed flag, on another tensor of its storage."""
     storage = stale._storage
     assert storage is not None
-    stale._epoch = storage.epoch
+    stale._changes_seen = storage.changes
     view: ViewOf | None = stale.__dict__.get("_view")
     if view is not None:
         _update_view(stale, view, storage)

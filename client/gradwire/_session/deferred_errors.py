@@ -19,7 +19,7 @@ _MOST_SENT = 1 << 18
 WRITER_SHIFT = 40
 
 
-class Origin:
+class CallSite:
     """The call site of a command: code object and instruction offset."""
 
     __slots__ = ("code", "offset")
@@ -38,13 +38,13 @@ class DeferredErrors:
 
     def __init__(self, writer: int) -> None:
         self._writer = writer
-        self._sent: deque[tuple[int, Sequence[Origin | MemoEntry | None]]] = deque()
+        self._sent: deque[tuple[int, Sequence[CallSite | MemoEntry | None]]] = deque()
         self._sent_count = 0
         self._lock = threading.Lock()
         self._pending: list[GradwireError] = []
         self._roots: dict[int, tuple[pb.Error, str]] = {}
 
-    def add_call_sites(self, first: int, records: Sequence[Origin | MemoEntry | None]) -> None:
+    def add_call_sites(self, first: int, records: Sequence[CallSite | MemoEntry | None]) -> None:
         """Store a batch's call sites, from the seq of its first command."""
         with self._lock:
             self._sent.append((first, records))

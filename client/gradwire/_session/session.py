@@ -2,7 +2,7 @@
 
 A command enters `buffer`; the common path only appends, which is atomic. It leaves in a batch, which `Retransmission`
 delivers exactly once. A few batches are in flight at most, within the credit that the server grants. Further senders
-wait, which is the backpressure. A waiting command has a `Ticket`; its thread flushes and receives until the answer
+wait, which is the backpressure. A waiting command has a `Waiter`; its thread flushes and receives until the answer
 arrives. A deferred command has a `MemoEntry`. If it is refused, the error is raised at the next wait and names the line
 that issued the command.
 """
@@ -35,7 +35,7 @@ from gradwire._base.signals import (
 from gradwire._base.timeouts import TIMEOUT, Alarm
 from gradwire._proxy.handle import UNKNOWN
 from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry
-from gradwire._session.deferred_errors import DeferredErrors, Origin
+from gradwire._session.deferred_errors import CallSite, DeferredErrors
 from gradwire._session.entered import enter, leave
 from gradwire._session.saving import Snapshot, restore_on, restored_tensors, save_session
 from gradwire._transport import wire
@@ -46,8 +46,8 @@ from gradwire._transport.retransmission import (
     PATIENCE_SECONDS,
     InFlightBatch,
     Retransmission,
-    Timed,
-    WaitOver,
+    TimingsReceiver,
+    WaitTimeout,
 )
 from gradwire._transport.tracing import traceparent
 from gradwire._transport.transport import OUTCOME_WAIT_SECONDS, PROTOCOL, SIGNAL_CHECK_SECONDS, Transport, client_name
@@ -76,13 +76,13 @@ _CALLS_HEAD = 16
 _IDS_PER_WRITER = 40
 
 
-class Ticket:
+class Waiter:
     """A command whose issuer waits for the answer."""
 
-    __slots__ = ("origin", "result")
+    __slots__ = ("call_site", "result")
 
-    def __init__(self, origin: Origin) -> None:
-        self.origin = origin
+    def __init__(self, call_site: CallSite) -> None:
+        self.call_site = call_site
         self.result: service_pb2.Result | None = None
 
 
@@ -130,8 +130,8 @@ class Session:
         self._expires_unix_ms = answer.expires_unix_ms
 
         self.memo: dict[tuple[object, ...], MemoEntry] = {}
-        #: Unsent commands: bytes, the Ticket or Entry, and whether it is a call of a prepared op.
-        self.buffer: deque[tuple[bytes, Ticket | MemoEntry | None, bool]] = deque()
+        #: Unsent commands: bytes, the Waiter or MemoEntry, and whether it is a call of a prepared op.
+        self.buffer: deque[tuple[bytes, Waiter | MemoEntry | None, bool]] = deque()
         self.released: deque[int] = deque()
         self._numbers = itertools.count(1)
         self.ids: Iterator[int] = itertools.count((answer.writer << _IDS_PER_WRITER) + 1)
@@ -150,7 +150,7 @@ class Session:
         #: Records the commands of a function that is being compiled.
         self.recorder: RecorderProtocol | None = None
         #: Receivers of batch timings: gradwire.timings.
-        self.timed: tuple[Timed, ...] = ()
+        self.timed: tuple[TimingsReceiver, ...] = ()
         #: Hashes of the programs in the server's cache, least recently run first: the server drops the first.
         self.programs: OrderedDict[bytes, None] = OrderedDict()
         self._unusable: GradwireError | None = None
@@ -235,7 +235,7 @@ class Session:
     def flush(self, until: float | None = None) -> None:
         """Send all buffered commands. Wait only for room among the in-flight batches.
 
-        Raises WaitOver if the wait lasts beyond `until`, a time.monotonic() value. Returns early for a pending signal.
+        Raises WaitTimeout if the wait lasts beyond `until`, a time.monotonic() value. A pending signal ends the wait.
         """
         wrap_new_handlers()
         if not self._acquire(self._send_lock, until):
@@ -272,7 +272,7 @@ class Session:
         most_bytes = self._retransmission.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
         commands: list[bytes] = []
         calls: list[bytes] = []
-        records: list[Ticket | MemoEntry | None] = []
+        records: list[Waiter | MemoEntry | None] = []
         size = _BATCH_HEAD
         while self.buffer and len(records) < min(waiting, most):
             following = len(self.buffer[0][0]) + _CALLS_HEAD
@@ -320,7 +320,7 @@ class Session:
         recorder = self.recorder
         if recorder is not None:
             recorder.check(command)
-        ticket = Ticket(Origin(*find_call_site()))
+        waiter = Waiter(CallSite(*find_call_site()))
         timeout = TIMEOUT.get()
         if timeout is None:
             data = command.SerializeToString()
@@ -330,17 +330,17 @@ class Session:
             command.ClearField("timeout_ms")
         try:
             self.buffered_bytes += len(data)
-            self.buffer.append((wire.framed(data), ticket, False))
+            self.buffer.append((wire.framed(data), waiter, False))
             if timeout is None:
-                self._await(ticket)
+                self._await(waiter)
             else:
                 with Alarm(timeout, self._retransmission.drop) as alarm:
-                    self._await(ticket, alarm.until)
-            assert ticket.result is not None
-            self._raise_refusal(ticket.result)
+                    self._await(waiter, alarm.until)
+            assert waiter.result is not None
+            self._raise_refusal(waiter.result)
         except BaseException as error:
-            self._clean_up_wait(command, ticket, outputs, error)
-            if isinstance(error, WaitOver):
+            self._clean_up_wait(command, waiter, outputs, error)
+            if isinstance(error, WaitTimeout):
                 raise make_error(
                     pb.REASON_DEADLINE_EXCEEDED,
                     f"no answer within {timeout} seconds, the limit set by gradwire.timeout",
@@ -348,50 +348,50 @@ class Session:
                 ) from None
             raise
         if recorder is not None:
-            recorder.add_command(command, ticket.result)
-        return ticket.result
+            recorder.add_command(command, waiter.result)
+        return waiter.result
 
-    def _await(self, ticket: Ticket, until: float | None = None) -> None:
+    def _await(self, waiter: Waiter, until: float | None = None) -> None:
         """Wait for an answer. An exception of a signal handler ends the wait, unless the command was executed.
 
         In that case the exception is raised after the call, so the client's state matches the server's.
         """
         while True:
             self.flush(until)
-            while ticket.result is None and not interrupted():
-                self._receive(ticket, until)
-            if ticket.result is not None:
+            while waiter.result is None and not interrupted():
+                self._receive(waiter, until)
+            if waiter.result is not None:
                 return
             try:
                 deliver()
             except BaseException as error:
-                self._cancel_unanswered(ticket)
-                if not self._was_executed(ticket):
+                self._cancel_unanswered(waiter)
+                if not self._was_executed(waiter):
                     raise
                 defer_exception(error)
                 return
 
-    def _was_executed(self, ticket: Ticket) -> bool:
+    def _was_executed(self, waiter: Waiter) -> bool:
         """Whether an interrupted command was executed. Waits up to OUTCOME_WAIT_SECONDS for its answer."""
-        if self._remove_unsent(ticket):
+        if self._remove_unsent(waiter):
             return False
         ends = time.monotonic() + OUTCOME_WAIT_SECONDS
         with (
-            contextlib.suppress(GradwireError, WaitOver),
+            contextlib.suppress(GradwireError, WaitTimeout),
             Alarm(OUTCOME_WAIT_SECONDS, self._retransmission.drop),
             deferring_signals(),
         ):
-            while ticket.result is None and time.monotonic() < ends:
+            while waiter.result is None and time.monotonic() < ends:
                 self.flush(ends)
-                self._receive(ticket, ends)
-        return ticket.result is not None and not ticket.result.HasField("error")
+                self._receive(waiter, ends)
+        return waiter.result is not None and not waiter.result.HasField("error")
 
-    def _remove_unsent(self, ticket: Ticket) -> bool:
+    def _remove_unsent(self, waiter: Waiter) -> bool:
         """Remove an unsent command from the buffer; return whether that succeeded."""
         if self._send_lock.acquire(blocking=False):
             try:
                 for index in range(len(self.buffer) - 1, -1, -1):
-                    if self.buffer[index][1] is ticket:
+                    if self.buffer[index][1] is waiter:
                         del self.buffer[index]
                         return True
             finally:
@@ -399,20 +399,20 @@ class Session:
         return False
 
     def _clean_up_wait(
-        self, command: service_pb2.Command, ticket: Ticket, outputs: tuple[int, ...], error: BaseException
+        self, command: service_pb2.Command, waiter: Waiter, outputs: tuple[int, ...], error: BaseException
     ) -> None:
         """Clean up after a failed wait: release the outputs, and stop the command unless it was answered.
 
         The command may have succeeded. Then `error` is the deferred error of an earlier command.
         """
         self.released.extend(outputs)
-        result = ticket.result
+        result = waiter.result
         if result is not None and not result.HasField("error"):
             self._abandon_suspended(result)
         elif isinstance(error, GradwireError) and (result is not None or self._unusable is not None):
             return
         else:
-            self._cancel_unanswered(ticket)
+            self._cancel_unanswered(waiter)
         if FACTS[command.WhichOneof("command") or ""].differentiates:
             self._mark_gradients_unknown(of_all=True)
 
@@ -424,7 +424,7 @@ class Session:
                 request = hooks_pb2.ResumeBackwardRequest(backward=answer.due.backward, abandon=True)
                 self.abandon(service_pb2.Command(resume_backward=request))
 
-    def _cancel_unanswered(self, ticket: Ticket) -> None:
+    def _cancel_unanswered(self, waiter: Waiter) -> None:
         """Cancel a sent command after its wait ended.
 
         The command is not cancelled if an earlier command would be cancelled too: to the program, deferred commands are
@@ -432,11 +432,11 @@ class Session:
         """
         for batch in tuple(self._retransmission.in_flight):
             for index, record in enumerate(batch.records):
-                if record is ticket:
+                if record is waiter:
                     if batch.first + index > self._cancelled:
                         self._cancel(batch.first + index)
                     return
-                if record is not None and not (type(record) is Ticket and record.result is not None):
+                if record is not None and not (type(record) is Waiter and record.result is not None):
                     return
 
     def abandon(self, command: service_pb2.Command) -> None:
@@ -479,11 +479,11 @@ class Session:
             deliver()
         self._deferred_errors.raise_first()
 
-    def _receive(self, ticket: Ticket | None = None, until: float | None = None) -> None:
-        """Wait for the oldest batch and hand out its answers. Return at once if `ticket` has its answer.
+    def _receive(self, waiter: Waiter | None = None, until: float | None = None) -> None:
+        """Wait for the oldest batch and hand out its answers. Return at once if `waiter` has its answer.
 
-        A pending signal ends the wait. Raises WaitOver after `until`, a time.monotonic() value. It is checked when the
-        link is dropped.
+        A pending signal ends the wait. Raises WaitTimeout after `until`, a time.monotonic() value. The time is checked
+        when the link is dropped.
         """
         if not self._acquire(self._receive_lock, until):
             return
@@ -492,7 +492,7 @@ class Session:
             if not retransmission.in_flight:
                 self._refuse_if_unusable()
                 return
-            if ticket is not None and ticket.result is not None:
+            if waiter is not None and waiter.result is not None:
                 return
             try:
                 answered, response = retransmission.receive(until)
@@ -513,24 +513,24 @@ class Session:
             self._receive_lock.release()
 
     def _acquire(self, lock: threading.RLock, until: float | None) -> bool:
-        """Acquire a lock. Returns False for a pending signal. Raises WaitOver after `until`."""
+        """Acquire a lock. Returns False for a pending signal. Raises WaitTimeout after `until`."""
         if lock.acquire(blocking=False):
             return True
         while not lock.acquire(timeout=SIGNAL_CHECK_SECONDS):
             if interrupted():
                 return False
             if until is not None and time.monotonic() >= until:
-                raise WaitOver
+                raise WaitTimeout
         return True
 
     def _deliver_answers(self, batch: InFlightBatch, response: service_pb2.RunResponse) -> None:
         self._deferred_errors.add_call_sites(
-            batch.first, [each.origin if type(each) is Ticket else each for each in batch.records]
+            batch.first, [each.call_site if type(each) is Waiter else each for each in batch.records]
         )
         for result in response.results:
             index = result.seq - batch.first
             record = batch.records[index]
-            if type(record) is Ticket:
+            if type(record) is Waiter:
                 record.result = result
             elif result.HasField("error") and record is not None:
                 assert isinstance(record, MemoEntry)
@@ -545,7 +545,7 @@ class Session:
         for each in batch.timed:
             each.add(response.timings)
         for record in batch.records:
-            if type(record) is Ticket and record.result is None:
+            if type(record) is Waiter and record.result is None:
                 record.result = service_pb2.Result(
                     error=pb.Error(code=13, reason=pb.REASON_INTERNAL, message="the server did not answer a command")
                 )
@@ -687,7 +687,7 @@ class Session:
     def _no_thread_waits(self) -> bool:
         """Whether no thread waits for an in-flight command."""
         in_flight = tuple(self._retransmission.in_flight)
-        return not any(type(each) is Ticket and each.result is None for batch in in_flight for each in batch.records)
+        return not any(type(each) is Waiter and each.result is None for batch in in_flight for each in batch.records)
 
     def __enter__(self) -> Session:
         enter(self)

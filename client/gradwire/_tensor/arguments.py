@@ -71,7 +71,7 @@ class Operands:
             if self.session is not None:
                 raise two_sessions(op, self.session, value._session)
             self.session = value._session
-        if value._storage is not None and value._storage.epoch != value._epoch:
+        if value._storage is not None and value._storage.changes != value._changes_seen:
             refresh(value)
         self.key.append(value._spec)
         self.values.append(value._id)

@@ -75,7 +75,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
                     raise two_sessions(op, session, value._session)
                 session = value._session
             storage = value._storage
-            if storage is not None and storage.epoch != value._epoch:
+            if storage is not None and storage.changes != value._changes_seen:
                 refresh(value)
             key.append(value._spec)
             values.append(value._id)

@@ -179,7 +179,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def _fresh(self) -> Any:
         """Current spec; refreshed if an in-place op on a relative may have changed it."""
-        if self._storage is not None and self._storage.epoch != self._epoch:
+        if self._storage is not None and self._storage.changes != self._changes_seen:
             refresh(self)
         return self._spec
 
@@ -279,8 +279,8 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         else:
             self._edge = None
         if self._storage is not None and base is None:
-            self._storage.epoch += 1
-            self._epoch = self._storage.epoch
+            self._storage.changes += 1
+            self._changes_seen = self._storage.changes
 
     @property
     def retains_grad(self) -> bool:

@@ -75,7 +75,7 @@ class StreamCall(Protocol):
     def send(self, message: bytes) -> None:
         """Send a message after the earlier messages."""
 
-    def expect(self) -> None:
+    def request_message(self) -> None:
         """Request a message, unless a request is pending."""
 
     def take_event(self) -> None:
@@ -123,7 +123,7 @@ class _CythonCall:
             else:
                 self._sending = self._start(cygrpc.SendMessageOperation(message, 0))
 
-    def expect(self) -> None:
+    def request_message(self) -> None:
         if not self._receiving:
             with self._lock:
                 self._receiving = self._start(cygrpc.ReceiveMessageOperation(0))
@@ -162,7 +162,7 @@ class _CythonCall:
             self.status = (code, operation.details() or "", operation.trailing_metadata() or ())
 
     @property
-    def over(self) -> bool:
+    def idle(self) -> bool:
         """Whether no operation is in flight, so no event can arrive."""
         return not self._pending
 
@@ -181,7 +181,7 @@ class _CythonCall:
             self.cancel()
 
     def drain(self) -> None:
-        while not self.over:
+        while not self.idle:
             self.take_event()
 
     def abandon(self) -> None:
@@ -218,7 +218,7 @@ class _PublicCall:
             self._unsent += 1
         self._requests.put(message)
 
-    def expect(self) -> None:
+    def request_message(self) -> None:
         """Do nothing: answers arrive without a request, at most one per in-flight batch."""
 
     def take_event(self) -> None:
@@ -324,7 +324,7 @@ class Link:
         if call.sending and self._reading.acquire(blocking=False):
             try:
                 while call.sending and call.status is None and not interrupted():
-                    call.expect()  # a server that cannot answer does not read
+                    call.request_message()  # a server that cannot answer does not read
                     call.take_event()
                 if call.status is not None:  # `drop` could not drain while this thread was reading
                     call.drain()
@@ -354,7 +354,7 @@ class Link:
                     raise self._why(*call.status)
                 if interrupted() and (not patience or time.monotonic() > patience + began):
                     raise Interrupted
-                call.expect()
+                call.request_message()
                 call.take_event()
             data = call.messages.popleft()
         return service_pb2.StreamResponse.FromString(data)

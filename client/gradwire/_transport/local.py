@@ -41,7 +41,7 @@ def wanted() -> bool:
 
 
 class LocalCall:
-    """A local stream with the interface of link.Call: the waiting thread takes the events, one thread at a time.
+    """A local stream with the interface of link.StreamCall: the waiting thread takes the events, one thread at a time.
 
     Bytes that the socket does not accept at once are queued. The thread that waits for events sends them later.
     """
@@ -59,7 +59,7 @@ class LocalCall:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._waker, select.POLLIN)
-        self._part = bytearray()
+        self._partial = bytearray()
         self._closed = False
         self._cancelling: list[None] = []  # one item per thread inside `cancel`
         self.messages: deque[bytes] = deque()
@@ -82,7 +82,7 @@ class LocalCall:
                 self._out.append(data)
                 os.eventfd_write(self._waker, 1)
 
-    def expect(self) -> None:
+    def request_message(self) -> None:
         """Do nothing: messages arrive without a request, at most one per in-flight batch."""
 
     def take_event(self) -> None:
@@ -144,14 +144,14 @@ class LocalCall:
             data = b""
         if not data:
             self.status = self.status or _GONE
-        elif not self._part and len(data) >= _PREFIX and _LENGTH.unpack_from(data)[0] == len(data) - _PREFIX:
+        elif not self._partial and len(data) >= _PREFIX and _LENGTH.unpack_from(data)[0] == len(data) - _PREFIX:
             self.messages.append(data[_PREFIX:])
         else:
-            self._part += data
+            self._partial += data
             self._split()
 
     def _split(self) -> None:
-        part, position = self._part, 0
+        part, position = self._partial, 0
         while len(part) - position >= _PREFIX:
             size = _LENGTH.unpack_from(part, position)[0]
             after = position + _PREFIX + (size & ~_LAST)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds a session waits for a silent server, unless GRADWIRE_PATIENCE or connect(patience=) sets another value.
 PATIENCE_SECONDS = 120.0
-# Multiples of the patience after which a server that accepts links but answers no batch is given up.
-_FUTILE = 10
+# A server may accept links and answer no batch. The client gives it up after this many times the patience.
+_MOST_PATIENCES = 10
 # A silent server gets a KeepAlive after patience / _PARTS, but at most _LONGEST_SILENCE, seconds.
 _PARTS, _LONGEST_SILENCE = 4, 10.0
 #: Maximum number of in-flight batches.
@@ -36,15 +36,15 @@ MAX_IN_FLIGHT = 8
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.05, 2.0
 _SIGNAL_CHECK_SECONDS = 0.05  # seconds between checks for pending signals
 _LEAST_FAILURES = 3  # failures before giving up, regardless of their duration
-# Links of the parent, kept in a forked child: finalizing one would wait for a lock of a thread the child lacks.
-_of_the_parent: list[object] = []
+# The parent's links, kept alive in a forked child: their finalizers would wait for locks of threads it lacks.
+_parent_links: list[object] = []
 
 
-class WaitOver(Exception):
+class WaitTimeout(Exception):
     """A wait exceeded its time limit."""
 
 
-class Timed(Protocol):
+class TimingsReceiver(Protocol):
     """An object that sums the timings of batches."""
 
     def add(self, timings: service_pb2.Timings) -> None:
@@ -57,7 +57,7 @@ class InFlightBatch:
     __slots__ = ("first", "records", "request", "size", "timed")
 
     def __init__(
-        self, first: int, records: list[Any], request: bytes, size: int, timed: tuple[Timed, ...] = ()
+        self, first: int, records: list[Any], request: bytes, size: int, timed: tuple[TimingsReceiver, ...] = ()
     ) -> None:
         self.first = first
         self.records = records
@@ -154,12 +154,12 @@ class Retransmission:
 
         Call `remove_answered` after the answers are delivered. If that fails, call `drop`: the next link repeats them.
 
-        `until` is a time.monotonic() value, checked whenever the link is dropped. Raises WaitOver after `until`,
+        `until` is a time.monotonic() value, checked whenever the link is dropped. Raises WaitTimeout after `until`,
         Interrupted for a pending signal, and GradwireError if the session is lost.
         """
         while True:
             if until is not None and time.monotonic() >= until:
-                raise WaitOver
+                raise WaitTimeout
             if interrupted():
                 raise Interrupted
             link = self._link or self._open()
@@ -216,7 +216,7 @@ class Retransmission:
         """Leave the link to the parent, in a forked child."""
         if self._link is not None:
             self._link.after_fork_in_child()
-            _of_the_parent.append(self._link)
+            _parent_links.append(self._link)
         self._link = None
         self._lock = threading.Lock()
         self.clear()
@@ -321,7 +321,7 @@ class Retransmission:
         self._failures += 1
         failing = now - max(self._failing_since, self._last_message_at, self._wait_began_at)
         futile = now - max(self._last_answer_at, self._wait_began_at)
-        if self._failures >= _LEAST_FAILURES and (failing > self.patience or futile > _FUTILE * self.patience):
+        if self._failures >= _LEAST_FAILURES and (failing > self.patience or futile > _MOST_PATIENCES * self.patience):
             raise self._timed_out(max(failing, futile), str(error))
         ends = now + self._backoff * random.uniform(0.7, 1.3)
         while (left := ends - time.monotonic()) > 0 and not interrupted() and not self._transport.closed:

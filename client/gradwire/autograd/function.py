@@ -333,7 +333,7 @@ def record(
         output._spec = spec
         view = output.__dict__.get("_view")
         if view is not None and output._storage is not None:
-            view.version, output._epoch = output._storage.version, output._storage.epoch
+            view.version, output._changes_seen = output._storage.version, output._storage.changes
         if spec.grad_fn:
             output._edge = list(edges)
 

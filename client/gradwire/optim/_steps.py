@@ -181,8 +181,8 @@ class _StepProgram:
             storage = handle._storage
             if storage is not None:
                 storage.version += 1
-                storage.epoch += 1
-                handle._epoch = storage.epoch
+                storage.changes += 1
+                handle._changes_seen = storage.changes
         self._session.flush_early()
 
     def _send(self, numbers: list[float]) -> None:
