@@ -59,7 +59,7 @@ class Bench:
         """Carry a call out, and wait for the disk where its answer does. Raises Refusal."""
         self.number += begins
         self.ticket += 1
-        call = self.runtime.begin(method, self.number, raw, self.ticket, None)
+        call = self.runtime.make_call(method, self.number, raw, self.ticket, None)
         steps = self.runtime.execute(call)
         try:
             while True:

@@ -70,7 +70,7 @@ class Dispatch:
         return self.runtime.sessions[self.number].writers[1].applied + 1
 
     def _run(self, method: str, raw: bytes) -> str:
-        call = self.runtime.begin(method, self.number, raw, 1 << 40, None)
+        call = self.runtime.make_call(method, self.number, raw, 1 << 40, None)
         steps = self.runtime.execute(call)
         try:
             while True:

@@ -101,7 +101,7 @@ class Simulation:
             request = c.CreateRequest(id=tensor, payload=given, requires_grad=tensor == W)
             calls.append(("Create", request.SerializeToString()))
         for method, raw in calls:
-            self.scheduler.add(self.runtime.begin(method, number, raw, next(self.tickets), None))
+            self.scheduler.add(self.runtime.make_call(method, number, raw, next(self.tickets), None))
             while self.scheduler.runnable:
                 self.scheduler.slice()
 
@@ -135,7 +135,7 @@ class Simulation:
         while self.due and self.due[0][0] <= time.thread_time():
             at, _, number = heapq.heappop(self.due)
             ticket = next(self.tickets)
-            found.append(self.runtime.begin("Run", number, self._request(number, at), ticket, None))
+            found.append(self.runtime.make_call("Run", number, self._request(number, at), ticket, None))
             self.arrived[ticket] = number, at
         return found
 

@@ -37,7 +37,7 @@ class Bench:
     def do(self, method: str, raw: bytes) -> str:
         """Carry a call out; the reason of its refusal, or ""."""
         self.ticket += 1
-        call = self.runtime.begin(method, self.number, raw, self.ticket, None)
+        call = self.runtime.make_call(method, self.number, raw, self.ticket, None)
         try:
             for _ in self.runtime.execute(call):
                 pass

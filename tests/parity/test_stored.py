@@ -35,7 +35,7 @@ def session() -> Iterator[Session]:
     made = Session(1, Limits().resolved(), CancelToken())
     made.account.limit = 0
     made.attach(1)
-    with activate(made.recording):
+    with activate(made.grad_context):
         yield made
 
 

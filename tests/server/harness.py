@@ -50,7 +50,7 @@ def until(condition: Callable[[], Any], what: str = "it") -> None:
 
 
 # However busy the machine is, workers are heard.
-backends._NUMBERS_SECONDS = WAIT
+backends._REPORT_SECONDS = WAIT
 
 
 class Clock:

@@ -155,7 +155,7 @@ class Bench:
         session, hooks = self.session, self.session.hooks
         numbered = (hooks.asks, hooks.suspended, hooks.moments, session.programs, self.writer.prepared)
         kept = [set(each) for each in numbered]
-        return self.described(), session.recording.generator.get_state(), kept
+        return self.described(), session.grad_context.generator.get_state(), kept
 
 
 def test_every_command_of_the_contract_has_a_spec_and_its_messages() -> None:

@@ -46,7 +46,7 @@ class Storing(Running):
 
     async def _start(self) -> tuple[Any, Server, str]:
         backend = InProcessBackend(self.limits, self.clock)
-        await backend.keep_in(SessionCatalog(self.root, **self.told), self.logs, 0.0)
+        await backend.persist_in(SessionCatalog(self.root, **self.told), self.logs, 0.0)
         server = Server(backend, *self.guards)
         return backend, server, await server.start("127.0.0.1:0")
 

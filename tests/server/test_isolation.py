@@ -206,8 +206,8 @@ class Guarded(Running):
             backend: Any = WorkersBackend(self.limits, self.workers, self.clock, counts=True)
         else:
             backend = InProcessBackend(self.limits, self.clock, counts=True)
-        await backend.keep_in(SessionCatalog(self.root / "state", 1000.0, 100, 0), False, 0.0)
-        await backend.files.keep_in(FileDirectory(self.root / "files"))
+        await backend.persist_in(SessionCatalog(self.root / "state", 1000.0, 100, 0), False, 0.0)
+        await backend.files.use_directory(FileDirectory(self.root / "files"))
         server = Server(backend, *self.guards)
         return backend, server, await server.start("127.0.0.1:0")
 

@@ -138,8 +138,8 @@ def outcome(builder, outputs, runs, plans, numbers=(), exchange=()):
     assert len(name) == HASH_BYTES
     seen = []
     limit = interpreter.MAX_PLANS if plans else 0
-    with activate(session.recording), _plans(limit):
-        session.recording.generator.manual_seed(3)
+    with activate(session.grad_context), _plans(limit):
+        session.grad_context.generator.manual_seed(3)
         handle("register_program", session, programs_pb2.RegisterProgramRequest(hash=name, program=raw), None)
         leaves = [tensor(array.copy(), requires) for array, requires in builder.arrays]
         ids = [session.bind(0, leaf) for leaf in leaves]
@@ -459,14 +459,14 @@ def test_a_plan_stops_between_two_long_calls():
         y = b.op("matmul", y, x)
     _, program, session = outcome(b, [y], 2, True)
     (plan,) = program.plans
-    context = replace(session.recording, interrupt=Polled([False] * 10 + [True]))
+    context = replace(session.grad_context, interrupt=Polled([False] * 10 + [True]))
     given = [tensor(array) for array, _ in b.arrays]
     with activate(context), pytest.raises(EngineError) as refusal:
         through(plan.run(given, [], context))
     assert refusal.value.reason.value == "CANCELLED"
     assert plan.failed_step == 4  # of twenty
-    with activate(session.recording):
-        (again,) = through(plan.run(given, [], session.recording))
+    with activate(session.grad_context):
+        (again,) = through(plan.run(given, [], session.grad_context))
     np.testing.assert_allclose(again.array, np.linalg.matrix_power(b.arrays[0][0], 21), rtol=1e-3, atol=1e-9)
 
 
@@ -477,7 +477,7 @@ def test_targets_that_are_no_classes_are_refused_with_their_step():
     program.outputs.append(loss)
     raw = program.SerializeToString()
     name = hashlib.sha256(raw).digest()
-    with activate(session.recording):
+    with activate(session.grad_context):
         handle("register_program", session, programs_pb2.RegisterProgramRequest(hash=name, program=raw), None)
         leaves = [tensor(array.copy(), requires) for array, requires in b.arrays]
         ids = [session.bind(0, leaf) for leaf in leaves]

@@ -29,7 +29,7 @@ LIMITS = Limits(lease_seconds=60.0, max_session_bytes=8 << 20, max_bytes=1 << 30
 
 
 def keep(server: Running, root: Path, **told: int) -> None:
-    server.do(server.backend.files.keep_in(FileDirectory(root, **told)))
+    server.do(server.backend.files.use_directory(FileDirectory(root, **told)))
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_a_principals_files_are_written_one_at_a_time_whoever_comes_when(tmp_pat
 
     async def save_all() -> None:
         files = Files(Everybodys())  # type: ignore[arg-type]
-        await files.keep_in(FileDirectory(tmp_path, max_files=3))
+        await files.use_directory(FileDirectory(tmp_path, max_files=3))
         late: list[asyncio.Future[bytes]] = []
 
         def save(number: int) -> asyncio.Future[bytes]:

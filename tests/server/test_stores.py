@@ -35,7 +35,7 @@ class Stored:
     def do(self, method: str, raw: bytes) -> bytes:
         """Carry a call out, and wait for the store where its answer does. Raises Refusal."""
         self.ticket += 1
-        call = self.runtime.begin(method, 1, raw, self.ticket, None)
+        call = self.runtime.make_call(method, 1, raw, self.ticket, None)
         steps = self.runtime.execute(call)
         try:
             while True:

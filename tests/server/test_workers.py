@@ -143,7 +143,7 @@ class StoringWorker(Running):
 
     async def _start(self) -> tuple[Any, Server, str]:
         backend = WorkersBackend(self.limits, 1, self.clock)
-        await backend.keep_in(SessionCatalog(self.root, grace=1000.0, max_snapshots=3, max_bytes=0), True, 0.0)
+        await backend.persist_in(SessionCatalog(self.root, grace=1000.0, max_snapshots=3, max_bytes=0), True, 0.0)
         server = Server(backend)
         return backend, server, await server.start("127.0.0.1:0")
 
@@ -339,7 +339,7 @@ class Playing:
         self.failures.append(failure)
 
     def add(self, method: str, number: int, raw: bytes, ticket: int) -> None:
-        self.scheduler.add(self.runtime.begin(method, number, raw, ticket, None))
+        self.scheduler.add(self.runtime.make_call(method, number, raw, ticket, None))
 
     def open(self, number: int, ticket: int, owner: int = 0) -> None:
         self.add("Open", number, StorageInstruction(owner=owner).pack(), ticket)
@@ -663,7 +663,7 @@ def test_a_session_that_is_being_opened_is_not_told_to_be_closed(monkeypatch: py
             found = super().get(number, default)
             if found is None and enters:
                 enters.pop()
-                runtime.begin("Open", new, StorageInstruction().pack(), 1, None)
+                runtime.make_call("Open", new, StorageInstruction().pack(), 1, None)
             return found
 
     enters = [True]

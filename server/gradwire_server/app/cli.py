@@ -236,7 +236,7 @@ async def _serve(settings: Settings) -> int:
     backend, traces = _backend(settings), _traces(settings)
     if settings.state_dir:
         logs = settings.durability == "log"
-        await backend.keep_in(_catalog(settings), logs, settings.snapshot_every, settings.snapshot_store)
+        await backend.persist_in(_catalog(settings), logs, settings.snapshot_every, settings.snapshot_store)
     folder = settings.files_dir or (str(Path(settings.state_dir, "files")) if settings.state_dir else "")
     if folder:
         from gradwire_server.registry.files import FileDirectory
@@ -244,7 +244,7 @@ async def _serve(settings: Settings) -> int:
         directory_of_files = FileDirectory(
             Path(folder), settings.max_principal_files, settings.max_principal_file_bytes
         )
-        await backend.files.keep_in(directory_of_files)
+        await backend.files.use_directory(directory_of_files)
     server = Server(backend, tokens, tls, traces, settings.local_streams)
     address = await server.start(address_of(settings.host, settings.port))
     if server.interceptor is None:

@@ -112,7 +112,7 @@ class Metrics(Collector):
 
     async def gather(self) -> list[dict[str, Any]]:
         """Numbers of the workers that are alive. Runs on the event loop."""
-        reports = await self.backend.numbers(0, 0)
+        reports = await self.backend.usage_report(0, 0)
         for slot, numbers in reports.items():
             before = self._last.get(slot)
             if before is not None and before["process"] != numbers["process"]:

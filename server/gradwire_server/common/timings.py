@@ -15,7 +15,7 @@ _FIELDS = struct.Struct("<BdBdBd")  # Timings: three doubles, each with its key
 _KEYS = (0x09, 0x11, 0x19)
 _HEAD = bytes_field(service_pb2.RunResponse.TIMINGS_FIELD_NUMBER, _FIELDS.size)
 #: Requests timings when appended to a serialized RunRequest.
-ASK = varint_field(service_pb2.RunRequest.TIMINGS_FIELD_NUMBER, 1)
+REQUEST_TIMINGS = varint_field(service_pb2.RunRequest.TIMINGS_FIELD_NUMBER, 1)
 
 
 class Timed(Protocol):

@@ -26,7 +26,7 @@ from gradwire_server.worker_pool.session_entry import SessionEntry
 from gradwire_server.worker_pool.worker import Load, StorageOptions, Worker, WorkerEvents
 
 _SWEEP_SECONDS = 1.0
-_NUMBERS_SECONDS = 2.0  # deadline for a worker's answer about what it holds
+_REPORT_SECONDS = 2.0  # deadline for a worker's answer about what it holds
 _MOST_LISTED = 1000  # sessions on one page
 _NUMBER_DIGITS = 18
 
@@ -50,13 +50,13 @@ class Backend:
         self.local_stream = ""  # name of the Unix socket for local streams
         self.registry: SessionRegistry[Worker] = SessionRegistry(limits, clock)
         self.files = Files(self.registry)
-        self._about: service_pb2.ServerInfoResponse
+        self._server_info: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
         self._ops = b""
         self._store = ""
         self.workers = make(self.load, WorkerEvents(self.registry.begin, self.registry.finish, self.evict, self.lost))
 
-    async def keep_in(self, catalog: SessionCatalog, logs: bool, every: float, store: str = "") -> None:
+    async def persist_in(self, catalog: SessionCatalog, logs: bool, every: float, store: str = "") -> None:
         """Store sessions in a directory, or where `store` says (configured.py). Call before `start`.
 
         Raises OSError if the directory cannot be opened.
@@ -69,16 +69,16 @@ class Backend:
         """Start the workers and the sweep of leases."""
         keeps = self.persistence
         storing = None if keeps is None else StorageOptions(keeps.catalog.lock, keeps.logs, self._store)
-        self._about = (await asyncio.gather(*(worker.start(storing) for worker in self.workers)))[0]
+        self._server_info = (await asyncio.gather(*(worker.start(storing) for worker in self.workers)))[0]
         self._sweeper = asyncio.create_task(self._sweep())
         if self.persistence is not None:
             await self.persistence.start()
 
-    async def waiting(self) -> frozenset[str]:
+    async def unstorable_sessions(self) -> frozenset[str]:
         """Sessions that cannot be stored yet: a backward waits for its client, and no snapshot can hold that."""
         if self.persistence is None or self.persistence.logs:
             return frozenset()
-        reports = await self.numbers(0, 1 << 62)
+        reports = await self.usage_report(0, 1 << 62)
         counts = {number: held[-1] for worker in reports.values() for number, held in worker["sessions"].items()}
         entries = self.registry.entries.values()
         # A busy worker does not answer in time: count all its sessions.
@@ -290,7 +290,7 @@ class Backend:
     async def server_info(self) -> service_pb2.ServerInfoResponse:
         """Description and limits of the server."""
         info = service_pb2.ServerInfoResponse()
-        info.CopyFrom(self._about)
+        info.CopyFrom(self._server_info)
         info.min_protocol = info.max_protocol = PROTOCOL
         info.limits.CopyFrom(self.limits.message())
         info.sessions = len(self.registry.entries)
@@ -313,11 +313,11 @@ class Backend:
             raise Refusal("ARGUMENT_VALUE", "page_token must come from an earlier response", argument="page_token")
         most = min(request.page_size or _MOST_LISTED, _MOST_LISTED)
         if request.stored:
-            return _page(self.stores().stored(int(after), request.principal, most + 1), most)
+            return _page(self.required_persistence().stored(int(after), request.principal, most + 1), most)
         found = self.registry.listed(int(after), request.principal, most + 1)
         now = self.registry.clock()
         held: dict[int, list[Any]] = {}
-        for report in (await self.numbers(found[0].number, found[-1].number) if found else {}).values():
+        for report in (await self.usage_report(found[0].number, found[-1].number) if found else {}).values():
             held.update(report["sessions"])
         page = [
             service_pb2.SessionSummary(
@@ -336,12 +336,12 @@ class Backend:
         ]
         return _page(page, most)
 
-    async def numbers(self, first: int, last: int) -> dict[int, dict[str, Any]]:
-        """By worker slot, Runtime.numbers of the sessions numbered first to last. Omits workers that do not answer."""
+    async def usage_report(self, first: int, last: int) -> dict[int, dict[str, Any]]:
+        """By worker slot, what each worker holds (Runtime.usage_report). Omits workers that do not answer."""
 
         async def request(worker: Worker) -> dict[str, Any] | None:
             try:
-                return await asyncio.wait_for(worker.numbers(first, last), _NUMBERS_SECONDS)
+                return await asyncio.wait_for(worker.usage_report(first, last), _REPORT_SECONDS)
             except (Refusal, asyncio.TimeoutError):  # the worker is busy, has ended or is starting
                 return None
 
@@ -355,7 +355,7 @@ class Backend:
         Raises Refusal: SESSION_NOT_FOUND; NOT_SUPPORTED if the server stores none.
         """
         if stored:
-            return await self.stores().end(number)
+            return await self.required_persistence().end(number)
         return await self.drop(self.registry.end(number))
 
     def sweep(self) -> "list[asyncio.Future[int]]":
@@ -387,8 +387,8 @@ class Backend:
         if self.persistence is not None:
             self.persistence.evict(entry)
 
-    def stores(self) -> "Persistence":
-        """The persistence of sessions. Raises Refusal: NOT_SUPPORTED, if the server stores none."""
+    def required_persistence(self) -> "Persistence":
+        """The persistence of sessions. Raises Refusal: NOT_SUPPORTED, if the server stores no sessions."""
         if self.persistence is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
         return self.persistence
@@ -396,21 +396,21 @@ class Backend:
     async def save_session(self, request: snapshots_pb2.SaveSessionRequest, raw: bytes) -> bytes:
         """Store a session's own state, or a named snapshot of it."""
         entry = self.registry.find(request.session_id)
-        return await self.stores().save(entry, request, raw)
+        return await self.required_persistence().save(entry, request, raw)
 
     async def restore_session(
         self, request: snapshots_pb2.RestoreSessionRequest, raw: bytes
     ) -> service_pb2.RestoreSessionResponse:
         """Open a session that begins as a named snapshot."""
-        return await self.stores().restore(request, raw)
+        return await self.required_persistence().restore(request, raw)
 
     async def list_snapshots(self) -> snapshots_pb2.ListSnapshotsResponse:
         """The caller's named snapshots."""
-        return await self.stores().listed()
+        return await self.required_persistence().listed()
 
     async def delete_snapshot(self, name: str) -> int:
         """Delete one of the caller's named snapshots; bytes freed."""
-        return await self.stores().delete(name)
+        return await self.required_persistence().delete(name)
 
     def tidy(self) -> "list[asyncio.Future[None]]":
         """Tell all workers to recount what they hold and drop what was abandoned."""

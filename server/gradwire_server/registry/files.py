@@ -108,7 +108,7 @@ class Files:
         self._executor: FileDirectory | None = None
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by owner
 
-    async def keep_in(self, directory_of_files: FileDirectory) -> None:
+    async def use_directory(self, directory_of_files: FileDirectory) -> None:
         """Keep files in a directory. Raises OSError if the directory cannot be opened."""
         await self._run_in_executor(directory_of_files.open)
         self._executor = directory_of_files

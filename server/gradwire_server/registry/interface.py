@@ -41,7 +41,7 @@ class SessionBackend(Protocol):
     async def start(self) -> None:
         """Start taking calls."""
 
-    async def waiting(self) -> frozenset[str]:
+    async def unstorable_sessions(self) -> frozenset[str]:
         """Sessions that cannot be stored yet, since one of their backwards waits for its client."""
 
     async def stop(self, grace: float) -> int:

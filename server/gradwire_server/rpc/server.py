@@ -104,7 +104,7 @@ class Server:
         Returns how many sessions are lost because they could not be stored.
         """
         await self.health.enter_graceful_shutdown()
-        self.front.finishing = await self.backend.waiting()
+        self.front.finishing = await self.backend.unstorable_sessions()
         self.front.draining = True
         log.info("draining", extra={"active": self.front.active, "waiting": len(self.front.finishing)})
         with suppress(asyncio.TimeoutError):
@@ -125,7 +125,7 @@ class Server:
         """Wait until no call is being answered and no backward waits for its client."""
         while True:
             await self.front.idle.wait()
-            self.front.finishing = await self.backend.waiting()
+            self.front.finishing = await self.backend.unstorable_sessions()
             if not self.front.finishing and self.front.idle.is_set():
                 return
             await asyncio.sleep(_FINISHING_SECONDS)

@@ -22,7 +22,7 @@ from gradwire_server.common.errors import Refusal, abort, refusal_of
 from gradwire_server.common.methods import COMMANDS
 from gradwire_server.common.pipelined_writer import PipelinedWriter
 from gradwire_server.common.protobuf_peek import peek_data, peek_session
-from gradwire_server.common.timings import ASK
+from gradwire_server.common.timings import REQUEST_TIMINGS
 from gradwire_server.registry.interface import SessionBackend
 from gradwire_server.rpc.rate_limiter import RateLimiter
 from gradwire_server.rpc.shared_memory import share
@@ -172,7 +172,7 @@ class Front:
             traced = None if self.traces is None else self.traced(self.parent_of(context), method, session_id)
             if traced is None:
                 return await call(method, session_id, raw, deadline)
-            asked = raw + ASK if method == "Run" else raw
+            asked = raw + REQUEST_TIMINGS if method == "Run" else raw
             return await self.tracing(traced, call(method, session_id, asked, deadline))
 
         return forward

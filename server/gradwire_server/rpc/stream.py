@@ -25,7 +25,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB, RESPONSE_BYTES
 from gradwire_server.common.pipelined_writer import abandon
 from gradwire_server.common.protobuf_peek import bytes_field, peek_field, peek_parent, varint_field
-from gradwire_server.common.timings import ASK
+from gradwire_server.common.timings import REQUEST_TIMINGS
 from gradwire_server.registry.interface import SessionBackend
 
 if TYPE_CHECKING:
@@ -130,11 +130,11 @@ class Stream:
         self.session_id = ""
         self.writer = 0
         self.attempt = 0
-        self.joins = False  # whether one message may answer several batches
+        self.joins_answers = False  # whether one message may answer several batches
         self._parent = front.parent_of(context)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._batches: deque[Batch] = deque()  # unanswered, oldest first
-        self._held = 0  # their bytes
+        self._unanswered_bytes = 0  # their bytes
         self._room = asyncio.Event()  # set when an answer was written
         self._work = asyncio.Event()  # set while the writing task handles the batches
         self._work.set()
@@ -190,7 +190,7 @@ class Stream:
             raise Refusal("MALFORMED", "a stream begins with a message that has attach")
         attach = message.attach
         self.session_id, self.writer, self.attempt = attach.session_id, attach.writer, attach.attempt
-        self.joins = attach.joined_answers
+        self.joins_answers = attach.joined_answers
         self.front.admit("Stream", self.session_id)
         # An empty batch takes its place in the session's order, so its answer covers all that was sent before.
         run = service_pb2.RunRequest(writer=attach.writer, epoch=attach.epoch, acknowledged_seq=attach.acknowledged_seq)
@@ -249,7 +249,7 @@ class Stream:
 
     def _full(self) -> bool:
         return (
-            self._held > self.window
+            self._unanswered_bytes > self.window
             or len(self._batches) >= _MOST_AT_ONCE
             or self.front.overloaded
             or sum(batch.ready() for batch in self._batches) > RESPONSE_BYTES
@@ -289,11 +289,11 @@ class Stream:
             raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {cap} bytes, not {size}", limit=cap)
         traced = self.front.traced(parent, "Run", self.session_id)
         if traced is not None:
-            body += ASK
+            body += REQUEST_TIMINGS
         # Raises Refusal if the session is gone.
         answer = self.backend.call("Run", self.session_id, varint_field(_WRITER, self.writer) + body, None)
         self.front.begin(size)
-        self._held += size
+        self._unanswered_bytes += size
         alone = not self._batches and not self._work.is_set()
         self._batches.append(Batch(answer, size, answered, traced))
         if alone and answered and traced is None and self._immediate is not None:
@@ -306,8 +306,8 @@ class Stream:
         if self._work.is_set() or not self._batches:
             return
         assert self._immediate is not None
-        whole = not answer.cancelled() and answer.exception() is None
-        if whole and self._immediate.try_write(_message(answer.result(), self._batches[0].size)):
+        succeeded = not answer.cancelled() and answer.exception() is None
+        if succeeded and self._immediate.try_write(_message(answer.result(), self._batches[0].size)):
             self._finish()
         else:
             self._work.set()
@@ -341,16 +341,16 @@ class Stream:
     def _can_wait(self, answer: bytes) -> bool:
         """Whether the next batch's answer implies all that the oldest batch's answer says."""
         return (
-            self.joins
+            self.joins_answers
             and len(answer) <= _NO_RESULTS
             and any(batch.answered for batch in islice(self._batches, 1, None))
-            and _has_nothing(service_pb2.RunResponse.FromString(answer))
+            and _has_no_results(service_pb2.RunResponse.FromString(answer))
         )
 
     def _finish(self) -> None:
         """Remove the oldest batch: it is answered, or the stream has ended."""
         size = self._batches.popleft().size
-        self._held -= size
+        self._unanswered_bytes -= size
         self.front.end(size)
         self._room.set()
 
@@ -361,7 +361,7 @@ def _message(answer: bytes, size: int, joined: int = 1) -> bytes:
     return b"".join((bytes_field(_BATCH_OUT, len(answer)), answer, more))
 
 
-def _has_nothing(response: service_pb2.RunResponse) -> bool:
+def _has_no_results(response: service_pb2.RunResponse) -> bool:
     return not response.results and not response.HasField("timings")
 
 
@@ -399,7 +399,7 @@ class Streams:
             stream.end(error)
 
     def wake_paused(self) -> None:
-        """Let the held-back streams check for room: a request was answered."""
+        """Let the paused streams check for room: a request was answered."""
         if not self.paused_streams:
             return
         paused_streams, self.paused_streams = self.paused_streams, set()

@@ -51,7 +51,7 @@ def run_unary(call: PendingCall) -> Generator[None, None, bytes]:
     answer = spec.response()
     session.unary_commands += 1
     session.inline_left = session.limits.max_inline_bytes
-    session.cancel_token.begin(call.ticket, call.deadline)
+    session.cancel_token.begin_call(call.ticket, call.deadline)
     session.command.number = 0
     session.durability.torn = True
 
@@ -197,7 +197,7 @@ def _run_commands(
     be activated again.
     """
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
-    session.cancel_token.begin(call.ticket, writer=writer.number)
+    session.cancel_token.begin_call(call.ticket, writer=writer.number)
     steps = _command_steps(session, writer, commands, repeated, response.results)
     while True:
         with _engine_context(session):
@@ -220,7 +220,7 @@ def _command_steps(session: Session, writer: Writer, commands: Any, repeated: in
             yield None
         timeout = command.timeout_ms
         if timeout:
-            cancel_token.limit(timeout)
+            cancel_token.set_timeout(timeout)
         which = command.WhichOneof("command")
         if which == "calls":
             yield from run_calls(session, writer, command.calls, repeated, results)
@@ -234,7 +234,7 @@ def _command_steps(session: Session, writer: Writer, commands: Any, repeated: in
             if steps is not None:
                 yield from steps
         if timeout:
-            cancel_token.limit(0)
+            cancel_token.set_timeout(0)
 
 
 def _apply(session: Session, spec: CommandSpec | None, request: Any, answer: Any) -> Iterator[None] | None:
@@ -267,7 +267,7 @@ def _run_command(
 
     try:
         stopped = cancel_token.cancel_ticket >= cancel_token.ticket or (
-            cancel_token.through and cancel_token.cancelled()
+            cancel_token.cancelled_through and cancel_token.cancelled()
         )
         if stopped and (spec is None or spec.cancellable) and not cancel_token.repeats(_keeps_effects(spec)):
             raise cancel_token.refusal()
@@ -344,8 +344,8 @@ def _record_refusal(
 
 @contextmanager
 def _engine_context(session: Session) -> Iterator[None]:
-    session.current = session.recording
-    with activate(session.recording):
+    session.current = session.grad_context
+    with activate(session.grad_context):
         yield
 
 

@@ -49,7 +49,7 @@ def resume_backward(
     session: Session, request: hooks_pb2.ResumeBackwardRequest, answer: hooks_pb2.ResumeBackwardResponse | None
 ) -> Iterator[None]:
     """Resume or abandon a suspended backward."""
-    session.enter(session.recording)
+    session.enter(session.grad_context)
     waiting = session.hooks.suspended.get(request.backward)
     if request.abandon:
         if waiting is not None:
@@ -220,7 +220,7 @@ def checkpoint(
 ) -> None:
     """Mark the begin or end of a checkpointed region, whose nodes save nothing."""
     table, number, mark = session.hooks, request.hook, request.mark
-    generator = session.recording.generator
+    generator = session.grad_context.generator
     region = table.regions.get(number)
     if mark in (hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN) and region is None:
         raise Refusal("ARGUMENT_VALUE", f"checkpoint {number} awaits no recomputation", argument="hook")

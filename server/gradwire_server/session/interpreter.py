@@ -60,7 +60,7 @@ class RunScope:
         self.transfers = session.transfers
         self.hooks = session.hooks
         self.tracer = tracer
-        self.recording = self.context(0)
+        self.grad_context = self.context(0)
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
         """Engine context of a step; see Session.context."""
@@ -114,7 +114,7 @@ class RunScope:
     def run(self, step: Step) -> Iterator[None] | None:
         """Execute one step and drop slots that no later step needs. Returns the steps of an expensive command."""
         if step.call is None:
-            self.enter(self.recording)
+            self.enter(self.grad_context)
             tracer = self.tracer
             spec = self.commands[step.which]
             steps = spec.step_handler(self, step.request, None) if tracer is None else self._trace(step, spec, tracer)
@@ -128,7 +128,7 @@ class RunScope:
     def _finish_steps(self, step: Step, steps: Iterator[None]) -> Iterator[None]:
         for _ in steps:
             yield
-            self.enter(self.recording)
+            self.enter(self.grad_context)
         self._drop(step)
 
     def _drop(self, step: Step) -> None:
@@ -276,7 +276,7 @@ class _ProgramRun:
         if isinstance(plan, Plan):
             self.program.planned_runs += 1
             try:
-                return (yield from plan.run(bound, numbers, self.session.recording))
+                return (yield from plan.run(bound, numbers, self.session.grad_context))
             except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
                 raise self._failed(error, plan.failed_step, repetition) from None
         self.program.stepwise_runs += 1
@@ -380,10 +380,10 @@ def run_program(
     commands: Mapping[str, CommandSpec],
 ) -> Iterator[None]:
     """Run a program, whose steps are of `commands`, and bind its outputs; yields in pauses."""
-    session.enter(session.recording)
+    session.enter(session.grad_context)
     outputs = yield from _ProgramRun(session, request, commands).all()
-    session.current = session.recording
-    CURRENT.set(session.recording)
+    session.current = session.grad_context
+    CURRENT.set(session.grad_context)
     names = session.allot(request.outputs, len(outputs))
     for tensor_id, tensor in zip(names, outputs, strict=True):
         session.bind(tensor_id, tensor)

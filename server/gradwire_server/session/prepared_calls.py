@@ -66,7 +66,9 @@ def run_calls(
         cancel_token.seq = seq
         running.number = origin | seq
         try:
-            if cancel_token.cancel_ticket >= cancel_token.ticket or (cancel_token.through and cancel_token.cancelled()):
+            if cancel_token.cancel_ticket >= cancel_token.ticket or (
+                cancel_token.cancelled_through and cancel_token.cancelled()
+            ):
                 raise cancel_token.refusal()
             _run(session, prepared, ids, numbers, at)
         except Exception as error:  # noqa: BLE001 - becomes this call's refusal; the unforeseen is logged

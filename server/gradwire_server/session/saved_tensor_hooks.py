@@ -31,7 +31,7 @@ def pack_saved(
             raise Refusal("ARGUMENT_VALUE", f"{number} is no number for packing", argument="number")
         if len(moments) >= MAX_SUSPENDED:
             raise Refusal("TENSOR_LIMIT", f"at most {MAX_SUSPENDED} ops are packed at once", limit=MAX_SUSPENDED)
-        moments[number] = RegionStart(session.recording.generator, keeps_random=False)
+        moments[number] = RegionStart(session.grad_context.generator, keeps_random=False)
         return
     if step not in (hooks_pb2.PACK_STEP_SHOW, hooks_pb2.PACK_STEP_KEEP):
         raise Refusal("ARGUMENT_VALUE", f"there is no step {step} of packing", argument="step")

@@ -18,7 +18,7 @@ class TensorScope(Protocol):
 
     limits: Limits
     account: Account  # admits and counts the bytes
-    recording: Context  # records a graph; its generator is the session's
+    grad_context: Context  # records a graph; its generator is the session's
     transfers: Transfers  # the session's
     hooks: HookTable  # the session's
 

@@ -87,12 +87,12 @@ class Session(TensorTable):
         self.unary_commands = 0  # commands applied by unary calls
         self.inline_left = 0  # bytes of values that the current response may still hold
         self.command = RunningCommand(key)
-        self.recording = Context(
+        self.grad_context = Context(
             account=self.account, generator=RandomGenerator(), interrupt=self.cancel_token, command=self.command
         )
-        self.not_recording = replace(self.recording, grad_enabled=False)
-        self.inferring = replace(self.not_recording, inference=True)
-        self.current = self.recording
+        self.no_grad_context = replace(self.grad_context, grad_enabled=False)
+        self.inference_context = replace(self.no_grad_context, inference=True)
+        self.current = self.grad_context
         self.contexts: dict[tuple[int, int], Context] = {}
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
@@ -100,12 +100,12 @@ class Session(TensorTable):
         if default_dtype:
             return self._with_default(grad_mode, default_dtype)
         if grad_mode < _DISABLED:
-            return self.recording
+            return self.grad_context
         if grad_mode == types_pb2.GRAD_MODE_INFERENCE:
-            return self.inferring
+            return self.inference_context
         if grad_mode != _DISABLED:
             raise Refusal("ARGUMENT_VALUE", f"there is no grad_mode {grad_mode}", argument="grad_mode")
-        return self.not_recording
+        return self.no_grad_context
 
     def _with_default(self, grad_mode: int, default_dtype: int) -> Context:
         known = self.contexts.get((grad_mode, default_dtype))

@@ -186,7 +186,7 @@ def run_backward(
     scope: TensorScope, request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
 ) -> Iterator[None]:
     """Add gradients to the leaves."""
-    scope.enter(scope.recording)
+    scope.enter(scope.grad_context)
     run = Backward(
         scope.tensors(request.tensors),
         _optional(scope, request.gradients),
@@ -208,7 +208,7 @@ def run_gradients(
     scope: TensorScope, request: commands_pb2.GradientsRequest, answer: commands_pb2.GradientsResponse | None
 ) -> Iterator[None]:
     """Compute gradients and bind them."""
-    scope.enter(scope.recording)
+    scope.enter(scope.grad_context)
     ids = request.results
     scope.check_all_new(ids)
     if len(ids) > len(request.inputs):
@@ -303,7 +303,7 @@ def manual_seed(
     scope: TensorScope, request: commands_pb2.ManualSeedRequest, answer: commands_pb2.ManualSeedResponse | None
 ) -> None:
     """Seed, restore or read the random generator."""
-    generator = scope.recording.generator
+    generator = scope.grad_context.generator
     which = request.WhichOneof("set")
     if which == "seed":
         generator.manual_seed(request.seed)

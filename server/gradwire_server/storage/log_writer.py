@@ -143,7 +143,7 @@ class LogWriter:
         held = session.transfers.held.get(transfer_id)
         if files is None or files.log is None or not isinstance(held, Upload) or held.received != held.total:
             return
-        session.cancel_token.begin(call.ticket, call.deadline)
+        session.cancel_token.begin_call(call.ticket, call.deadline)
         failed: list[Refusal] = []
         data = memoryview(held.buffer.data)
         yield from self._put_bytes(session, files.log, transfer_id, held.request_id, data, failed)
@@ -240,5 +240,5 @@ class LogWriter:
 
 def _counters(session: Session) -> tuple[bytes, int, int]:
     """What also a refused command may change: the random generator, the next id and the next node number."""
-    recording = session.recording
-    return recording.generator.get_state(), session.next_id, recording.nodes.next
+    context = session.grad_context
+    return context.generator.get_state(), session.next_id, context.nodes.next

@@ -43,7 +43,7 @@ class ReplayCancelToken(CancelToken):
         self._refusals: dict[int, pb.LogRefusal] = {}
         self._resumptions: dict[int, pb.LogResumption] = {}
         super().__init__()
-        self.through = {0: 0}
+        self.cancelled_through = {0: 0}
 
     def follow(self, record: pb.LogRecord) -> None:
         """Use a record's refusals and resumptions."""
@@ -68,11 +68,11 @@ class ReplayCancelToken(CancelToken):
         """Restore the node number, and before a retry the random generator."""
         self.number(resumption)
         if resumption.generator:
-            self._session.recording.generator.set_state(resumption.generator)
+            self._session.grad_context.generator.set_state(resumption.generator)
 
     def number(self, resumption: pb.LogResumption) -> None:
         """Restore the next node's number. Logs of older servers also have one wherever other sessions had computed."""
-        nodes = self._session.recording.nodes
+        nodes = self._session.grad_context.nodes
         nodes.next = max(nodes.next, resumption.node_seq)
 
     def cancelled(self) -> bool:
@@ -106,7 +106,7 @@ class ReplayCancelToken(CancelToken):
 
 def restore_counters(session: Session, refused: pb.LogRefusal) -> None:
     """Set a session's random generator and next id to those after a refused command."""
-    session.recording.generator.set_state(refused.generator)
+    session.grad_context.generator.set_state(refused.generator)
     session.next_id = max(session.next_id, refused.next_id)
 
 
@@ -131,7 +131,7 @@ class Replay:
             for record, ends in read(path, self.store):
                 session.cancel_token, session.durability.notes = self.cancel_token, self.notes
                 session.schedule.turn_ends = float("inf")
-                real.slice(session.schedule.turn_ends)
+                real.begin_slice(session.schedule.turn_ends)
                 session.account.limit, session.account.operations = 0, math.inf
                 session.max_tensors = session.max_programs = _UNLIMITED  # the original limits were checked already
                 try:

@@ -84,7 +84,7 @@ class SnapshotDecoder:
                 node.retain(kept.output, self.tensors[kept.tensor - 1])
         self._session()
         highest = max((made.seq for made in state.nodes), default=-1)
-        session.recording.nodes.next = max(state.next_node_seq, highest + 1)
+        session.grad_context.nodes.next = max(state.next_node_seq, highest + 1)
         for number, ask in zip(state.asks, self.asks, strict=True):
             session.hooks.asks[number] = ask
         for region in self.regions:
@@ -253,7 +253,7 @@ class SnapshotDecoder:
         session, state = self.session, self.state
         session.epoch, session.next_id = state.epoch, state.next_id
         session.unary_commands = int(state.has_unary)
-        session.recording.generator.set_state(state.generator)
+        session.grad_context.generator.set_state(state.generator)
         session.transfers.seed, session.transfers.begun_downloads = state.transfer_seed, state.downloads_begun
         session.hooks.next_number = max(1, state.next_backward)
         session.graph_walks.next_number = max(1, state.next_leaf_number)
@@ -302,7 +302,7 @@ class SnapshotDecoder:
 
     def _moment(self, stored: pb.StoredMoment) -> RegionStart:
         moment = RegionStart.__new__(RegionStart)
-        moment.generator = self.session.recording.generator
+        moment.generator = self.session.grad_context.generator
         moment.first = stored.first
         moment.outer = stored.outer if stored.keeps_random else None
         moment.random = stored.generator or None

@@ -107,7 +107,7 @@ class SnapshotEncoder:
             if known := self._nodes.known(node):
                 state.leaf_numbers.add(node=known, number=number)
         self._describe_regions()
-        state.next_node_seq = session.recording.nodes.next
+        state.next_node_seq = session.grad_context.nodes.next
 
     def _describe_waiting(self) -> Iterator[None]:
         done = 0
@@ -126,7 +126,7 @@ class SnapshotEncoder:
         state.next_id = session.next_id
         state.transfer_seed = session.transfers.seed
         state.downloads_begun = session.transfers.begun_downloads
-        state.generator = session.recording.generator.get_state()
+        state.generator = session.grad_context.generator.get_state()
         state.has_unary = session.unary_commands > 0
         state.next_backward = session.hooks.next_number
         state.next_leaf_number = session.graph_walks.next_number

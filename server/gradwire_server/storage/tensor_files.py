@@ -58,7 +58,7 @@ class TensorFiles:
         session = call.session
         instruction, raw = FileInstruction.unpack(call.raw)
         request = pb.SaveFileRequest.FromString(raw)
-        session.cancel_token.begin(call.ticket, call.deadline)
+        session.cancel_token.begin_call(call.ticket, call.deadline)
         arrays = _named(session, request)
         head, order_of_bytes = head_of(
             {name: (array.dtype, array.shape) for name, array in arrays.items()}, dict(request.metadata)
@@ -114,7 +114,7 @@ class TensorFiles:
             held = session.response_cache.find(request.request_id, call.method, raw)
             if held is not None:
                 return held
-        session.cancel_token.begin(call.ticket, call.deadline)
+        session.cancel_token.begin_call(call.ticket, call.deadline)
         device = canonical(request.device or None)
         context = session.context(request.grad_mode)
         try:

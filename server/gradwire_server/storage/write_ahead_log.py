@@ -295,22 +295,22 @@ class Notes:
 
     def retried(self, session: CommandState, seq: int) -> None:
         """Note that a command is tried a second time: a replay begins where the second try did. seq: 0 if unary."""
-        self._resumed(session, max(seq - 1, 0), session.recording.generator.get_state())
+        self._resumed(session, max(seq - 1, 0), session.grad_context.generator.get_state())
 
     def refused(self, session: CommandState, seq: int, refusal: Refusal) -> None:
         """Note a refused command."""
         self.refusals.append(
             pb.LogRefusal(
                 seq=seq, reason=refusal.reason, message=refusal.message, metadata=refusal.metadata,
-                root_seq=refusal.root_seq, generator=session.recording.generator.get_state(), next_id=session.next_id,
-                applied=refusal.applied, began=refusal.began,
+                root_seq=refusal.root_seq, generator=session.grad_context.generator.get_state(),
+                next_id=session.next_id, applied=refusal.applied, began=refusal.began,
             )
         )  # fmt: skip
         if not refusal.applied:  # a replay does not try it, so it makes none of its nodes
             self._resumed(session, seq)
 
     def _resumed(self, session: CommandState, after_seq: int, generator: bytes = b"") -> None:
-        number = session.recording.nodes.next
+        number = session.grad_context.nodes.next
         self.resumptions.append(pb.LogResumption(after_seq=after_seq, node_seq=number, generator=generator))
 
     def take(self, session: Session, record: pb.LogRecord) -> None:

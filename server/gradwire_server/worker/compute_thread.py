@@ -64,7 +64,7 @@ class ComputeThread:
                 if call is None:
                     self._ended = True
                     break
-                found.append(self._runtime.begin(*call))
+                found.append(self._runtime.make_call(*call))
         except queue.Empty:
             pass
         return found

@@ -130,9 +130,9 @@ class CallPipe:
         frames = self.pipe.take(timeout)
         if frames is None:
             return None
-        begin = self.runtime.begin
+        make_call = self.runtime.make_call
         return [
-            begin(METHODS[kind], number, body, ticket, None if math.isinf(deadline) else deadline, sent)
+            make_call(METHODS[kind], number, body, ticket, None if math.isinf(deadline) else deadline, sent)
             for kind, number, ticket, deadline, sent, body in frames
         ]
 

@@ -1,7 +1,7 @@
 """The runtime: holds one worker's sessions and executes their calls, without asyncio or sockets.
 
-Two threads use it. The compute thread calls `begin` and `execute`, in the order of the calls. The control thread calls
-the methods for cancellation and for chunks of transfers, which are short and do not block. The front numbers the
+Two threads use it. The compute thread calls `make_call` and `execute`, in the order of the calls. The control thread
+calls the methods for cancellation and for chunks of transfers, which are short and do not block. The front numbers the
 sessions and keeps their leases (session_registry.py).
 """
 
@@ -90,7 +90,7 @@ class Runtime:
             "Restore": self._restore,
         }
 
-    def store(self, checkpointer: Checkpointer) -> None:
+    def use_checkpointer(self, checkpointer: Checkpointer) -> None:
         """Store sessions from now on; before the first call."""
         self.checkpointer = checkpointer
 
@@ -117,7 +117,7 @@ class Runtime:
         """Stop a writer's commands up to a seq."""
         cancel_token = self._cancel_token_of(number)
         if cancel_token is not None:
-            cancel_token.through[writer] = max(cancel_token.through.get(writer, 0), seq)
+            cancel_token.cancelled_through[writer] = max(cancel_token.cancelled_through.get(writer, 0), seq)
             cancel_token.interrupt()
 
     def close(self, number: int, ticket: int) -> None:
@@ -195,13 +195,13 @@ class Runtime:
         return size, 0 if offset + size == download.total else offset + size
 
     def query(self, question: str, about: Mapping[str, Any]) -> bytes:
-        """Answer "numbers", as JSON, or "list_ops". Any thread."""
-        if question == "numbers":
-            return json.dumps(self.numbers(**about)).encode()
+        """Answer "usage_report", as JSON, or "list_ops". Any thread."""
+        if question == "usage_report":
+            return json.dumps(self.usage_report(**about)).encode()
         assert question == "list_ops"
         return self.list_ops()
 
-    def numbers(self, first: int, last: int) -> dict[str, Any]:
+    def usage_report(self, first: int, last: int) -> dict[str, Any]:
         """This worker's totals and meter, and figures of its sessions numbered `first` to `last`."""
         sessions = list(self.sessions.values())
         report: dict[str, Any] = {
@@ -242,7 +242,7 @@ class Runtime:
 
     # Compute thread
 
-    def begin(
+    def make_call(
         self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None, sent: float = 0.0
     ) -> PendingCall:
         """Create a PendingCall for session `number`; 0 for none. `sent` is by time.monotonic()."""
@@ -292,7 +292,7 @@ class Runtime:
                 self.quotas.publish(session)
                 held = session.account.bytes
                 yield
-                self.limit(session)
+                self.update_limits(session)
         except (Refusal, OutOfOrder) as refused:
             if durability.torn:
                 return self._break_session(call, refused)
@@ -342,7 +342,7 @@ class Runtime:
             return (yield from checkpointer.opened(session, call))
         if call.method == "Restore":
             try:
-                return (yield from checkpointer.restore(session, call, self.limit))
+                return (yield from checkpointer.restore(session, call, self.update_limits))
             except Exception as error:  # noqa: BLE001 - raised again by later calls of the session
                 session.durability.broken = refusal_of(error, call.method)
                 session.cancel_token.closed = True
@@ -381,9 +381,9 @@ class Runtime:
             raise session.durability.broken or Refusal("SESSION_NOT_FOUND", "the session was closed")
         if session.durability.notes is not None and self.log_writer is not None:
             self.log_writer.check(session)
-        self.limit(session)
+        self.update_limits(session)
 
-    def limit(self, session: Session) -> None:
+    def update_limits(self, session: Session) -> None:
         """Lower a session's limits to what the server and its principal have left."""
         left = self.limits.max_bytes - self.counters.total() + session.account.bytes
         session.account.limit = max(1, min(self.limits.max_session_bytes, left))
@@ -399,7 +399,7 @@ class Runtime:
         self._count_bytes(change)
 
     def _session_of(self, number: int) -> Session:
-        newest = self._newest  # first: `begin` enters the session before it raises this
+        newest = self._newest  # first: `make_call` enters the session before it raises this
         session = self.sessions.get(number)
         if session is not None:
             return session

@@ -218,7 +218,7 @@ class Scheduler:
         began, now, schedule = self.clock(), time.monotonic(), session.schedule
         schedule.waited = 0.0
         schedule.turn_ends = now + self.slice_seconds
-        session.cancel_token.slice(schedule.turn_ends)
+        session.cancel_token.begin_slice(schedule.turn_ends)
         session.cancel_token.offloader = self.offloader
         self.running = session
         self.slices += 1

@@ -52,7 +52,7 @@ class ThreadWorker(Worker):
                 cap_process(self.runtime.limits.max_bytes)
             limit_pools()
         if storage is not None:
-            self.runtime.store(Checkpointer(storage.logs, snapshot_store(storage.store)))
+            self.runtime.use_checkpointer(Checkpointer(storage.logs, snapshot_store(storage.store)))
         self._compute = ComputeThread(self.runtime, self._answer, self._park, collects=self.owns_process)
         self.alive = True
         return self.runtime.describe()

@@ -218,9 +218,9 @@ class Worker(ABC):
         """Ticket of the last call."""
         return self._ticket
 
-    async def numbers(self, first: int, last: int) -> dict[str, Any]:
-        """What the worker holds and has counted: Runtime.numbers of the sessions numbered `first` to `last`."""
-        report: dict[str, Any] = json.loads(await self.query("numbers", first=first, last=last))
+    async def usage_report(self, first: int, last: int) -> dict[str, Any]:
+        """What the worker holds and has counted: Runtime.usage_report of the sessions numbered `first` to `last`."""
+        report: dict[str, Any] = json.loads(await self.query("usage_report", first=first, last=last))
         report["sessions"] = {int(number): each for number, each in report["sessions"].items()}
         return report
 

@@ -15,7 +15,7 @@ from gradwire_server.session.session import CancelToken, Session
 def opened(**limits: Any) -> Iterator[Session]:
     """A session whose recording context is active. limits: those that differ from the defaults."""
     session = Session(1, Limits(**limits).resolved(), CancelToken())
-    with activate(session.recording):
+    with activate(session.grad_context):
         yield session
 
 

@@ -27,7 +27,7 @@ def session() -> Iterator[Any]:
 
 
 def _refusal(session: Any, **fields: Any) -> pb.LogRefusal:
-    state = session.recording.generator.get_state()
+    state = session.grad_context.generator.get_state()
     told = {"seq": 2, "reason": "MEMORY_LIMIT", "message": "too much", "generator": state, "next_id": NEXT, **fields}
     return pb.LogRefusal(**told)
 
@@ -60,7 +60,7 @@ def test_another_record_has_other_refusals(session: Any) -> None:
 
 
 def test_a_retried_command_draws_the_random_numbers_that_it_drew_then(session: Any) -> None:
-    generator = session.recording.generator
+    generator = session.grad_context.generator
     generator.manual_seed(5)
     state = generator.get_state()
     drawn = generator.of(np).random(3).tolist()
@@ -98,7 +98,7 @@ def test_records_are_applied_and_the_limits_are_the_sessions_own_again(
 ) -> None:
     token, most = session.cancel_token, session.max_tensors
     assert _followed(session, _seeding(1), _seeding(9), monkeypatch=monkeypatch) == 101
-    assert session.recording.generator.seed == 9
+    assert session.grad_context.generator.seed == 9
     assert (session.cancel_token, session.max_tensors) == (token, most)
     assert session.account.operations in (session.limits.max_op_operations, math.inf)
 
@@ -145,10 +145,10 @@ def test_a_part_of_another_size_of_upload_starts_a_new_one(session: Any, monkeyp
 
 def test_a_refused_call_is_not_tried_again_but_counts(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     record = _seeding(1)
-    session.recording.generator.manual_seed(3)
+    session.grad_context.generator.manual_seed(3)
     told = _refusal(session, seq=0)
-    session.recording.generator.manual_seed(4)
+    session.grad_context.generator.manual_seed(4)
     record.refusals.append(told)
     _followed(session, record, monkeypatch=monkeypatch)
-    assert session.recording.generator.seed == 3
+    assert session.grad_context.generator.seed == 3
     assert session.next_id == NEXT

@@ -45,7 +45,7 @@ class Moved:
     def do(self, method: str, raw: bytes) -> bytes:
         """Execute a call. Raises Refusal."""
         self.tickets += 1
-        steps = self.runtime.execute(self.runtime.begin(method, NUMBER, raw, self.tickets, None))
+        steps = self.runtime.execute(self.runtime.make_call(method, NUMBER, raw, self.tickets, None))
         while True:
             try:
                 next(steps)

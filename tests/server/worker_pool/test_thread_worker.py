@@ -53,9 +53,9 @@ def test_a_worker_tells_its_sessions_and_what_they_hold() -> None:
         session = (await backend.open_session(service_pb2.OpenSessionRequest())).session_id
         create = commands_pb2.CreateRequest(id=1, payload=payload(np.ones(100))).SerializeToString()
         await backend.call("Create", session, create, None)
-        during = await worker.numbers(0, 10)
+        during = await worker.usage_report(0, 10)
         await backend.close_session(session)
-        return during, await worker.numbers(0, 10)
+        return during, await worker.usage_report(0, 10)
 
     during, after = run(use)
     assert (during["tensors"], len(during["sessions"])) == (1, 1)
@@ -120,9 +120,9 @@ def test_the_log_has_why_a_session_was_not_opened(
 
         worker.runtime._lifecycle["Open"] = fail
         if stores:
-            await backend.keep_in(SessionCatalog(tmp_path, grace=60.0, max_snapshots=3, max_bytes=0), False, 0.0)
+            await backend.persist_in(SessionCatalog(tmp_path, grace=60.0, max_snapshots=3, max_bytes=0), False, 0.0)
         await backend.open_session(service_pb2.OpenSessionRequest())
-        await worker.numbers(0, 1)
+        await worker.usage_report(0, 1)
         await worker.notify("Tidy", 0, b"")
 
     run(use)

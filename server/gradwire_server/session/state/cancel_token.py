@@ -28,8 +28,17 @@ class CancelToken(Interrupt):
     """
 
     __slots__ = (
-        "_slice_ends", "account", "cancel_ticket", "closed", "deadline", "offloader", "seconds", "seq", "through",
-        "ticket", "writer",
+        "_slice_ends",
+        "account",
+        "cancel_ticket",
+        "cancelled_through",
+        "closed",
+        "deadline",
+        "offloader",
+        "seq",
+        "ticket",
+        "timeout_seconds",
+        "writer",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,31 +46,31 @@ class CancelToken(Interrupt):
         self._slice_ends = math.inf
         self.closed = False  # the session is closed; its waiting calls are refused
         self.cancel_ticket = 0  # calls up to this one are cancelled
-        self.through: dict[int, int] = {}  # by writer: commands through this seq are cancelled
+        self.cancelled_through: dict[int, int] = {}  # by writer: commands through this seq are cancelled
         self.ticket = 1
         self.writer = 0
         self.seq = 0
         self.deadline: float | None = None
-        self.seconds: float | None = None  # the command's own time limit, for the refusal's message
+        self.timeout_seconds: float | None = None  # the command's own time limit, for the refusal's message
         self.offloader: Offloader | None = None  # runs expensive ops
         self.account: Account | None = None  # the session's
 
-    def begin(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
+    def begin_call(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
         """Begin a call."""
         self.ticket, self.writer = ticket, writer
-        self.seconds = None
+        self.timeout_seconds = None
         self._until(deadline)
 
-    def limit(self, milliseconds: int) -> None:
+    def set_timeout(self, milliseconds: int) -> None:
         """Set the running command's own time limit; 0 removes it."""
-        self.seconds = milliseconds / 1000 if milliseconds else None
+        self.timeout_seconds = milliseconds / 1000 if milliseconds else None
         self._until(time.monotonic() + milliseconds / 1000 if milliseconds else None)
 
     def _until(self, deadline: float | None) -> None:
         self.deadline = deadline
         self.at = self._slice_ends if deadline is None else min(deadline, self._slice_ends)
 
-    def slice(self, ends: float) -> None:
+    def begin_slice(self, ends: float) -> None:
         """Begin a slice that ends at time.monotonic() `ends`."""
         self._slice_ends = ends
         self._until(self.deadline)
@@ -85,11 +94,11 @@ class CancelToken(Interrupt):
 
     def cancelled(self) -> bool:
         """Whether the client cancelled the running command."""
-        return self.cancel_ticket >= self.ticket or self.through.get(self.writer, -1) >= self.seq
+        return self.cancel_ticket >= self.ticket or self.cancelled_through.get(self.writer, -1) >= self.seq
 
     def stopping(self) -> bool:
         """Whether the running command is cancelled or past its deadline."""
-        if self.cancel_ticket >= self.ticket or (self.through and self.cancelled()):
+        if self.cancel_ticket >= self.ticket or (self.cancelled_through and self.cancelled()):
             return True
         return self.deadline is not None and time.monotonic() >= self.deadline
 
@@ -105,5 +114,9 @@ class CancelToken(Interrupt):
         """Refusal of a stopped command: CANCELLED or DEADLINE_EXCEEDED."""
         if self.cancelled():
             return Refusal("CANCELLED", "cancelled by the client; no tensor has changed")
-        limit = "the call's deadline" if self.seconds is None else f"the command's limit of {self.seconds} s"
+        limit = (
+            "the call's deadline"
+            if self.timeout_seconds is None
+            else f"the command's limit of {self.timeout_seconds} s"
+        )
         return Refusal("DEADLINE_EXCEEDED", f"{limit} passed before the work was done; no tensor has changed")

@@ -14,10 +14,10 @@ class StoredFiles(Protocol):
 
 
 class CommandState(Protocol):
-    """A session, of which a command may have changed the next id, and the counters in `recording` even if refused."""
+    """A session. A refused command may have changed its next id, and the counters in `grad_context`."""
 
     next_id: int
-    recording: Context
+    grad_context: Context
 
 
 class LogNotes(Protocol):

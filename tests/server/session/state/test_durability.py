@@ -25,7 +25,7 @@ class Opened:
         self.told.append(len(self.session.store))
 
     def do(self, method: str, raw: bytes) -> None:
-        call = self.runtime.begin(method, 1, raw, 1, None)
+        call = self.runtime.make_call(method, 1, raw, 1, None)
         for _ in self.runtime.execute(call):
             pass
 
