@@ -82,7 +82,7 @@ def test_names_in_the_code_tell_what_reads_values(function: Callable[..., Any], 
 
 def test_a_node_knows_whether_its_formulas_read_values() -> None:
     def saving(op: str, needed: int) -> Saving:
-        return OPS[op].plan(needed)
+        return OPS[op].saving_plan(needed)
 
     assert saving("prod", 1).reads_values
     assert not saving("prod", 0).reads_values

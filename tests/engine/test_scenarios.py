@@ -56,7 +56,7 @@ def test_a_wrong_derivative_is_found(name: str, monkeypatch: pytest.MonkeyPatch)
     op = REGISTRY[name]
     wrong = {parameter: (_doubled(formula), names) for parameter, (formula, names) in op.formulas.items()}
     monkeypatch.setattr(op, "formulas", wrong)
-    monkeypatch.setattr(op, "plans", {})
+    monkeypatch.setattr(op, "saving_plans", {})
     returning = [each for each in SCENARIOS if each.over_the_wire_only is None and each.refusal is None]
     assert any(not alike(_in_process(each), outcome(each, torch)) for each in returning)
 

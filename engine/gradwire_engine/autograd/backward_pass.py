@@ -423,7 +423,7 @@ class BackwardPass:
             self._propagate(node, gradients, saved)
 
     def _propagate(self, node: Node, gradients: list[Any], saved: Sequence[Any] | None = None) -> None:
-        plan = node.plan
+        plan = node.saving_plan
         values: list[Any] = []
         if plan.names:
             unpack = self._unpack

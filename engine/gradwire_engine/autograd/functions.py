@@ -13,7 +13,7 @@ from gradwire_engine.graph.callbacks import hooks_of
 from gradwire_engine.graph.graph import FunctionNode, Meta
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.graph.tensor import Origin, Tensor, edge_of
+from gradwire_engine.graph.tensor import Tensor, ViewOrigin, edge_of
 from gradwire_engine.op.op import op
 from gradwire_engine.op.rebase import rewrite
 from gradwire_engine.op.refusals import check_in_place
@@ -101,7 +101,7 @@ def _check_dirty(item: Tensor, outputs: Sequence[Tensor | None]) -> None:
 
 def _mark_views(outputs: Sequence[Tensor], dirty: Sequence[Tensor], differentiable: Sequence[bool]) -> None:
     """Mark views among a function's outputs, so that later in-place changes of them are refused."""
-    origin = Origin.MULTIPLE if sum(differentiable) > 1 else Origin.FUNCTION
+    origin = ViewOrigin.MULTIPLE if sum(differentiable) > 1 else ViewOrigin.FUNCTION
     for item in outputs:
         if item.view is not None and not _among(item, dirty):
             item.view.origin = origin

@@ -344,11 +344,11 @@ class FreedNode:
     """
 
     def __init__(self, node: Node, place: int) -> None:
-        self.op, self.name, self.plan, self.place = node.op, node.name, node.plan, place
+        self.op, self.name, self.saving_plan, self.place = node.op, node.name, node.saving_plan, place
 
     def node(self, first: int) -> Node:
         """A node of the same name whose saved values are freed. first: number of the run's first node."""
-        made = Node(self.op, self.name, self.plan, (), (), (), first + self.place)
+        made = Node(self.op, self.name, self.saving_plan, (), (), (), first + self.place)
         made.freed = True
         return made
 

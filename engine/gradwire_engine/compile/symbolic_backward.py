@@ -41,7 +41,7 @@ class BackwardTracer:
         for node in nodes:
             if type(node) is not Node:
                 continue
-            if node.plan.reads_values:
+            if node.saving_plan.reads_values:
                 self.trace.fail(f"a derivative of {node.op.name} reads values")
             if self.trace.contains_number(node.saved):
                 self.trace.fail(f"a derivative of {node.op.name} is computed of a number of the run")

@@ -176,7 +176,7 @@ _C_NAMES = {
 }  # fmt: skip
 
 
-def fit_number(value: Any, dtype: DType) -> Any:
+def cast_number(value: Any, dtype: DType) -> Any:
     """Convert a number to a value of this dtype: truncate floats for ints, wrap negative ints for unsigned dtypes.
 
     Raises EngineError: RUNTIME if it is out of range, or has an imaginary part and the dtype is real.

@@ -41,11 +41,11 @@ Edge: TypeAlias = "tuple[Node | AccumulateGrad, int]"
 
 
 class Node:
-    """A recorded op. The formulas of `plan` compute gradients from `saved`; the gradients go to `edges`."""
+    """A recorded op. The formulas of `saving_plan` compute gradients from `saved`; the gradients go to `edges`."""
 
     __slots__ = (
-        "__weakref__", "command", "edges", "freed", "hooks", "metas", "name", "op", "outputs", "plan", "retained",
-        "saved", "seq", "work",
+        "__weakref__", "command", "edges", "freed", "hooks", "metas", "name", "op", "outputs", "retained",
+        "saved", "saving_plan", "seq", "work",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +61,7 @@ class Node:
         """seq: its number; None takes the session's next number."""
         self.op = op
         self.name = name
-        self.plan = plan
+        self.saving_plan = plan
         self.saved = saved
         self.edges = edges
         self.metas = metas
@@ -85,7 +85,7 @@ class Node:
 
     def free(self) -> None:
         """Drop the saved values, if any is a tensor."""
-        if self.plan.saves_tensors:
+        if self.saving_plan.saves_tensors:
             self.saved = ()
             self.freed = True
 
@@ -111,7 +111,7 @@ class FunctionNode(Node):
         differentiable: tuple[bool, ...],
         materializes: bool,
     ) -> None:
-        super().__init__(op, name, op.plan(0), saved, edges, metas)
+        super().__init__(op, name, op.saving_plan(0), saved, edges, metas)
         self.differentiable = differentiable
         self.materializes = materializes
 

@@ -46,7 +46,7 @@ class GraphOp(Named, Protocol):
         """Formulas of the differentiable inputs, each with its parameters' names."""
 
     @property
-    def plans(self) -> Mapping[int, SavingPlan]:
+    def saving_plans(self) -> Mapping[int, SavingPlan]:
         """Plans made so far, by bit mask of the inputs that need a gradient."""
 
     @property
@@ -61,7 +61,7 @@ class GraphOp(Named, Protocol):
     def most_back(self) -> int:
         """Maximum memory of the formulas, as a multiple of the given gradient, if none grows."""
 
-    def plan(self, needed: int) -> SavingPlan:
+    def saving_plan(self, needed: int) -> SavingPlan:
         """The plan for a bit mask of the inputs that need a gradient."""
 
     def compute(self, args: tuple[Any, ...]) -> Any:

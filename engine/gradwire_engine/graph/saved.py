@@ -89,7 +89,7 @@ def _refuse_inference() -> None:
 
 def saved_values(node: Node) -> Iterator[tuple[str, Saved]]:
     """A node's saved tensors with their names in the formulas; lists are flattened."""
-    names = node.plan.names
+    names = node.saving_plan.names
     for place, value in enumerate(node.saved):
         name = names[place] if place < len(names) else f"saved {place}"
         values = value if isinstance(value, (list, tuple)) else (value,)

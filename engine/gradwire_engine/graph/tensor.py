@@ -72,7 +72,7 @@ class Step:
         self.dtype = source.dtype
 
 
-class Origin(Enum):
+class ViewOrigin(Enum):
     """How a view was made, if in-place changes of it may not be recorded."""
 
     MULTIPLE = "multiple"
@@ -95,7 +95,7 @@ class ViewOf:
     #: The base's array at which the steps begin; if the base has another array now, the steps do not apply.
     source: Array | None
 
-    def __init__(self, base: Tensor, last: Step, origin: Origin | None, source: Array | None) -> None:
+    def __init__(self, base: Tensor, last: Step, origin: ViewOrigin | None, source: Array | None) -> None:
         self.base = base
         self.source = source
         self.last = last
@@ -329,36 +329,36 @@ def check_base(view: Tensor, held: ViewOf) -> None:
         )
 
 
-def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
+def refuse_origin(view: Tensor, origin: ViewOrigin, what: str) -> None:
     """Refuse to record an in-place change of a view of this origin, of its base, or of another view of it.
 
     Always raises EngineError: RUNTIME, with PyTorch's message.
     """
-    mode = "in inference mode" if origin is Origin.INFERENCE else "in no_grad mode"
-    where = "in normal mode" if origin is Origin.INFERENCE else "with grad mode enabled"
+    mode = "in inference mode" if origin is ViewOrigin.INFERENCE else "in no_grad mode"
+    where = "in normal mode" if origin is ViewOrigin.INFERENCE else "with grad mode enabled"
     who = f"A view was created {mode} and {what} modified inplace {where}."
     if view.node is not None:
         name = view.node.name.partition("Backward")[0]
         who = f"Output {view.index} of {name} is a view and {what} modified inplace."
-        if origin in (Origin.NO_GRAD, Origin.INFERENCE):
+        if origin in (ViewOrigin.NO_GRAD, ViewOrigin.INFERENCE):
             who = (
                 f"Output {view.index} of {name} is a view of a view which was created {mode} and {what} modified "
                 f"inplace {where}."
             )
-    if origin is Origin.FUNCTION:
+    if origin is ViewOrigin.FUNCTION:
         why = (
             "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
             "logic to handle view+inplace would override the custom backward associated with the custom Function, "
             "leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the "
             "custom Function."
         )
-    elif origin is Origin.MULTIPLE:
+    elif origin is ViewOrigin.MULTIPLE:
         why = (
             "This view is the output of a function that returns multiple views. Such functions do not allow the output "
             "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
         )
     else:
-        block = "inference_mode" if origin is Origin.INFERENCE else "no_grad"
+        block = "inference_mode" if origin is ViewOrigin.INFERENCE else "no_grad"
         why = (
             "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by "
             f"moving both the view and the inplace either both inside the {block} block (if you don't want the inplace "

@@ -30,14 +30,14 @@ _COPIES = 8  # operations per element: up to this, an op costs little more than 
 class Cost:
     """Operations of an op, as functions of its arguments (arrays for tensors).
 
-    few: product of the operands' sizes up to which the op is never expensive, so the functions are not called;
+    cheap_size: product of the operands' sizes up to which the op is never expensive, so the functions are not called;
         -1: they are always called.
     copies: it costs little more than copying its result, so the result is not sent from one process to another.
     """
 
     forward: Works
     backward: Works
-    few: int
+    cheap_size: int
     copies: bool = False
     linear: bool = False  # whether the cost is linear in the elements of the broadcast shape
 
@@ -54,12 +54,12 @@ def linear(weight: float, backward: float = 3.0) -> Cost:
     )
 
 
-def counted(works: Works, backward: float | Works = 3.0, few: int = -1) -> Cost:
+def counted(works: Works, backward: float | Works = 3.0, cheap_size: int = -1) -> Cost:
     """Cost given by a function; `backward` is a function for the formulas, or a multiple of the forward."""
     if callable(backward):
-        return Cost(works, backward, few)
+        return Cost(works, backward, cheap_size)
     times = backward
-    return Cost(works, lambda *arrays: times * works(*arrays), few)
+    return Cost(works, lambda *arrays: times * works(*arrays), cheap_size)
 
 
 def elements(arrays: Any) -> int:

@@ -80,11 +80,13 @@ class Declaration(Signature):
         self.tensor_places = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
         self.list_place = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
         self.flows_plainly = differentiable_outputs != ()  # gradients flow if the dtype is a real float
-        self.few_places = self.tensor_places if self.list_place < 0 else ()
+        # Places of the tensor inputs; empty if one of them is a list.
+        self.single_places = self.tensor_places if self.list_place < 0 else ()
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
-        self.two = self.few_places if len(self.few_places) == 2 else None
+        # Places of the operands, for an op of two such as `mul`; else None.
+        self.operand_places = self.single_places if len(self.single_places) == 2 else None
         self.tensor_bits = tuple((1 << number, place) for number, place in enumerate(self.tensor_places))
-        self.plans: dict[int, Saving] = {}
+        self.saving_plans: dict[int, Saving] = {}
         self.has_in_place = bool(promote) if in_place is None else in_place
         self.writer: Callable[..., Any] | None = None
         self.writes_always = False
@@ -102,8 +104,10 @@ class Declaration(Signature):
         self.grows_back = not promote
         self.widens = bool(getattr(function, "widens", False))  # half types are computed in float32
         self.cost: Cost = cost if isinstance(cost, Cost) else UNDECLARED if cost is None else linear(cost)
-        self.few = self.cost.few if self.list_place < 0 else -1  # elements; above this, the cost is estimated
-        self.alike = self.two if self.cost.linear else None
+        # Elements; above this number the cost is estimated.
+        self.cheap_size = self.cost.cheap_size if self.list_place < 0 else -1
+        # Two operands whose cost follows from the broadcast shape.
+        self.linear_places = self.operand_places if self.cost.linear else None
         self.draws = draws
         self.moves_list = moves_list
         self.drops_grad = drops_grad
@@ -130,12 +134,12 @@ class Declaration(Signature):
         self.check = check
         return self
 
-    def fits(self: Self, *names: str) -> Self:
+    def casts_numbers(self: Self, *names: str) -> Self:
         """Declare number parameters that become elements or factors; numbers out of the dtype's range are refused.
 
         As in PyTorch, floats are truncated for integer dtypes, and negative integers wrap for unsigned dtypes.
         """
-        self.fitted = tuple(self.positions[name] for name in names)
+        self.cast_places = tuple(self.positions[name] for name in names)
         return self
 
     def into(self: Self, writer: Callable[..., Any], *, always: bool = False) -> Self:
@@ -203,16 +207,16 @@ class Declaration(Signature):
             return ("metas" if meta else "inputs", place)
         return ("meta" if meta else "input", place)
 
-    def plan(self, needed: int) -> Saving:
+    def saving_plan(self, needed: int) -> Saving:
         """The plan for a bit mask of the tensor parameters that need a gradient."""
-        found = self.plans.get(needed)
+        found = self.saving_plans.get(needed)
         if found is None:
             wanted = [
                 (slot, *self.formulas[self.params[place].name])
                 for slot, (bit, place) in enumerate(self.tensor_bits)
                 if needed & bit and self.params[place].name in self.formulas
             ]
-            found = self.plans[needed] = Saving(wanted, self.getter)
+            found = self.saving_plans[needed] = Saving(wanted, self.getter)
         return found
 
     def compute(self, args: tuple[Any, ...]) -> Any:

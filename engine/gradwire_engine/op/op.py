@@ -23,11 +23,11 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import CPU, Array, cupy, device_of, module_of, selected, to_device
-from gradwire_engine.core.dtypes import DType, fit_number
+from gradwire_engine.core.dtypes import DType, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Edge, Fit, Node
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.graph.tensor import Origin, Step, Tensor, edge_of, refresh, update_requires_grad
+from gradwire_engine.graph.tensor import Step, Tensor, ViewOrigin, edge_of, refresh, update_requires_grad
 from gradwire_engine.op.admission import admit, needed
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.declaration import OPS, Declaration
@@ -45,7 +45,7 @@ from gradwire_engine.op.refusals import (
 from gradwire_engine.op.saving import meta_of
 from gradwire_engine.op.workload import check_cost, check_interrupt, estimate_backward, offload_op
 
-_FEW = 1 << 16  # elements up to which the cost of an in-place op's formulas is not estimated
+_CHEAP_SIZE = 1 << 16  # elements up to which the cost of an in-place op's formulas is not estimated
 
 
 class Op(Declaration):
@@ -75,13 +75,13 @@ class Op(Declaration):
         try:
             if self.promotes:
                 # Fast path: arrays of one dtype, float32 or float64, and floats need no promotion.
-                if self.two is not None and xp is np:
-                    one, other = args[self.two[0]], args[self.two[1]]
+                if self.operand_places is not None and xp is np:
+                    one, other = args[self.operand_places[0]], args[self.operand_places[1]]
                     ordinary = type(one) is _ndarray and (one.dtype is _FLOAT32 or one.dtype is _FLOAT64)
                     if ordinary and (type(other) is float or (type(other) is _ndarray and other.dtype is one.dtype)):
                         return self.forward(np, *args)
                 common = None
-                for place in self.few_places:
+                for place in self.single_places:
                     value = args[place]
                     if type(value) is _ndarray:
                         dtype = value.dtype
@@ -94,16 +94,16 @@ class Op(Declaration):
                         common = None
                         break
                 if common is None:
-                    if self.fitted:
-                        args = self._fitted(args)
+                    if self.cast_places:
+                        args = self._cast_numbers(args)
                     args = self._promoted(args)
                     if self.unsupported_dtypes:
                         self._check_kind(args)
                     if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
                         return self._rounded(xp, args)
             else:
-                if self.fitted:
-                    args = self._fitted(args)
+                if self.cast_places:
+                    args = self._cast_numbers(args)
                 if self.unsupported_dtypes:
                     self._check_kind(args)
             if xp is not np:
@@ -112,12 +112,12 @@ class Op(Declaration):
         except REFUSED as error:
             raise explain(self, args, error) from error
         except EngineError as error:
-            if error.reason is Reason.NOT_SUPPORTED and self.few_places:
+            if error.reason is Reason.NOT_SUPPORTED and self.single_places:
                 self._refuse_sizes(args)
             raise
 
-    def _fitted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Convert the numbers declared by `fits` to the dtype. Raises EngineError: RUNTIME if one is out of range."""
+    def _cast_numbers(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Convert the numbers declared by `casts_numbers`. Raises EngineError: RUNTIME if one is out of range."""
         dtype = getattr(args[self.tensor_places[0]], "dtype", None)
         if dtype is None:
             return args
@@ -126,9 +126,9 @@ class Op(Declaration):
             if dtypes.result_type(*(value for value in given if value is not None)) != dtype:
                 return args
         changed = list(args)
-        for place in self.fitted:
+        for place in self.cast_places:
             if isinstance(args[place], int | float | complex):
-                changed[place] = fit_number(args[place], dtype)
+                changed[place] = cast_number(args[place], dtype)
         return tuple(changed)
 
     def _check_kind(self, args: tuple[Any, ...]) -> None:
@@ -241,7 +241,9 @@ class Op(Declaration):
         if account.pressed:
             check_interrupt(context)
         work = 0.0
-        if most > self.few and not (self.alike is not None and _is_small(arrays, self.alike, self.few)):
+        if most > self.cheap_size and not (
+            self.linear_places is not None and _is_small(arrays, self.linear_places, self.cheap_size)
+        ):
             work = check_cost(self, context, arrays)
         if context.tracer is not None:
             arrays = context.tracer.plain(arrays)
@@ -310,9 +312,9 @@ class Op(Declaration):
         else:
             base, before, origin, start = held.base, held.last, held.origin, held.source
         if not context.grad_enabled:
-            origin = Origin.INFERENCE if context.inference else Origin.NO_GRAD
+            origin = ViewOrigin.INFERENCE if context.inference else ViewOrigin.NO_GRAD
         elif self.view == "multiple":
-            origin = Origin.MULTIPLE
+            origin = ViewOrigin.MULTIPLE
         made.view = OpView(base, Step(before, self, args[1:], source.array), origin, start)
         made.requires_grad = base.requires_grad and dtypes.is_differentiable(array.dtype)
         return made
@@ -347,8 +349,8 @@ class Op(Declaration):
 
         The caller sets its number.
         """
-        if self.two is not None:
-            return self._record_two(args, outputs, override, *self.two)
+        if self.operand_places is not None:
+            return self._record_two(args, outputs, override, *self.operand_places)
         edges: list[Edge | None] = []
         metas: list[Fit | None] = []
         needed = 0
@@ -400,7 +402,7 @@ class Op(Declaration):
         edges: tuple[Edge | None, ...],
         metas: tuple[Fit | None, ...],
     ) -> Node:
-        plan = self.plans.get(needed) or self.plan(needed)
+        plan = self.saving_plans.get(needed) or self.saving_plan(needed)
         saved = plan.save(args, outputs) if plan.names else ()
         if override:
             saved = tuple(override.get(name, value) for name, value in zip(plan.names, saved, strict=True))
@@ -463,7 +465,7 @@ class Op(Declaration):
         if node is not None:
             node.command = context.command.number
             node.seq = context.nodes.take()
-            if max(getattr(value, "size", 1) for value in arrays) > max(self.few, _FEW):
+            if max(getattr(value, "size", 1) for value in arrays) > max(self.cheap_size, _CHEAP_SIZE):
                 node.work = estimate_backward(self, list(arrays))
             if self.name in _NAMED_APART or (self.name in _COMPARING and type(args[1]) is Tensor):
                 node.name = f"{node.name[:-1]}1"
@@ -480,7 +482,7 @@ class Op(Declaration):
     def _rewrite_history(self, target: Tensor, node: Node) -> None:
         node.saved = tuple(
             Saved(target, 0) if kind == "output" else value
-            for value, (kind, _) in zip(node.saved, node.plan.getters, strict=True)
+            for value, (kind, _) in zip(node.saved, node.saving_plan.getters, strict=True)
         )
         rewrite(target, node, 0)
 
@@ -590,12 +592,12 @@ def _shares_memory(array: Array, source: Array) -> bool:
     return bool(xp.may_share_memory(array, source))
 
 
-def _is_small(arrays: list[Any], places: tuple[int, int], few: int) -> bool:
-    """Whether two operands have at most `few` elements, and the same shape or one of them a single element."""
+def _is_small(arrays: list[Any], places: tuple[int, int], cheap_size: int) -> bool:
+    """Whether two operands have at most `cheap_size` elements, and the same shape or one of them a single element."""
     one, two = arrays[places[0]], arrays[places[1]]
     if type(one) is not _ndarray or type(two) is not _ndarray:
-        return getattr(one, "size", 1) * getattr(two, "size", 1) <= few
-    return one.size <= few and (one.shape == two.shape or two.size == 1)
+        return getattr(one, "size", 1) * getattr(two, "size", 1) <= cheap_size
+    return one.size <= cheap_size and (one.shape == two.shape or two.size == 1)
 
 
 def _set_work(made: Any, work: float) -> None:

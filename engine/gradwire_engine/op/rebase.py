@@ -142,7 +142,7 @@ def rewrite(target: Tensor, node: Node, index: int) -> None:
 def _node(name: str, args: tuple[Any, ...], outputs: tuple[Tensor, ...], edges: tuple[Edge | None, ...]) -> Node:
     """Node of an op that was already applied, or whose edges differ from its arguments' edges."""
     op = OPS[name]
-    plan = op.plan(sum(1 << slot for slot, edge in enumerate(edges) if edge is not None))
+    plan = op.saving_plan(sum(1 << slot for slot, edge in enumerate(edges) if edge is not None))
     metas = tuple(
         None if edge is None else (args[place].array.shape, args[place].array.dtype)
         for place, edge in zip(op.tensor_places, edges, strict=True)

@@ -61,7 +61,7 @@ def saved_value(
     """Show a value that a node saved."""
     node = node_behind(session, session.tensor(request.tensor), request.node)
     given = session.tensors(request.unpacked)
-    names = [] if isinstance(node, AccumulateGrad) else node.plan.names
+    names = [] if isinstance(node, AccumulateGrad) else node.saving_plan.names
     name = request.name if request.name in names else _NAMES.get(request.name, request.name)
     if answer is None or name not in names:
         return

@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Tensor
-from gradwire_engine.graph.tensor import Origin, node_without_refresh, outdated
+from gradwire_engine.graph.tensor import ViewOrigin, node_without_refresh, outdated
 from gradwire_server.common.payload import TO_WIRE
 
 # Serialized descriptions of ordinary results, without ids: iterations of a loop after the first find theirs.
 _MEMO: dict[tuple[int, tuple[int, ...], tuple[int, ...], str, str, int], bytes] = {}
 _MAX_MEMO = 4096
 _ORIGINS = {
-    Origin.MULTIPLE: types_pb2.VIEW_ORIGIN_MULTIPLE,
-    Origin.NO_GRAD: types_pb2.VIEW_ORIGIN_NO_GRAD,
-    Origin.INFERENCE: types_pb2.VIEW_ORIGIN_INFERENCE,
-    Origin.FUNCTION: types_pb2.VIEW_ORIGIN_FUNCTION,
+    ViewOrigin.MULTIPLE: types_pb2.VIEW_ORIGIN_MULTIPLE,
+    ViewOrigin.NO_GRAD: types_pb2.VIEW_ORIGIN_NO_GRAD,
+    ViewOrigin.INFERENCE: types_pb2.VIEW_ORIGIN_INFERENCE,
+    ViewOrigin.FUNCTION: types_pb2.VIEW_ORIGIN_FUNCTION,
 }
 
 

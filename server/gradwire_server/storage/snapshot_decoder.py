@@ -21,7 +21,7 @@ from gradwire_engine.core.device import CPU, canonical, cupy, device_of, selecte
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
 from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback, Hooks
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor
+from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Step, Storage, Tensor, ViewOrigin
 from gradwire_engine.op.declaration import OPS, Declaration
 from gradwire_engine.op.rebase import OpView, Route
 from gradwire_server.common.errors import Refusal
@@ -122,7 +122,7 @@ class SnapshotDecoder:
             tensor.view = view = OpView.__new__(OpView)
             held = stored.view
             view.base, view.last = self.tensors[held.base - 1], self.steps[held.step - 1]
-            view.origin = Origin(held.origin) if held.origin else None
+            view.origin = ViewOrigin(held.origin) if held.origin else None
             view.flagged, view.version, view.seen = held.flagged, held.version, held.seen
             view.written = held.written
             # The base's array by number, since the base itself may not be filled yet.
@@ -142,12 +142,12 @@ class SnapshotDecoder:
             node.variable = self.tensors[stored.leaf - 1]
             return
         op = _op(stored.op)
-        node.op, node.name, node.plan = op, stored.name, op.plan(stored.needed)
-        if node.plan.names != list(stored.saved_names):
+        node.op, node.name, node.saving_plan = op, stored.name, op.saving_plan(stored.needed)
+        if node.saving_plan.names != list(stored.saved_names):
             raise Refusal(
                 "SNAPSHOT_DAMAGED",
                 f"a {stored.name} saved {', '.join(stored.saved_names) or 'nothing'}, but in this server's version "
-                f"its formulas need {', '.join(node.plan.names) or 'nothing'}",
+                f"its formulas need {', '.join(node.saving_plan.names) or 'nothing'}",
             )
         node.saved = self._tuple(stored.saved)
         node.edges = tuple((self.nodes[edge.node - 1], edge.output) if edge.node else None for edge in stored.edges)

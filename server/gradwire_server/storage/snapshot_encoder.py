@@ -281,8 +281,8 @@ class SnapshotEncoder:
             return
         message.op, message.name, message.seq = node.op.name, node.name, node.seq
         message.freed, message.command, message.work = node.freed, node.command, node.work
-        message.needed = next(bits for bits, plan in node.op.plans.items() if plan is node.plan)
-        message.saved_names.extend(node.plan.names)
+        message.needed = next(bits for bits, plan in node.op.saving_plans.items() if plan is node.saving_plan)
+        message.saved_names.extend(node.saving_plan.names)
         self._values(message.saved, node.saved)
         for edge, meta in zip(node.edges, node.metas, strict=True):
             stored = message.edges.add()

@@ -89,7 +89,7 @@ def test_real_nodes_need_no_more_than_told(name: str) -> None:
     tracemalloc.start()
     kept = [
         formula(g, *(values if places is None else [values[place] for place in places]))
-        for _, formula, places, _ in node.plan.formulas
+        for _, formula, places, _ in node.saving_plan.formulas
     ]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -16,7 +16,7 @@ def _members(protocol: type) -> set[str]:
 
 def test_every_op_has_what_a_node_needs_of_it() -> None:
     wanted = _members(GraphOp) | _members(Named)
-    assert {"plan", "compute", "formulas", "name"} <= wanted
+    assert {"saving_plan", "compute", "formulas", "name"} <= wanted
     lacking = {op.name: [name for name in wanted if not hasattr(op, name)] for op in OPS.values()}
     assert {name: missing for name, missing in lacking.items() if missing} == {}
 
@@ -27,6 +27,6 @@ def test_every_op_and_composite_has_a_name_for_refusals() -> None:
 
 @pytest.mark.parametrize("name", ["add", "where", "cat", "linalg.svdvals"])
 def test_a_plan_has_what_a_node_needs_of_it(name: str) -> None:
-    plan = OPS[name].plan(1)
+    plan = OPS[name].saving_plan(1)
     assert [member for member in _members(SavingPlan) if not hasattr(plan, member)] == []
     assert len(plan.names) == len(plan.getters)

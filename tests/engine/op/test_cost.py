@@ -47,15 +47,15 @@ def test_a_linear_cost_grows_with_elements_and_with_wide_dtypes() -> None:
 @pytest.mark.parametrize("weight", [4.0, 30.0, 250.0])
 def test_below_the_stated_number_of_elements_nothing_is_long(weight: float) -> None:
     made = cost.linear(weight)
-    assert made.forward(_zeros(made.few)) <= cost.LONG
-    assert made.backward(_zeros(made.few)) <= cost.LONG
+    assert made.forward(_zeros(made.cheap_size)) <= cost.LONG
+    assert made.backward(_zeros(made.cheap_size)) <= cost.LONG
 
 
 def test_a_counted_cost_takes_a_multiple_or_a_function_for_its_formulas() -> None:
     multiple = cost.counted(lambda x: float(x.size), 5.0)
-    assert (multiple.forward(_zeros(3)), multiple.backward(_zeros(3)), multiple.few) == (3.0, 15.0, -1)
+    assert (multiple.forward(_zeros(3)), multiple.backward(_zeros(3)), multiple.cheap_size) == (3.0, 15.0, -1)
     separate = cost.counted(lambda x: 1.0, lambda x: 7.0, 99)
-    assert (separate.backward(_zeros(3)), separate.few) == (7.0, 99)
+    assert (separate.backward(_zeros(3)), separate.cheap_size) == (7.0, 99)
 
 
 def test_a_multiply_add_costs_more_where_there_is_no_blas() -> None:

@@ -48,12 +48,12 @@ class Node:
         wanted = name.removeprefix("_saved_")
         wanted = _FORMULAS_NAMES.get(wanted, wanted)
         node = self.inner
-        if not name.startswith("_saved_") or wanted not in node.plan.names:
+        if not name.startswith("_saved_") or wanted not in node.saving_plan.names:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         with as_python():
             if node.freed:
                 refuse_freed(node)
-            value = node.saved[node.plan.names.index(wanted)]
+            value = node.saved[node.saving_plan.names.index(wanted)]
             if isinstance(value, Packed):
                 value = value.unpacked(node, unpacked(value.callback))
             return wrap(value.tensor(node, wanted))

@@ -10,7 +10,7 @@ import numpy as np
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import DType, Number, fit_number
+from gradwire_engine.core.dtypes import DType, Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Fit
 from gradwire_engine.op.op import op
@@ -41,7 +41,7 @@ def _check_alpha(input: Array, alpha: Number) -> Number:
     if isinstance(alpha, bool) and input.dtype != dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, int) and hasattr(input, "dtype"):
-        fit_number(alpha, input.dtype)
+        cast_number(alpha, input.dtype)
     if isinstance(alpha, float | complex) and dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.RUNTIME, "For integral input tensors, argument alpha must not be a floating point number."
@@ -49,7 +49,7 @@ def _check_alpha(input: Array, alpha: Number) -> Number:
     if isinstance(alpha, complex) and dtypes.category(input.dtype) < dtypes.COMPLEX:
         raise EngineError(Reason.RUNTIME, "For non-complex input tensors, argument alpha must not be a complex number.")
     whole = isinstance(alpha, int) and hasattr(input, "dtype") and dtypes.category(input.dtype) == dtypes.INT
-    return fit_number(alpha, input.dtype) if whole else alpha
+    return cast_number(alpha, input.dtype) if whole else alpha
 
 
 @op(promote="same", of_numbers=True, cost=4)

@@ -11,7 +11,7 @@ from typing import Any
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import DType, Number, fit_number
+from gradwire_engine.core.dtypes import DType, Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.composite import composite
@@ -81,7 +81,7 @@ def full(
 ) -> Array:
     """Tensor filled with one value; the dtype is the value's by default (torch.full)."""
     shape, dtype = ints(size), dtype or dtypes.of_number(fill_value)
-    value = fit_number(fill_value, dtype)
+    value = cast_number(fill_value, dtype)
     xp = place(device, shape, dtype)
     return made(device, lambda: xp.full(shape, value, dtype), requires_grad, shape)
 
@@ -124,7 +124,7 @@ def arange(
     """Range from start to end, end excluded, by step; a single number is the end (torch.arange)."""
     first, last, by = (0, start, step) if end is None else (start, end, step)
     for value in (first, last, by):
-        fit_number(value, dtypes.float64)
+        cast_number(value, dtypes.float64)
     if dtype is not None and (dtype == dtypes.bool_ or dtype.kind == "c"):
         raise EngineError(
             Reason.NOT_SUPPORTED, f"\"arange_cpu\" not implemented for '{dtypes.TITLES[dtype]}'", op="arange"
@@ -217,7 +217,7 @@ def logspace(
 
 def _like(input: Any, value: Any, dtype: DType | None, device: str | None, requires_grad: bool) -> Any:
     dtype, device = dtype or input.dtype, device or input.device
-    value = fit_number(value, dtype)
+    value = cast_number(value, dtype)
     xp = place(device, input.shape, dtype)
     return made(device, lambda: xp.full(input.shape, value, dtype), requires_grad, input.shape)
 

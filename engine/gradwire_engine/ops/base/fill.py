@@ -10,7 +10,7 @@ from typing import Any
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import Number, fit_number
+from gradwire_engine.core.dtypes import Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.op import cast_array, op
@@ -77,9 +77,9 @@ def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Ar
     admit(broadcast_shape(input.shape, mask.shape), input.dtype)
     given: Any = value
     if not hasattr(given, "dtype"):
-        value = fit_number(given, input.dtype)
+        value = cast_number(given, input.dtype)
     elif not given.ndim:
-        fit_number(given.item(), input.dtype)
+        cast_number(given.item(), input.dtype)
     return xp.where(mask, xp.asarray(_fill_value("masked_fill_", input, value)), input)
 
 
@@ -93,7 +93,7 @@ masked_fill.grad(
 def fill(xp: Any, input: Array, value: Array | Number) -> Array:
     """One value, with the input's shape and dtype (torch.Tensor.fill_)."""
     _refuse_wide(value)
-    value = value if hasattr(value, "dtype") else fit_number(value, input.dtype)
+    value = value if hasattr(value, "dtype") else cast_number(value, input.dtype)
     return xp.full(input.shape, cast_array(value, input.dtype), input.dtype)
 
 
@@ -109,7 +109,7 @@ def _write_fill(xp: Any, input: Array, value: Any) -> None:
     _refuse_wide(value)
     if hasattr(value, "dtype"):  # a number may be written to elements that share memory, a tensor may not
         check_writable(input)
-    input[...] = cast_array(value if hasattr(value, "dtype") else fit_number(value, input.dtype), input.dtype)
+    input[...] = cast_array(value if hasattr(value, "dtype") else cast_number(value, input.dtype), input.dtype)
 
 
 fill.into(_write_fill, always=True)

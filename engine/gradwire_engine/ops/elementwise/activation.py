@@ -113,7 +113,7 @@ def threshold(xp: Any, input: Array, threshold: Number, value: Number) -> Array:
 
 
 threshold.unsupported("b", "threshold_cpu")
-threshold.fits("value")
+threshold.casts_numbers("value")
 threshold.grad(input=lambda g, input, threshold: _masked_by(g, input, ~(input <= threshold)))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import Number, fit_number
+from gradwire_engine.core.dtypes import Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite
@@ -60,7 +60,7 @@ def _refuse_negative(input: Any, exponent: Any) -> None:
     if type(exponent) is int and exponent < 0 and dtypes.category(dtypes.result_type(input)) < dtypes.FLOAT:
         raise EngineError(Reason.RUNTIME, "Integers to negative integer powers are not allowed.")
     if type(exponent) is int and hasattr(input, "dtype") and dtypes.category(input.dtype) == dtypes.INT:
-        fit_number(exponent, input.dtype)
+        cast_number(exponent, input.dtype)
 
 
 pow.checked_by(_refuse_negative)
@@ -336,7 +336,7 @@ def addcmul(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Num
     """input + value * tensor1 * tensor2 (torch.addcmul)."""
     product = xp.multiply(tensor1, tensor2)
     if dtypes.category(product.dtype) == dtypes.INT:
-        value = fit_number(value, product.dtype)
+        value = cast_number(value, product.dtype)
     return xp.add(input, product if value == 1 else product * value)
 
 
@@ -387,7 +387,7 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
 
 
 clamp.works_in(widens=True)
-clamp.fits("min", "max")
+clamp.casts_numbers("min", "max")
 
 
 def _any_tensor(*bounds: Any) -> bool:

@@ -113,7 +113,7 @@ def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, a
     return input + _index_select_backward(source.astype(input.dtype, copy=False), dim, places, input.shape)
 
 
-index_add.fits("alpha")
+index_add.casts_numbers("alpha")
 
 
 def _check_source(input: Array, dim: int, index: Array, source: Array, name: str) -> None:
@@ -226,7 +226,7 @@ def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Num
     return result
 
 
-index_fill.fits("value")
+index_fill.casts_numbers("value")
 
 
 index_copy.grad(
@@ -355,7 +355,7 @@ def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number)
     return result
 
 
-_scatter.fits("src")
+_scatter.casts_numbers("src")
 
 
 @op(name="_scatter_add", in_place=True, node="ScatterAddBackward0", cost=gathering(60))

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import Number, fit_number
+from gradwire_engine.core.dtypes import Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite, composite
@@ -193,7 +193,7 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
         )
     check_writable(input)
     key = key or _key(xp, input.shape, indices)
-    values = cast_array(values if hasattr(values, "dtype") else fit_number(values, input.dtype), input.dtype)
+    values = cast_array(values if hasattr(values, "dtype") else cast_number(values, input.dtype), input.dtype)
     try:
         if not accumulate:
             input[key] = values
@@ -392,7 +392,7 @@ class _SetItem(Composite):
         basic, indices = _parse(target.shape, index)
         indices, given = _resolve_bools(target, indices), value
         value = _strip_leading_ones(value)
-        value = value if hasattr(value, "dtype") else fit_number(value, target.dtype)
+        value = value if hasattr(value, "dtype") else cast_number(value, target.dtype)
         if len(basic) <= len(target.shape) and all(map(_is_full_slice, basic, target.shape)):
             if not indices:
                 _check_source(target, target.array, given)

@@ -44,7 +44,7 @@ def _member_cost(elements_: Any, test: Any, *rest: Any) -> Any:
     outputs=("output", "inverse", "counts"),
     differentiable_outputs=(0,),
     node=lambda input, dim: "Unique2Backward0" if dim is None else "UniqueDimBackward0",
-    cost=counted(_distinct_cost, few=1 << 16),
+    cost=counted(_distinct_cost, cheap_size=1 << 16),
 )
 def _unique(xp: Any, input: Array, dim: int | None) -> Any:
     """Sorted distinct elements, or slices along `dim`; the index of each element among them; their counts."""
@@ -140,7 +140,7 @@ def unique_consecutive(
     return tuple(wanted) if len(wanted) > 1 else values
 
 
-@op(cost=counted(_member_cost, few=1 << 16))
+@op(cost=counted(_member_cost, cheap_size=1 << 16))
 def isin(
     xp: Any,
     elements: Array | Number,
@@ -205,7 +205,7 @@ def _check_side(right: bool, side: str | None) -> bool:
     return right or side == "right"
 
 
-@op(cost=counted(_searched_cost, few=1 << 16))
+@op(cost=counted(_searched_cost, cheap_size=1 << 16))
 def searchsorted(
     xp: Any,
     sorted_sequence: Array,

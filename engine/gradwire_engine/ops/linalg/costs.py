@@ -57,4 +57,4 @@ def tall(per: Cost) -> Cost:
             2.0 + min(A.shape[-2:]) * flop(A.dtype)
         )
 
-    return counted(per.forward, backward, per.few)
+    return counted(per.forward, backward, per.cheap_size)

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import DType, Number, fit_number
+from gradwire_engine.core.dtypes import DType, Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
@@ -156,7 +156,7 @@ def _check_expands(input: Array, target: Array) -> None:
 def _added(input: Array, multiplied: Array, beta: Number, alpha: Number) -> Array:
     """beta * input + alpha * multiplied, computed in place in `multiplied`."""
     _check_expands(input, multiplied)
-    beta, alpha = (fit_number(factor, multiplied.dtype) for factor in (beta, alpha))
+    beta, alpha = (cast_number(factor, multiplied.dtype) for factor in (beta, alpha))
     if alpha != 1:
         multiplied *= multiplied.dtype.type(alpha)
     if beta == 0:  # `input` is ignored, nan included

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
-from gradwire_engine.core.dtypes import Number, fit_number
+from gradwire_engine.core.dtypes import Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
@@ -170,7 +170,7 @@ def _added(xp: Any, input: Array, product: Array, beta: Number, alpha: Number) -
                 f"dimension {product.ndim - back}.  Target sizes: {list(product.shape)}.  "
                 f"Tensor sizes: {list(input.shape)}",
             )
-    beta, alpha = (fit_number(factor, product.dtype) for factor in (beta, alpha))
+    beta, alpha = (cast_number(factor, product.dtype) for factor in (beta, alpha))
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product

@@ -44,7 +44,7 @@ def constant_pad(xp: Any, input: Array, pad: Ints, value: Number) -> Array:
     return padded
 
 
-constant_pad.fits("value")
+constant_pad.casts_numbers("value")
 constant_pad.grad(input=lambda g, pad: constant_pad(g, tuple(-side for side in pad), 0))
 
 

@@ -119,7 +119,7 @@ def multi_margin_loss(
 @op(
     name="_label_sets",
     outputs=("targets", "listed", "others"),
-    cost=counted(lambda target: 6.0 * target.size * target.shape[-1], few=1 << 16),
+    cost=counted(lambda target: 6.0 * target.size * target.shape[-1], cheap_size=1 << 16),
 )
 def _label_sets(xp: Any, target: Array) -> Any:
     """For rows of classes that end at the first -1: the classes, the mask of listed places, and of unlisted classes."""
@@ -216,7 +216,11 @@ def cosine_embedding_loss(
     return reduce_op(losses, wanted)
 
 
-@op(name="_pairs", outputs=("first", "second"), cost=counted(lambda input: 25.0 * input.shape[0] ** 2, few=1 << 10))
+@op(
+    name="_pairs",
+    outputs=("first", "second"),
+    cost=counted(lambda input: 25.0 * input.shape[0] ** 2, cheap_size=1 << 10),
+)
 def _pairs(xp: Any, input: Array) -> Any:
     """Row indices of all pairs of rows, the first below the second."""
     first, second = xp.triu_indices(input.shape[0], 1)

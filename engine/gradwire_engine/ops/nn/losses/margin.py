@@ -6,7 +6,7 @@ from typing import Any
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import fit_number
+from gradwire_engine.core.dtypes import cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.ops.base.basic import neg
@@ -32,7 +32,7 @@ def hinge_embedding_loss(
     """
     wanted = reduction_of(size_average, reduce, reduction)
     if dtypes.category(input.dtype) == dtypes.INT:
-        margin = fit_number(margin, input.dtype)
+        margin = cast_number(margin, input.dtype)
     hinge = where(ne(target, 1), clamp_min(margin - input, 0), 0)
     return reduce_op(hinge + where(ne(target, -1), input, 0), wanted)
 
