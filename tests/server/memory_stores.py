@@ -33,10 +33,12 @@ class MemoryLogs(LogStore):
     def create(self, path: Path, beginning: bytes) -> None:
         self.held[path] = bytearray(beginning)
 
-    def append(self, path: Path, parts: Sequence[bytes], offset: int, mark: tuple[int, bytes], again: bool) -> None:
+    def append(
+        self, path: Path, parts: Sequence[bytes], offset: int, flush_mark: tuple[int, bytes], again: bool
+    ) -> None:
         log = self.held[path]
         log[offset:] = b"".join(parts)
-        log[mark[0] : mark[0] + len(mark[1])] = mark[1]
+        log[flush_mark[0] : flush_mark[0] + len(flush_mark[1])] = flush_mark[1]
 
     def cut(self, path: Path, size: int) -> None:
         del self.held[path][size:]

@@ -12,7 +12,7 @@ from gradwire.v1 import files_pb2, service_pb2, snapshots_pb2
 from gradwire_server.common.limits import Limits
 
 
-class Files(Protocol):
+class FileStore(Protocol):
     """Files of clients on the server's disk. Every method may raise Refusal."""
 
     async def save(self, session_id: str, name: str, raw: bytes) -> bytes:
@@ -35,7 +35,7 @@ class SessionBackend(Protocol):
     local_stream: str  # OpenSessionResponse.local_stream
 
     @property
-    def files(self) -> Files:
+    def files(self) -> FileStore:
         """Files on the server's disk."""
 
     async def start(self) -> None:

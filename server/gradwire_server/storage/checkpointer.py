@@ -113,7 +113,7 @@ class Checkpointer:
         files = files_of(session)
         if files is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
-        if files.generation and files.mark == _mark(session):
+        if files.generation and files.saved_progress == _progress(session):
             tensors, uses = len(session.store), files.uses
             self._answer_after(call, lambda: self._unchanged(files, tensors, uses if instruction.last else None))
             return b""
@@ -129,7 +129,7 @@ class Checkpointer:
     @staticmethod
     def _unchanged(files: SessionFiles, tensors: int, uses: int | None) -> bytes:
         """Answer a save of an unchanged session. Runs on the checkpointer's thread, after earlier snapshots."""
-        if files.mark is None:
+        if files.saved_progress is None:
             raise Refusal("STORAGE", "the server cannot write its state directory")
         if uses is not None:
             files.stop(uses)
@@ -146,7 +146,7 @@ class Checkpointer:
         request: pb.SaveSessionRequest | None = None,
     ) -> Steps:
         """Store a session in a folder; `files` is None for a named snapshot."""
-        mark = _mark(session)
+        progress = _progress(session)
         uses = files.uses if files is not None else 0
         head = pb.SnapshotHead.FromString(raw_head)
         if files is not None and files.log is not None:
@@ -173,12 +173,12 @@ class Checkpointer:
             raise
         begun = None
         if files is not None:
-            files.saving, files.generation, files.mark = True, writing.generation, mark
+            files.saving, files.generation, files.saved_progress = True, writing.generation, progress
             if self.logs:
                 begun = self._rotate(session, files)
                 head.logged = True
         durable_uses = uses if instruction.last or self.logs else None
-        self._answer_after(call, lambda: self._commit(session, files, writing, mark, durable_uses, begun))
+        self._answer_after(call, lambda: self._commit(session, files, writing, progress, durable_uses, begun))
         return b""
 
     def _fill(self, session: Session, head: pb.SnapshotHead, encoder: SnapshotEncoder, request: Any) -> None:
@@ -208,7 +208,7 @@ class Checkpointer:
         session: Session,
         files: SessionFiles | None,
         writing: SnapshotWriter,
-        mark: Any,
+        progress: Any,
         uses: int | None,
         begun: Future[Refusal | None] | None,
     ) -> bytes:
@@ -226,14 +226,14 @@ class Checkpointer:
                 files.bytes = size
                 if uses is not None:
                     files.stop(uses)
-                for number, applied in mark[1]:
+                for number, applied in progress[1]:
                     writer = session.writers.get(number)
                     if writer is not None:
                         writer.durable = max(writer.durable, applied)
         except (OSError, Refusal) as error:
             writing.abandon()
             if files is not None:
-                files.mark = None
+                files.saved_progress = None
             log.error("session cannot be stored", extra={"file": str(writing.folder), "error": str(error)})
             raise (snapshot_files.storage_refusal(error) if isinstance(error, OSError) else error) from None
         finally:
@@ -351,7 +351,7 @@ class Checkpointer:
                 log.warning("log ends within a record", extra={"file": str(path), "bytes": size - end})
                 self.log_store.cut(path, end)
         files.generation = logs[-1] if logs else generation
-        files.mark = None
+        files.saved_progress = None
         running = self.snapshots.running(files.folder)
         if running and (len(session.writers) > 1 or session.unary_commands):
             # Commands may have been lost, and with unary calls or several writers the seqs do not show which.
@@ -375,7 +375,7 @@ def _check_begun(begun: Future[Refusal | None]) -> None:
         raise failure
 
 
-def _mark(session: Session) -> Any:
+def _progress(session: Session) -> Any:
     """A value that changes whenever a command was applied or the number of transfers changed."""
     writers = tuple((writer.number, writer.applied) for writer in session.writers.values())
     return session.unary_commands, writers, len(session.transfers.held)

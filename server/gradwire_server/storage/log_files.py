@@ -51,8 +51,10 @@ class LogFiles(LogStore):
             os.close(descriptor)
         sync_folder(path.parent)
 
-    def append(self, path: Path, parts: Sequence[bytes], offset: int, mark: tuple[int, bytes], again: bool) -> None:
-        """Write and flush. The mark reaches the disk with the next flush at the latest."""
+    def append(
+        self, path: Path, parts: Sequence[bytes], offset: int, flush_mark: tuple[int, bytes], again: bool
+    ) -> None:
+        """Write and flush. The flush mark reaches the disk with the next flush at the latest."""
         descriptor = self._file(path)
         if again:
             os.ftruncate(descriptor, offset)
@@ -60,7 +62,7 @@ class LogFiles(LogStore):
             _write(descriptor, parts, offset)
             os.fdatasync(descriptor)
             _check_there(path, descriptor)
-            os.pwrite(descriptor, mark[1], mark[0])
+            os.pwrite(descriptor, flush_mark[1], flush_mark[0])
         except (OSError, MemoryError):
             # By descriptor: the path may name another file now.
             with contextlib.suppress(OSError):

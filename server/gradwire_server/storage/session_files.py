@@ -24,7 +24,7 @@ class SessionFiles:
     head: bytes
     store: SnapshotStore
     generation: int = 0
-    mark: Any = None  # of the last snapshot (checkpointer._mark)
+    saved_progress: Any = None  # of the last snapshot (checkpointer._progress)
     bytes: int = 0  # the last snapshot's
     log: Log | None = None
     notes: Notes = field(default_factory=Notes)

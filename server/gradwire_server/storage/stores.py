@@ -105,8 +105,10 @@ class LogStore(ABC):
         """Create a log with these bytes, atomically."""
 
     @abstractmethod
-    def append(self, path: Path, parts: Sequence[bytes], offset: int, mark: tuple[int, bytes], again: bool) -> None:
-        """Write at offset `offset` and flush; then write the mark's bytes at the mark's offset.
+    def append(
+        self, path: Path, parts: Sequence[bytes], offset: int, flush_mark: tuple[int, bytes], again: bool
+    ) -> None:
+        """Write at offset `offset` and flush; then write the flush mark's bytes at the flush mark's offset.
 
         `again`: the last append failed; truncate what it may have left first.
         """

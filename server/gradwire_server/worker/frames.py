@@ -23,7 +23,7 @@ NUMBER = struct.Struct("<Q")
 KEEP = b"keep"  # body of "Drop": keep the stored session
 RESTORE_SESSION = "goes_back"  # metadata of a refusal: drop the session from memory and restore the stored one
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, attempt; the transfer's id follows
-# Frame kinds. On the first pipe, to the worker: an index into METHODS. On the second pipe, and to the front:
+# Frame kinds. On the call pipe, to the worker: an index into METHODS. On the control pipe, and to the front:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
 LEND_RING, RETURN_RING, READ_RING, WRITE_RING, SLOT_FREE, QUERY, PARKED = range(266, 273)
 IN_SLOT = struct.Struct("<QQ")  # slot, bytes used

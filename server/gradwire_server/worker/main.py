@@ -1,7 +1,7 @@
 """A worker process: `python -m gradwire_server.worker.main`, started and ended by the front.
 
-The process inherits two sockets and the shared counters' file. The main thread computes; it blocks on the first socket
-for calls, so a call needs no thread switch. The control thread serves the second socket: cancellation, uploads and
+The process inherits two sockets and the shared counters' file. The main thread computes; it blocks on the call
+pipe, so a call needs no thread switch. The control thread serves the control pipe: cancellation, uploads and
 downloads, which must not wait for a computation. When the front ends, both sockets close and the process exits.
 """
 
@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> None:
 
 
 class CallPipe:
-    """The first pipe: receives calls, sends answers."""
+    """The worker's end of the call pipe: receives calls, sends answers."""
 
     def __init__(self, runtime: Runtime, sock: socket.socket) -> None:
         self.runtime = runtime
@@ -160,7 +160,7 @@ class CallPipe:
 
 
 def _control(runtime: Runtime, sock: socket.socket, slots: Slots) -> None:
-    """Serve the second pipe; when it ends, the front has ended."""
+    """Serve the control pipe; when it ends, the front has ended."""
     status = 1
     try:
         ControlServer(runtime, sock, slots).serve()
@@ -175,7 +175,7 @@ def _control(runtime: Runtime, sock: socket.socket, slots: Slots) -> None:
 
 
 class ControlServer:
-    """The second pipe. Its frames refer to chunks in slots.
+    """The worker's end of the control pipe. Its frames refer to chunks in slots.
 
     A frame may have the ticket of an upload or ring of the process that this one replaced. It is refused.
     """

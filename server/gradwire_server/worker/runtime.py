@@ -445,7 +445,7 @@ class Runtime:
 
     def _drop(self, session: Session, raw: bytes) -> bytes:
         """Free a closed session's state; return the bytes freed."""
-        session.cancel_token.closed = True  # CLOSE comes on the second pipe, perhaps later than this call
+        session.cancel_token.closed = True  # CLOSE comes on the control pipe, perhaps later than this call
         held = session.account.bytes
         if self.checkpointer is not None:
             self.checkpointer.forget(session, keep=raw == KEEP)

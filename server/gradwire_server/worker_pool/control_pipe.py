@@ -1,4 +1,4 @@
-"""The control pipe: a worker process's second pipe, for all that must not wait for its computations."""
+"""The control pipe: a worker process's socket for all that must not wait for its computations."""
 
 import asyncio
 import itertools

@@ -263,7 +263,7 @@ class ProcessWorker(Worker):
     # Calls
 
     def send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
-        """Send a call on the first pipe."""
+        """Send a call on the call pipe."""
         limit = INFINITE if deadline is None else deadline
         self._calls.send(head(len(raw), _KINDS[method], number, ticket, limit, time.monotonic()), raw)
 

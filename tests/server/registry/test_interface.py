@@ -19,7 +19,7 @@ def _asked() -> list[Any]:
     pairs = [
         (interface.SessionBackend, InProcessBackend),
         (interface.SessionBackend, WorkersBackend),
-        (interface.Files, Files),
+        (interface.FileStore, Files),
     ]
     return [
         pytest.param(asked, getattr(offers, name, None), id=f"{offers.__name__}.{name}")
