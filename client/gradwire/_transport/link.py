@@ -1,7 +1,7 @@
 """A link: one attempt at the stream that carries a session's batches.
 
 The thread that waits for an answer reads the stream itself. grpc's public stream needs two more threads: one takes
-requests from an iterator, one delivers events. Both wake the waiting thread. With them a round trip takes about 1.2
+requests from an iterator, one delivers events. Both wake the waiting thread. With them a round trip takes about 1.3
 times as long, and 1.5 times the client's CPU time (`python -m benchmarks tricks`). So a link drives the call through
 grpc's lower layer, as grpc's blocking unary calls do. `_CythonCall` contains all uses of that layer. The layer is
 private to grpc and may change. If it differs from the expected one, links use the slower public stream (`_PublicCall`).
