@@ -98,7 +98,7 @@ def test_what_a_graph_is_made_of_is_known() -> None:
     tensor = importlib.import_module("gradwire_engine.graph.tensor")  # the package has a function of that name
     known = {
         tensor.Storage: "account history nbytes owner version",
-        tensor.Step: "args before dtype op shape",
+        tensor.ViewStep: "args before dtype op shape",
         tensor.ViewOf: "base flagged last origin seen source version written",
         tensor.GradState: "accumulator grad hooks retains_grad",
         tensor.Tensor: "__weakref__ array index node requires_grad state storage view",
@@ -109,7 +109,7 @@ def test_what_a_graph_is_made_of_is_known() -> None:
         graph.AccumulateGrad: "__weakref__ hooks variable",
         hooks.ExternalCallback: "__weakref__ gone holder number",
         hooks.Hooks: "__weakref__ accumulated after again before formula tensor",
-        rebase.Route: "device geometry steps",
+        rebase.ViewRoute: "device geometry steps",
         checkpoints.Region: "__weakref__ callback kinds nodes random",
     }
     for kind, slots in known.items():

@@ -9,7 +9,7 @@ import pytest
 
 from gradwire_engine.core.errors import EngineError
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.session.state.schedule import Schedule
+from gradwire_server.session.state.schedule import SchedulingState
 from gradwire_server.session.state.usage import Usage
 from gradwire_server.worker import offload
 from gradwire_server.worker.fork_slots import ForkSlots
@@ -35,7 +35,7 @@ class Session:
 
     def __init__(self, owner: int = 1) -> None:
         self.cancel_token = CancelToken()
-        self.schedule, self.usage, self.key = Schedule(), Usage(), 1
+        self.schedule, self.usage, self.key = SchedulingState(), Usage(), 1
         self.usage.owner = owner
 
 

@@ -9,7 +9,7 @@ from gradwire._proxy.handle import Handle, StorageState, ViewOf
 from gradwire._proxy.results import share_storage
 
 if TYPE_CHECKING:
-    from gradwire._compile.recorder import Trace
+    from gradwire._compile.recorder import RecordedProgram
 
 
 class TensorAliases:
@@ -27,7 +27,7 @@ class TensorAliases:
         self._storages: list[tuple[int | None, StorageState, list[tuple[int, Any]]]] = []
         self._captures: list[Handle] = []
 
-    def finish(self, trace: Trace, results: Sequence[Handle]) -> TensorAliases:
+    def finish(self, trace: RecordedProgram, results: Sequence[Handle]) -> TensorAliases:
         """Record the aliasing that replays repeat. `results` are the handles of the trace's results."""
         self._captures, self._inputs = trace.captures, len(trace.feeds)
         inputs = [*trace.feeds, *trace.captures]

@@ -17,7 +17,7 @@ from gradwire._compile.calls import FunctionCall, is_transformed
 from gradwire._compile.recorded_run import RECORDING, is_recording
 from gradwire._compile.recordings import RecordedCall, Recording, counted
 from gradwire._compile.result_structure import join_pieces, map_tensors
-from gradwire._compile.usage_tracker import Usage
+from gradwire._compile.usage_tracker import CallUsage
 
 # Number of consecutive calls that cannot be replayed, after which a function is no longer recorded.
 _MOST_FAILURES = 4
@@ -92,7 +92,7 @@ class Compiled:
         self._cache_size = cache_size
         self._recordings: dict[tuple[Any, ...], list[Recording]] = {}
         self._failures = 0
-        self._learned: list[Usage] = []
+        self._learned: list[CallUsage] = []
         #: Reasons why calls ran uncompiled, each once.
         self.reasons: dict[str, str] = {}
         #: Reason why the function is no longer recorded; None while it is.

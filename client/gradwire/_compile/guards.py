@@ -16,7 +16,7 @@ from typing import Any
 
 from gradwire._compile import value_snapshots as _snapshots
 from gradwire._compile.reachable_state import ReachableState
-from gradwire._compile.usage_tracker import Usage
+from gradwire._compile.usage_tracker import CallUsage
 from gradwire._compile.value_snapshots import MISSING, ValueSnapshot, same_items
 from gradwire._proxy.handle import Handle
 
@@ -39,7 +39,7 @@ class Guard:
     """Everything a recorded call depended on, reached from `roots` through the names that it used."""
 
     def __init__(
-        self, roots: Sequence[Any], usage: Usage, reachable: ReachableState, captures: Sequence[Handle]
+        self, roots: Sequence[Any], usage: CallUsage, reachable: ReachableState, captures: Sequence[Handle]
     ) -> None:
         self._used = usage
         self._captures = list(captures)

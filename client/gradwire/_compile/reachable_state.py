@@ -34,7 +34,7 @@ from gradwire._compile.kinds import (
     title_of,
 )
 from gradwire._compile.purity import LIBRARY, TRUSTED, has_plain_layout, is_a, is_pure, module_of, reads_all
-from gradwire._compile.usage_tracker import Usage
+from gradwire._compile.usage_tracker import CallUsage
 from gradwire._compile.value_snapshots import MISSING, PLAIN, Same, ValueSnapshot, plain
 from gradwire._proxy.handle import Handle
 
@@ -54,7 +54,7 @@ class ReachableState:
     That is a superset of what a call can read, except that installed code is left out.
     """
 
-    def __init__(self, usage: Usage | None = None, learned: Iterable[Usage] = ()) -> None:
+    def __init__(self, usage: CallUsage | None = None, learned: Iterable[CallUsage] = ()) -> None:
         self.usage = usage
         self.snapshots: list[ValueSnapshot] = []
         self.handles: dict[int, Handle] = {}
@@ -118,7 +118,7 @@ class ReachableState:
             self.exceeded = True
             self._queue.clear()
 
-    def _add_used(self, usage: Usage) -> None:
+    def _add_used(self, usage: CallUsage) -> None:
         import builtins
 
         if self.usage is None:

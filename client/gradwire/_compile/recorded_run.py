@@ -41,7 +41,7 @@ def run_recorded(
             session.memo = memo
 
 
-class Gradients:
+class LeafGradients:
     """Gradients of a session's leaves around a recorded call.
 
     Inside the call the gradients have no proxies, so the program itself requests the gradients it uses. After the

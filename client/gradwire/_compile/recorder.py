@@ -160,7 +160,7 @@ class Recorder:
         return any(FACTS[_name(command)].differentiates for command, _ in self.steps)
 
 
-class Trace:
+class RecordedProgram:
     """Program of a recorder's commands, with `feeds` as its first inputs and `results` as its outputs.
 
     `captures` are the outside tensors that are not feeds. Raises GradwireError if the handle of one is unknown.

@@ -11,10 +11,10 @@ from gradwire._compile.aliases import TensorAliases
 from gradwire._compile.calls import FunctionCall, ambient_state, attributes_of
 from gradwire._compile.guards import Guard
 from gradwire._compile.reachable_state import TOO_MUCH, ReachableState
-from gradwire._compile.recorded_run import Gradients, run_recorded
-from gradwire._compile.recorder import Recorder, Trace
+from gradwire._compile.recorded_run import LeafGradients, run_recorded
+from gradwire._compile.recorder import RecordedProgram, Recorder
 from gradwire._compile.result_structure import TensorPlaceholder, find_obstacle, map_tensors, tensors_of
-from gradwire._compile.usage_tracker import Usage, UsageTracker
+from gradwire._compile.usage_tracker import CallUsage, UsageTracker
 from gradwire._graph import commands
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
@@ -35,7 +35,12 @@ class RecordedCall:
     """
 
     def __init__(
-        self, call: FunctionCall, args: tuple[Any, ...], kwargs: dict[str, Any], learned: Sequence[Usage], verify: bool
+        self,
+        call: FunctionCall,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        learned: Sequence[CallUsage],
+        verify: bool,
     ) -> None:
         self.call = call
         before = ReachableState(learned=learned).walk(call.roots)
@@ -50,7 +55,7 @@ class RecordedCall:
         self._had = {tensor_id: grad_state(handle) for tensor_id, handle in known.items()}
         self.aliases = TensorAliases(known.values())
         specs, attributes = [feed._spec for feed in feeds], [attributes_of(feed) for feed in feeds]
-        grads = Gradients(session, before.handles)
+        grads = LeafGradients(session, before.handles)
         try:
             with UsageTracker() as tracker:
                 self.answer = run_recorded(call.function, args, kwargs, session, recorder)
@@ -73,7 +78,7 @@ class RecordedCall:
             same = same and all(map(_same_objects, was, now))
             self.obstacle = self._find_change(before, unchanged and same) or self._find_kept(call)
         if self.obstacle is None:
-            self.trace = Trace(recorder, feeds, self.results)
+            self.trace = RecordedProgram(recorder, feeds, self.results)
             self.obstacle = self._find_history()
 
     def had(self, handle: Handle) -> Any:
@@ -331,7 +336,7 @@ class Recording:
         )
 
 
-def run_program(session: SessionProtocol, trace: Trace, send: Callable[[], Any]) -> Any:
+def run_program(session: SessionProtocol, trace: RecordedProgram, send: Callable[[], Any]) -> Any:
     """Send the command that runs a program; register the program first unless the server knows it."""
     if trace.hash in session.programs:
         session.programs.move_to_end(trace.hash)
@@ -351,7 +356,7 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _register(session: SessionProtocol, trace: Trace) -> programs_pb2.RegisterProgramResponse:
+def _register(session: SessionProtocol, trace: RecordedProgram) -> programs_pb2.RegisterProgramResponse:
     request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
     registered = session.wait(service_pb2.Command(register_program=request)).register_program
     session.programs[trace.hash] = None

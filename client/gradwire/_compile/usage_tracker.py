@@ -35,7 +35,7 @@ _IMPORTING = frozenset(("_find_and_load", "_handle_fromlist", "_lock_unlock_modu
 _RATES = frozenset(("param_groups", "state", "defaults", "_last_lr", "base_lrs"))
 
 
-class Usage:
+class CallUsage:
     """Everything one call used. `reads_all` tells that it may have read any attribute."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class UsageTracker:
     """Context that watches this thread and records what it uses in `usage`."""
 
     def __init__(self) -> None:
-        self.usage = Usage()
+        self.usage = CallUsage()
         self._offsets: dict[types.CodeType, set[int]] = {}
         self._traces = False
         self._profiler: Any = None

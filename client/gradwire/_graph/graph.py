@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 
 from gradwire._base.printing import bytes_text
-from gradwire._graph.graph_layout import Layout, Route, lay_out
+from gradwire._graph.graph_layout import EdgePath, Layout, lay_out
 
 _FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 _LONGEST_LABEL = 48
@@ -244,7 +244,7 @@ def _drawn_edges(edges: list[tuple[int, int, int]], layout: Layout) -> str:
     )
 
 
-def _path(route: Route) -> str:
+def _path(route: EdgePath) -> str:
     (x, y), *rest = route.points
     path = f"M{x:.1f} {y:.1f}"
     for i, (next_x, next_y) in enumerate(rest):

@@ -29,7 +29,7 @@ _BENDS_PER_BOX = 6
 
 
 @dataclass(frozen=True)
-class Route:
+class EdgePath:
     """The points of an edge: straight down for equal x, else a smooth S-curve.
 
     `arrives` is False if the edge ends in the trunk of another edge to the same box, which has the arrowhead.
@@ -45,7 +45,7 @@ class Layout:
 
     centres: list[Point]
     layers: list[int]
-    routes: list[Route]
+    routes: list[EdgePath]
     width: float
     height: float
 
@@ -269,7 +269,7 @@ def _bands(net: _Net, xs: list[float]) -> list[Point]:
     return bands
 
 
-def _routes(net: _Net, xs: list[float], bands: list[Point]) -> list[Route]:
+def _routes(net: _Net, xs: list[float], bands: list[Point]) -> list[EdgePath]:
     steps = [net.first_step(source, target) for source, target in net.edges]
     leave = _leaving_ports(net, xs, steps)
     owners: dict[int, int] = {}
@@ -286,13 +286,13 @@ def _routes(net: _Net, xs: list[float], bands: list[Point]) -> list[Route]:
         if step is not None and net.is_bend(step):
             if owners[target] != e:
                 points.append((xs[step], bands[layer + 1][0]))
-                routes.append(Route(_simplified(points), arrives=False))
+                routes.append(EdgePath(_simplified(points), arrives=False))
                 continue
             start, bends = net.trunks[target]
             points.extend((xs[bend], y) for i, bend in enumerate(bends) for y in bands[start + i])
         top, bottom = bands[net.layers[target]]
         points += [(arrive[e], top), (arrive[e], (top + bottom) / 2 - net.sizes[target][1] / 2)]
-        routes.append(Route(_simplified(points), arrives=True))
+        routes.append(EdgePath(_simplified(points), arrives=True))
     return routes
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._compile.recorded_run import RECORDING, Gradients, run_recorded
-from gradwire._compile.recorder import Recorder, Trace
+from gradwire._compile.recorded_run import RECORDING, LeafGradients, run_recorded
+from gradwire._compile.recorder import RecordedProgram, Recorder
 from gradwire._compile.recordings import run_program
 from gradwire._graph import commands
 from gradwire._proxy.handle import UNKNOWN, Handle
@@ -131,7 +131,7 @@ def _record(
         held = [param for group in optimizer.param_groups for param in group["params"]]
         held += [value for each in optimizer.state.values() for value in each.values() if isinstance(value, Handle)]
         recorder.handles.update((handle._id, handle) for handle in held)
-        gradients = Gradients(session)
+        gradients = LeafGradients(session)
         try:
             run_recorded(update, (), {}, session, recorder)
         finally:
@@ -139,7 +139,7 @@ def _record(
     known = {id(leaf._grad) for leaf in session.watched.values()}
     if any(id(handle) not in known for handle in recorder.live_handles()) or _step_state(optimizer) != step_state:
         return None  # it makes its state anew each time
-    trace = Trace(recorder, (), ())
+    trace = RecordedProgram(recorder, (), ())
     limits = session.limits
     if len(trace.data) > limits.max_program_bytes or len(trace.program.steps) > limits.max_program_steps:
         return None
@@ -149,7 +149,7 @@ def _record(
 class _StepProgram:
     """A recorded step: its program, and the optimizer state that it is valid for."""
 
-    def __init__(self, step_state: StepState, recorder: Recorder, trace: Trace) -> None:
+    def __init__(self, step_state: StepState, recorder: Recorder, trace: RecordedProgram) -> None:
         self.step_state = step_state
         self._session = recorder.session
         self._trace = trace

@@ -56,7 +56,7 @@ class InferenceStorage(Storage):
     inference = True
 
 
-class Step:
+class ViewStep:
     """One op between a base and a view: its arguments without the input, and the input's shape and dtype.
 
     Steps form a linked list that starts at the view. They hold no tensors, so intermediate views may be collected.
@@ -64,7 +64,7 @@ class Step:
 
     __slots__ = ("args", "before", "dtype", "op", "shape")
 
-    def __init__(self, before: Step | None, op: GraphOp, args: tuple[Any, ...], source: Array) -> None:
+    def __init__(self, before: ViewStep | None, op: GraphOp, args: tuple[Any, ...], source: Array) -> None:
         self.before = before
         self.op = op
         self.args = args
@@ -95,7 +95,7 @@ class ViewOf:
     #: The base's array at which the steps begin; if the base has another array now, the steps do not apply.
     source: Array | None
 
-    def __init__(self, base: Tensor, last: Step, origin: ViewOrigin | None, source: Array | None) -> None:
+    def __init__(self, base: Tensor, last: ViewStep, origin: ViewOrigin | None, source: Array | None) -> None:
         self.base = base
         self.source = source
         self.last = last

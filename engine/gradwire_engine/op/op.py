@@ -27,7 +27,7 @@ from gradwire_engine.core.dtypes import DType, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Edge, Fit, Node
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.graph.tensor import Step, Tensor, ViewOrigin, edge_of, refresh, update_requires_grad
+from gradwire_engine.graph.tensor import Tensor, ViewOrigin, ViewStep, edge_of, refresh, update_requires_grad
 from gradwire_engine.op.admission import admit, needed
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.declaration import OPS, Declaration
@@ -315,7 +315,7 @@ class Op(Declaration):
             origin = ViewOrigin.INFERENCE if context.inference else ViewOrigin.NO_GRAD
         elif self.view == "multiple":
             origin = ViewOrigin.MULTIPLE
-        made.view = OpView(base, Step(before, self, args[1:], source.array), origin, start)
+        made.view = OpView(base, ViewStep(before, self, args[1:], source.array), origin, start)
         made.requires_grad = base.requires_grad and dtypes.is_differentiable(array.dtype)
         return made
 

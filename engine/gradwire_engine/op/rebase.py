@@ -4,7 +4,7 @@ An in-place change of a view changes a part of its base. The base's new node (`C
 this part overwritten; the new part comes from the op that changed it. After that, every view of the base, including the
 changed one, is a view of the new base: its node (`AsStridedBackward0`) is made again on the next read.
 
-A `Route` is the ops from a base to a view. Forward applies them to arrays; backward applies their formulas, last op
+A `ViewRoute` is the ops from a base to a view. Forward applies them to arrays; backward applies their formulas, last op
 first. So this file names no view op except `as_strided`, whose geometry refers to the base's memory.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from gradwire_engine.core.device import Array, device_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Edge, Node
-from gradwire_engine.graph.tensor import Step, Tensor, ViewOf, check_base, edge_of, refresh, set_gradient_edge
+from gradwire_engine.graph.tensor import Tensor, ViewOf, ViewStep, check_base, edge_of, refresh, set_gradient_edge
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.strides import Ints, geometry_of, laid_out
 
@@ -24,15 +24,15 @@ AS_STRIDED, AS_BEFORE, SHOW, OVERWRITE = "_as_strided", "_as_before", "_show", "
 _PARTS = "view_as_real"
 
 
-class Route:
+class ViewRoute:
     """The ops from a base to a view, first op first, and the base's memory layout unless it is row-major."""
 
     __slots__ = ("device", "geometry", "steps")
 
-    def __init__(self, base: Array, last: Step) -> None:
+    def __init__(self, base: Array, last: ViewStep) -> None:
         self.device = device_of(base)
-        self.steps: list[Step] = []
-        step: Step | None = last
+        self.steps: list[ViewStep] = []
+        step: ViewStep | None = last
         while step is not None:
             self.steps.append(step)
             step = step.before
@@ -57,7 +57,7 @@ class Route:
         return base
 
 
-def _to_geometry(base: Array, dtype: Any, target: Ints) -> list[Step]:
+def _to_geometry(base: Array, dtype: Any, target: Ints) -> list[ViewStep]:
     """Steps from a base to a geometry of its memory, which counts in elements of `dtype`.
 
     Raises EngineError: NOT_SUPPORTED if the dtype is neither the base's nor that of its real and imaginary parts.
@@ -70,10 +70,10 @@ def _to_geometry(base: Array, dtype: Any, target: Ints) -> list[Step]:
                 f"as_strided: a strided view of dtype {dtype} cannot be recorded for a base of dtype {base.dtype}",
             )
         parts = OPS[_PARTS]
-        before = Step(None, parts, (), base)
+        before = ViewStep(None, parts, (), base)
         base = parts.compute((base,))
     source, whole = geometry_of(base)
-    strided = Step(before, OPS[AS_STRIDED], (source, target, (whole,)), base)
+    strided = ViewStep(before, OPS[AS_STRIDED], (source, target, (whole,)), base)
     return [strided] if before is None else [before, strided]
 
 
@@ -87,7 +87,7 @@ class OpView(ViewOf):
         base = self.base
         follow_base(view, self)
         edge = edge_of(base)
-        return _node(SHOW, (base, Route(base.array, self.last)), (view,), (edge,))
+        return _node(SHOW, (base, ViewRoute(base.array, self.last)), (view,), (edge,))
 
 
 def follow_base(view: Tensor, held: ViewOf) -> None:
@@ -100,7 +100,7 @@ def follow_base(view: Tensor, held: ViewOf) -> None:
     check_base(view, held)
     source, _ = geometry_of(held.base.array)
     target, whole = geometry_of(view.array)
-    held.last = Step(None, OPS[AS_STRIDED], (source, target, (whole,)), held.base.array)
+    held.last = ViewStep(None, OPS[AS_STRIDED], (source, target, (whole,)), held.base.array)
     held.source = held.base.array
 
 
@@ -130,7 +130,7 @@ def rewrite(target: Tensor, node: Node, index: int) -> None:
         return
     base = held.base
     follow_base(target, held)
-    route = Route(base.array, held.last)
+    route = ViewRoute(base.array, held.last)
     written = _node(OVERWRITE, (base, target, route), (base,), (edge_of(base), (node, index)))
     written.command = node.command
     set_gradient_edge(base, written, 0)
@@ -194,7 +194,7 @@ def _name_in_place(name: str) -> str:
     return squeezed.get(name) or (name[:-1] + ("5" if name.startswith("Squeeze") else "1"))
 
 
-def _leads_on(step: Step | None, start: Step | None) -> bool:
+def _leads_on(step: ViewStep | None, start: ViewStep | None) -> bool:
     """Whether `start` is among the steps that lead to `step`; None is the base."""
     while step is not None and step is not start:
         step = step.before

@@ -25,7 +25,7 @@ from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.graph_walks import GraphWalks
 from gradwire_server.session.state.hook_table import HookTable
 from gradwire_server.session.state.response_cache import BatchResponses, CachedBytes, ResponseCache
-from gradwire_server.session.state.schedule import Schedule
+from gradwire_server.session.state.schedule import SchedulingState
 from gradwire_server.session.state.tensor_table import TensorTable
 from gradwire_server.session.state.transfers import Transfers
 from gradwire_server.session.state.usage import Usage
@@ -70,7 +70,7 @@ class Session(TensorTable):
         self.key = key
         self.limits = limits
         self.epoch = EPOCH
-        self.schedule: Schedule[PendingCall] = Schedule()
+        self.schedule: SchedulingState[PendingCall] = SchedulingState()
         self.usage = Usage()
         self.durability = Durability()
         self.writers: dict[int, Writer] = {}

@@ -21,9 +21,9 @@ from gradwire_engine.core.device import CPU, canonical, cupy, device_of, selecte
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
 from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback, Hooks
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Step, Storage, Tensor, ViewOrigin
+from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Storage, Tensor, ViewOrigin, ViewStep
 from gradwire_engine.op.declaration import OPS, Declaration
-from gradwire_engine.op.rebase import OpView, Route
+from gradwire_engine.op.rebase import OpView, ViewRoute
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared_ops import Prepared
 from gradwire_server.session.programs import Program
@@ -60,7 +60,7 @@ class SnapshotDecoder:
         self.arrays = [self._array(each) for each in state.arrays]
         self.storages = [_storage(each, account) for each in state.storages]
         self.tensors: list[Tensor] = [_empty_tensor(each.edge) for each in state.tensors]
-        self.steps = [Step.__new__(Step) for _ in state.steps]
+        self.steps = [ViewStep.__new__(ViewStep) for _ in state.steps]
         self.nodes: list[Any] = [_empty_node(each) for each in state.nodes]
         self.asks = [ExternalCallback(number, session.dropped_hook_queue(number)) for number in state.asks]
         self.regions = [Region.__new__(Region) for _ in state.regions]
@@ -224,7 +224,7 @@ class SnapshotDecoder:
         if kind == "complex":
             return complex(stored.complex.real, stored.complex.imag)
         if kind == "route":
-            route = Route.__new__(Route)
+            route = ViewRoute.__new__(ViewRoute)
             route.device = stored.route.device
             route.steps = [self.steps[number - 1] for number in stored.route.steps]
             route.geometry = self._value(stored.route.geometry)

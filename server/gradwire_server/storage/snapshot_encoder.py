@@ -21,8 +21,8 @@ from gradwire_engine.core.device import device_of
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
 from gradwire_engine.graph.hooks import ExternalCallback, Hooks
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.graph.tensor import EdgeTensor, Step, Storage, Tensor, ViewOf
-from gradwire_engine.op.rebase import Route
+from gradwire_engine.graph.tensor import EdgeTensor, Storage, Tensor, ViewOf, ViewStep
+from gradwire_engine.op.rebase import ViewRoute
 from gradwire_engine.op.strides import owner_of
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.state.transfers import Upload
@@ -183,7 +183,7 @@ class SnapshotEncoder:
     def _storage(self, storage: Storage | None) -> int:
         return self._number(self._storages, storage, self._describe_storage)
 
-    def _step(self, step: Step | None) -> int:
+    def _step(self, step: ViewStep | None) -> int:
         return self._number(self._steps, step, self._describe_step)
 
     def _number(self, numbers: Numbers, thing: Any, describe: Any) -> int:
@@ -242,7 +242,7 @@ class SnapshotEncoder:
             owner=self._storage(storage.owner), inference=storage.inference,
         )  # fmt: skip
 
-    def _describe_step(self, step: Step) -> None:
+    def _describe_step(self, step: ViewStep) -> None:
         message = self.state.steps.add(before=self._step(step.before), op=step.op.name)
         message.input.CopyFrom(_meta(step.shape, step.dtype))
         self._where = f"a view made by {step.op.name}"
@@ -337,7 +337,7 @@ class SnapshotEncoder:
             message.dtype = _dtype_name(value)
         elif isinstance(value, np.generic):
             message.scalar = self._array(np.asarray(value))
-        elif isinstance(value, Route):
+        elif isinstance(value, ViewRoute):
             message.route.device = value.device
             message.route.steps.extend(self._step(step) for step in value.steps)
             self._value(message.route.geometry, value.geometry)

@@ -166,7 +166,7 @@ def test_cross_entropy_computes_loss_and_gradient_or_leaves_both_to_the_ops(plai
     (x,) = drawn("float64", (4, 3))
     logs = OPS["log_softmax"].compute((x, 1, None))
     target = np.array([0, 2, 1, 0 if plain else -100])
-    state = kernels.CrossEntropy((4, 3), np.dtype(np.float64))
+    state = kernels.NumpyCrossEntropy((4, 3), np.dtype(np.float64))
     found = state.forward(logs, target, lambda: "the op's")
     assert state.is_plain is plain
     out = np.empty((4, 3))

@@ -244,7 +244,7 @@ def _log_softmax(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
     return Kernel(run, [0])
 
 
-class CrossEntropy:
+class NumpyCrossEntropy:
     """nll_loss of log_softmax, and the gradient of both in one step. The ops handle targets outside the classes."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
@@ -324,7 +324,7 @@ def _addcdiv(out: Array, target: Array, one: Array, other: Array, value: Any) ->
     np.add(target, out, target)
 
 
-cross_entropy("numpy", CrossEntropy)
+cross_entropy("numpy", NumpyCrossEntropy)
 _KERNELS: dict[str, Choice] = {
     "add": _scaled(np.add),
     "sub": _scaled(np.subtract),

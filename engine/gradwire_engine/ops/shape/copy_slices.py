@@ -9,7 +9,7 @@ from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Meta
 from gradwire_engine.op.op import op
-from gradwire_engine.op.rebase import AS_BEFORE, OVERWRITE, SHOW, Route
+from gradwire_engine.op.rebase import AS_BEFORE, OVERWRITE, SHOW, ViewRoute
 from gradwire_engine.ops.base.basic import fit, sum_to_size
 
 Ints: TypeAlias = Any
@@ -55,7 +55,7 @@ def overwrite(xp: Any, input: Array, source: Array | Number, route: Ints) -> Arr
     return result
 
 
-def _scatter_into_base(g: Any, route: Route) -> Any:
+def _scatter_into_base(g: Any, route: ViewRoute) -> Any:
     """Put a view's gradient into zeros of the base's shape: apply the formulas of the view's ops, last op first."""
     for step in reversed(route.steps):
         formula, names = step.op.formulas[step.op.params[0].name]

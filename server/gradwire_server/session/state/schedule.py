@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 C = TypeVar("C")
 
 
-class Schedule(Generic[C]):
+class SchedulingState(Generic[C]):
     """What the scheduler and the offloader know of one session. `C` is the type of its calls.
 
     Only worker/scheduler.py and worker/offload.py write it, on the thread that computes. The session's commands read

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from gradwire_engine import EngineError, Reason, Tensor, gradients, tensor
-from gradwire_engine.op.rebase import Route
+from gradwire_engine.op.rebase import ViewRoute
 from gradwire_engine.ops.index.index import getitem
 from gradwire_engine.ops.shape import copy_slices
 from gradwire_engine.ops.shape.shape import transpose
 
 
-def _seen(*ways: Any) -> tuple[Tensor, Tensor, Route]:
+def _seen(*ways: Any) -> tuple[Tensor, Tensor, ViewRoute]:
     """A base of 3 x 4, the view that these functions make of it in turn, and the route to it."""
     base = tensor(np.arange(12.0).reshape(3, 4), True)
     view = base
     for way in ways:
         view = way(view)
-    return base, view, Route(base.array, view.view.last)
+    return base, view, ViewRoute(base.array, view.view.last)
 
 
 WAYS = {
