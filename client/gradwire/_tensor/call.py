@@ -84,7 +84,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
         elif type(value) is float:
             key.append(float)
             values.append(value)
-        elif type(value) is int and operands is None and _is_weak(op, len(key) - _KEY_HEAD, key, value):
+        elif type(value) is int and operands is None and _may_send_as_float(op, len(key) - _KEY_HEAD, key, value):
             # Each earlier argument added one item to the key, so its length gives this argument's index.
             place = len(key) - _KEY_HEAD
             args = (*args[:place], float(value), *args[place + 1 :])
@@ -241,7 +241,7 @@ def _first_call(
     ids = (next(session.ids),) if not in_place and (result is None or result == "bool") else ()
     outputs = session.wait(build([*values, *ids]), ids).op.outputs
     specs = tuple([read_spec(output) for output in outputs])
-    same = _same(args, values, outputs)
+    same = _returned_inputs(args, values, outputs)
     warning = warning_of(op, dict([*zip(names, args, strict=False), *kwargs]), specs) if op in WARNING_OPS else ""
     if warning:
         warn(warning)
@@ -258,7 +258,9 @@ def _first_call(
     return pack_results(op, made, result)
 
 
-def _same(args: tuple[Any, ...], values: list[Value], outputs: Sequence[types_pb2.TensorSpec]) -> tuple[int, ...]:
+def _returned_inputs(
+    args: tuple[Any, ...], values: list[Value], outputs: Sequence[types_pb2.TensorSpec]
+) -> tuple[int, ...]:
     """Per result: the index in `values` of the input that it is, or -1; empty if no result is an input."""
     if not any(output.same_as for output in outputs):
         return ()
@@ -276,7 +278,7 @@ def _number_places(op: str) -> frozenset[int]:
     return frozenset(place for place, name in enumerate(names) if name in numbers)
 
 
-def _is_weak(op: str, place: int, key: list[Any], value: int) -> bool:
+def _may_send_as_float(op: str, place: int, key: list[Any], value: int) -> bool:
     """Whether an integer may be sent as a float: with a floating tensor it gets the tensor's dtype anyway.
 
     Thus a loop's counter can vary without waiting. With an integer tensor it may not: x // 0 is refused there.
@@ -301,13 +303,13 @@ def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> t
     """Arguments without those equal to defaults. Floats stay: a template expects them among its values."""
     names, defaults, _ = _parameters(op)
 
-    def says_nothing(name: str, value: Any) -> bool:
+    def is_default(name: str, value: Any) -> bool:
         default = defaults.get(name, _MISSING)
         return type(value) is not float and type(value) is type(default) and value == default
 
-    kwargs = [(name, value) for name, value in kwargs if not says_nothing(name, value)]
+    kwargs = [(name, value) for name, value in kwargs if not is_default(name, value)]
     count = len(args)
-    while count and len(names) >= count and says_nothing(names[count - 1], args[count - 1]):
+    while count and len(names) >= count and is_default(names[count - 1], args[count - 1]):
         count -= 1
     return args[:count], kwargs
 
