@@ -104,7 +104,7 @@ def test_what_a_graph_is_made_of_is_known() -> None:
         tensor.Tensor: "__weakref__ array index node requires_grad state storage view",
         graph.Meta: "device dtype shape",
         saved.Saved: "array index leaf node output requires_grad storage version",
-        graph.Node: "__weakref__ command edges freed hooks metas name op outputs plan retained saved seq work",
+        graph.Node: "__weakref__ command edges freed hooks metas name op outputs retained saved saving_plan seq work",
         graph.FunctionNode: "differentiable materializes",
         graph.AccumulateGrad: "__weakref__ hooks variable",
         hooks.ExternalCallback: "__weakref__ gone holder number",

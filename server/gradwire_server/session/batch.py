@@ -147,7 +147,7 @@ def run_batch(call: PendingCall) -> Generator[None, None, bytes]:
         session.durability.torn = True  # until the call is over (runtime.py)
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
-        response.durable_seq = writer.durable if session.durability.notes is None else writer.applied
+        response.durable_seq = writer.durable if session.durability.log_notes is None else writer.applied
         if writer.dropped.numbers:
             response.dropped_hooks.extend(writer.dropped.report(writer.applied))
         serializing = time.monotonic()
@@ -157,7 +157,7 @@ def run_batch(call: PendingCall) -> Generator[None, None, bytes]:
             return with_timings(call, fresh, serializing) if request.timings else fresh
         response = service_pb2.RunResponse.FromString(fresh)
     response.applied_seq = writer.applied
-    response.durable_seq = writer.durable if session.durability.notes is None else writer.applied
+    response.durable_seq = writer.durable if session.durability.log_notes is None else writer.applied
     if earlier:
         later = list(response.results)
         del response.results[:]
@@ -335,8 +335,8 @@ def _record_refusal(
     """Answer a command with its refusal, log it, and note the command's result ids as failed."""
     seq = writer.applied + 1
     refusal.fill((result or results.add(seq=seq)).error)
-    if session.durability.notes is not None:
-        session.durability.notes.refused(session, seq, refusal)
+    if session.durability.log_notes is not None:
+        session.durability.log_notes.refused(session, seq, refusal)
     if spec is not None:
         ids = spec.new_ids(getattr(command, spec.name))
         session.failed_ids.add(ids, refusal, seq, writer.number, session.store)

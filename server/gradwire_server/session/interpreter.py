@@ -340,7 +340,7 @@ class _ProgramRun:
         program = self.program
         try:
             plan = Plan(tracer, outputs, program.numbers, self.session.account)
-            if self.session.durability.notes is not None:
+            if self.session.durability.log_notes is not None:
                 plan.fusion = None  # a replay of the log must repeat every bit, whenever kernels are ready
             program.plans.append(plan)
         except (NotPlannable, EngineError, MemoryError) as why:  # the last two: memory is short

@@ -52,8 +52,8 @@ def run_calls(
     except Refusal as refusal:
         for seq in range(writer.applied + 1, first + calls.count):
             refusal.fill(results.add(seq=seq).error)
-            if session.durability.notes is not None:
-                session.durability.notes.refused(session, seq, refusal)
+            if session.durability.log_notes is not None:
+                session.durability.log_notes.refused(session, seq, refusal)
             writer.applied = seq
         return
     if session.usage.meter is not None:
@@ -78,8 +78,8 @@ def run_calls(
                 refused.fill(results.add(seq=seq).error)
                 if session.usage.meter is not None:
                     session.usage.meter.refused(prepared.call.name, refused)
-                if session.durability.notes is not None:
-                    session.durability.notes.refused(session, seq, refused)
+                if session.durability.log_notes is not None:
+                    session.durability.log_notes.refused(session, seq, refused)
                 session.failed_ids.add(prepared.new_ids(ids, at), refused, seq, writer.number, session.store)
         writer.applied = seq
 

@@ -34,8 +34,8 @@ def retry_in_steps(
     if _is_out_of_memory(error):
         _drop_frames(error)  # frees intermediate results that its frames hold
     if _is_out_of_memory(error) and _free_memory(session):
-        if session.durability.notes is not None:
-            session.durability.notes.retried(session, session.command.seq)
+        if session.durability.log_notes is not None:
+            session.durability.log_notes.retried(session, session.command.seq)
         try:
             yield from again() or ()
             failed = None

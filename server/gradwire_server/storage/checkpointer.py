@@ -82,7 +82,7 @@ class Checkpointer:
 
     def forget(self, session: Session, keep: bool) -> None:
         """Forget a session that has ended; `keep` leaves its files."""
-        files, session.durability.files, session.durability.notes = files_of(session), None, None
+        files, session.durability.files, session.durability.log_notes = files_of(session), None, None
         if files is None:
             return
         if files.log is not None and self.log_writer is not None:
@@ -200,7 +200,7 @@ class Checkpointer:
         files.log = Log(path, exists=self.log_store.exists(path))
         files.log.before = old
         self.log_writer.wal.put(files.log, (), begun.set_result)
-        session.durability.notes, session.transfers.logs = files.notes, True
+        session.durability.log_notes, session.transfers.logs = files.notes, True
         return begun
 
     def _commit(
@@ -359,7 +359,7 @@ class Checkpointer:
         if self.logs:
             path = log_path(files.folder, files.generation)
             files.log = Log(path, end, self.log_store.exists(path))
-            session.durability.notes, session.transfers.logs = files.notes, True
+            session.durability.log_notes, session.transfers.logs = files.notes, True
         else:
             self.snapshots.set_running(files.folder, True)
         return b""

@@ -129,7 +129,7 @@ class Replay:
         end = START
         try:
             for record, ends in read(path, self.store):
-                session.cancel_token, session.durability.notes = self.cancel_token, self.notes
+                session.cancel_token, session.durability.log_notes = self.cancel_token, self.notes
                 session.schedule.turn_ends = float("inf")
                 real.begin_slice(session.schedule.turn_ends)
                 session.account.limit, session.account.operations = 0, math.inf
@@ -139,7 +139,7 @@ class Replay:
                     self._compare(path, record, end)
                     session.apply_deferred_releases()
                 finally:
-                    session.cancel_token, session.durability.notes = real, None
+                    session.cancel_token, session.durability.log_notes = real, None
                     self.notes.clear()
                 end = ends
                 yield

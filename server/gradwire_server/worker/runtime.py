@@ -275,7 +275,7 @@ class Runtime:
             else:
                 steps = (
                     run_unary(call)
-                    if durability.notes is None or self.log_writer is None
+                    if durability.log_notes is None or self.log_writer is None
                     else self.log_writer.unary(call)
                 )
             while True:
@@ -283,7 +283,7 @@ class Runtime:
                     next(steps)
                 except StopIteration as done:
                     if call.method == "Run":
-                        if durability.notes is not None and self.log_writer is not None:
+                        if durability.log_notes is not None and self.log_writer is not None:
                             self.log_writer.record(session, call)
                         durability.torn = False
                     answer = done.value
@@ -350,7 +350,7 @@ class Runtime:
         if call.method == "Save":
             self._check(session)
             return (yield from checkpointer.save(session, call))
-        if session.durability.notes is not None and self.log_writer is not None:
+        if session.durability.log_notes is not None and self.log_writer is not None:
             if call.method == "KeepUpload":
                 yield from self.log_writer.keep_upload(call)
             else:
@@ -365,7 +365,7 @@ class Runtime:
         if isinstance(loaded, bytes):
             return loaded
         durability = call.session.durability
-        log_writer = self.log_writer if durability.notes is not None else None
+        log_writer = self.log_writer if durability.log_notes is not None else None
         if log_writer is not None:
             yield from log_writer.keep_loaded(call, loaded)
         durability.torn = True
@@ -379,7 +379,7 @@ class Runtime:
         """Check that a session may compute, and update its limits. Raises Refusal."""
         if session.cancel_token.closed or session is self._no_session:
             raise session.durability.broken or Refusal("SESSION_NOT_FOUND", "the session was closed")
-        if session.durability.notes is not None and self.log_writer is not None:
+        if session.durability.log_notes is not None and self.log_writer is not None:
             self.log_writer.check(session)
         self.update_limits(session)
 

@@ -36,7 +36,7 @@ def ones(tensor_id: int) -> bytes:
 
 def test_a_new_session_is_whole_and_not_stored() -> None:
     fresh = Durability()
-    assert (fresh.files, fresh.notes, fresh.torn, fresh.broken) == (None, None, False, None)
+    assert (fresh.files, fresh.log_notes, fresh.torn, fresh.broken) == (None, None, False, None)
 
 
 def test_files_are_told_before_a_call_changes_the_session() -> None:
