@@ -62,13 +62,15 @@ __device__ inline double draw_poisson(Philox& g, double mean) {
 }
 // By inversion for small means, else Hoermann's transformed rejection (BTRS).
 __device__ inline double draw_binomial(Philox& g, double n, double chance) {
-    if (n <= 0 || chance <= 0) return 0;
+    if (n <= 0 || !(chance > 0)) return 0;  // also for nan
     if (chance >= 1) return n;
     double p = chance > 0.5 ? 1 - chance : chance, q = 1 - p, k = 0;
     if (n * p < 10) {
         double share = exp(n * log1p(-p)), u;
         g.next(); u = g.unit(0);
-        for (double left = share; u > left && k < n; ) { u -= left; k += 1; left *= (n - k + 1) * p / (k * q); }
+        for (double left = share; u > left && left > 0 && k < n; ) {
+            u -= left; k += 1; left *= (n - k + 1) * p / (k * q);
+        }
         return chance > 0.5 ? n - k : k;
     }
     double root = sqrt(n * p * q), b = 1.15 + 2.53 * root, a = -0.0873 + 0.0248 * b + 0.01 * p, c = n * p + 0.5;

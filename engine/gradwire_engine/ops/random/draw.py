@@ -364,7 +364,7 @@ geometric.works_in(forward=5.2, widens=True)
 def poisson(xp: Any, input: Array) -> Array:
     """Poisson distributed numbers; each element is a mean (torch.poisson)."""
     dtype = _floating("poisson_cpu", input.dtype)
-    if bool((input < 0).any()):
+    if not bool((input >= 0).all()):  # nan is refused too
         raise EngineError(Reason.RUNTIME, "invalid Poisson rate, expected rate to be non-negative")
     return xp.asarray(generator_for(xp).poisson(input.astype(dtypes.float64))).astype(dtype)
 
@@ -376,7 +376,7 @@ poisson.works_in(forward=1)
 def binomial(xp: Any, count: Array, prob: Array) -> Array:
     """Number of successes in `count` trials of probability `prob`; shapes broadcast (torch.binomial)."""
     dtype = _floating("binomial_cpu", count.dtype)
-    if bool((count < 0).any()) or bool(((prob < 0) | (prob > 1)).any()):
+    if not bool((count >= 0).all()) or not bool(((prob >= 0) & (prob <= 1)).all()):  # nan is refused too
         raise EngineError(Reason.RUNTIME, "binomial: counts must not be negative, probabilities within [0, 1]")
     drawn = generator_for(xp).binomial(count.astype(dtypes.int64), prob.astype(dtypes.float64))
     return xp.asarray(drawn).astype(dtype)

@@ -36,6 +36,9 @@ REFUSED = [
     refused(draw.geometric, RUN, "p=1.0", X, 1.0, theirs=torch.Tensor.geometric_),
     refused(draw.poisson, RUN, "non-negative", given([-1.0]), theirs=torch.poisson),
     refused(draw.binomial, RUN, "probabilities within [0, 1]", given([3.0]), given([1.5])),
+    refused(draw.poisson, RUN, "non-negative", given([np.nan]), theirs=torch.poisson),
+    refused(draw.binomial, RUN, "probabilities within [0, 1]", given([3.0]), given([np.nan])),
+    refused(draw.binomial, RUN, "probabilities within [0, 1]", given([np.nan]), given([0.5])),
 ]
 
 
