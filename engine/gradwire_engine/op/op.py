@@ -190,9 +190,9 @@ class Op(Declaration):
 
     @staticmethod
     def _moved(index: Any, device: str) -> Any:
-        """An index, on the device."""
+        """An index, on the device if it was on the CPU."""
         if type(index) is Tensor:
-            return index if index.device == device else OPS["_to_device"].apply((index, device))
+            return index if index.device != CPU else OPS["_to_device"].apply((index, device))
         return to_device(index, device) if isinstance(index, np.ndarray) else index
 
     def _scalars(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
