@@ -121,7 +121,7 @@ class Plan(Schedule):
         made.roots = dict(self.roots)
         replaced: dict[int, tuple[Instr, Kernel] | None] = {}
         for group, entry in groups:
-            call = FusedCall(group, entry, made._number)
+            call = FusedCall(group, entry)
             args = tuple(map(Ref, group.reads()))
             made.roots.update((out, frozenset((out,))) for out in group.outs)
             replaced.update(dict.fromkeys(group.places))
@@ -142,12 +142,12 @@ class Plan(Schedule):
         values = self.values
         verify = self._verification(call) if OPTIONS.mode == "verify" else None
         if all(int(number) in static for number in (*instr.reads(), *instr.outs)):
-            call.bind(values, static)
+            call.bind(values, static, self._number)
             self.code.append(call if verify is None else lambda: verify(call))
             return
 
         dynamic = {int(number) for number in instr.reads() if int(number) not in static}
-        call.bind(values, static)
+        call.bind(values, static, self._number)
 
         def bound() -> None:
             call.bind_again(values, dynamic)
@@ -161,16 +161,16 @@ class Plan(Schedule):
     def _verification(self, call: FusedCall) -> Callable[[Code], None]:
         """Runs a fused call and what it replaces on copies, and compares. Raises EngineError: RUNTIME."""
         apart, group, values = copy.copy(self), call.group, self.values
-        apart.values = [None] * len(self.regs)
+        apart.values = copied = [None] * len(self.regs)
         codes = [apart._plain(instr) for instr in group.members]
 
         def verify(run: Code) -> None:
             for number in group.reads():
-                apart.values[number] = values[number].copy() if number in group.targets else values[number]
+                copied[number] = values[number].copy() if number in group.targets else values[number]
             for code in codes:
                 code()
             # What the kernel overwrites is compared, so the interpreted values must not share its memory.
-            expected = {number: np.array(apart.values[number]) for number in (*group.targets, *group.outs)}
+            expected = {number: np.array(copied[number]) for number in (*group.targets, *group.outs)}
             run()
             for number, array in expected.items():
                 check_equal(group, number, values[number], array)

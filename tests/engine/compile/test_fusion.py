@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,8 @@ from gradwire_engine.compile.fusion.fused import FusedCall, check_equal
 from gradwire_engine.compile.fusion.grouping import Group, Index
 from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.fusion.rules import RULES
-from gradwire_engine.core.context import Context, activate
+from gradwire_engine.core.context import CURRENT, Context, activate
+from gradwire_engine.op.declaration import OPS
 from tests.engine.compile.fusing import KERNELS, Program, fused, run, traced
 
 pytest.importorskip("llvmlite")
@@ -201,8 +203,6 @@ def _adam(p: Tensor, m: Tensor, v: Tensor, g: Tensor, rate: Any, correction: Any
 
 
 def call_in_place(name: str, target: Tensor, *rest: Any) -> None:
-    from gradwire_engine.op.declaration import OPS
-
     op, options = OPS[name], _options(name, rest)
     op.in_place(op.bind((target, *(rest[:-1] if options else rest)), options))
 
@@ -367,6 +367,54 @@ def test_a_plan_that_verifies_computes_the_same_and_finds_a_wrong_kernel(monkeyp
     monkeypatch.setattr(FusedCall, "__call__", wrong)
     with pytest.raises(EngineError, match="another value than its ops"):
         compare(_normalized, [np.random.default_rng(0).random(shape) for shape in (S, ROW, ROW)])
+
+
+def test_an_op_that_reads_a_single_row_value_runs_after_the_op_that_makes_it() -> None:
+    def program(x: Tensor, y: Tensor) -> list[Tensor]:
+        with grad_mode(False):
+            z = call("exp", (y,))  # before the norm, and in a loop with the product after it
+            made, _, scale = OPS["_layer_norm"].apply((x, None, None, 1, 1e-5))
+            return [z * scale, made]
+
+    groups = compare(program, [np.random.default_rng(0).random((1, 24)) for _ in range(2)])
+    assert {"exp", "_layer_norm", "mul"} <= names(groups)
+
+
+@pytest.mark.parametrize("mode", ["on", "verify"])
+def test_a_fused_plan_is_freed_without_garbage_collection(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_plans.OPTIONS, "mode", mode)
+    arrays = [np.random.default_rng(0).random(shape) for shape in (S, ROW, ROW)]
+    account = CURRENT.get().account
+    before = account.bytes
+    gc.disable()
+    try:
+        quick, _ = fused(traced(_normalized, copies(arrays)))
+        run(quick, copies(arrays))
+        assert account.bytes > before
+        del quick
+        assert account.bytes == before
+    finally:
+        gc.enable()
+
+
+def test_a_job_of_the_kernels_thread_does_not_hold_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[Any] = []
+    built: list[str] = []
+    monkeypatch.setattr(fused_plans.OPTIONS, "mode", "on")
+    monkeypatch.setattr(KERNELS, "later", jobs.append)
+    monkeypatch.setattr(KERNELS, "built", built.append)
+    monkeypatch.setattr(fused_plans.OPTIONS, "kernels", KERNELS)
+    arrays = [np.random.default_rng(0).random(shape) for shape in (S, ROW, ROW)]
+    account = CURRENT.get().account
+    before = account.bytes
+    plan = traced(_normalized, copies(arrays))
+    for _ in range(fused_plans.RUNS_BEFORE):
+        run(plan, copies(arrays))
+    assert len(jobs) == 1
+    del plan
+    assert account.bytes == before
+    jobs[0]()
+    assert not built
 
 
 # Random programs.

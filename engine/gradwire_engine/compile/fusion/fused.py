@@ -38,6 +38,14 @@ class Options:
 OPTIONS = Options()
 
 
+def _steps_of(schedule: Schedule) -> Schedule:
+    """What grouping reads of a plan. The kernels' thread must not hold the plan: it might free the plan's storages."""
+    steps = Schedule.__new__(Schedule)
+    for name in ("instrs", "kernels", "regs", "roots", "input_regs", "entry", "outputs", "final_grads"):
+        setattr(steps, name, getattr(schedule, name))
+    return steps
+
+
 class Fusion:
     """The kernels of a plan's groups, while they are built."""
 
@@ -45,6 +53,8 @@ class Fusion:
         self.runs = 0
         self.ready: list[tuple[Group, Entry]] | None = None
         self.asked = OPTIONS.mode == "off" or not available()
+        self._dropped = False
+        self._watch: weakref.ref[Schedule] | None = None
 
     def ran(self, schedule: Schedule) -> None:
         """Note a run; ask for the kernels when there were enough runs."""
@@ -52,19 +62,21 @@ class Fusion:
         if self.runs < RUNS_BEFORE or self.asked:
             return
         self.asked = True
-        given = weakref.ref(schedule)
-        OPTIONS.kernels.later(lambda: self._build(given))
+        self._watch = weakref.ref(schedule, self._note_dropped)
+        steps = _steps_of(schedule)
+        OPTIONS.kernels.later(lambda: self._build(steps))
 
-    def _build(self, given: weakref.ref[Schedule]) -> None:
+    def _note_dropped(self, _: object) -> None:
+        self._dropped = True
+
+    def _build(self, steps: Schedule) -> None:
         """Build the kernels, unless the plan is dropped meanwhile."""
-        schedule = given()
-        if schedule is None:
+        if self._dropped:
             return
-        sources = [(group, printed(group.loop)) for group in groups_of(schedule)]
-        del schedule
+        sources = [(group, printed(group.loop)) for group in groups_of(steps)]
         built: list[tuple[Group, Entry]] = []
         for group, source in sources:
-            if given() is None:
+            if self._dropped:
                 return
             kernel = OPTIONS.kernels.built(source)
             if kernel.entry is not None:
@@ -76,10 +88,8 @@ class Fusion:
 class FusedCall:
     """A call of a group's kernel on arrays, which are bound once."""
 
-    def __init__(self, group: Group, entry: Entry, number: Callable[[int, Any], Array]) -> None:
-        """number: gives the 0-d array of a number of the run, by its place and dtype."""
+    def __init__(self, group: Group, entry: Entry) -> None:
         self.group, self.entry = group, entry
-        self._number = number
         self._end = group.rows * group.length if is_flat(group.loop) else group.rows
         self._written = [operand.written for operand in group.loop.operands]
         kept = len(group.loop.kept())
@@ -95,8 +105,12 @@ class FusedCall:
         """Bytes of temporary memory."""
         return int(self._scratch.nbytes)
 
-    def bind(self, values: Sequence[Array], static: Container[int]) -> None:
-        """Set the arrays of the registers in `static`, and the numbers."""
+    def bind(self, values: Sequence[Array], static: Container[int], number: Callable[[int, Any], Array]) -> None:
+        """Set the arrays of the registers in `static`, and the numbers.
+
+        number: gives the 0-d array of a number of the run, by its place and dtype. It is not kept: it refers to the
+        plan, which refers to this call, and a cycle would keep the plan's memory until garbage is collected.
+        """
         self._copies = {}
         self._targets = [
             values[what.register]
@@ -105,7 +119,7 @@ class FusedCall:
         ]
         for place, what in enumerate(self.group.operands):
             if not isinstance(what, Index):
-                self._set(place, self._number(*what))
+                self._set(place, number(*what))
             elif what.register in static:
                 self._set_register(place, what, values)
         self._address, self._scratch_address = self._table.ctypes.data, self._scratch.ctypes.data

@@ -201,12 +201,14 @@ class _Finder:
     # Groups.
 
     def split(self, run: _Run) -> list[list[tuple[int, Instr, Fusible]]]:
-        """The members of a run by what they share: memory, but for single values."""
+        """The members of a run by what they share: memory, but for single values that the run does not make."""
         parts: list[tuple[set[int], list[tuple[int, Instr, Fusible]]]] = []
         for member in run.members:
             instr = member[1]
             numbers = [
-                number for number in {*instr.reads(), *writes_of(instr)} if math.prod(self.regs[number].shape) > 1
+                number
+                for number in {*instr.reads(), *writes_of(instr)}
+                if number in run.made or math.prod(self.regs[number].shape) > 1
             ]
             roots, members = self._rooted(numbers), [member]
             apart = []
