@@ -568,8 +568,12 @@ class BackwardPass:
             # Only a leaf's gradient is accumulated in place; a retained gradient is a new tensor each time.
             tensor.grad = held + _as_tensor(gradient)
         else:
-            with beside(held.array):
-                held.array += gradient.array if type(gradient) is Tensor else gradient
+            array = gradient.array if type(gradient) is Tensor else gradient
+            if self.selects:
+                with beside(held.array):
+                    held.array += array
+            else:
+                held.array += array
             held.storage.changed()
 
 
