@@ -117,11 +117,11 @@ def test_a_call_counts_that_came_together_with_the_opening_of_its_session() -> N
 
     host.execute = slowly  # type: ignore[method-assign]
     zeros = op("zeros", [1]).SerializeToString()
-    scheduler.add(host.begin("Open", 1, StorageInstruction(counter_row=1).pack(), 1, None))
-    scheduler.add(host.begin("Op", 1, zeros, 2, None))
+    scheduler.add(host.make_call("Open", 1, StorageInstruction(counter_row=1).pack(), 1, None))
+    scheduler.add(host.make_call("Op", 1, zeros, 2, None))
     while scheduler.runnable:
         scheduler.slice()
-    scheduler.add(host.begin("Op", 1, zeros, 3, None))
+    scheduler.add(host.make_call("Op", 1, zeros, 3, None))
     assert failures[:2] == [None, None]
     assert failures[2].reason == "COMPUTE_LIMIT"
 

@@ -70,6 +70,6 @@ def test_lines_of_a_session_tell_session_principal_and_seq_but_no_secret(
 def test_a_worker_is_told_whose_its_sessions_are() -> None:
     host = Runtime(Limits().resolved(), SharedCounters(1))
     order = StorageInstruction(short_id="abcdef", principal="alice")
-    for _ in host.execute(host.begin("Open", 1, order.pack(), 1, None)):
+    for _ in host.execute(host.make_call("Open", 1, order.pack(), 1, None)):
         pass
     assert host.sessions[1].command.log_fields() == {"session": "abcdef", "principal": "alice", "number": 1}
