@@ -395,7 +395,7 @@ def installed() -> Iterator[None]:
 
     before = {name: sys.modules.get(name) for name in MODULES}
     sys.modules.update(MODULES)
-    cached = (device.cupy, device.available, device.canonical)
+    cached = [each for each in vars(device).values() if hasattr(each, "cache_clear")]
     for each in cached:
         each.cache_clear()
     try:
