@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from gradwire_engine import EngineError, Reason
 from gradwire_engine.core import dtypes
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.session import interpreter, retry, tensor_commands
+from gradwire_server.storage import log_files
 from gradwire_server.storage.replay import ReplayCancelToken
 from tests.server.harness import Id, Remote, command, op, refused, with_session
 from tests.server.session.opened import opened
@@ -177,6 +179,30 @@ def test_a_refused_end_ends_the_checkpoint_also_after_a_crash(storing: Storing, 
             checkpoint(each, hooks_pb2.CHECKPOINT_MARK_BEGIN)
         else:
             assert refused(checkpoint, each, hooks_pb2.CHECKPOINT_MARK_BEGIN)[1] == "ARGUMENT_VALUE"
+
+
+def test_a_refusal_waits_until_its_effects_are_in_the_log(
+    storing: Storing, crash: Crash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = storing.open()
+
+    def checkpoint(each: Remote, mark: Any, **fields: Any) -> Any:
+        request = hooks_pb2.CheckpointRequest(session_id=each.id, hook=9, mark=mark, **fields)
+        return each.stub.Checkpoint(request)
+
+    checkpoint(session, hooks_pb2.CHECKPOINT_MARK_BEGIN)
+    real = log_files._write
+
+    def slow(*arguments: Any) -> None:
+        time.sleep(0.5)
+        real(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log_files, "_write", slow)
+        reason = refused(checkpoint, session, hooks_pb2.CHECKPOINT_MARK_END, outputs=[999])[1]
+        restored = crash(session)
+    assert reason == "TENSOR_NOT_FOUND"
+    checkpoint(restored, hooks_pb2.CHECKPOINT_MARK_BEGIN)  # the refused end had ended the region
 
 
 @pytest.mark.parametrize("ids", [[4], [999]])

@@ -53,7 +53,7 @@ class LogWriter:
         """Apply a unary call's command and hold its answer until it is logged. Yields in pauses.
 
         A refused command is logged if it changed the random generator, the next id or the next node number, or if it
-        was applied but cannot be answered. Raises Refusal.
+        was applied but cannot be answered. Its refusal waits for the disk as well. Raises Refusal if nothing changed.
         """
         session, files = call.session, files_of(call.session)
         assert files is not None
@@ -65,10 +65,12 @@ class LogWriter:
             session.durability.torn = True
             if refusal.applied or refusal.began or before != _counters(session):
                 notes.refused(session, 0, refusal)
-                self._record_refused(session, call)
+                self._record_refused(session, call, refusal)
             session.durability.torn = False
             notes.clear()
-            raise
+            if call.hold is None:
+                raise
+            return b""
         except BaseException:
             notes.clear()
             raise
@@ -95,20 +97,26 @@ class LogWriter:
         files.notes.take(session, record)
         self._put(call, files.log, packed(record, batch) if logged else ())
 
-    def _record_refused(self, session: Session, call: PendingCall) -> None:
-        """Log a refused unary call. Its answer does not wait, since it acknowledges nothing."""
+    def _record_refused(self, session: Session, call: PendingCall, refusal: Refusal) -> None:
+        """Log a refused unary call and hold its refusal until the record is on disk."""
         files = files_of(session)
-        if files is not None and files.log is not None:
-            record = pb.LogRecord(call=pb.LogCall(method=call.method, request=call.raw))
-            files.notes.take(session, record)
-            self.wal.put(files.log, packed(record), None)
+        if files is None or files.log is None:
+            return
+        record = pb.LogRecord(call=pb.LogCall(method=call.method, request=call.raw))
+        files.notes.take(session, record)
+        refusal.__traceback__ = refusal.__context__ = None  # the frames hold the call, which holds the refusal
+        self._put(call, files.log, packed(record), refusal)
 
-    def _put(self, call: PendingCall, target: Log, parts: Parts) -> None:
-        """Write a record, and hold the call's answer until it and all earlier records are on disk."""
+    def _put(self, call: PendingCall, target: Log, parts: Parts, refusal: Refusal | None = None) -> None:
+        """Write a record, and hold the call's answer or refusal until it and all earlier records are on disk."""
         wal = self.wal
 
         def hold(answer: AnswerCallback, result: bytes) -> None:
-            wal.put(target, parts, lambda failure: answer(result, None) if failure is None else answer(b"", failure))
+            def written(failure: Refusal | None) -> None:
+                failed = failure or refusal
+                answer(result if failed is None else b"", failed)
+
+            wal.put(target, parts, written)
 
         call.hold = hold
 
