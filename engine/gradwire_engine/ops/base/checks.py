@@ -77,6 +77,30 @@ def needs_order(kernel: str, dtype: DType) -> None:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{TITLES[dtype]}'", op=kernel)
 
 
+def needs_norm_dtype(name: str, given: DType, dtype: DType | None) -> None:
+    """Refuse a dtype that a norm cannot be computed in: another kind than the input's, or a narrower one.
+
+    Raises EngineError: RUNTIME, also for an input that is neither floating point nor complex.
+    """
+    if dtypes.category(given) < dtypes.FLOAT:
+        title = dtypes.TITLES[given]
+        raise EngineError(Reason.RUNTIME, f"{name}: Expected a floating point or complex tensor as input. Got {title}")
+    if dtype is None:
+        return
+    title = dtypes.TITLES[dtype]
+    if dtypes.category(dtype) < dtypes.FLOAT:
+        raise EngineError(Reason.RUNTIME, f"{name}: dtype should be floating point or complex, but got {title}")
+    if (dtype.kind == "c") != (given.kind == "c"):
+        kind = "complex" if given.kind == "c" else "real"
+        raise EngineError(Reason.RUNTIME, f"{name}: dtype should be {kind} for {kind} inputs, but got {title}")
+    if dtypes.promote_types(given, dtype) != dtype:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"{name}: the dtype of the input ({dtypes.TITLES[given]}) should be convertible without narrowing to the "
+            f"specified dtype ({title})",
+        )
+
+
 def as_sortable(array: Any) -> Any:
     """Convert bfloat16 to float32 for sorting, because NumPy sorts nan last only for float32."""
     return array.astype(dtypes.float32) if array.dtype == dtypes.bfloat16 else array

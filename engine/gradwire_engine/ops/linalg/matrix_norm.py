@@ -14,7 +14,7 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import linear
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast
-from gradwire_engine.ops.base.checks import ints, normalize_dim
+from gradwire_engine.ops.base.checks import ints, needs_norm_dtype, normalize_dim
 from gradwire_engine.ops.base.fill import where
 from gradwire_engine.ops.linalg.decompose import eigvalsh, svdvals
 from gradwire_engine.ops.linalg.linalg import inv, is_singular, needs_square, rank_limit
@@ -67,18 +67,9 @@ def _two_dims(name: str, A: Any, dim: Any) -> tuple[int, int]:
 
 
 def _check_dtype(name: str, A: Any, dtype: Any, ord: Any) -> None:
-    if dtypes.category(A.dtype) < dtypes.FLOAT:
+    needs_norm_dtype(name, A.dtype, dtype)
+    if ord in ("nuc", 2, -2) and A.dtype.itemsize == 2:
         title = dtypes.TITLES[A.dtype]
-        raise EngineError(Reason.RUNTIME, f"{name}: Expected a floating point or complex tensor as input. Got {title}")
-    if dtype is not None:
-        title = dtypes.TITLES[dtype]
-        if dtypes.category(dtype) < dtypes.FLOAT:
-            raise EngineError(Reason.RUNTIME, f"{name}: dtype should be floating point or complex, but got {title}")
-        if (dtype.kind == "c") != (A.dtype.kind == "c"):
-            kind, wanted = ("complex", "complex") if A.dtype.kind == "c" else ("real", "floating point")
-            raise EngineError(Reason.RUNTIME, f"{name}: dtype should be {wanted} for {kind} inputs, but got {title}")
-    if ord in ("nuc", 2, -2) and (dtype or A.dtype).itemsize == 2:
-        title = dtypes.TITLES[dtype or A.dtype]
         raise EngineError(Reason.RUNTIME, f"{name}: Low precision dtypes not supported. Got {title}")
 
 

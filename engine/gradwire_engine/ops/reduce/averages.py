@@ -35,6 +35,12 @@ def nanmean(
             Reason.RUNTIME,
             f"nanmean(): expected input to have floating point or complex dtype but got {dtypes.TITLES[input.dtype]}",
         )
+    if dtype is not None and dtypes.category(dtype) < dtypes.FLOAT:
+        raise EngineError(
+            Reason.RUNTIME,
+            "nanmean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. "
+            f"Got: {dtypes.TITLES[dtype]}",
+        )
     counted = total(_invert(isnan(input)), dim, keepdim)
     return nansum(input, dim, keepdim, dtype=dtype) / counted
 

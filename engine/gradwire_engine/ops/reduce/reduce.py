@@ -21,7 +21,7 @@ from gradwire_engine.op.cost import by_sorting
 from gradwire_engine.op.op import op
 from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj, expand, sum_axes
-from gradwire_engine.ops.base.checks import needs_order, normalize_dim, normalize_dims
+from gradwire_engine.ops.base.checks import needs_norm_dtype, needs_order, normalize_dim, normalize_dims
 from gradwire_engine.ops.base.compare import eq, logical_and, logical_or
 from gradwire_engine.ops.base.fill import where, zeros
 from gradwire_engine.ops.base.precision import is_half, through_float32
@@ -486,11 +486,7 @@ def vector_norm(
         raise EngineError(
             Reason.RUNTIME, f"linalg.vector_norm: Expected a non-complex scalar as the order of norm. Got {ord}"
         )
-    if dtypes.category(x.dtype) < dtypes.FLOAT:
-        raise EngineError(
-            Reason.RUNTIME,
-            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {dtypes.TITLES[x.dtype]}",
-        )
+    needs_norm_dtype("linalg.vector_norm", x.dtype, dtype)
     given = x.astype(dtype) if dtype is not None else x
     result = dtypes.real_part(given.dtype)
     dims = normalize_dims(dim, x.ndim)

@@ -10,6 +10,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LOOP, Works, counted
 from gradwire_engine.op.op import op
@@ -26,6 +27,8 @@ def _running(xp: Any, name: str, input: Array, dim: int, dtype: DType | None) ->
     dim = normalize_dim(dim, input.ndim)
     if dtype is None:
         dtype = input.dtype if dtypes.category(input.dtype) >= dtypes.FLOAT else dtypes.int64
+    if dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_out_cpu\" not implemented for 'Bool'")
     if not input.ndim:
         return input.astype(dtype)
     if is_half(dtype):
