@@ -177,7 +177,10 @@ class ProcessWorker(Worker):
         self._unwatch_exit()
         self._calls.close()
         self._control.close()
-        self._transfers.end(Refusal("UNAVAILABLE", "the server is shutting down"))
+        shutdown = Refusal("UNAVAILABLE", "the server is shutting down")
+        self.lost(shutdown)
+        self._control.fail(shutdown)
+        self._transfers.end(shutdown)
         await asyncio.get_running_loop().run_in_executor(None, self._reap)
         self._transfers.close()
 
@@ -263,7 +266,11 @@ class ProcessWorker(Worker):
     # Calls
 
     def send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
-        """Send a call on the call pipe."""
+        """Send a call on the call pipe. It is refused if the process has ended."""
+        if self._calls.closed:
+            failure = Refusal("UNAVAILABLE", "the worker process has ended; try again")
+            asyncio.get_running_loop().call_soon(self.answered, ticket, b"", failure)
+            return
         limit = INFINITE if deadline is None else deadline
         self._calls.send(head(len(raw), _KINDS[method], number, ticket, limit, time.monotonic()), raw)
 
