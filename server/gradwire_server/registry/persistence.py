@@ -2,6 +2,8 @@
 
 A lookup finds an evicted session like any other. The session gets a number and a worker. The worker restores the
 session before the call that asked for it, so a returning client notices nothing.
+
+The store may be slow, so its calls run in threads of their own, a bounded number. The event loop makes none.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -22,7 +25,7 @@ from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.limits import Limits
 from gradwire_server.registry.principal_rows import PrincipalRows
-from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
+from gradwire_server.registry.session_catalog import SessionCatalog, StoredSession, digest_of
 from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.storage.instructions import LATER, StorageInstruction
 from gradwire_server.worker.frames import KEEP, NUMBER
@@ -31,6 +34,7 @@ from gradwire_server.worker_pool.worker import Worker
 
 _SWEEP_SECONDS = 60.0
 _SAVE_WAIT_SECONDS = 1.0  # a busy session delays the periodic snapshots of its worker's other sessions by at most this
+_THREADS = 8  # calls of the store at once
 _PERMANENT = ("SNAPSHOT_DAMAGED", "SNAPSHOT_NOT_FOUND", "DEVICE_UNAVAILABLE", "NOT_SUPPORTED")
 T = TypeVar("T")
 
@@ -72,7 +76,8 @@ class Persistence:
         self.failures = 0  # failed saves
         self._tasks: list[asyncio.Task[None]] = []
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by principal
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()  # evictions and confirmations under way
+        self._threads = ThreadPoolExecutor(_THREADS, "gradwire-catalog")  # each thread starts when it is needed
         self._storing: dict[str, asyncio.Task[bool]] = {}  # periodic snapshots under way, by session
         backend.registry.restore_evicted = self.restore_evicted
 
@@ -162,7 +167,7 @@ class Persistence:
 
     async def forget(self, entry: SessionEntry[Worker]) -> None:
         """Delete the files of a session that its ended worker may have stored, and whose id no client has."""
-        await self._run_in_executor(self.catalog.forget, entry.id)
+        await self._use_store(self.catalog.forget, entry.id)
 
     async def attached(self, entry: SessionEntry[Worker]) -> None:
         """Tell a session's worker of another writer."""
@@ -182,11 +187,11 @@ class Persistence:
         entry.writers, entry.stored = backend.limits.writers, True
         instruction = self.instruction(entry, counter_row, str(stored.folder))
         entry.restoring = entry.worker.request("Restore", entry.number, instruction.pack())
-        entry.restoring.add_done_callback(lambda done: self._restored(entry, done))
+        entry.restoring.add_done_callback(lambda done: self._restored(entry, head, done))
         log.info("session is being restored", extra={"session": entry.short_id, "principal": entry.owner})
         return entry
 
-    def _restored(self, entry: SessionEntry[Worker], done: asyncio.Future[bytes]) -> None:
+    def _restored(self, entry: SessionEntry[Worker], head: pb.SnapshotHead, done: asyncio.Future[bytes]) -> None:
         entry.restoring = None
         if done.cancelled():
             return
@@ -202,8 +207,19 @@ class Persistence:
         reason, message = (failure.reason, failure.message) if isinstance(failure, Refusal) else ("INTERNAL", "")
         self.backend.registry.remove_with_tombstone(entry, reason, message)
         self._drop(entry)
-        if self.catalog.put(entry.id, deletes_oldest=False, why=why) and why is None:
+        self._in_background(self._confirm(entry, self.catalog.put_unread(head, why), deletes_oldest=False))
+
+    async def _confirm(self, entry: SessionEntry[Worker], stored: StoredSession, deletes_oldest: bool) -> None:
+        """Check that a session that was put in the catalog unread is stored; its tombstone then goes."""
+        if not await self._in_thread(self.catalog.confirm, stored, deletes_oldest):
+            log.error("session is lost: nothing of it is stored", extra={"session": entry.short_id})
+        elif stored.why is None:
             self.backend.registry.tombstones.pop(entry.id, None)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     def _drop(self, entry: SessionEntry[Worker]) -> None:
         """Free a session's memory and keep its files."""
@@ -218,9 +234,7 @@ class Persistence:
         for entry in entries:
             if not entry.saving:
                 entry.saving = True
-                task = asyncio.create_task(self._evict(entry))
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+                self._in_background(self._evict(entry))
 
     async def _evict(self, entry: SessionEntry[Worker]) -> None:
         try:
@@ -235,7 +249,7 @@ class Persistence:
         if directory.entries.get(entry.id) is not entry or entry.expires != expires or entry.pending:
             return  # the client used the session again, or the session was ended
         if stored:
-            stored = await asyncio.get_running_loop().run_in_executor(None, self.catalog.put, entry.id)
+            stored = await self._in_thread(self.catalog.put, entry.id)
             if not entry.saving:
                 return  # its worker ended meanwhile: `lost` has put it in the catalog
             if entry.expires != expires or entry.pending or directory.entries.get(entry.id) is not entry:
@@ -253,21 +267,23 @@ class Persistence:
         lost_entries = []
         for entry in entries:
             entry.saving = False
-            if entry.stored and self.catalog.put(entry.id):
-                self.backend.registry.tombstones.pop(entry.id, None)
+            if entry.stored:
+                self._in_background(self._confirm(entry, self.catalog.put_unread(_head_of(entry)), deletes_oldest=True))
             else:
                 lost_entries.append(entry)
         return lost_entries
 
     def evict(self, entry: SessionEntry[Worker]) -> None:
         """Evict a stored session; the next lookup restores it."""
-        if self.backend.registry.entries.get(entry.id) is entry and self.catalog.put(entry.id, deletes_oldest=False):
+        if self.backend.registry.entries.get(entry.id) is entry:
+            stored = self.catalog.put_unread(_head_of(entry))
             self.backend.registry.remove(entry)
             self._drop(entry)
+            self._in_background(self._confirm(entry, stored, deletes_oldest=False))
 
     async def close(self, session_id: str) -> bool:
         """Delete the caller's session from the session catalog; whether there was one."""
-        return await self._run_in_executor(self.catalog.discard, session_id, CALLER.get().name)
+        return await self._use_store(self.catalog.discard, session_id, CALLER.get().name)
 
     # Administration.
 
@@ -289,7 +305,7 @@ class Persistence:
     async def end(self, number: int) -> int:
         """Delete any principal's evicted session; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
         stored = self.catalog.remove_numbered(number)  # before the first await, so no lookup restores it meanwhile
-        await self._run_in_executor(self.catalog.store.remove, stored.folder)
+        await self._use_store(self.catalog.store.remove, stored.folder)
         short_id = stored.folder.name[:SHORT_ID_LENGTH]
         log.info(
             "stored session ended",
@@ -325,16 +341,20 @@ class Persistence:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             try:
-                await self._run_in_executor(self.catalog.sweep)
+                await self._use_store(self.catalog.sweep)
             except Exception:
                 log.exception("the state directory was not swept")
 
     # Client requests.
 
-    async def _run_in_executor(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a function that waits for the store in a thread of the executor. Raises Refusal: STORAGE, and others."""
+    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a function that waits for the store off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+
+    async def _use_store(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a function that waits for the store, for a client. Raises Refusal: STORAGE, and others."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(None, function, *args)
+            return await self._in_thread(function, *args)
         except OSError as error:
             log.error("the stored sessions cannot be used", extra={"error": str(error)})
             why = os.strerror(error.errno or errno.EIO)
@@ -354,7 +374,7 @@ class Persistence:
     async def _save_named(self, entry: SessionEntry[Worker], request: pb.SaveSessionRequest, raw: bytes) -> bytes:
         """Save under a name. The caller holds the principal's lock, so quotas count earlier saves."""
         instruction = StorageInstruction(request=raw)
-        instruction.room = await self._run_in_executor(self.catalog.room, entry.owner, request.name)
+        instruction.room = await self._use_store(self.catalog.room, entry.owner, request.name)
         most = int(self.catalog.max_ttl * 1000)
         ttl = min(request.ttl_ms or most, most) if most else request.ttl_ms
         head = pb.SnapshotHead(principal=entry.owner, client=entry.client, name=request.name, ttl_ms=ttl)
@@ -367,7 +387,7 @@ class Persistence:
     async def restore(self, request: pb.RestoreSessionRequest, raw: bytes) -> service_pb2.RestoreSessionResponse:
         """Answer RestoreSession: open a session that begins as a named snapshot."""
         owner, backend = CALLER.get().name, self.backend
-        folder, _ = await self._run_in_executor(self.catalog.found, owner, request.name)
+        folder, _ = await self._use_store(self.catalog.found, owner, request.name)
         opening = service_pb2.OpenSessionRequest(lease_ms=request.lease_ms, client=request.client)
         entry = backend.registry.open(opening, backend.choose_worker)
         entry.worker.add_session()
@@ -388,7 +408,7 @@ class Persistence:
 
     async def listed(self) -> pb.ListSnapshotsResponse:
         """Answer ListSnapshots."""
-        found = await self._run_in_executor(self.catalog.listed, CALLER.get().name)
+        found = await self._use_store(self.catalog.listed, CALLER.get().name)
         return pb.ListSnapshotsResponse(
             snapshots=[
                 pb.SnapshotSummary(
@@ -401,7 +421,7 @@ class Persistence:
 
     async def delete(self, name: str) -> int:
         """Answer DeleteSnapshot."""
-        return await self._run_in_executor(self.catalog.delete, CALLER.get().name, name)
+        return await self._use_store(self.catalog.delete, CALLER.get().name, name)
 
 
 def instruction_of(entry: SessionEntry[Worker], counter_row: int) -> StorageInstruction:
@@ -409,6 +429,14 @@ def instruction_of(entry: SessionEntry[Worker], counter_row: int) -> StorageInst
     return StorageInstruction(
         counter_row=counter_row, owner=entry.owner_number, short_id=entry.short_id, principal=entry.owner
     )
+
+
+def _head_of(entry: SessionEntry[Worker]) -> pb.SnapshotHead:
+    """What the front knows of a stored session's head."""
+    return pb.SnapshotHead(
+        session_digest=digest_of(entry.id), principal=entry.owner, client=entry.client,
+        lease_ms=int(entry.lease * 1000), saved_unix_ms=int(time.time() * 1000),
+    )  # fmt: skip
 
 
 def _log_failure(entry: SessionEntry[Worker], done: asyncio.Future[Any]) -> None:

@@ -150,11 +150,15 @@ class SessionCatalog:
             os.close(self.lock)
             self.lock = -1
 
-    def _hold(self, folder: Path, head: pb.SnapshotHead, why: Refusal | None = None) -> None:
-        age = max(0.0, time.time() - head.saved_unix_ms / 1000)
-        until = time.monotonic() + max(0.0, self.grace - age)
+    def _hold(self, folder: Path, head: pb.SnapshotHead, why: Refusal | None = None) -> StoredSession:
         self.stored_sessions.pop(head.session_digest, None)
-        self.stored_sessions[head.session_digest] = StoredSession(folder, head, until, next(self._numbers), why)
+        stored = StoredSession(folder, head, self._until(head), next(self._numbers), why)
+        self.stored_sessions[head.session_digest] = stored
+        return stored
+
+    def _until(self, head: pb.SnapshotHead) -> float:
+        age = max(0.0, time.time() - head.saved_unix_ms / 1000)
+        return time.monotonic() + max(0.0, self.grace - age)
 
     def _head(self, folder: Path) -> pb.SnapshotHead | None:
         try:
@@ -198,6 +202,32 @@ class SessionCatalog:
         self._hold(self.home(session_id), head, why)
         if deletes_oldest:
             self._delete_oldest(head)
+        return True
+
+    def put_unread(self, head: pb.SnapshotHead, why: Refusal | None = None) -> StoredSession:
+        """Add an evicted session by what is known of its head, without a call of the store; `confirm` does the rest."""
+        return self._hold(self.sessions / head.session_digest.hex(), head, why)
+
+    def confirm(self, stored: StoredSession, deletes_oldest: bool) -> bool:
+        """Read the head of a session added by `put_unread`; False if there is none and it was therefore removed.
+
+        A head that cannot be read is logged, and the session stays: a restore then tells its caller why.
+        """
+        digest = stored.head.session_digest
+        try:
+            found = self.store.head(stored.folder)
+        except (Refusal, OSError) as error:
+            log.error("stored session cannot be read", extra={"file": str(stored.folder), "error": str(error)})
+            return True
+        if self.stored_sessions.get(digest) is not stored:
+            return True  # restored or deleted meanwhile
+        if found is None:
+            self.stored_sessions.pop(digest, None)
+            return False
+        stored.head = found[1]
+        stored.until = self._until(stored.head)
+        if deletes_oldest:
+            self._delete_oldest(stored.head)
         return True
 
     def _delete_oldest(self, newest: pb.SnapshotHead) -> None:

@@ -15,6 +15,7 @@ from google.protobuf.message import EncodeError
 from gradwire.v1 import service_pb2
 from gradwire_engine import activate
 from gradwire_server.common.errors import Refusal
+from gradwire_server.common.futures import Steps, until_done
 from gradwire_server.common.limits import RESPONSE_BYTES
 from gradwire_server.common.timings import with_timings
 from gradwire_server.session.command_spec import CommandSpec
@@ -109,7 +110,7 @@ def serialized(message: Any) -> bytes:
     return message.SerializeToString()  # type: ignore[no-any-return]
 
 
-def run_batch(call: PendingCall) -> Generator[None, None, bytes]:
+def run_batch(call: PendingCall) -> Steps[bytes]:
     """Apply a batch, except commands applied before, whose results are repeated. Yields when the session's turn ends.
 
     Raises Refusal, OutOfOrder.
@@ -142,8 +143,8 @@ def run_batch(call: PendingCall) -> Generator[None, None, bytes]:
     repeated = min(max(writer.applied + 1 - first, 0), count)
     earlier = writer.responses.results(first, first + repeated - 1) if repeated else []
     if repeated < count:
-        if session.durability.files is not None:
-            session.durability.files.use()
+        if session.durability.files is not None and (noted := session.durability.files.use()) is not None:
+            yield from until_done(noted)
         session.durability.torn = True  # until the call is over (runtime.py)
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied

@@ -6,7 +6,7 @@ which are plain values and only grow, and accesses transfers' bytes. The front k
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
@@ -17,6 +17,7 @@ from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import FLOAT, category, name_of
 from gradwire_server.common import engine_errors  # noqa: F401 - the import teaches refusal_of the engine's exceptions
 from gradwire_server.common.errors import Refusal
+from gradwire_server.common.futures import Steps
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
@@ -192,7 +193,7 @@ class PendingCall:
     resumed: float = 0.0  # when the current step began
     computed: float = 0.0
     size: int = 1  # commands
-    steps: "Generator[None, None, bytes] | None" = None
+    steps: Steps[bytes] | None = None
     park_deadline: float | None = None
     #: Set if the answer waits for the disk: takes the callback for that time, and the answer.
     hold: "Callable[[AnswerCallback, bytes], None] | None" = None

@@ -4,6 +4,9 @@ Saving is a call in the session's queue. The compute thread encodes the session 
 per slice, so other sessions compute in between. Then the session continues, while the checkpointer's thread waits for
 the disk. The answer is sent once the snapshot survives a crash. With a write-ahead log, every other answer of the
 session also waits until it survives a crash.
+
+The compute thread waits for no store that may block: threads make its calls, and the session's call yields their
+futures.
 """
 
 from __future__ import annotations
@@ -14,16 +17,17 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server import __version__
 from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.common.futures import Steps, until_done
 from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
@@ -40,7 +44,9 @@ from gradwire_server.storage.write_ahead_log import START, Log, log_path
 _LOG_SECONDS = 60.0  # timeout for creating a log
 _LOG_FACTOR = 4  # a log of this many times the last snapshot's bytes causes a new snapshot
 _LEAST_LOG = 64 << 20
-Steps = Generator[None, None, bytes]
+_THREADS = 4  # calls of a store that may block, at once
+P = ParamSpec("P")
+T = TypeVar("T")
 
 log = logging.getLogger("gradwire.server")
 
@@ -56,6 +62,9 @@ class Checkpointer:
         self.snapshots = snapshots or snapshot_store()
         self.log_store = log_store or LOGS()
         self.log_writer = LogWriter(self.log_store) if logs else None
+        self._threads = (
+            ThreadPoolExecutor(_THREADS, "gradwire-store") if self.snapshots.may_block else None
+        )  # each thread starts when it is needed
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="gradwire-checkpointer", daemon=True)
         self._thread.start()
@@ -64,6 +73,8 @@ class Checkpointer:
         """End after the queued tasks, within `timeout` seconds."""
         self._tasks.put(None)
         self._thread.join(timeout)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
         if self.log_writer is not None:
             self.log_writer.wal.stop(timeout)
 
@@ -74,11 +85,19 @@ class Checkpointer:
             except Exception:
                 log.exception("checkpointer failed")
 
+    def _in_thread(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> Steps[T]:
+        """Call a store off the compute thread if it may block; yields until the call is over."""
+        if self._threads is None:
+            return function(*args, **named)
+        return (yield from until_done(self._threads.submit(function, *args, **named)))
+
     # Sessions' lives.
 
     def begin(self, session: Session, instruction: StorageInstruction) -> None:
         """Begin a session that is stored in its own folder."""
-        session.durability.files = SessionFiles(Path(instruction.home), instruction.home_head, self.snapshots)
+        session.durability.files = SessionFiles(
+            Path(instruction.home), instruction.home_head, self.snapshots, threads=self._threads
+        )
 
     def forget(self, session: Session, keep: bool) -> None:
         """Forget a session that has ended; `keep` leaves its files."""
@@ -90,7 +109,7 @@ class Checkpointer:
         if not keep:
             self._tasks.put(lambda: self.snapshots.remove(files.folder))
 
-    def opened(self, session: Session, call: PendingCall) -> Steps:
+    def opened(self, session: Session, call: PendingCall) -> Steps[bytes]:
         """With logs, store an opened session's first snapshot before its opening is answered."""
         files = files_of(session)
         if self.logs and files is not None:
@@ -99,7 +118,7 @@ class Checkpointer:
 
     # Saving.
 
-    def save(self, session: Session, call: PendingCall) -> Steps:
+    def save(self, session: Session, call: PendingCall) -> Steps[bytes]:
         """Store a session, for itself or under a name. Raises Refusal: NOT_SUPPORTED, STORAGE, SNAPSHOT_LIMIT."""
         instruction = StorageInstruction.unpack(call.raw)
         if instruction.request:
@@ -144,7 +163,7 @@ class Checkpointer:
         raw_head: bytes,
         instruction: StorageInstruction,
         request: pb.SaveSessionRequest | None = None,
-    ) -> Steps:
+    ) -> Steps[bytes]:
         """Store a session in a folder; `files` is None for a named snapshot."""
         progress = _progress(session)
         uses = files.uses if files is not None else 0
@@ -159,17 +178,16 @@ class Checkpointer:
         base = folder.parent if files is not None else folder.parent.parent
         writing: SnapshotWriter | None = None
         try:
-            generation = 1 + max((0 if files is None else files.generation, *self.snapshots.list(folder)))
-            writing = self.snapshots.begin(folder, generation, head, encoder.state, base)
+            stored = yield from self._in_thread(self.snapshots.list, folder)
+            generation = 1 + max((0 if files is None else files.generation, *stored))
+            writing = yield from self._in_thread(self.snapshots.begin, folder, generation, head, encoder.state, base)
             yield from writing.data(encoder.memories, instruction.room)
         except OSError as error:
-            if writing is not None:
-                writing.abandon()
+            self._abandon(writing)
             log.error("session cannot be stored", extra={"file": str(folder), "error": str(error)})
             raise snapshot_files.storage_refusal(error) from None
         except BaseException:
-            if writing is not None:
-                writing.abandon()
+            self._abandon(writing)
             raise
         begun = None
         if files is not None:
@@ -180,6 +198,14 @@ class Checkpointer:
         durable_uses = uses if instruction.last or self.logs else None
         self._answer_after(call, lambda: self._commit(session, files, writing, progress, durable_uses, begun))
         return b""
+
+    def _abandon(self, writing: SnapshotWriter | None) -> None:
+        if writing is None:
+            return
+        if self._threads is None:
+            writing.abandon()
+        else:
+            self._tasks.put(writing.abandon)
 
     def _fill(self, session: Session, head: pb.SnapshotHead, encoder: SnapshotEncoder, request: Any) -> None:
         head.format, head.version = snapshot_files.FORMAT, __version__
@@ -273,7 +299,7 @@ class Checkpointer:
 
     # Restoring.
 
-    def restore(self, session: Session, call: PendingCall, limit: Callable[[Session], None]) -> Steps:
+    def restore(self, session: Session, call: PendingCall, limit: Callable[[Session], None]) -> Steps[bytes]:
         """Fill an empty session from its stored state, after `limit` set the session's limits.
 
         Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT and others.
@@ -284,19 +310,20 @@ class Checkpointer:
         generation = 0
         try:
             while True:
-                found = self.snapshots.list(source)
+                found = yield from self._in_thread(self.snapshots.list, source)
                 if not found:
                     raise Refusal("SNAPSHOT_NOT_FOUND", "nothing of it is stored any more")
                 generation = found[-1]
                 try:
-                    head, state = self.snapshots.read(source, generation)
+                    head, state = yield from self._in_thread(self.snapshots.read, source, generation)
                     limit(session)
                     session.account.admit(head.memory_bytes)
                     memories = [reserve(each) for each in state.memories]
                     yield from self.snapshots.data(source, generation, state, memories)
                     break
                 except (Refusal, FileNotFoundError):
-                    if self.snapshots.list(source)[-1:] == [generation]:
+                    newest = (yield from self._in_thread(self.snapshots.list, source))[-1:]
+                    if newest == [generation]:
                         raise  # else a newer generation has replaced it: read that one
             yield from SnapshotDecoder(session, state, memories).fill()
             answer = self._restored(session, state, head, request)
@@ -334,7 +361,7 @@ class Checkpointer:
                     session.release(tensor_id)
         return answer
 
-    def _replay_logs(self, session: Session, generation: int, logged: bool) -> Steps:
+    def _replay_logs(self, session: Session, generation: int, logged: bool) -> Steps[bytes]:
         """Replay the logs and continue at their end. `logged`: whether this generation must have a log."""
         files = files_of(session)
         assert files is not None
@@ -352,7 +379,7 @@ class Checkpointer:
                 self.log_store.cut(path, end)
         files.generation = logs[-1] if logs else generation
         files.saved_progress = None
-        running = self.snapshots.running(files.folder)
+        running = yield from self._in_thread(self.snapshots.running, files.folder)
         if running and (len(session.writers) > 1 or session.unary_commands):
             # Commands may have been lost, and with unary calls or several writers the seqs do not show which.
             session.epoch = _new_epoch(session.epoch)
@@ -361,7 +388,7 @@ class Checkpointer:
             files.log = Log(path, end, self.log_store.exists(path))
             session.durability.log_notes, session.transfers.logs = files.notes, True
         else:
-            self.snapshots.set_running(files.folder, True)
+            yield from self._in_thread(self.snapshots.set_running, files.folder, True)
         return b""
 
 

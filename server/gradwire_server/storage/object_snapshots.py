@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import logging
 import os
 import secrets
@@ -26,6 +27,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server.common.futures import until_done
 from gradwire_server.storage.byte_view import byte_view
 from gradwire_server.storage.snapshot_files import FORMAT, PIECE, check_room, damaged
 from gradwire_server.storage.stores import SnapshotStore
@@ -64,7 +66,8 @@ class ObjectSnapshots(SnapshotStore):
 
     def __init__(self, objects: ObjectStore) -> None:
         self.objects = objects
-        self.threads = ThreadPoolExecutor(_THREADS, "gradwire-objects")
+        self.writers = ThreadPoolExecutor(_THREADS, "gradwire-object-writer")
+        self.readers = ThreadPoolExecutor(_THREADS, "gradwire-object-reader")  # a read waits for no session's writing
 
     def put(self, location: Path, key: str, data: bytes) -> None:
         """Put an object of a location. Raises OSError."""
@@ -127,18 +130,27 @@ class ObjectSnapshots(SnapshotStore):
         head = self._head(location, generation)
         return head, self._parsed(pb.SessionState, location, f"{generation}{_STATE}")
 
-    def data(self, location: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
-        """Get tensors' bytes, a piece before each yield."""
+    def data(
+        self, location: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]
+    ) -> Iterator[Future[Any] | None]:
+        """Get tensors' bytes in threads, a few pieces ahead; copy a piece before each yield."""
         path = location / f"{generation}.data"
-        for number, (owner, message) in enumerate(zip(memories, state.memories, strict=True)):
+        keys = (
+            _piece(generation, number, start)
+            for number, message in enumerate(state.memories)
+            for start in range(0, message.bytes, PIECE)
+        )
+        gets = deque(self.readers.submit(self.get, location, key) for key in itertools.islice(keys, _THREADS))
+        for owner, message in zip(memories, state.memories, strict=True):
             on_host = message.device in ("", "cpu")
             view = byte_view(owner) if on_host else owner
             crc = 0
             for start in range(0, message.bytes, PIECE):
                 try:
-                    raw = self.get(location, _piece(generation, number, start))
+                    raw = yield from until_done(gets.popleft())
                 except FileNotFoundError:
                     raise damaged(path, "a piece is missing") from None
+                gets.extend(self.readers.submit(self.get, location, key) for key in itertools.islice(keys, 1))
                 if len(raw) != min(PIECE, message.bytes - start):
                     raise damaged(path, "a piece is shorter or longer than the state says")
                 crc = zlib.crc32(raw, crc)
@@ -147,7 +159,7 @@ class ObjectSnapshots(SnapshotStore):
                     view[start : start + len(piece)] = piece
                 else:
                     view[start : start + len(piece)].set(piece)
-                yield
+                yield None
             if crc != message.crc:
                 raise damaged(path, "its checksum is not that of its bytes")
 
@@ -204,11 +216,12 @@ class ObjectSnapshotWriter:
         self._exists = False
         self._puts: deque[Future[None]] = deque()
 
-    def data(self, memories: list[Any], room: int | None) -> Iterator[None]:
+    def data(self, memories: list[Any], room: int | None) -> Iterator[Future[Any] | None]:
         """Copy the bytes for the threads, a piece before each yield. Raises OSError; first, Refusal: SNAPSHOT_LIMIT."""
         self.head.bytes = self.state.ByteSize() + sum(memory.bytes for memory in self.state.memories)
         check_room(self.head.bytes, room)
-        taken = (_generation_of(key) for key in self.store.about_all(self.folder))
+        found = yield from until_done(self.store.readers.submit(self.store.about_all, self.folder))
+        taken = map(_generation_of, found)
         least = max((self.generation, *(1 + generation for generation in taken if generation is not None)))
         self.generation = least + secrets.randbelow(_SPREAD)
         for number, (owner, message) in enumerate(zip(memories, self.state.memories, strict=True)):
@@ -219,10 +232,10 @@ class ObjectSnapshotWriter:
                 raw = bytes(memoryview(piece if message.device in ("", "cpu") else piece.get()))
                 crc = zlib.crc32(raw, crc)
                 if len(self._puts) >= _MOST_QUEUED:
-                    self._puts.popleft().result()
+                    yield from until_done(self._puts.popleft())
                 key = _piece(self.generation, number, start)
-                self._puts.append(self.store.threads.submit(self.store.put, self.folder, key, raw))
-                yield
+                self._puts.append(self.store.writers.submit(self.store.put, self.folder, key, raw))
+                yield None
             message.crc = crc
 
     def commit(self) -> int:
@@ -258,7 +271,7 @@ class ObjectSnapshotWriter:
 def _failures(*declared: type[Exception]) -> Iterator[None]:
     """Make every failure of an object store an OSError with an errno, except the declared ones."""
     try:
-        yield
+        yield None
     except declared:
         raise
     except Exception as error:

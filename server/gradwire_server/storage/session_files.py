@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,28 @@ class SessionFiles:
     uses: int = 0
     stopped: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
+    threads: ThreadPoolExecutor | None = None  # where to wait for the store; None: on the caller's thread
 
-    def use(self) -> None:
-        """Note that commands are about to be applied that no file contains. Raises Refusal: STORAGE."""
+    def use(self) -> Future[None] | None:
+        """Note that commands are about to be applied that no file contains. Raises Refusal: STORAGE.
+
+        Returns a future if the store takes the note in a thread: then first wait for it. It raises the refusal.
+        """
         if self.log is not None:
-            return
+            return None
+        if self.threads is None:
+            self._use()
+            return None
+        if self.lock.acquire(blocking=False):  # else `stop` holds it while the store takes its note
+            try:
+                if not self.stopped:
+                    self.uses += 1
+                    return None
+            finally:
+                self.lock.release()
+        return self.threads.submit(self._use)
+
+    def _use(self) -> None:
         with self.lock:
             self.uses += 1
             if self.stopped:

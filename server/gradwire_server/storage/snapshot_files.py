@@ -308,6 +308,8 @@ def _write(descriptor: int, data: Any) -> None:
 class SnapshotFiles(SnapshotStore):
     """Snapshots as files: a location is a folder."""
 
+    may_block = False  # a local disk; the calls that wait for a flush have their own thread
+
     def list(self, location: Path) -> list[int]:
         """The generations that have a session file."""
         return generations(location, SESSION)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -19,11 +20,14 @@ class SnapshotWriter(Protocol):
     """A generation being written. `data` writes the tensors' bytes, `commit` makes it exist, `abandon` undoes it."""
 
     folder: Path  # its location
-    generation: int  # final, and unused before, after the first step of `data`
+    generation: int  # final, and unused before, once `data` is exhausted
     head: pb.SnapshotHead
 
-    def data(self, memories: list[Any], room: int | None) -> Iterator[None]:
-        """Write the bytes, a piece before each yield. Raises Refusal: SNAPSHOT_LIMIT, STORAGE, before any."""
+    def data(self, memories: list[Any], room: int | None) -> Iterator[Future[Any] | None]:
+        """Write the bytes, a piece before each yield, or yield a future to wait for.
+
+        Raises Refusal: SNAPSHOT_LIMIT, STORAGE, before any.
+        """
 
     def commit(self) -> int:
         """Make the generation exist and delete earlier ones and their logs; return its bytes. Raises OSError."""
@@ -33,7 +37,13 @@ class SnapshotWriter(Protocol):
 
 
 class SnapshotStore(ABC):
-    """Generations of stored sessions and named snapshots, by location."""
+    """Generations of stored sessions and named snapshots, by location. Thread-safe.
+
+    `may_block`: whether a method may take long. A worker then calls the methods in threads, except the steps of `data`,
+    which run on its compute thread.
+    """
+
+    may_block = True
 
     @abstractmethod
     def list(self, location: Path) -> list[int]:
@@ -48,8 +58,13 @@ class SnapshotStore(ABC):
         """Read a generation's head and state, without tensors' bytes. Raises Refusal: SNAPSHOT_DAMAGED."""
 
     @abstractmethod
-    def data(self, location: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
-        """Fill memories with a generation's bytes, a piece before each yield. Raises Refusal: SNAPSHOT_DAMAGED."""
+    def data(
+        self, location: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]
+    ) -> Iterator[Future[Any] | None]:
+        """Fill memories with a generation's bytes, a piece before each yield, or yield a future to wait for.
+
+        Raises Refusal: SNAPSHOT_DAMAGED.
+        """
 
     @abstractmethod
     def begin(

@@ -26,6 +26,7 @@ from gradwire_server import __version__
 from gradwire_server.common.allocator import give_back
 from gradwire_server.common.build import build_info, device_info
 from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.common.futures import Steps, until_done
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.common.protobuf_peek import bytes_field
@@ -254,7 +255,7 @@ class Runtime:
                 self._newest = max(self._newest, number)  # last: `_session_of` reads both without the lock
         return PendingCall(method, self.sessions.get(number, self._no_session), raw, ticket, deadline, sent)
 
-    def execute(self, call: PendingCall) -> Generator[None, None, bytes]:
+    def execute(self, call: PendingCall) -> Steps[bytes]:
         """Execute a call in steps. Raises Refusal, OutOfOrder; nothing else."""
         session, durability = call.session, call.session.durability
         held = session.account.bytes
@@ -266,8 +267,8 @@ class Runtime:
                     answer = yield from self._persist(self.checkpointer, call, answer)
                 return answer
             self._check(session)
-            if call.method != "Run" and durability.files is not None:
-                durability.files.use()
+            if call.method != "Run" and durability.files is not None and (noted := durability.files.use()) is not None:
+                yield from until_done(noted)
             if call.method in _FILE_METHODS:
                 return (yield from self._transfer_file(call))
             if call.method == "Run":
@@ -280,7 +281,7 @@ class Runtime:
                 )
             while True:
                 try:
-                    next(steps)
+                    awaited = next(steps)
                 except StopIteration as done:
                     if call.method == "Run":
                         if durability.log_notes is not None and self.log_writer is not None:
@@ -291,7 +292,7 @@ class Runtime:
                 self._count_bytes(session.account.bytes - held)
                 self.quotas.publish(session)
                 held = session.account.bytes
-                yield
+                yield awaited
                 self.update_limits(session)
         except (Refusal, OutOfOrder) as refused:
             if durability.torn:
@@ -335,7 +336,7 @@ class Runtime:
         self._count_bytes(session.account.bytes - held)
         self.quotas.publish(session)
 
-    def _persist(self, checkpointer: Checkpointer, call: PendingCall, answer: bytes) -> Generator[None, None, bytes]:
+    def _persist(self, checkpointer: Checkpointer, call: PendingCall, answer: bytes) -> Steps[bytes]:
         """Store, restore or log a step of a session's lifecycle. Raises Refusal."""
         session = call.session
         if call.method == "Open":

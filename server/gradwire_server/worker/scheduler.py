@@ -10,7 +10,8 @@ turns, which the session skips while other sessions are runnable. Sessions of on
 A session that has used up its compute quota (quotas.py) is throttled: its calls wait. A call that cannot begin before
 its deadline, or would wait too long, is refused at once with a retry time.
 
-A batch that arrives before its predecessor is parked for a bounded time.
+A batch that arrives before its predecessor is parked for a bounded time. A session whose call yields a future is not
+scheduled until that future is done.
 """
 
 import heapq
@@ -40,7 +41,7 @@ _BURST_SECONDS = 0.02
 _MAX_USED_SECONDS = 0.1
 # Longest wait of a unary call for a quota; a batch waits longer, since it is part of a sequence.
 MAX_THROTTLE_SECONDS = 30.0
-_OFFLOAD_POLL_SECONDS = 0.005  # poll interval for the end of offloaded ops
+_OFFLOAD_POLL_SECONDS = 0.005  # poll interval for the end of offloaded ops and for awaited futures
 _THROTTLE_POLL_SECONDS = 0.1  # poll interval for cancellation of calls that wait for a quota
 # Methods that a throttled session delays: those that compute.
 _COMPUTING = frozenset((*BY_METHOD, "Run"))
@@ -81,6 +82,7 @@ class Scheduler:
         self.light_queue: deque[Session] = deque()  # runnable sessions that computed little lately; not in `run_queue`
         self.with_parked: set[Session] = set()  # sessions that have parked batches
         self.throttled: list[tuple[float, int, Session]] = []  # a heap by the end of the throttling
+        self.awaiting: list[Session] = []  # sessions whose first call awaits a future
         self._order = itertools.count()
         limits = runtime.limits
         self._has_quotas = bool(limits.max_session_compute_seconds or limits.max_principal_compute_seconds)
@@ -136,6 +138,22 @@ class Scheduler:
         heapq.heappush(self.throttled, (time.monotonic() + delay, next(self._order), session))
         return True
 
+    def _suspend(self, session: Session) -> bool:
+        """Suspend a session that awaits a future or whose quota is used up; return whether it is suspended."""
+        if session.schedule.awaited is not None:
+            self.awaiting.append(session)
+            return True
+        return self._throttle(session)
+
+    def resume_awaiting(self) -> None:
+        """Make the sessions runnable whose futures are done."""
+        for session in list(self.awaiting):
+            awaited = session.schedule.awaited
+            if awaited is None or awaited.done():
+                session.schedule.awaited = None
+                self.awaiting.remove(session)
+                self._enqueue(session)
+
     def _unthrottle(self, session: Session) -> None:
         """Let a throttled session compute again."""
         session.schedule.throttled = False
@@ -161,7 +179,7 @@ class Scheduler:
             if not schedule.offloaded:
                 self._light_seconds += took
             schedule.offloaded = False
-            if schedule.queue and not self._throttle(session):
+            if schedule.queue and not self._suspend(session):
                 self._enqueue(session)
             return
         self._light_seconds = 0.0
@@ -170,10 +188,10 @@ class Scheduler:
         schedule.credit -= self._compute(session)
         if schedule.offloaded:
             schedule.offloaded = False
-            if schedule.queue and not self._throttle(session):
+            if schedule.queue and not self._suspend(session):
                 self.run_queue.append(session)
             return
-        if not schedule.queue or self._throttle(session):
+        if not schedule.queue or self._suspend(session):
             self.run_queue.popleft()
             self._turn = None
         elif schedule.credit <= 0:
@@ -249,7 +267,7 @@ class Scheduler:
         schedule = call.session.schedule
         result, failure, waited = b"", None, schedule.waited
         try:
-            next(call.steps)
+            schedule.awaited = next(call.steps)
         except StopIteration as done:
             result = done.value
         except OutOfOrder as gap:
@@ -401,10 +419,10 @@ class _SchedulerLoop:
     def _run_slice(self) -> bool:
         """Take arrived calls and compute for a slice; return whether to continue."""
         scheduler, offloader = self.scheduler, self.scheduler.offloader
-        offloaded = offloader is not None and offloader.offloaded > 0
+        polls = bool(scheduler.awaiting) or (offloader is not None and offloader.offloaded > 0)
         if not self._ended:
             timeout = 0.0 if scheduler.runnable else scheduler.max_wait()
-            if offloaded:
+            if polls:
                 timeout = _OFFLOAD_POLL_SECONDS if timeout is None else min(timeout, _OFFLOAD_POLL_SECONDS)
             calls = self.source.take(timeout)
             self._ended = calls is None
@@ -417,13 +435,15 @@ class _SchedulerLoop:
             scheduler.expire_parked()
         if scheduler.throttled:
             scheduler.unthrottle()
+        if scheduler.awaiting:
+            scheduler.resume_awaiting()
         if scheduler.runnable:
             self.before_slice()
             if offloader is not None:
                 offloader.slice_begins()
             scheduler.slice()
         elif self._ended:
-            if not offloaded:
+            if not polls:
                 return False
             time.sleep(_OFFLOAD_POLL_SECONDS)
         return True

@@ -1,5 +1,6 @@
 """Durability: whether a session's state, its files and its log agree."""
 
+from concurrent.futures import Future
 from typing import Protocol
 
 from gradwire_engine import Context
@@ -9,8 +10,11 @@ from gradwire_server.common.errors import Refusal
 class StoredFiles(Protocol):
     """A session's interface to its stored files (storage/session_files.py)."""
 
-    def use(self) -> None:
-        """Note that the session is about to apply commands that no file contains. Raises Refusal: STORAGE."""
+    def use(self) -> Future[None] | None:
+        """Note that the session is about to apply commands that no file contains. Raises Refusal: STORAGE.
+
+        Returns a future to wait for before the commands, if the note takes long.
+        """
 
 
 class CommandState(Protocol):
@@ -40,7 +44,7 @@ class Durability:
 
     Invariants:
 
-    - Before a call of a session with `files` changes it, `files.use` was called.
+    - Before a call of a session with `files` changes it, `files.use` was called, and its future is done.
     - `torn` is true from a call's first command until its record is queued. A call that fails while it is true breaks
       the session (worker/runtime.py).
     - `broken` never becomes None again; the session's calls are refused with it.

@@ -1,7 +1,8 @@
 """The schedule: a session's waiting calls and measured time, by which its worker shares out the compute thread."""
 
 from collections import deque
-from typing import Generic, TypeVar
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
 
 C = TypeVar("C")
 
@@ -15,13 +16,24 @@ class SchedulingState(Generic[C]):
     Invariants:
 
     - Only the first call of `queue` may have begun. Between slices no call is in `queue` and in `parked`.
-    - A session with calls in `queue` is runnable, throttled, or computes. A session whose op is offloaded has no turn;
-      `offloaded` is true until its slice ends.
+    - A session with calls in `queue` is runnable, throttled, awaits a future, or computes. A session whose op is
+      offloaded has no turn; `offloaded` is true until its slice ends.
     - `used` is between 0 and the scheduler's maximum. `credit` above 0 is what is left of the session's turn. Below 0
       it was taken from other sessions, and the session skips turns.
     """
 
-    __slots__ = ("credit", "idle_since", "offloaded", "parked", "queue", "throttled", "turn_ends", "used", "waited")
+    __slots__ = (
+        "awaited",
+        "credit",
+        "idle_since",
+        "offloaded",
+        "parked",
+        "queue",
+        "throttled",
+        "turn_ends",
+        "used",
+        "waited",
+    )
 
     def __init__(self) -> None:
         self.queue: deque[C] = deque()  # calls that wait for their turn, in order
@@ -30,6 +42,7 @@ class SchedulingState(Generic[C]):
         self.used = 0.0  # seconds computed, less idle time at a rate
         self.idle_since = 0.0
         self.credit = 0.0  # seconds
+        self.awaited: Future[Any] | None = None  # what its first call waits for, such as a store's answer
         self.throttled = False  # whether it waits for its compute quota
         self.offloaded = False  # whether an op of it was offloaded in the current slice
         self.waited = 0.0  # seconds of the slice in which it did not compute
