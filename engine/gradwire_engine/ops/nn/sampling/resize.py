@@ -23,9 +23,8 @@ from gradwire_engine.ops.nn.pooling.pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
-    apply_weights,
-    resized_cost,
 )
+from gradwire_engine.ops.nn.pooling.primitives import apply_weights, resized_cost
 from gradwire_engine.ops.shape.axis_gather import build_positions, take_positions
 
 Ints = Any

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 import gradwire_engine as engine
-from gradwire_engine.ops.nn.pooling import pool
+from gradwire_engine.ops.nn.pooling import primitives
 
 CALLS = [
     ((1, 2, 40, 37), (13, 9), 1, 0, 1, False),
@@ -33,7 +33,7 @@ def given(kind: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_large_windows_maxima_are_as_pytorch_has_them(call, kind, dtype, monkeypatch):
     shape, *options = call
-    monkeypatch.setattr(pool, "_is_wide", lambda xp, window: True)
+    monkeypatch.setattr(primitives, "_is_wide", lambda xp, window: True)
     values = given(kind, shape, dtype)
     name = f"max_pool{len(shape) - 2}d"
     theirs = torch.tensor(values, requires_grad=True)
