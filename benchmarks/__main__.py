@@ -6,6 +6,8 @@ import argparse
 import importlib.util
 import os
 import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 ONLY = "--only takes a part (torch, tcp, unary, sessions, neighbour, memory) or rows (W1, W2 eager, W3, RTT, W4)"
 OUTPUT = Path("benchmarks/results")
+Command = Callable[[argparse.Namespace], int]
 
 
 def environment(threads: int) -> None:
@@ -34,9 +37,46 @@ def has_torch(threads: int) -> bool:
     return True
 
 
+def compared(command: Command) -> Command:
+    """Make a command that needs PyTorch fail without it, before it imports what it measures."""
+
+    @wraps(command)
+    def run(options: argparse.Namespace) -> int:
+        return command(options) if has_torch(options.threads) else 1
+
+    return run
+
+
+def table(
+    options: argparse.Namespace,
+    results: Iterable[Result],
+    nothing: str = "nothing was measured",
+    summary: Callable[[list[Result]], str] | None = None,
+) -> int:
+    """Print each result when it is measured, then the summary, and save them in the command's file.
+
+    Returns 1, with the message `nothing`, if there is no result.
+    """
+    from benchmarks import report
+
+    about = report.surroundings()
+    print(report.heading(about))
+    print(report.header(), flush=True)
+    measured = []
+    for result in results:
+        measured.append(result)
+        print(report.row(result), flush=True)
+    if not measured:
+        print(nothing)
+        return 1
+    if summary is not None:
+        print(f"\n{summary(measured)}")
+    report.save(options.json or OUTPUT / f"{options.command}.json", measured, about)
+    return 0
+
+
 def suite(options: argparse.Namespace) -> int:
     """W1 to W4, round trips, sessions and memory: the default."""
-    from benchmarks import report
     from benchmarks.suite import measure
 
     with_torch = has_torch(options.threads)
@@ -44,117 +84,50 @@ def suite(options: argparse.Namespace) -> int:
         import gradwire
 
         gradwire.connect(options.address)
-    about = report.surroundings()
-    print(report.heading(about))
-    print(report.header(), flush=True)
-    results = []
-    for result in measure(options.only, options.turns, with_torch):
-        results.append(result)
-        print(report.row(result), flush=True)
-    if not results:
-        print(f"there is no {options.only!r}; {ONLY}")
-        return 1
-    report.save(options.json or OUTPUT / "suite.json", results, about)
-    return 0
+    results = measure(options.only, options.turns, with_torch)
+    return table(options, results, f"there is no {options.only!r}; {ONLY}")
 
 
+@compared
 def ops(options: argparse.Namespace) -> int:
     """The table of ops."""
-    from benchmarks import report
     from benchmarks.ops import measure, rows, summary
 
-    if not has_torch(options.threads):
-        return 1
-    about = report.surroundings()
-    print(report.heading(about))
-    print(report.header(), flush=True)
-    results = []
-    for case, what, wrt in rows(options.only):
-        results.append(measure(case, what, wrt, turns=options.turns))
-        print(report.row(results[-1]), flush=True)
-    if not results:
-        print(f"no op's row contains {options.only!r}")
-        return 1
-    print(f"\n{summary(results)}")
-    report.save(options.json or OUTPUT / "ops.json", results, about)
-    return 0
+    results = (measure(*row, turns=options.turns) for row in rows(options.only))
+    return table(options, results, f"no op's row contains {options.only!r}", summary)
 
 
+@compared
 def small(options: argparse.Namespace) -> int:
     """One small op and its backward, the engine in process."""
-    from benchmarks import report
     from benchmarks.small import measure
 
-    if not has_torch(options.threads):
-        return 1
-    about = report.surroundings()
-    print(report.heading(about))
-    print(report.header(), flush=True)
-    results = []
-    for result in measure(options.turns):
-        results.append(result)
-        print(report.row(result), flush=True)
-    report.save(options.json or OUTPUT / "small.json", results, about)
-    return 0
+    return table(options, measure(options.turns))
 
 
+@compared
 def derivatives(options: argparse.Namespace) -> int:
     """Steps of derivatives of derivatives and of batch norm: planned, step by step, PyTorch's; by CPU time."""
-    from benchmarks import report
     from benchmarks.derivatives import measure
 
-    if not has_torch(options.threads):
-        return 1
-    about = report.surroundings()
-    print(report.heading(about))
-    print(report.header(), flush=True)
-    results = []
-    for result in measure(options.turns):
-        results.append(result)
-        print(report.row(result), flush=True)
-    report.save(options.json or OUTPUT / "derivatives.json", results, about)
-    return 0
+    return table(options, measure(options.turns))
 
 
+@compared
 def models(options: argparse.Namespace) -> int:
     """Training steps of whole models: eager and compiled, beside PyTorch in process."""
-    from benchmarks import report
     from benchmarks.models import measure, summary
 
-    if not has_torch(options.threads):
-        return 1
-    about = report.surroundings()
-    print(report.heading(about))
-    print(report.header(), flush=True)
-    results = []
-    for result in measure(options.only, options.turns, cpu=options.cpu, warm=options.warm):
-        results.append(result)
-        print(report.row(result), flush=True)
-    if not results:
-        print(f"no model's name contains {options.only!r}")
-        return 1
-    print(f"\n{summary(results)}")
-    report.save(options.json or OUTPUT / "models.json", results, about)
-    return 0
+    results = measure(options.only, options.turns, cpu=options.cpu, warm=options.warm)
+    return table(options, results, f"no model's name contains {options.only!r}", summary)
 
 
 def tricks(options: argparse.Namespace) -> int:
     """What each trick saves: a workload with it and without it, by CPU time."""
-    from benchmarks import report
     from benchmarks.tricks import measure
 
-    about = report.surroundings()
-    print(report.heading(about))
-    print(report.header(), flush=True)
-    results = []
-    for result in measure(options.only, options.turns):
-        results.append(result)
-        print(report.row(result), flush=True)
-    if not results:
-        print(f"there is no {options.only!r}; --only takes engine or grpc")
-        return 1
-    report.save(options.json or OUTPUT / "tricks.json", results, about)
-    return 0
+    results = measure(options.only, options.turns)
+    return table(options, results, f"there is no {options.only!r}; --only takes engine or grpc")
 
 
 def profile(options: argparse.Namespace) -> int:
@@ -178,13 +151,12 @@ def setting(options: argparse.Namespace) -> int:
     return 0
 
 
+@compared
 def gate(options: argparse.Namespace) -> int:
     """Compare ratios with the committed ones; fails where one has grown worse beyond tolerance."""
     from benchmarks import report
     from benchmarks.gate import COMMITTED, check, update
 
-    if not has_torch(options.threads):
-        return 1
     print(report.heading(report.surroundings()))
     print(report.header(), flush=True)
 
