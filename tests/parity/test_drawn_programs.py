@@ -70,6 +70,25 @@ def test_flags_and_refusals_are_compared(kind: str, line: str, monkeypatch: pyte
     assert kind in [each for each, _ in found.what]
 
 
+@pytest.mark.parametrize("readable", [0, 1])
+def test_a_refusal_that_comes_with_a_value_is_a_difference(readable: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the line, and when the lines are repeated without waiting for each."""
+    looks = iter([True] * readable)
+
+    def look(tensor: object) -> dict[str, object]:
+        if isinstance(tensor, gradwire.Tensor) and not next(looks, False):
+            raise RuntimeError("refused late")
+        return real(tensor)
+
+    real = program.look
+    monkeypatch.setattr(program, "look", look)
+    found = program.compare(["r0 = t.ones(2)"])
+    assert found is not None
+    ((kind, text),) = found.what
+    assert kind == "loud"
+    assert "refused late" in text
+
+
 def test_what_may_differ_has_a_reason() -> None:
     """No entry without why."""
     assert all(why for _, _, _, why in known.EXCUSED)

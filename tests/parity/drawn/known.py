@@ -10,6 +10,12 @@ import torch
 #: Refusals that PyTorch finds only after it has written, so the values that follow are by chance.
 _HALF_DONE = ("Inplace update to inference tensor", "ZeroDivisionError")
 
+#: A change of the sizes in place, after `retain_grad` or a hook on the same tensor.
+_TURNED_AFTER_HOOK = (
+    r"match:(r\d+\S*)\.(retain_grad|register_hook)\((.|\n)*\b\1\."
+    r"((un)?squeeze|t|transpose|swapaxes|swapdims|as_strided)_\("
+)
+
 _GRADIENTS_IN_INFERENCE = r"match:inference_mode\(\): (q = )?\S+ = t\.autograd\.grad\("
 
 #: Class and phrase of a difference, a word of the line (of the line that made the tensor, after "made:"), and why.
@@ -84,6 +90,7 @@ EXCUSED = (
     ("value", "inf", "polygamma(", "at its poles PyTorch answers large numbers"),
     ("value", "grad_fn=<Invalid>", "made:repr(", "the history of a view is told where PyTorch only says Invalid"),
     ("flag", "output_nr 0", r"match:no_grad\(\): \S+\.(un)?squeeze_", "new sizes without a record are a node here"),
+    ("gradient", "", _TURNED_AFTER_HOOK, "PyTorch's hooks stay with the node of the sizes before"),
     ("gradient", "grad_dtype", r"match:\.data = ", "a gradient of another dtype is not added to the one that is there"),
     ("version", "", r"match:\.data = ", "a tensor with new data counts anew"),
     ("version", "refused", "made:.detach()", "as above"),
