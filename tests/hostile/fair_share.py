@@ -29,10 +29,11 @@ from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler, run_scheduler
 from tests.hostile.server_process import percentile
-from tests.server.harness import Id, command, op, payload
+from tests.hostile.training_step import IDS, W, data, read_loss, update
+from tests.server.harness import Id, op, payload
 
 FLOODING = 1  # the session that floods; the others train
-W, X, Y, A = 1, 2, 3, 4
+A = 4  # the matrix of the flooding session
 _AT_ONCE = 16
 _PRODUCTS = 200
 
@@ -49,21 +50,9 @@ class Trainer:
 
     def call(self) -> s.RunRequest:
         """Forward, backward and update; or the loss and the end of what was made."""
-        out, off, square, loss, grad = range(self.first, self.first + 5)
-        commands = [
-            command(op("matmul", Id(X), Id(W), outputs=[out])),
-            command(op("sub", Id(out), Id(Y), outputs=[off])),
-            command(op("mul", Id(off), Id(off), outputs=[square])),
-            command(op("mean", Id(square), outputs=[loss])),
-            command(c.BackwardRequest(tensors=[loss])),
-            command(c.GradRequest(tensor=W, id=grad)),
-            command(op("sub_", Id(W), Id(grad), named={"alpha": 0.05}, grad_mode=2)),
-            command(c.SetGradRequest(tensor=W)),
-        ]
+        commands = read_loss(self.first) if self.second else update(self.first)
         if self.second:
-            ids = [out, off, square, loss, grad]
-            commands = [command(c.ReadRequest(tensor=loss)), command(c.ReleaseRequest(tensors=ids))]
-            self.first += 5
+            self.first += IDS
         request = s.RunRequest(writer=1, first_seq=self.seq, acknowledged_seq=self.seq - 1, commands=commands)
         self.seq += len(commands)
         return request
@@ -93,12 +82,10 @@ class Simulation:
             self.push(now, FLOODING)
 
     def _open(self, number: int) -> None:
-        x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
-        values = {W: np.zeros((8, 1)), X: x, Y: x @ np.ones((8, 1)), A: np.ones((128, 128))}
+        values = {**data(), A: np.ones((128, 128), np.float32)}
         calls = [("Open", StorageInstruction().pack())]
         for tensor, array in values.items():
-            given = payload(array.astype(np.float32))
-            request = c.CreateRequest(id=tensor, payload=given, requires_grad=tensor == W)
+            request = c.CreateRequest(id=tensor, payload=payload(array), requires_grad=tensor == W)
             calls.append(("Create", request.SerializeToString()))
         for method, raw in calls:
             self.scheduler.add(self.runtime.make_call(method, number, raw, next(self.tickets), None))

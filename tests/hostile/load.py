@@ -26,11 +26,11 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
 from tests.hostile.server_process import percentile, resident, served
+from tests.hostile.training_step import IDS, W, data, read_loss, update
 from tests.server.harness import Id, command, op, payload
 
 _SESSIONS_PER_CONNECTION = 10
 _PATIENCE = 120.0
-W, X, Y = 1, 2, 3
 
 
 class Client:
@@ -47,9 +47,7 @@ class Client:
     async def open(self) -> None:
         """A session with data and a weight."""
         self.session_id = (await self.stub.OpenSession(s.OpenSessionRequest(), timeout=_PATIENCE)).session_id
-        rng = np.random.default_rng(0)
-        x = rng.normal(size=(32, 8)).astype(np.float32)
-        for tensor_id, values in ((W, np.zeros((8, 1), np.float32)), (X, x), (Y, x @ np.ones((8, 1), np.float32))):
+        for tensor_id, values in data().items():
             request = c.CreateRequest(session_id=self.session_id, id=tensor_id, payload=payload(values))
             request.requires_grad = tensor_id == W
             await self.stub.Create(request, timeout=_PATIENCE)
@@ -67,22 +65,10 @@ class Client:
     async def step(self) -> None:
         """Forward, backward, update, and the loss."""
         first = self.next_id
-        self.next_id += 6
-        out, off, square, loss, grad = range(first, first + 5)
+        self.next_id += IDS
         began = time.perf_counter()
-        await self.run(
-            command(op("matmul", Id(X), Id(W), outputs=[out])),
-            command(op("sub", Id(out), Id(Y), outputs=[off])),
-            command(op("mul", Id(off), Id(off), outputs=[square])),
-            command(op("mean", Id(square), outputs=[loss])),
-            command(c.BackwardRequest(tensors=[loss])),
-            command(c.GradRequest(tensor=W, id=grad)),
-            command(op("sub_", Id(W), Id(grad), named={"alpha": 0.05}, grad_mode=2)),
-            command(c.SetGradRequest(tensor=W)),
-        )
-        results = await self.run(
-            command(c.ReadRequest(tensor=loss)), command(c.ReleaseRequest(tensors=[out, off, square, loss, grad]))
-        )
+        await self.run(*update(first))
+        results = await self.run(*read_loss(first))
         self.times.append(time.perf_counter() - began)
         self.loss = float(np.frombuffer(results[0].read.payload.data, np.float32)[0])
 
