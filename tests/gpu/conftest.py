@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+import gradwire
 from gradwire_engine.core import device as devices
 from tests.gpu import hostcupy, stand_in
+from tests.server.harness import LIMITS, Running
 
 if (built := hostcupy.folder()) is not None:
     hostcupy.install(built)
@@ -23,3 +26,14 @@ def gpu(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.skip("needs CuPy and a CUDA GPU")
     else:
         yield
+
+
+@pytest.fixture
+def session(gpu: None) -> Iterator[Any]:
+    """A session of a server in this process, which therefore has the GPU that the test has."""
+    running = Running(LIMITS)
+    try:
+        with gradwire.connect(running.address) as session:
+            yield session
+    finally:
+        running.stop()

@@ -6,7 +6,7 @@ GPU; one that needs less gets a lower number here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ import gradwire_engine as engine
 from gradwire_engine.core import device as devices
 from gradwire_engine.core.context import Context, activate
 from tests.gpu import hostcupy
-from tests.server.harness import LIMITS, Running
 
 if hostcupy.folder() is None:
     pytest.skip("needs hostcupy", allow_module_level=True)
@@ -26,16 +25,6 @@ if hostcupy.folder() is None:
 @pytest.fixture(autouse=True)
 def gpu() -> None:
     """The device of this process: no stand-in."""
-
-
-@pytest.fixture
-def session() -> Iterator[Any]:
-    running = Running(LIMITS)
-    try:
-        with torch.connect(running.address) as session:
-            yield session
-    finally:
-        running.stop()
 
 
 class Block(torch.nn.Module):

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gradwire as torch
-from tests.server.harness import LIMITS, Running
-
-
-@pytest.fixture
-def session(gpu: None) -> Iterator[Any]:
-    """A session of a server in this process, which therefore has the GPU that the test has."""
-    running = Running(LIMITS)
-    try:
-        with torch.connect(running.address) as session:
-            yield session
-    finally:
-        running.stop()
 
 
 def test_the_server_describes_its_gpu(session: Any) -> None:

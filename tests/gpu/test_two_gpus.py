@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import gradwire_engine as engine
 from gradwire_engine.core import device as devices
 from gradwire_engine.core.context import Context, activate
 from gradwire_engine.ops.base.basic import to_device
-from tests.server.harness import LIMITS, Running
 
 if len(devices.available()) < 3:
     pytest.skip("needs CuPy and two CUDA GPUs, or hostcupy", allow_module_level=True)
@@ -22,16 +20,6 @@ if len(devices.available()) < 3:
 @pytest.fixture(autouse=True)
 def gpu() -> None:
     """The devices of this process: no stand-in."""
-
-
-@pytest.fixture
-def session() -> Iterator[Any]:
-    running = Running(LIMITS)
-    try:
-        with torch.connect(running.address) as session:
-            yield session
-    finally:
-        running.stop()
 
 
 def on(device: str, values: Any, requires_grad: bool = False) -> engine.Tensor:
