@@ -105,7 +105,7 @@ def test_a_session_comes_back_from_stores_that_are_no_files(
     if logs:
         np.testing.assert_array_equal(session.tensor(2).array, np.arange(3.0) * 2 + 1)
     again.end(b"")
-    assert not snapshots.held
+    assert not snapshots.memory.held
     assert not snapshots.logs.held
     assert not STATE.exists()
 
