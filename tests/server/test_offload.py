@@ -12,7 +12,7 @@ from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.schedule import SchedulingState
 from gradwire_server.session.state.usage import Usage
 from gradwire_server.worker import offload
-from gradwire_server.worker.fork_slots import ForkSlots
+from gradwire_server.worker.fork_permits import ForkSlots
 from gradwire_server.worker.offload import OpOffloader
 from tests.server.harness import WAIT, until
 

@@ -30,7 +30,7 @@ from gradwire_server.worker.frames import METHODS, NUMBER, RESULT, packed, unpac
 from gradwire_server.worker.pipe import HEAD, Frame, FrameParser, head
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
-from gradwire_server.worker.slots import FreeSlots, Slots
+from gradwire_server.worker.chunk_buffers import FreeSlots, Slots
 from gradwire_server.worker_pool import process_worker as workers
 from tests.server.harness import (
     LIMITS,

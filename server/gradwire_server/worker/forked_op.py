@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_server.worker.fork_slots import POLL_SECONDS
+from gradwire_server.worker.fork_permits import POLL_SECONDS
 
 _OOM_SCORE = "1000"  # oom_score_adj: the OOM killer chooses the child first
 _NICE = 10  # below the workers, which serve short commands
@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
 
 
 class ForkedOp:
-    """A forked process that computes one op. Fork where no other thread is inside BLAS (fork_slots.py)."""
+    """A forked process that computes one op. Fork where no other thread is inside BLAS (fork_permits.py)."""
 
     def __init__(self, compute: Callable[[], Any], name: str) -> None:
         """Fork the child. Raises OSError if it cannot be forked."""

@@ -58,7 +58,7 @@ from gradwire_server.worker.pipe import HEAD, BlockingPipe, head
 from gradwire_server.worker.rings import Ring
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler, run_scheduler
-from gradwire_server.worker.slots import Slots
+from gradwire_server.worker.chunk_buffers import Slots
 
 T = TypeVar("T")
 _LAST_SECONDS = 1.0

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.worker.fork_slots import ForkSlots
+from gradwire_server.worker.fork_permits import ForkSlots
 from gradwire_server.worker.forked_op import ForkedOp
 from gradwire_server.worker.runtime import Runtime
 

@@ -19,7 +19,7 @@ from gradwire_server.worker.frames import (
     UPLOAD,
     WRITE_RING,
 )
-from gradwire_server.worker.slots import FreeSlots, Slots
+from gradwire_server.worker.chunk_buffers import FreeSlots, Slots
 from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
 from gradwire_server.worker_pool.control_pipe import ControlPipe
 from gradwire_server.worker_pool.session_entry import SessionEntry

@@ -19,7 +19,7 @@ from gradwire_server.worker import main
 from gradwire_server.worker.main import ControlServer
 from gradwire_server.worker.rings import machine
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.worker.slots import Slots
+from gradwire_server.worker.chunk_buffers import Slots
 from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
 from gradwire_server.worker_pool.control_pipe import ControlPipe
 from gradwire_server.worker_pool.process_transfers import ProcessTransfers
