@@ -54,7 +54,7 @@ def run_unary(call: PendingCall) -> Generator[None, None, bytes]:
     session.inline_left = session.limits.max_inline_bytes
     session.cancel_token.begin_call(call.ticket, call.deadline)
     session.command.number = 0
-    session.durability.torn = True
+    session.durability.uncommitted = True
 
     def execute() -> Iterator[None] | None:
         answer.Clear()
@@ -81,12 +81,12 @@ def run_unary(call: PendingCall) -> Generator[None, None, bytes]:
     if session.usage.meter is not None:
         session.usage.meter.applied(spec.name, request, refusal)
     if refusal is not None:
-        session.durability.torn = False
+        session.durability.uncommitted = False
         raise refusal
     response = _serialized_answer(session, answer)
     if request_id:
         session.response_cache.keep(request_id, call.method, call.raw, response)
-    session.durability.torn = False
+    session.durability.uncommitted = False
     return response
 
 
@@ -101,7 +101,7 @@ def _serialized_answer(session: Session, answer: Any) -> bytes:
         if len(response) <= limit:
             return response
         refusal = _too_large_refusal(len(response), limit)
-    refusal.applied, session.durability.torn = True, False
+    refusal.applied, session.durability.uncommitted = True, False
     raise refusal
 
 
@@ -145,7 +145,7 @@ def run_batch(call: PendingCall) -> Steps[bytes]:
     if repeated < count:
         if session.durability.files is not None and (noted := session.durability.files.use()) is not None:
             yield from until_done(noted)
-        session.durability.torn = True  # until the call is over (runtime.py)
+        session.durability.uncommitted = True  # until the call is over (runtime.py)
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
         response.durable_seq = writer.durable if session.durability.log_notes is None else writer.applied

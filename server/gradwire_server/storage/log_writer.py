@@ -62,11 +62,11 @@ class LogWriter:
         try:
             answer = yield from run_unary(call)
         except Refusal as refusal:
-            session.durability.torn = True
+            session.durability.uncommitted = True
             if refusal.applied or refusal.began or before != _counters(session):
                 notes.refused(session, 0, refusal)
                 self._record_refused(session, call, refusal)
-            session.durability.torn = False
+            session.durability.uncommitted = False
             notes.clear()
             if call.hold is None:
                 raise
@@ -74,9 +74,9 @@ class LogWriter:
         except BaseException:
             notes.clear()
             raise
-        session.durability.torn = True
+        session.durability.uncommitted = True
         self.record(session, call)
-        session.durability.torn = False
+        session.durability.uncommitted = False
         return answer
 
     def record(self, session: Session, call: PendingCall) -> None:

@@ -148,7 +148,7 @@ class Replay:
         finally:
             real.ticket = 1
             session.account.operations = session.limits.max_op_operations or math.inf
-            session.durability.torn = False
+            session.durability.uncommitted = False
             session.max_tensors, session.max_programs = session.limits.max_session_tensors, session.limits.max_programs
         return end
 

@@ -286,7 +286,7 @@ class Runtime:
                     if call.method == "Run":
                         if durability.log_notes is not None and self.log_writer is not None:
                             self.log_writer.record(session, call)
-                        durability.torn = False
+                        durability.uncommitted = False
                     answer = done.value
                     return answer
                 self._count_bytes(session.account.bytes - held)
@@ -295,11 +295,11 @@ class Runtime:
                 yield awaited
                 self.update_limits(session)
         except (Refusal, OutOfOrder) as refused:
-            if durability.torn:
+            if durability.uncommitted:
                 return self._break_session(call, refused)
             raise
         except Exception as error:  # noqa: BLE001 - a refusal too; the unforeseen is logged
-            if durability.torn:
+            if durability.uncommitted:
                 return self._break_session(call, error)
             raise refusal_of(error, call.method, session.command.log_fields()) from None
         finally:
@@ -314,7 +314,7 @@ class Runtime:
         waits until all earlier records are written. Raises Refusal otherwise.
         """
         session = call.session
-        session.durability.torn = False
+        session.durability.uncommitted = False
         cause = refusal_of(error, call.method, session.command.log_fields())
         broken = Refusal(
             cause.reason,
@@ -369,11 +369,11 @@ class Runtime:
         log_writer = self.log_writer if durability.log_notes is not None else None
         if log_writer is not None:
             yield from log_writer.keep_loaded(call, loaded)
-        durability.torn = True
+        durability.uncommitted = True
         answer = loaded.bind()
         if log_writer is not None:
             log_writer.record_load(call, loaded)
-        durability.torn = False
+        durability.uncommitted = False
         return answer
 
     def _check(self, session: Session) -> None:

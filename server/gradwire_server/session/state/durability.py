@@ -39,22 +39,22 @@ class Durability:
 
     Writers: the checkpointer sets `files` and `log_notes` (storage/checkpointer.py). A replay sets `log_notes` for one
     record.
-    Batches, the runtime, the log writer and a replay set `torn` (session/batch.py, worker/runtime.py,
+    Batches, the runtime, the log writer and a replay set `uncommitted` (session/batch.py, worker/runtime.py,
     storage/log_writer.py, storage/replay.py). The runtime sets `broken`.
 
     Invariants:
 
     - Before a call of a session with `files` changes it, `files.use` was called, and its future is done.
-    - `torn` is true from a call's first command until its record is queued. A call that fails while it is true breaks
-      the session (worker/runtime.py).
+    - `uncommitted` is true from a call's first command until its record is queued. A call that fails while it is true
+      breaks the session (worker/runtime.py).
     - `broken` never becomes None again; the session's calls are refused with it.
     - `log_notes` is set only with `files`.
     """
 
-    __slots__ = ("broken", "files", "log_notes", "torn")
+    __slots__ = ("broken", "files", "log_notes", "uncommitted")
 
     def __init__(self) -> None:
         self.files: StoredFiles | None = None  # None if the session is not stored
         self.log_notes: LogNotes | None = None  # refusals and retries for its log; None without a log
-        self.torn = False  # part of a call was applied that is neither answered nor logged
+        self.uncommitted = False  # part of a call was applied that is neither answered nor logged
         self.broken: Refusal | None = None  # why it could not be restored, or cannot continue

@@ -36,7 +36,7 @@ def ones(tensor_id: int) -> bytes:
 
 def test_a_new_session_is_whole_and_not_stored() -> None:
     fresh = Durability()
-    assert (fresh.files, fresh.log_notes, fresh.torn, fresh.broken) == (None, None, False, None)
+    assert (fresh.files, fresh.log_notes, fresh.uncommitted, fresh.broken) == (None, None, False, None)
 
 
 def test_files_are_told_before_a_call_changes_the_session() -> None:
@@ -45,7 +45,7 @@ def test_files_are_told_before_a_call_changes_the_session() -> None:
     opened.do("Op", ones(1))
     opened.do("Op", ones(2))
     assert opened.told == [0, 1]
-    assert not opened.session.durability.torn
+    assert not opened.session.durability.uncommitted
 
 
 def test_a_broken_session_refuses_all_calls_with_the_cause() -> None:
