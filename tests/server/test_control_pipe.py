@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gradwire_server.common.errors import Refusal
-from gradwire_server.worker.frames import QUERY, REFUSAL, RESULT, SLOT_FREE, packed
+from gradwire_server.worker.frames import BUFFER_FREE, QUERY, REFUSAL, RESULT, packed
 from gradwire_server.worker.pipe import HEAD, head
 from gradwire_server.worker_pool.bulk_transfer import OpenUpload
 from gradwire_server.worker_pool.control_pipe import ControlPipe
@@ -61,7 +61,7 @@ def test_refusals_reach_questions_and_uploads() -> None:
         process.pipe.pending[ticket] = upload
         question = process.request(b"")
         _, _, asked, _ = await process.read()
-        process.send(SLOT_FREE, 5, 0)
+        process.send(BUFFER_FREE, 5, 0)
         process.send(REFUSAL, 0, ticket, packed(Refusal("PAYLOAD_SIZE", "too long")))
         process.send(REFUSAL, 0, asked, packed(Refusal("TRANSFER_NOT_FOUND", "gone")))
         with pytest.raises(Refusal, match="gone"):

@@ -12,7 +12,7 @@ from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.schedule import SchedulingState
 from gradwire_server.session.state.usage import Usage
 from gradwire_server.worker import offload
-from gradwire_server.worker.fork_permits import ForkSlots
+from gradwire_server.worker.fork_permits import ForkPermits
 from gradwire_server.worker.offload import OpOffloader
 from tests.server.harness import WAIT, until
 
@@ -93,61 +93,61 @@ def in_thread(work: Callable[[], Any]) -> Iterator[threading.Thread]:
 
 
 def test_no_process_forks_while_a_thread_runs_an_offloaded_op() -> None:
-    slots = ForkSlots(2)
-    slots.enter_thread(lambda: None)
-    assert not slots.try_acquire(1)
+    permits = ForkPermits(2)
+    permits.enter_thread(lambda: None)
+    assert not permits.try_acquire(1)
     taken = threading.Event()
-    with in_thread(lambda: (slots.acquire(1, lambda: None), taken.set())):
-        until(lambda: slots._requests)
+    with in_thread(lambda: (permits.acquire(1, lambda: None), taken.set())):
+        until(lambda: permits._requests)
         assert not taken.wait(0.1)
-        slots.exit_thread()
+        permits.exit_thread()
     assert taken.is_set()
 
 
 def test_no_thread_begins_an_offloaded_op_while_a_process_forks_or_is_waited_for() -> None:
-    slots = ForkSlots(1)
-    assert slots.try_acquire(1)
+    permits = ForkPermits(1)
+    assert permits.try_acquire(1)
     entered = threading.Event()
-    with in_thread(lambda: (slots.enter_thread(lambda: None), entered.set())):
+    with in_thread(lambda: (permits.enter_thread(lambda: None), entered.set())):
         assert not entered.wait(0.1)
-        slots.fork_done()
+        permits.fork_done()
     assert entered.is_set()
 
 
-def test_fork_slots_go_first_to_an_owner_without_one() -> None:
-    slots, order = ForkSlots(2), []
+def test_fork_permits_go_first_to_an_owner_without_one() -> None:
+    permits, order = ForkPermits(2), []
     for _ in range(2):
-        assert slots.try_acquire(1)
-        slots.fork_done()
+        assert permits.try_acquire(1)
+        permits.fork_done()
 
     def wait(owner: int) -> None:
-        slots.acquire(owner, lambda: None)
+        permits.acquire(owner, lambda: None)
         order.append(owner)
-        slots.fork_done()
+        permits.fork_done()
 
     with in_thread(lambda: wait(1)):
-        until(lambda: len(slots._requests) == 1)
+        until(lambda: len(permits._requests) == 1)
         with in_thread(lambda: wait(2)):
-            until(lambda: len(slots._requests) == 2)
-            slots.release(1)
-        slots.release(1)
+            until(lambda: len(permits._requests) == 2)
+            permits.release(1)
+        permits.release(1)
     assert order == [2, 1]
 
 
 def test_a_wait_for_a_fork_slot_ends_when_it_is_cancelled() -> None:
-    slots = ForkSlots(1)
-    assert slots.try_acquire(1)
+    permits = ForkPermits(1)
+    assert permits.try_acquire(1)
 
     def cancel() -> None:
         raise KeyError
 
     with pytest.raises(KeyError):
-        slots.acquire(2, cancel)
+        permits.acquire(2, cancel)
     with pytest.raises(KeyError):
-        slots.enter_thread(cancel)
-    slots.fork_done()
-    slots.release(1)
-    assert slots.try_acquire(2)
+        permits.enter_thread(cancel)
+    permits.fork_done()
+    permits.release(1)
+    assert permits.try_acquire(2)
 
 
 def test_many_ops_that_took_long_do_not_keep_later_ones_out(monkeypatch: pytest.MonkeyPatch) -> None:

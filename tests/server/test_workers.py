@@ -26,11 +26,11 @@ from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.rpc.server import Server
 from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.storage.instructions import StorageInstruction
+from gradwire_server.worker.chunk_buffers import ChunkBuffers, FreeBuffers
 from gradwire_server.worker.frames import METHODS, NUMBER, RESULT, packed, unpacked
 from gradwire_server.worker.pipe import HEAD, Frame, FrameParser, head
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
-from gradwire_server.worker.chunk_buffers import FreeSlots, Slots
 from gradwire_server.worker_pool import process_worker as workers
 from tests.server.harness import (
     LIMITS,
@@ -570,22 +570,22 @@ def test_a_refusal_arrives_as_it_was() -> None:
 
 def test_slots_go_to_who_waits_first_and_none_is_lost_with_who_left() -> None:
     async def story() -> None:
-        slots = FreeSlots(1)
-        slot = await slots.acquire()
-        left, first, second = (asyncio.ensure_future(slots.acquire()) for _ in range(3))
+        buffers = FreeBuffers(1)
+        slot = await buffers.acquire()
+        left, first, second = (asyncio.ensure_future(buffers.acquire()) for _ in range(3))
         await asyncio.sleep(0)
         left.cancel()
-        slots.release(slot)
+        buffers.release(slot)
         assert await first == slot and not second.done()
-        slots.release(slot)
+        buffers.release(slot)
         second.cancel()  # after it was given the slot, before it could take it
         with pytest.raises(asyncio.CancelledError):
             await second
-        assert await slots.acquire() == slot
-        waiter = asyncio.ensure_future(slots.acquire())
+        assert await buffers.acquire() == slot
+        waiter = asyncio.ensure_future(buffers.acquire())
         await asyncio.sleep(0)
-        slots.end(Refusal("UNAVAILABLE", "gone"))
-        for wait in (waiter, slots.acquire()):
+        buffers.end(Refusal("UNAVAILABLE", "gone"))
+        for wait in (waiter, buffers.acquire()):
             with pytest.raises(Refusal, match="gone"):
                 await wait
 
@@ -594,8 +594,8 @@ def test_slots_go_to_who_waits_first_and_none_is_lost_with_who_left() -> None:
 
 def test_a_slot_holds_a_chunk_of_any_size_and_two_processes_see_it() -> None:
     for size in (5000, 1 << 20, 7 << 20):
-        descriptor = Slots.file(size)
-        ours, theirs = Slots(size, descriptor), Slots(size, descriptor)
+        descriptor = ChunkBuffers.file(size)
+        ours, theirs = ChunkBuffers(size, descriptor), ChunkBuffers(size, descriptor)
         os.close(descriptor)
         assert 2 <= ours.count <= 8
         data = os.urandom(size)

@@ -113,11 +113,11 @@ class Metrics(Collector):
     async def gather(self) -> list[dict[str, Any]]:
         """Numbers of the workers that are alive. Runs on the event loop."""
         reports = await self.backend.usage_report(0, 0)
-        for slot, numbers in reports.items():
-            before = self._last.get(slot)
+        for index, numbers in reports.items():
+            before = self._last.get(index)
             if before is not None and before["process"] != numbers["process"]:
                 self._ended = [_joined([*self._ended, before["meter"]])]
-            self._last[slot] = numbers
+            self._last[index] = numbers
         return list(reports.values())
 
 

@@ -82,7 +82,7 @@ class Backend:
         counts = {number: held[-1] for worker in reports.values() for number, held in worker["sessions"].items()}
         entries = self.registry.entries.values()
         # A busy worker does not answer in time: count all its sessions.
-        return frozenset(entry.id for entry in entries if counts.get(entry.number, entry.worker.slot not in reports))
+        return frozenset(entry.id for entry in entries if counts.get(entry.number, entry.worker.index not in reports))
 
     async def stop(self, grace: float) -> int:
         """Store the sessions to keep, free all, end the workers within the grace. Returns how many were not stored."""
@@ -165,7 +165,7 @@ class Backend:
         alive = [worker for worker in self.workers if worker.alive]
         if not alive:
             raise Refusal("UNAVAILABLE", "the server's worker processes are being started; try again")
-        return min(alive, key=lambda each: (each.active, each.sessions, self.counters.bytes(each.slot)))
+        return min(alive, key=lambda each: (each.active, each.sessions, self.counters.bytes(each.index)))
 
     async def close_session(self, session_id: str) -> int:
         """End a session and cancel its computations; bytes freed."""
@@ -329,7 +329,7 @@ class Backend:
                 lease_left_ms=max(0, int((entry.expires - now) * 1000)),
                 writers=entry.writers,
                 pending=len(entry.pending),
-                worker=entry.worker.slot,
+                worker=entry.worker.index,
                 unstored=entry.unstored,
             )
             for entry in found
@@ -337,7 +337,7 @@ class Backend:
         return _page(page, most)
 
     async def usage_report(self, first: int, last: int) -> dict[int, dict[str, Any]]:
-        """By worker slot, what each worker holds (Runtime.usage_report). Omits workers that do not answer."""
+        """By worker index, what each worker holds (Runtime.usage_report). Omits workers that do not answer."""
 
         async def request(worker: Worker) -> dict[str, Any] | None:
             try:
@@ -347,7 +347,7 @@ class Backend:
 
         alive = [worker for worker in self.workers if worker.alive]
         answers = await asyncio.gather(*map(request, alive))
-        return {worker.slot: report for worker, report in zip(alive, answers, strict=True) if report is not None}
+        return {worker.index: report for worker, report in zip(alive, answers, strict=True) if report is not None}
 
     async def end_session(self, number: int, stored: bool = False) -> int:
         """End any principal's session and cancel its computations, or delete an evicted one; bytes freed.

@@ -37,18 +37,18 @@ class WorkersBackend(Backend):
         rings = max(min(resolved.max_shared_bytes, RING_BYTES), resolved.max_shared_bytes // workers)
         worker_limits = replace(resolved, max_shared_bytes=rings)
 
-        def parameters(slot: int, calls: int, control: int, counters: int, slots: int) -> WorkerParameters:
+        def parameters(index: int, calls: int, control: int, counters: int, buffers: int) -> WorkerParameters:
             return WorkerParameters(
-                slot, workers, calls, control, counters, slots, cores, log_format, log_level, counts, worker_limits
+                index, workers, calls, control, counters, buffers, cores, log_format, log_level, counts, worker_limits
             )
 
         visible = gpus()
-        environments = [{VISIBLE: visible[slot % len(visible)]} if visible else {} for slot in range(workers)]
+        environments = [{VISIBLE: visible[index % len(visible)]} if visible else {} for index in range(workers)]
 
         def make(load: Load, events: WorkerEvents) -> list[ProcessWorker]:
             return [
-                ProcessWorker(slot, load, events, parameters, descriptor, resolved, environments[slot])
-                for slot in range(workers)
+                ProcessWorker(index, load, events, parameters, descriptor, resolved, environments[index])
+                for index in range(workers)
             ]
 
         super().__init__(resolved, make, SharedCounters(workers, descriptor), clock)

@@ -1,8 +1,8 @@
-"""Fork slots: limits how many ops run in forked processes at once, and decides when the process may fork.
+"""Fork permits: limits how many ops run in forked processes at once, and decides when the process may fork.
 
 At a fork, BLAS waits for its threads to end; the fork hangs if one of them is computing. So the process never forks
 while a thread computes an offloaded op, and no thread starts such an op during a fork. Waiting forks precede such
-threads. A free slot goes to the owner with the fewest slots, then to the earliest request.
+threads. A free permit goes to the owner with the fewest permits, then to the earliest request.
 """
 
 import itertools
@@ -13,8 +13,8 @@ from collections.abc import Callable
 POLL_SECONDS = 0.02
 
 
-class ForkSlots:
-    """At most `most` slots for child processes. Thread-safe; a wait polls `poll`, which may raise to end the wait."""
+class ForkPermits:
+    """At most `most` permits for child processes. Thread-safe; a wait polls `poll`, which may raise to end the wait."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -26,7 +26,7 @@ class ForkSlots:
         self._threads = 0  # that compute offloaded ops
 
     def try_acquire(self, owner: int) -> bool:
-        """Take a slot and the right to fork, if both are available without waiting."""
+        """Take a permit and the right to fork, if both are available without waiting."""
         with self._changed:
             if self._requests or not self._has_free() or self._threads or self._forking:
                 return False
@@ -34,7 +34,7 @@ class ForkSlots:
             return True
 
     def acquire(self, owner: int, poll: Callable[[], None]) -> None:
-        """Wait for a slot and the right to fork."""
+        """Wait for a permit and the right to fork."""
         with self._changed:
             number = next(self._numbers)
             self._requests[number] = owner
@@ -54,7 +54,7 @@ class ForkSlots:
             self._changed.notify_all()
 
     def release(self, owner: int) -> None:
-        """Give back a slot: the child has ended."""
+        """Give back a permit: the child has ended."""
         with self._changed:
             self._used[owner] -= 1
             self._used += Counter()  # drops zero counts

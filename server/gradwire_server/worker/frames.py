@@ -25,8 +25,8 @@ RESTORE_SESSION = "goes_back"  # metadata of a refusal: drop the session from me
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, attempt; the transfer's id follows
 # Frame kinds. On the call pipe, to the worker: an index into METHODS. On the control pipe, and to the front:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
-LEND_RING, RETURN_RING, READ_RING, WRITE_RING, SLOT_FREE, QUERY, PARKED = range(266, 273)
-IN_SLOT = struct.Struct("<QQ")  # slot, bytes used
+LEND_RING, RETURN_RING, READ_RING, WRITE_RING, BUFFER_FREE, QUERY, PARKED = range(266, 273)
+IN_BUFFER = struct.Struct("<QQ")  # buffer, bytes used
 
 # Workers ignore these signals, which terminals and supervisors send to all processes: only the front ends workers.
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -44,14 +44,14 @@ class UploadCall:
 
 @dataclass
 class WorkerParameters:
-    """A worker's start parameters. `calls`, `control`, `counters`, `slots` and `lock` are inherited descriptors."""
+    """A worker's start parameters. `calls`, `control`, `counters`, `buffers` and `lock` are inherited descriptors."""
 
-    slot: int
+    index: int
     workers: int
     calls: int
     control: int
     counters: int
-    slots: int
+    buffers: int
     cores: int  # shared among the workers that have work; 0 leaves BLAS's thread count unchanged
     log_format: str
     log_level: str

@@ -28,16 +28,18 @@ from gradwire_server.session.session import PendingCall
 from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.configured import snapshot_store
 from gradwire_server.worker.broken_gpu import GpuWatch
+from gradwire_server.worker.chunk_buffers import ChunkBuffers
 from gradwire_server.worker.compute_thread import Collector
 from gradwire_server.worker.frames import (
     APPEND,
+    BUFFER_FREE,
     CANCEL,
     CANCEL_THROUGH,
     CHUNK,
     CLOSE,
     END_UPLOAD,
     IGNORED_SIGNALS,
-    IN_SLOT,
+    IN_BUFFER,
     LEND_RING,
     METHODS,
     PARKED,
@@ -47,7 +49,6 @@ from gradwire_server.worker.frames import (
     REFUSAL,
     RESULT,
     RETURN_RING,
-    SLOT_FREE,
     UPLOAD,
     WRITE_RING,
     UploadCall,
@@ -58,7 +59,6 @@ from gradwire_server.worker.pipe import HEAD, BlockingPipe, head
 from gradwire_server.worker.rings import Ring
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler, run_scheduler
-from gradwire_server.worker.chunk_buffers import Slots
 
 T = TypeVar("T")
 _LAST_SECONDS = 1.0
@@ -83,13 +83,13 @@ def main(arguments: list[str]) -> None:
     runtime = Runtime(
         parameters.limits,
         SharedCounters(parameters.workers, parameters.counters),
-        parameters.slot,
+        parameters.index,
         parameters.counts,
         checkpointer,
     )
     control = socket.socket(fileno=parameters.control)
-    slots = Slots(parameters.limits.chunk_bytes, parameters.slots)
-    threading.Thread(target=_control, args=(runtime, control, slots), name="gradwire-control", daemon=True).start()
+    buffers = ChunkBuffers(parameters.limits.chunk_bytes, parameters.buffers)
+    threading.Thread(target=_control, args=(runtime, control, buffers), name="gradwire-control", daemon=True).start()
     calls = CallPipe(runtime, socket.socket(fileno=parameters.calls))
     calls.ready()
     collect, follow = Collector(), blas.Follower(parameters.cores)
@@ -159,11 +159,11 @@ class CallPipe:
             os._exit(0)  # the front has ended
 
 
-def _control(runtime: Runtime, sock: socket.socket, slots: Slots) -> None:
+def _control(runtime: Runtime, sock: socket.socket, buffers: ChunkBuffers) -> None:
     """Serve the control pipe; when it ends, the front has ended."""
     status = 1
     try:
-        ControlServer(runtime, sock, slots).serve()
+        ControlServer(runtime, sock, buffers).serve()
     except (OSError, EOFError):
         # The compute thread also sees the front's end, but a long computation must not outlive the front.
         time.sleep(_LAST_SECONDS)
@@ -175,15 +175,15 @@ def _control(runtime: Runtime, sock: socket.socket, slots: Slots) -> None:
 
 
 class ControlServer:
-    """The worker's end of the control pipe. Its frames refer to chunks in slots.
+    """The worker's end of the control pipe. Its frames refer to chunks in buffers.
 
     A frame may have the ticket of an upload or ring of the process that this one replaced. It is refused.
     """
 
-    def __init__(self, runtime: Runtime, sock: socket.socket, slots: Slots) -> None:
+    def __init__(self, runtime: Runtime, sock: socket.socket, buffers: ChunkBuffers) -> None:
         self.runtime = runtime
         self.sock = sock
-        self.slots = slots
+        self.buffers = buffers
         self._head = bytearray(HEAD.size)
         self._uploads: dict[int, UploadCall] = {}
         self._rings: dict[int, Ring] = {}
@@ -213,7 +213,7 @@ class ControlServer:
         elif kind == CANCEL_THROUGH:
             self.runtime.cancel_through(number, int.from_bytes(body, "little"), ticket)
         elif kind == APPEND:
-            self._append(ticket, *IN_SLOT.unpack(body))
+            self._append(ticket, *IN_BUFFER.unpack(body))
         elif kind == UPLOAD:
             fields = json.loads(body)
             self._uploads[ticket] = UploadCall(number, fields["transfer_id"], fields["attempt"], fields["offset"])
@@ -233,7 +233,7 @@ class ControlServer:
         """Answer a request about transfers or rings, or a query. Raises Refusal."""
         if kind == CHUNK:
             with self.runtime.chunk(number, fields["transfer_id"], fields["offset"]) as (start, data, total):
-                self.slots.put(fields["slot"], data)
+                self.buffers.put(fields["buffer"], data)
                 size = data.nbytes
             self._answer(RESULT, ticket, total, size.to_bytes(8, "little"), start)
         elif kind == LEND_RING:
@@ -253,16 +253,16 @@ class ControlServer:
             )
             self._answer(RESULT, ticket, following, size.to_bytes(8, "little"))
 
-    def _append(self, ticket: int, slot: int, size: int) -> None:
+    def _append(self, ticket: int, buffer: int, size: int) -> None:
         if ticket not in self._failed:
             try:
                 with self.runtime.receiving(_known(self._uploads, ticket), size) as room:
-                    self.slots.move(slot, room)
+                    self.buffers.move(buffer, room)
             except Refusal as refusal:
                 if ticket in self._uploads:
                     self._failed.add(ticket)
                 self._answer(REFUSAL, ticket, 0, packed(refusal))
-        self._answer(SLOT_FREE, 0, slot)
+        self._answer(BUFFER_FREE, 0, buffer)
 
     def _end_upload(self, ticket: int) -> None:
         try:

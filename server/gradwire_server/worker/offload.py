@@ -3,7 +3,7 @@
 Only the thread that holds the compute lock touches sessions and runs `run_scheduler`. The engine passes an expensive op
 to `Interrupt.offload`. The op runs in a fork (forked_op.py) or, if it cannot be forked, in its own thread. Its session
 is descheduled, and the compute lock passes to a standby thread. When the op is done, its thread waits for the compute
-lock and gets it between two slices. Waiting for the lock or a fork slot is not charged as computing.
+lock and gets it between two slices. Waiting for the lock or a fork permit is not charged as computing.
 """
 
 import threading
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.worker.fork_permits import ForkSlots
+from gradwire_server.worker.fork_permits import ForkPermits
 from gradwire_server.worker.forked_op import ForkedOp
 from gradwire_server.worker.runtime import Runtime
 
@@ -119,7 +119,7 @@ class OpOffloader:
         self.compute_lock = ComputeLock()
         self.offloaded = 0  # descheduled sessions
         self._run = run
-        self._slots = ForkSlots(max_forks)
+        self._permits = ForkPermits(max_forks)
         self._forks = forks
         self._waiting = threading.Event()
         threading.Thread(target=self._watch, name="gradwire-watch", daemon=True).start()
@@ -162,39 +162,39 @@ class OpOffloader:
             if not descheduled:
                 return compute()
             with self._counted_as_waiting(session):
-                self._slots.enter_thread(_StopCheck(session.cancel_token))
+                self._permits.enter_thread(_StopCheck(session.cancel_token))
             try:
                 return compute()
             finally:
-                self._slots.exit_thread()
+                self._permits.exit_thread()
 
     def _run_in_fork(self, session: Session, compute: Callable[[], Any], name: str) -> Any:
         owner = session.usage.owner or -session.key
-        self._acquire_slot(session, owner)
+        self._acquire_permit(session, owner)
         try:
             try:
                 child = ForkedOp(lambda: _compute_in_fork(session.cancel_token, compute), name)
             finally:
-                self._slots.fork_done()
+                self._permits.fork_done()
         except OSError:  # no process could be forked
-            self._slots.release(owner)
+            self._permits.release(owner)
             return compute()
         except BaseException:
-            self._slots.release(owner)
+            self._permits.release(owner)
             raise
         with self._descheduled(session):
             try:
                 return child.result(_StopCheck(session.cancel_token, self._max_seconds(session), name))
             finally:
-                self._slots.release(owner)
+                self._permits.release(owner)
 
-    def _acquire_slot(self, session: Session, owner: int) -> None:
-        if self._slots.try_acquire(owner):
+    def _acquire_permit(self, session: Session, owner: int) -> None:
+        if self._permits.try_acquire(owner):
             return
         with self._descheduled(session) as descheduled, self._counted_as_waiting(session):
             if not descheduled:
                 raise EngineError(Reason.COMPUTE_LIMIT, "no thread is available; other ops take long already")
-            self._slots.acquire(owner, _StopCheck(session.cancel_token))
+            self._permits.acquire(owner, _StopCheck(session.cancel_token))
 
     def _max_seconds(self, session: Session) -> float:
         """Seconds that one command may compute: the smaller quota of session and principal for a minute."""

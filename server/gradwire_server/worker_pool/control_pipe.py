@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwire_server.common.errors import Refusal
-from gradwire_server.worker.frames import REFUSAL, SLOT_FREE, unpacked
+from gradwire_server.worker.frames import BUFFER_FREE, REFUSAL, unpacked
 from gradwire_server.worker.pipe import Frame, FrontPipe, head
 from gradwire_server.worker_pool.bulk_transfer import OpenUpload
 
@@ -20,11 +20,11 @@ class ControlPipe:
         self.pending: dict[int, asyncio.Future[Frame] | OpenUpload[Any]] = {}  # by ticket
         self._tickets = itertools.count(1)
         self._pipe: FrontPipe
-        self._slot_freed: Callable[[int], None]
+        self._buffer_freed: Callable[[int], None]
 
-    def connect(self, sock: socket.socket, slot_freed: Callable[[int], None], lost: Callable[[], None]) -> None:
-        """Use a new process's pipe. Calls `slot_freed` with each slot that was read, and `lost` at the pipe's end."""
-        self._slot_freed = slot_freed
+    def connect(self, sock: socket.socket, buffer_freed: Callable[[int], None], lost: Callable[[], None]) -> None:
+        """Use a new process's pipe. Calls `buffer_freed` with each buffer that was read, `lost` at the pipe's end."""
+        self._buffer_freed = buffer_freed
         self._pipe = FrontPipe(sock, self._received, lost)
 
     def drain(self) -> None:
@@ -69,8 +69,8 @@ class ControlPipe:
         self.pending.clear()
 
     def _received(self, frame: Frame) -> None:
-        if frame.kind == SLOT_FREE:
-            self._slot_freed(frame.number)
+        if frame.kind == BUFFER_FREE:
+            self._buffer_freed(frame.number)
             return
         pending = self.pending.get(frame.ticket)
         if pending is None:

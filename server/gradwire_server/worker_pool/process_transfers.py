@@ -1,4 +1,4 @@
-"""Bulk transfer with a worker process: bytes lie in slots of shared memory; the control pipe names the slots."""
+"""Bulk transfer with a worker process: bytes lie in buffers of shared memory; the control pipe names the buffers."""
 
 import asyncio
 import json
@@ -8,18 +8,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
+from gradwire_server.worker.chunk_buffers import ChunkBuffers, FreeBuffers
 from gradwire_server.worker.frames import (
     APPEND,
     CHUNK,
     END_UPLOAD,
-    IN_SLOT,
+    IN_BUFFER,
     LEND_RING,
     READ_RING,
     RETURN_RING,
     UPLOAD,
     WRITE_RING,
 )
-from gradwire_server.worker.chunk_buffers import FreeSlots, Slots
 from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
 from gradwire_server.worker_pool.control_pipe import ControlPipe
 from gradwire_server.worker_pool.session_entry import SessionEntry
@@ -29,7 +29,7 @@ _AHEAD = 2  # chunks of a download that are fetched ahead of sending
 
 
 class ProcessTransfers(BulkTransfer[Worker]):
-    """Copies between the front's messages and slots. `descriptor` is the slots' memory, which the process inherits."""
+    """Copies between the front's messages and buffers. `descriptor` is their memory, which the process inherits."""
 
     def __init__(
         self,
@@ -39,24 +39,24 @@ class ProcessTransfers(BulkTransfer[Worker]):
     ) -> None:
         super().__init__(call)
         self._control = control
-        self.descriptor = Slots.file(chunk_bytes)
-        self._slots = Slots(chunk_bytes, self.descriptor)
-        self._free_slots = FreeSlots(self._slots.count)
+        self.descriptor = ChunkBuffers.file(chunk_bytes)
+        self._buffers = ChunkBuffers(chunk_bytes, self.descriptor)
+        self._free_buffers = FreeBuffers(self._buffers.count)
 
     def restart(self) -> None:
-        """Take all slots back, for a new process."""
-        self._free_slots = FreeSlots(self._slots.count)
+        """Take all buffers back, for a new process."""
+        self._free_buffers = FreeBuffers(self._buffers.count)
 
-    def slot_freed(self, slot: int) -> None:
-        """Take a slot back whose bytes the process has read."""
-        self._free_slots.release(slot)
+    def buffer_freed(self, buffer: int) -> None:
+        """Take a buffer back whose bytes the process has read."""
+        self._free_buffers.release(buffer)
 
     def end(self, reason: Refusal) -> None:
-        """Refuse whoever waits for a slot: the process has ended."""
-        self._free_slots.end(reason)
+        """Refuse whoever waits for a buffer: the process has ended."""
+        self._free_buffers.end(reason)
 
     def close(self) -> None:
-        """Close the slots' memory."""
+        """Close the buffers' memory."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -76,14 +76,14 @@ class ProcessTransfers(BulkTransfer[Worker]):
         self._control.send(UPLOAD, upload.number, ticket, json.dumps(fields).encode())
 
     async def append(self, upload: OpenUpload[Worker], data: memoryview) -> None:
-        """Copy an upload's next bytes into a slot that the worker reads; waits for a free slot, not for the worker."""
-        slot = await self._free_slots.acquire()
+        """Copy an upload's next bytes into a buffer that the worker reads; waits for a free buffer, not the worker."""
+        buffer = await self._free_buffers.acquire()
         if upload.failure is not None:
-            self._free_slots.release(slot)
+            self._free_buffers.release(buffer)
             raise upload.failure
         size = data.nbytes
-        self._slots.put(slot, data)
-        self._control.send(APPEND, upload.number, upload.ticket, IN_SLOT.pack(slot, size))
+        self._buffers.put(buffer, data)
+        self._control.send(APPEND, upload.number, upload.ticket, IN_BUFFER.pack(buffer, size))
         upload.sent = True
 
     async def end_upload(self, upload: OpenUpload[Worker]) -> int:
@@ -120,21 +120,21 @@ class ProcessTransfers(BulkTransfer[Worker]):
 
     async def _chunk(self, entry: SessionEntry[Worker], transfer_id: str, offset: int) -> tuple[bytes, int, int]:
         """A part of a download: the message, its payload's bytes, and the transfer's total bytes."""
-        slot = await self._free_slots.acquire()
-        # Shielded: after a cancel the slot stays in use until the worker has answered.
-        return await asyncio.shield(self._fetch(entry, transfer_id, offset, slot, self._free_slots))
+        buffer = await self._free_buffers.acquire()
+        # Shielded: after a cancel the buffer stays in use until the worker has answered.
+        return await asyncio.shield(self._fetch(entry, transfer_id, offset, buffer, self._free_buffers))
 
     async def _fetch(
-        self, entry: SessionEntry[Worker], transfer_id: str, offset: int, slot: int, free_slots: FreeSlots
+        self, entry: SessionEntry[Worker], transfer_id: str, offset: int, buffer: int, free_buffers: FreeBuffers
     ) -> tuple[bytes, int, int]:
         try:
             frame = await self._control.request_json(
-                CHUNK, entry.number, transfer_id=transfer_id, offset=offset, slot=slot
+                CHUNK, entry.number, transfer_id=transfer_id, offset=offset, buffer=buffer
             )
             size, start = int.from_bytes(frame.body[:8], "little"), frame.body[8:]
-            return b"".join((start, self._slots.memory(slot, size))), size, frame.number
+            return b"".join((start, self._buffers.memory(buffer, size))), size, frame.number
         finally:
-            free_slots.release(slot)
+            free_buffers.release(buffer)
 
     async def lend_ring(self, entry: SessionEntry[Worker], nonce: str) -> LentRing[Worker]:
         """Lend a ring for one call; the worker creates it."""

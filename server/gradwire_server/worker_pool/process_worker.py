@@ -72,7 +72,7 @@ class ProcessWorker(Worker):
 
     def __init__(
         self,
-        slot: int,
+        index: int,
         load: Load,
         events: WorkerEvents,
         parameters: Callable[..., WorkerParameters],
@@ -80,7 +80,7 @@ class ProcessWorker(Worker):
         limits: Limits,
         environment: dict[str, str],
     ) -> None:
-        super().__init__(slot, load, events)
+        super().__init__(index, load, events)
         self._hold_seconds = limits.hold_seconds
         self._control = ControlPipe()
         self._transfers = ProcessTransfers(self.call, self._control, limits.chunk_bytes)
@@ -121,7 +121,7 @@ class ProcessWorker(Worker):
         calls, control = _pair(), _pair()
         try:
             shared = self._transfers.descriptor
-            parameters = self._parameters(self.slot, calls[1].fileno(), control[1].fileno(), self._descriptor, shared)
+            parameters = self._parameters(self.index, calls[1].fileno(), control[1].fileno(), self._descriptor, shared)
             if self._storage is not None:
                 parameters.lock, parameters.stores, parameters.logs = self._storage.lock, True, self._storage.logs
                 parameters.store = self._storage.store
@@ -131,7 +131,7 @@ class ProcessWorker(Worker):
             calls[1].close()
             control[1].close()
         self._calls = FrontPipe(calls[0], self._received, self._lost)
-        self._control.connect(control[0], self._transfers.slot_freed, self._lost)
+        self._control.connect(control[0], self._transfers.buffer_freed, self._lost)
         self._transfers.restart()
         self._watch_exit()
         try:
@@ -155,7 +155,7 @@ class ProcessWorker(Worker):
                     parameters.calls,
                     parameters.control,
                     parameters.counters,
-                    parameters.slots,
+                    parameters.buffers,
                     *((parameters.lock,) if parameters.stores else ()),
                 ),
                 env=self._environment,
@@ -199,9 +199,9 @@ class ProcessWorker(Worker):
 
     def end_if_held(self, now: int) -> None:
         """Kill the process if one computation has blocked its other calls for hold_seconds; it is restarted."""
-        since, most = self.load.counters.slice_start(self.slot), self._hold_seconds
+        since, most = self.load.counters.slice_start(self.index), self._hold_seconds
         if self.alive and most and since and now - since > most * 1e9:
-            log.error("worker process held for too long", extra={"worker": self.slot, "seconds": (now - since) / 1e9})
+            log.error("worker process held for too long", extra={"worker": self.index, "seconds": (now - since) / 1e9})
             self._why = f"was ended, since one call had blocked all others for {most:g} seconds"
             self._process.kill()
 
@@ -243,10 +243,10 @@ class ProcessWorker(Worker):
             self._ready.set_exception(OSError(f"a worker process {how} before it was ready"))
             return
         lost, refusal = self.events.lost(self, why)
-        log.error("worker process ended", extra={"worker": self.slot, "status": status, "sessions": lost})
+        log.error("worker process ended", extra={"worker": self.index, "status": status, "sessions": lost})
         self.sessions = 0
         self.restarts += 1
-        self.load.counters.forget(self.slot)
+        self.load.counters.forget(self.index)
         self.lost(refusal)
         self._control.fail(refusal)
         self._transfers.end(refusal)
@@ -257,10 +257,10 @@ class ProcessWorker(Worker):
             try:
                 await self._launch()
             except OSError as error:
-                log.error("worker process does not start", extra={"worker": self.slot, "error": str(error)})
+                log.error("worker process does not start", extra={"worker": self.index, "error": str(error)})
                 await asyncio.sleep(_RESTART_SECONDS)
             else:
-                log.info("worker process started again", extra={"worker": self.slot})
+                log.info("worker process started again", extra={"worker": self.index})
                 return
 
     # Calls

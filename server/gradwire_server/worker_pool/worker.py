@@ -81,8 +81,8 @@ class Worker(ABC):
     Large tensors take another way: `transfers` (bulk_transfer.py). Only the worker writes its attributes.
     """
 
-    def __init__(self, slot: int, load: Load, events: WorkerEvents) -> None:
-        self.slot = slot
+    def __init__(self, index: int, load: Load, events: WorkerEvents) -> None:
+        self.index = index
         self.load = load
         self.events = events
         self.alive = False

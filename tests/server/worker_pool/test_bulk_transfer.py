@@ -16,10 +16,10 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.worker import main
+from gradwire_server.worker.chunk_buffers import ChunkBuffers
 from gradwire_server.worker.main import ControlServer
 from gradwire_server.worker.rings import machine
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.worker.chunk_buffers import Slots
 from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
 from gradwire_server.worker_pool.control_pipe import ControlPipe
 from gradwire_server.worker_pool.process_transfers import ProcessTransfers
@@ -70,18 +70,18 @@ async def by_thread(use: Use) -> Any:
 
 
 async def by_process(use: Use) -> Any:
-    """The worker's end of the control pipe is served by a thread; the memory of the slots is shared all the same."""
+    """The worker's end of the control pipe is served by a thread; the memory of the buffers is shared all the same."""
     moved, pipe = Moved(), ControlPipe()
     transfers = moved.transfers = ProcessTransfers(moved.call, pipe, LIMITS.chunk_bytes)
     ours, theirs = socket.socketpair()
     lost = asyncio.Event()
-    pipe.connect(ours, transfers.slot_freed, lost.set)
-    slots = Slots(LIMITS.chunk_bytes, transfers.descriptor)
+    pipe.connect(ours, transfers.buffer_freed, lost.set)
+    buffers = ChunkBuffers(LIMITS.chunk_bytes, transfers.descriptor)
     ended: list[BaseException] = []
 
     def serve() -> None:
         try:
-            ControlServer(moved.runtime, theirs, slots).serve()
+            ControlServer(moved.runtime, theirs, buffers).serve()
         except (EOFError, OSError) as error:
             ended.append(error)
 
@@ -198,7 +198,7 @@ def test_a_worker_refuses_the_tickets_of_an_ended_process() -> None:
         stale: OpenUpload[Any] = OpenUpload(NUMBER, "t", 1, 0, entry, 0, ticket=77)
         lent: LentRing[Any] = LentRing(entry, 0, 0, "", 1 << 13, 1 << 12, ring=78)
         transfers.leave_upload(stale)
-        for _ in range(2 * transfers._slots.count):  # the worker returns each slot
+        for _ in range(2 * transfers._buffers.count):  # the worker returns each buffer
             await transfers.append(stale, memoryview(bytes(8)))
         transfers.return_ring(lent, clean=False)
         upload = await transfers.begin_upload(entry, start(8))
