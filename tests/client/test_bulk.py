@@ -60,7 +60,7 @@ def either(request, server_address: str, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_an_upload_goes_on_where_connections_break(server_address: str, streamed: None, seed: int) -> None:
+def test_an_upload_resumes_where_connections_break(server_address: str, streamed: None, seed: int) -> None:
     rng = random.Random(seed)
     with cutting(server_address, [rng.randrange(20_000, 3 * MIB) for _ in range(5)]) as proxy:
         with gradwire.connect(proxy.address) as session:
@@ -71,7 +71,7 @@ def test_an_upload_goes_on_where_connections_break(server_address: str, streamed
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_download_goes_on_where_connections_break(server_address: str, streamed: None, seed: int) -> None:
+def test_a_download_resumes_where_connections_break(server_address: str, streamed: None, seed: int) -> None:
     rng = random.Random(seed)
     cuts = [VALUES.nbytes * 3 // 2, *(rng.randrange(20_000, 3 * MIB) for _ in range(5))]
     with cutting(server_address, cuts) as proxy:  # the first connection lets the upload through

@@ -207,7 +207,7 @@ def test_after_a_late_error_that_place_waits_again(waits):
     assert waits.during(gather, x, good) == 0
 
 
-def test_the_rest_goes_on_after_a_late_error(deferring):
+def test_later_commands_are_applied_after_a_late_error(deferring):
     x = gradwire.tensor([1.0, 2.0], requires_grad=True)
     fail_late()
     with pytest.raises(gradwire.GradwireError, match="this line fails"):

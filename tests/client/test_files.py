@@ -33,7 +33,7 @@ def make(module, name):
     return module.tensor(values, dtype=getattr(module, name))
 
 
-def test_every_dtype_comes_back_with_its_bits(tmp_path):
+def test_every_dtype_is_loaded_with_its_bits(tmp_path):
     state = {name: make(gradwire, name) for name in DTYPES}
     state["empty"] = gradwire.zeros(0, 3)
     state["number"] = gradwire.tensor(2.5)
@@ -47,7 +47,7 @@ def test_every_dtype_comes_back_with_its_bits(tmp_path):
         assert found[name].tolist() == value.tolist()
 
 
-def test_nested_values_come_back_as_they_were(tmp_path):
+def test_nested_values_are_loaded_unchanged(tmp_path):
     shared = gradwire.tensor([1.0])
     value = {
         "a": [1, 2.5, (None, True, "text"), float("inf"), 3 + 4j],
@@ -76,7 +76,7 @@ def test_a_single_tensor_and_a_file_object():
     assert gradwire.load(file).tolist() == [[1.0, 2.0]]
 
 
-def test_training_goes_on_from_a_checkpoint_as_if_never_stopped(tmp_path):
+def test_training_continues_from_a_checkpoint_as_if_never_stopped(tmp_path):
     def trainer():
         gradwire.manual_seed(3)
         net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))

@@ -21,7 +21,7 @@ def test_a_seed_starts_the_same_numbers_over():
     assert gradwire.initial_seed() == 8
 
 
-def test_a_state_goes_on_where_it_was():
+def test_a_restored_state_continues_the_sequence():
     gradwire.manual_seed(7)
     draw()
     state = gradwire.get_rng_state()

@@ -74,7 +74,7 @@ def test_without_it_bytes_go_by_the_connection(deferring, monkeypatch: pytest.Mo
     np.testing.assert_array_equal(x.numpy(), VALUES)
 
 
-def test_a_share_that_ends_midway_goes_on_by_the_connection(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_that_ends_midway_continues_by_the_connection(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
     receive, counted = shared.SharedTransfer.receive_position, []
 
     def broken(self: shared.SharedTransfer, least: int, most: int) -> int:

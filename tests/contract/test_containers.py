@@ -268,7 +268,7 @@ def test_a_containers_default_keeps_all_that_was_answered_in_its_volume(compose:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
-def test_a_session_goes_on_after_a_container_was_stopped_or_killed(
+def test_a_session_continues_after_its_container_was_stopped_or_killed(
     compose: dict[str, Any], tmp_path: Path, launch: Callable[..., Any], number: signal.Signals
 ) -> None:
     # Services with the same environment start the same server.

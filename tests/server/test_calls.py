@@ -72,7 +72,7 @@ def test_a_repeated_batch_applies_its_calls_once(session: Remote) -> None:
     assert session.read(x).tolist() == [5.0]
 
 
-def test_a_batch_that_overlaps_what_was_applied_goes_on_within_its_calls(session: Remote) -> None:
+def test_a_batch_that_overlaps_applied_commands_resumes_within_its_calls(session: Remote) -> None:
     x, one = session.create([0.0]), session.create([1.0])
     session.run(ADD_INTO, calls(*[(2, x, one)] * 3), first=1)
     response = session.run(calls(*[(2, x, one)] * 5), command(c.ReadRequest(tensor=x)), first=2)

@@ -55,7 +55,7 @@ def test_a_session_computes_on_and_a_client_is_told_the_end_of_its_lease_by_the_
 
 
 @pytest.mark.parametrize("years", [-30, 30])
-def test_turns_and_quotas_go_on(jump: Jump, years: int) -> None:
+def test_turns_and_quotas_continue(jump: Jump, years: int) -> None:
     budget = Budget(6.0)
     assert budget.delay(12.0) == pytest.approx(60.0, abs=1.0)
     jump(years * YEAR)

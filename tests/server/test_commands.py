@@ -23,7 +23,7 @@ def test_a_leaf_an_op_backward_and_its_gradient(session: Remote) -> None:
 
 
 @pytest.mark.parametrize("dtype", sorted(dtypes.BY_NAME))
-def test_every_dtype_comes_back_as_it_went(session: Remote, dtype: str) -> None:
+def test_every_dtype_is_read_as_it_was_created(session: Remote, dtype: str) -> None:
     values = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtypes.BY_NAME[dtype])
     made = session.create(values, dtype=dtype)
     read = session.read(made)
@@ -35,7 +35,7 @@ def test_every_dtype_comes_back_as_it_went(session: Remote, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1, 1), (2, 3, 4)])
-def test_every_shape_comes_back_as_it_went(session: Remote, shape: tuple[int, ...]) -> None:
+def test_every_shape_is_read_as_it_was_created(session: Remote, shape: tuple[int, ...]) -> None:
     values = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
     assert session.read(session.create(values)).shape == shape
 

@@ -111,7 +111,7 @@ def same(one: gradwire.Tensor, other: gradwire.Tensor) -> bool:
     ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
      "complex128"],
 )  # fmt: skip
-def test_values_of_every_dtype_come_back(session: gradwire.Session, dtype: str) -> None:
+def test_values_of_every_dtype_are_restored(session: gradwire.Session, dtype: str) -> None:
     values = gradwire.tensor([[0, 1, 2], [3, 4, 5]]).to(getattr(gradwire, dtype))
     found = saved(session, x=values, turned=values.t(), part=values[1:, ::2], empty=values[:0])
     assert same(found["x"], values)
@@ -120,14 +120,14 @@ def test_values_of_every_dtype_come_back(session: gradwire.Session, dtype: str) 
     assert found["empty"].shape == (0, 3)
 
 
-def test_values_in_memory_that_was_allocated_as_something_else_come_back(session: gradwire.Session) -> None:
+def test_values_in_memory_that_was_allocated_as_another_dtype_are_restored(session: gradwire.Session) -> None:
     """NumPy finds distinct rows as elements of an own type, and what it gives is a view of those."""
     rows = gradwire.tensor([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]])
     distinct = gradwire.unique(rows, dim=0)
     assert saved(session, x=distinct)["x"].tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
-def test_a_graph_goes_on_in_the_restored_session(session: gradwire.Session) -> None:
+def test_a_graph_continues_in_the_restored_session(session: gradwire.Session) -> None:
     gradwire.manual_seed(1)
     x = gradwire.randn(4, 5, requires_grad=True)
     y = x.tanh()
@@ -175,7 +175,7 @@ def test_a_value_that_was_changed_since_is_still_refused(session: gradwire.Sessi
         found["loss"].backward()
 
 
-def test_random_numbers_go_on(session: gradwire.Session) -> None:
+def test_random_numbers_continue_after_a_restore(session: gradwire.Session) -> None:
     gradwire.manual_seed(3)
     gradwire.rand(5)
     restored = saved(session, x=gradwire.zeros(1))
@@ -284,7 +284,7 @@ def behind(server: Storing) -> Any:
 
 
 @pytest.mark.parametrize("logs", [False, True])
-def test_a_client_goes_on_after_the_server_was_ended_and_started(storing: Callable[..., Storing], logs: bool) -> None:
+def test_a_client_continues_after_a_restart_of_the_server(storing: Callable[..., Storing], logs: bool) -> None:
     between = behind(storing(logs=logs))
     session = gradwire.connect(between.address)
     x = gradwire.ones(3, requires_grad=True)
@@ -301,7 +301,7 @@ def test_a_client_goes_on_after_the_server_was_ended_and_started(storing: Callab
     between.stop()
 
 
-def test_a_session_whose_lease_ran_out_comes_back(storing: Callable[..., Storing]) -> None:
+def test_a_session_whose_lease_ran_out_is_restored(storing: Callable[..., Storing]) -> None:
     server = storing()
     session = gradwire.connect(server.address)
     x = gradwire.ones(3)
@@ -554,7 +554,7 @@ def test_a_session_that_was_rolled_back_is_not_gone_on_with(storing: Callable[..
     between.stop()
 
 
-def test_files_say_that_they_are_behind_as_soon_as_a_stored_session_goes_on(
+def test_files_are_marked_as_behind_once_a_stored_session_applies_a_command(
     storing: Callable[..., Storing], tmp_path: Path
 ) -> None:
     """So that a restart gives it a new epoch, which tells clients that share it that something may be lost."""

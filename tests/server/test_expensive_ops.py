@@ -208,7 +208,7 @@ def test_a_child_tells_what_it_made_or_raised_and_never_stays() -> None:
     subprocess.run([sys.executable, "-c", _CHILDREN], check=True, timeout=WAIT)
 
 
-def test_whoever_computes_long_by_many_quick_ops_lets_others_go_on(server: Running) -> None:
+def test_a_long_command_of_quick_ops_yields_to_others(server: Running) -> None:
     session, other = server.open(), server.open()
     one = other.create([1.0])
     matrices = [Id(session.op("ones", [2, 2]).id)] * 900

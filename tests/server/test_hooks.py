@@ -81,7 +81,7 @@ def test_a_hook_that_makes_no_sense_is_refused(fields, phrase):
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(3600.0, True), (-1.0, False)])
-def test_a_backward_that_nobody_goes_on_with_is_dropped_after_its_time(monkeypatch, seconds, kept):
+def test_an_abandoned_backward_is_dropped_after_its_time(monkeypatch, seconds, kept):
     monkeypatch.setattr(hook_table, "SUSPENDED_SECONDS", seconds)
     with running() as server:
         session = server.open()

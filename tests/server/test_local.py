@@ -147,7 +147,7 @@ def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch, call: So
         silent.cancel()
 
 
-def test_connections_are_capped_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_capped_and_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(0, max_connections=3) as server:
         session = server.open()
         calls = [SocketCall(session.opened.local_stream) for _ in range(3)]

@@ -123,7 +123,7 @@ def test_a_command_that_is_applied_though_it_was_refused_then_refuses_the_sessio
     assert "command 1 is applied and was refused" in str(caught.value.details())
 
 
-def test_a_session_for_which_memory_is_short_now_comes_back_when_it_is_not(
+def test_a_session_refused_for_lack_of_memory_is_restored_later(
     crashing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = crashing().open()

@@ -56,7 +56,7 @@ def bits(value: gradwire.Tensor) -> bytes:
     return (shown.float() if shown.dtype == gradwire.bfloat16 else shown).resolve_conj().numpy().tobytes()
 
 
-def test_a_checkpoint_comes_back_bit_for_bit_and_no_weight_travels(
+def test_a_checkpoint_is_loaded_bit_for_bit_and_no_weight_is_sent(
     filing_server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GRADWIRE_LOCAL_STREAM", "0")  # which would pass the proxy by

@@ -84,7 +84,7 @@ def order_of(catalog: SessionCatalog, session_id: str) -> StorageInstruction:
 
 
 @pytest.mark.parametrize("logs", [False, True])
-def test_a_session_comes_back_from_stores_that_are_no_files(
+def test_a_session_is_restored_from_stores_that_are_no_files(
     logs: bool, snapshots: MemorySnapshots, catalog: SessionCatalog
 ) -> None:
     worker = Stored(logs, snapshots)

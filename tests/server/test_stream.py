@@ -159,7 +159,7 @@ def test_answers_are_joined_only_if_asked_and_only_where_they_tell_nothing(sessi
     stream.close()
 
 
-def test_a_stream_says_where_it_goes_on(session: Remote, stream: Streaming) -> None:
+def test_a_stream_reports_where_it_resumes(session: Remote, stream: Streaming) -> None:
     stream.run(1, create(1, 5.0), add(1))
     stream.answer()
     again = Streaming(session)
@@ -293,7 +293,7 @@ def test_a_batch_over_the_cap_is_refused_by_name(stream: Streaming) -> None:
     assert refusal(caught.value)[:2] == ("RESOURCE_EXHAUSTED", "MESSAGE_TOO_LARGE")
 
 
-def test_credit_comes_back_with_every_answer(stream: Streaming, session: Remote) -> None:
+def test_credit_is_returned_with_every_answer(stream: Streaming, session: Remote) -> None:
     taking = Streaming(session)
     assert taking.attached().credit_bytes >= session.opened.limits.max_message_bytes
     request = service_pb2.RunRequest(first_seq=1, commands=[create(1, 1.0)])

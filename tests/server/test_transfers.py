@@ -35,7 +35,7 @@ def large(session: Remote) -> int:
     return session.stub.Create(create_of(session, session.upload(DATA))).tensor.id
 
 
-def test_what_is_uploaded_comes_back(session: Remote, large: int) -> None:
+def test_uploaded_bytes_are_downloaded_unchanged(session: Remote, large: int) -> None:
     np.testing.assert_array_equal(session.read(large), VALUES)
     spec = session.describe(large).tensors[0]
     assert (spec.requires_grad, spec.is_leaf, list(spec.shape)) == (True, True, [500, 100])
@@ -78,7 +78,7 @@ def test_an_unfinished_or_misfit_upload_makes_no_tensor(session: Remote) -> None
     np.testing.assert_array_equal(session.read(session.stub.Create(create_of(session, whole)).tensor.id), VALUES)
 
 
-def test_an_upload_goes_on_where_it_broke(session: Remote) -> None:
+def test_a_broken_upload_resumes_at_its_offset(session: Remote) -> None:
     half = 1536 * 64
     transfer_id = session.upload(DATA[:half], total=len(DATA))
     _, reason, metadata = refused(session.upload, DATA, transfer_id=transfer_id)
@@ -123,7 +123,7 @@ def test_more_bytes_than_announced_and_chunks_too_large(session: Remote) -> None
     assert refused(session.stub.Upload, iter(twice))[1] == "MALFORMED"
 
 
-def test_a_download_comes_in_chunks_and_from_any_offset(session: Remote, large: int) -> None:
+def test_a_download_is_sent_in_chunks_from_any_offset(session: Remote, large: int) -> None:
     transfer = pinned(session, large)
     assert transfer.total_bytes == len(DATA)
     part = next(iter(session.stub.Download(download(session, transfer.transfer_id, 100_000))))
@@ -135,7 +135,7 @@ def test_a_download_comes_in_chunks_and_from_any_offset(session: Remote, large: 
     assert b"".join(each.data for each in parts) == DATA
 
 
-def test_a_broken_download_goes_on(session: Remote, large: int) -> None:
+def test_a_broken_download_resumes(session: Remote, large: int) -> None:
     transfer = pinned(session, large)
     call = session.stub.Download(download(session, transfer.transfer_id))
     got = next(iter(call)).data
@@ -184,7 +184,7 @@ def test_what_was_read_outlives_looking_and_a_change_after_it(session: Remote, l
         assert b"".join(part.data for part in parts) == DATA
 
 
-def test_a_large_view_comes_out_row_major(session: Remote, large: int) -> None:
+def test_a_large_view_is_downloaded_row_major(session: Remote, large: int) -> None:
     view = session.op("transpose", Id(large), 0, 1)
     np.testing.assert_array_equal(session.read(view.id), VALUES.T)
 
@@ -206,7 +206,7 @@ def test_transfers_count_and_go_with_the_session() -> None:
         assert server.held() == 0
 
 
-def test_an_upload_that_nobody_goes_on_with_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abandoned_upload_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(max_session_bytes=300_000) as server:
         session = server.open()
         partial = session.upload(DATA[:1000], total=len(DATA))

@@ -399,7 +399,7 @@ def test_a_sessions_calls_keep_their_order_over_turns() -> None:
     assert playing.done == [1, 3, 2]
 
 
-def test_a_session_that_computes_little_comes_between_two_slices_of_a_long_turn() -> None:
+def test_a_light_session_computes_between_two_slices_of_a_long_turn() -> None:
     playing = Playing()
     playing.scheduler.seconds = 1000.0
     for number in (1, 2):

@@ -92,7 +92,7 @@ def test_an_upload_takes_each_piece_at_its_place_and_is_kept_when_complete() -> 
     ]  # fmt: skip
 
 
-def test_an_upload_that_goes_on_counts_from_where_it_was() -> None:
+def test_a_resumed_upload_counts_from_its_offset() -> None:
     backend = Backend()
     run(backend, upload(30, offset=20), *moved(10))
     assert backend.did == [("read", 0, 10), ("keep",), ("return", True), ("leave",)]

@@ -107,7 +107,7 @@ def test_an_empty_log_ends_where_it_starts(session: Any, monkeypatch: pytest.Mon
     assert _followed(session, monkeypatch=monkeypatch) == replay.START
 
 
-def test_a_session_that_comes_out_differently_is_refused_with_the_file_and_the_place(
+def test_a_session_that_replays_differently_is_refused_with_file_and_offset(
     session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = _seeding(1)

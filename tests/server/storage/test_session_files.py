@@ -24,7 +24,7 @@ def store() -> MemorySnapshots:
     return MemorySnapshots(MemoryLogs())
 
 
-def test_a_stopped_session_is_marked_as_running_before_it_goes_on(store: MemorySnapshots) -> None:
+def test_a_stopped_session_is_marked_as_running_before_its_next_command(store: MemorySnapshots) -> None:
     files = SessionFiles(HOME, b"", store)
     files.stop(files.uses)
     assert (files.stopped, store.running(HOME)) == (True, False)
@@ -47,7 +47,7 @@ def test_with_a_log_nothing_need_be_marked(store: MemorySnapshots) -> None:
     assert (files.uses, store.running(HOME)) == (0, False)
 
 
-def test_a_session_whose_mark_cannot_be_written_does_not_go_on() -> None:
+def test_a_session_whose_mark_cannot_be_written_applies_nothing() -> None:
     files = SessionFiles(HOME, b"", _Full(MemoryLogs()), stopped=True)
     with pytest.raises(Refusal, match="No space left") as refusal:
         files.use()

@@ -25,7 +25,7 @@ def _gone(pid: int) -> bool:
     return False
 
 
-def test_arrays_of_any_layout_and_size_come_back() -> None:
+def test_arrays_of_any_layout_and_size_are_returned() -> None:
     rng = np.random.default_rng(1)
     arrays = (rng.standard_normal((300, 400)), rng.standard_normal((4, 5)).T, np.zeros((0, 3)), np.float32(2.5))
     found = ForkedOp(lambda: arrays, "some").result(_wait)
@@ -35,7 +35,7 @@ def test_arrays_of_any_layout_and_size_come_back() -> None:
     found[0][0] = 1.0  # the result can be written to
 
 
-def test_a_refusal_of_the_engine_comes_back_whole() -> None:
+def test_a_refusal_of_the_engine_is_returned_whole() -> None:
     def refuse() -> None:
         raise EngineError(Reason.SHAPE, "does not fit", op="add")
 

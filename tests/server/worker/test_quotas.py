@@ -100,7 +100,7 @@ def test_computing_beyond_the_principals_quota_makes_all_its_sessions_rest(count
     assert Quotas(told, counters, 1).counters.computed(PLACE) == 9_000_000
 
 
-def test_a_restarted_worker_goes_on_counting(counters: SharedCounters) -> None:
+def test_a_restarted_worker_continues_its_counts(counters: SharedCounters) -> None:
     told = limits(max_principal_compute_seconds=6.0)
     Quotas(told, counters, 0).spend(session(told), 2.0)
     again = Quotas(told, counters, 0)

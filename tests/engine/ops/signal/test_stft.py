@@ -57,7 +57,7 @@ def test_a_refusal_names_what_is_wrong(case: Refused) -> None:
     case.check()
 
 
-def test_the_signal_comes_back_from_its_transforms() -> None:
+def test_the_inverse_transform_restores_the_signal() -> None:
     rng = np.random.default_rng(1)
     signal, window = rng.standard_normal(64), np.hanning(17)[:16]
     spectrum = stft.stft(signal, 16, 4, window=window, return_complex=True)
