@@ -77,7 +77,7 @@ class Measured:
         Op.compute = timed  # type: ignore[method-assign]
         Backward._offload = timed_back  # type: ignore[method-assign]
         for op in OPS.values():
-            op.cheap_size, op.linear_places = -1, None
+            op.cheap_size, op.linear_positions = -1, None
 
 
 def enlarged(values: Any, times: int) -> Any:

@@ -445,7 +445,7 @@ class BackwardPass:
                 headroom.left = left = headroom.left - gradient.nbytes * op.most_back
                 if left < 0:
                     headroom.count(node, gradients, self._alive)
-        edges, goals, listed = node.edges, self.goals, op.list_place >= 0
+        edges, goals, listed = node.edges, self.goals, op.list_position >= 0
         # Common case: each result is only passed on.
         plainly = not (listed or self.check_nan) and self.node_results is None
         by_call = self.symbolic or (node.work and not self.create_graph)
@@ -509,7 +509,7 @@ class BackwardPass:
     def _spread(self, node: Node, slot: int, result: Any) -> None:
         """Pass on a formula's result, for an op with a list input: the list has one edge per item."""
         edges = edges_of(node, slot)
-        parts = result if node.op.tensor_places[slot] == node.op.list_place else (result,)
+        parts = result if node.op.tensor_positions[slot] == node.op.list_position else (result,)
         for place, part in enumerate(parts, edges.start):
             self._pass_on(node, place, part)
 
@@ -580,10 +580,10 @@ class BackwardPass:
 def edges_of(node: Node, slot: int) -> range:
     """Indices of a formula's edges, for an op with a list input: the list has one edge per item."""
     op = node.op
-    length = len(node.edges) - len(op.tensor_places) + 1
-    if op.tensor_places[slot] == op.list_place:
+    length = len(node.edges) - len(op.tensor_positions) + 1
+    if op.tensor_positions[slot] == op.list_position:
         return range(slot, slot + length)
-    first = slot if op.tensor_places[slot] < op.list_place else slot - 1 + length
+    first = slot if op.tensor_positions[slot] < op.list_position else slot - 1 + length
     return range(first, first + 1)
 
 

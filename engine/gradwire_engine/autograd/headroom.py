@@ -70,7 +70,7 @@ def needed(node: Node, gradients: list[Any]) -> int:
             if edge is not None and meta is not None:
                 made += prod(meta[0]) * meta[1].itemsize
     else:
-        made = largest * (1 if op.list_place >= 0 else sum(edge is not None for edge in node.edges))
+        made = largest * (1 if op.list_position >= 0 else sum(edge is not None for edge in node.edges))
     times = op.work_back
     if half and op.grows_back and any(is_half(one.dtype) for one in gradients if one is not None):
         times = 2 * (times + 1)  # computed in float32

@@ -118,10 +118,10 @@ class _SymbolicPass(BackwardPass):
             trace.fail("no gradient arrives for a node's first result")
             raise _Untraceable
         args = (given, *values)
-        if op.list_place < 0:
-            what = op.name, op.params[op.tensor_places[slot]].name, formula
+        if op.list_position < 0:
+            what = op.name, op.params[op.tensor_positions[slot]].name, formula
             return Symbol(trace, trace.formula(what, args, node.metas[slot]))
-        edges, single = edges_of(node, slot), op.tensor_places[slot] != op.list_place
+        edges, single = edges_of(node, slot), op.tensor_positions[slot] != op.list_position
         outs = trace.spread((formula, single), args, node.metas[edges.start : edges.stop])
         symbols = [None if number < 0 else Symbol(trace, number) for number in outs]
         return symbols[0] if single else symbols

@@ -34,11 +34,11 @@ class GraphOp(Named, Protocol):
         """Its parameters, in order."""
 
     @property
-    def tensor_places(self) -> tuple[int, ...]:
+    def tensor_positions(self) -> tuple[int, ...]:
         """Indices of the tensor parameters."""
 
     @property
-    def list_place(self) -> int:
+    def list_position(self) -> int:
         """Index of the parameter that is a list of tensors; -1 if none is."""
 
     @property

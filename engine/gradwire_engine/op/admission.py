@@ -107,8 +107,8 @@ def _broadcast_bytes(op: Declaration, arrays: list[Any]) -> int:
     except ValueError:
         count = together
     if op.promotes:
-        given = [arrays[place] for place in op.tensor_places if place != op.list_place]
-        of_one = dtypes.result_type(*given, *(arrays[op.list_place] if op.list_place >= 0 else ()))
+        given = [arrays[place] for place in op.tensor_positions if place != op.list_position]
+        of_one = dtypes.result_type(*given, *(arrays[op.list_position] if op.list_position >= 0 else ()))
         # An op may turn integers into floats, and sum bools as int64.
         widest = of_one.itemsize if dtypes.category(of_one) >= dtypes.FLOAT else max(widest, _INDEX)
     elif not op.has_in_place:
@@ -117,9 +117,9 @@ def _broadcast_bytes(op: Declaration, arrays: list[Any]) -> int:
 
 
 def _operands(op: Declaration, arrays: list[Any]) -> Iterator[Any]:
-    for place in op.tensor_places:
+    for place in op.tensor_positions:
         value = arrays[place]
-        for item in value if place == op.list_place else (value,):
+        for item in value if place == op.list_position else (value,):
             if hasattr(item, "dtype"):
                 yield item
 

@@ -77,15 +77,15 @@ class Declaration(Signature):
         self.outputs = outputs or (("...",) if view == "multiple" else ())
         self.differentiable_outputs = differentiable_outputs
         self.node_name = node or "".join(part.capitalize() for part in self.name.split("_")) + "Backward0"
-        self.tensor_places = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
-        self.list_place = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
+        self.tensor_positions = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
+        self.list_position = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
         self.flows_plainly = differentiable_outputs != ()  # gradients flow if the dtype is a real float
         # Places of the tensor inputs; empty if one of them is a list.
-        self.single_places = self.tensor_places if self.list_place < 0 else ()
+        self.single_positions = self.tensor_positions if self.list_position < 0 else ()
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
         # Places of the operands, for an op of two such as `mul`; else None.
-        self.operand_places = self.single_places if len(self.single_places) == 2 else None
-        self.tensor_bits = tuple((1 << number, place) for number, place in enumerate(self.tensor_places))
+        self.operand_positions = self.single_positions if len(self.single_positions) == 2 else None
+        self.tensor_bits = tuple((1 << number, place) for number, place in enumerate(self.tensor_positions))
         self.saving_plans: dict[int, Saving] = {}
         self.has_in_place = bool(promote) if in_place is None else in_place
         self.writer: Callable[..., Any] | None = None
@@ -95,25 +95,25 @@ class Declaration(Signature):
         self.sizes: Callable[..., int] | None = (
             _sizes_of_shape(self) if "shape" in self.positions and not view else None
         )
-        self.may_grow = self.sizes is not None or self.list_place >= 0
+        self.may_grow = self.sizes is not None or self.list_position >= 0
         self.work: float | Callable[..., int] | None = None
         self.work_back = 1.0
-        self.most_back = len(self.tensor_places) + 1  # formulas' maximum memory as a multiple of the gradient
+        self.most_back = len(self.tensor_positions) + 1  # formulas' maximum memory as a multiple of the gradient
         self.widest = COMMON  # maximum bytes per element in the product of its operands' sizes
         # Whether a small gradient may give a large one; for promoting (arithmetic) ops, all have the result's size.
         self.grows_back = not promote
         self.widens = bool(getattr(function, "widens", False))  # half types are computed in float32
         self.cost: Cost = cost if isinstance(cost, Cost) else UNDECLARED if cost is None else linear(cost)
         # Elements; above this number the cost is estimated.
-        self.cheap_size = self.cost.cheap_size if self.list_place < 0 else -1
+        self.cheap_size = self.cost.cheap_size if self.list_position < 0 else -1
         # Two operands whose cost follows from the broadcast shape.
-        self.linear_places = self.operand_places if self.cost.linear else None
+        self.linear_positions = self.operand_positions if self.cost.linear else None
         self.draws = draws
         self.moves_list = moves_list
         self.drops_grad = drops_grad
         self.complex_grad = complex_grad
         self.no_overlap = no_overlap
-        kinds = {self.params[place].kind for place in self.tensor_places}
+        kinds = {self.params[place].kind for place in self.tensor_positions}
         self.needs_tensor = kinds == {Kind.TENSOR_OR_NUMBER} and not of_numbers
 
     @property
@@ -139,7 +139,7 @@ class Declaration(Signature):
 
         As in PyTorch, floats are truncated for integer dtypes, and negative integers wrap for unsigned dtypes.
         """
-        self.cast_places = tuple(self.positions[name] for name in names)
+        self.cast_positions = tuple(self.positions[name] for name in names)
         return self
 
     def into(self: Self, writer: Callable[..., Any], *, always: bool = False) -> Self:
@@ -158,7 +158,7 @@ class Declaration(Signature):
         elements as the product of the operands' sizes; the function is not called if that many fit.
         """
         self.sizes = sizes
-        self.may_grow = not bounded or self.list_place >= 0
+        self.may_grow = not bounded or self.list_position >= 0
         return self
 
     def works_in(
@@ -184,7 +184,7 @@ class Declaration(Signature):
             self.widest = COMMON * 16 if callable(forward) else COMMON + WIDEST * math.ceil(forward)
         if backward is not None:
             self.work_back = backward
-            self.most_back = len(self.tensor_places) * (1 + math.ceil(backward))
+            self.most_back = len(self.tensor_positions) * (1 + math.ceil(backward))
         if grows is not None:
             self.grows_back = grows
         if widens is not None:
@@ -230,5 +230,5 @@ class Declaration(Signature):
 
 def _sizes_of_shape(op: Declaration) -> Callable[..., int]:
     """Function for `sized_by`: bytes of a result with the shape given as the parameter `shape`."""
-    place, first = op.positions["shape"], op.tensor_places[0]
+    place, first = op.positions["shape"], op.tensor_positions[0]
     return lambda *arrays: math.prod(arrays[place]) * int(arrays[first].itemsize)

@@ -55,9 +55,9 @@ class Op(Declaration):
         """Compute, and record if an argument is a Tensor that requires grad."""
         if kwargs or len(args) != self.arity:
             args = self.bind(args, kwargs)
-        for place in self.tensor_places:
+        for place in self.tensor_positions:
             value = args[place]
-            if type(value) is Tensor or (place == self.list_place and any(type(item) is Tensor for item in value)):
+            if type(value) is Tensor or (place == self.list_position and any(type(item) is Tensor for item in value)):
                 return self.apply(args)
         if self.may_grow:  # in a formula, on arrays
             account = CURRENT.get().account
@@ -75,13 +75,13 @@ class Op(Declaration):
         try:
             if self.promotes:
                 # Fast path: arrays of one dtype, float32 or float64, and floats need no promotion.
-                if self.operand_places is not None and xp is np:
-                    one, other = args[self.operand_places[0]], args[self.operand_places[1]]
+                if self.operand_positions is not None and xp is np:
+                    one, other = args[self.operand_positions[0]], args[self.operand_positions[1]]
                     ordinary = type(one) is _ndarray and (one.dtype is _FLOAT32 or one.dtype is _FLOAT64)
                     if ordinary and (type(other) is float or (type(other) is _ndarray and other.dtype is one.dtype)):
                         return self.forward(np, *args)
                 common = None
-                for place in self.single_places:
+                for place in self.single_positions:
                     value = args[place]
                     if type(value) is _ndarray:
                         dtype = value.dtype
@@ -94,15 +94,15 @@ class Op(Declaration):
                         common = None
                         break
                 if common is None:
-                    if self.cast_places:
+                    if self.cast_positions:
                         args = self._cast_numbers(args)
                     args = self._promoted(args)
                     if self.unsupported_dtypes:
                         self._check_kind(args)
-                    if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
+                    if getattr(args[self.tensor_positions[0]], "dtype", None) == dtypes.bfloat16:
                         return self._rounded(xp, args)
             else:
-                if self.cast_places:
+                if self.cast_positions:
                     args = self._cast_numbers(args)
                 if self.unsupported_dtypes:
                     self._check_kind(args)
@@ -112,21 +112,21 @@ class Op(Declaration):
         except REFUSED as error:
             raise explain(self, args, error) from error
         except EngineError as error:
-            if error.reason is Reason.NOT_SUPPORTED and self.single_places:
+            if error.reason is Reason.NOT_SUPPORTED and self.single_positions:
                 self._refuse_sizes(args)
             raise
 
     def _cast_numbers(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Convert the numbers declared by `casts_numbers`. Raises EngineError: RUNTIME if one is out of range."""
-        dtype = getattr(args[self.tensor_places[0]], "dtype", None)
+        dtype = getattr(args[self.tensor_positions[0]], "dtype", None)
         if dtype is None:
             return args
         if self.promotes:
-            given = (args[place] for place in self.tensor_places)
+            given = (args[place] for place in self.tensor_positions)
             if dtypes.result_type(*(value for value in given if value is not None)) != dtype:
                 return args
         changed = list(args)
-        for place in self.cast_places:
+        for place in self.cast_positions:
             if isinstance(args[place], int | float | complex):
                 changed[place] = cast_number(args[place], dtype)
         return tuple(changed)
@@ -140,7 +140,7 @@ class Op(Declaration):
     def _refuse_sizes(self, args: tuple[Any, ...]) -> None:
         """Refuse sizes that do not broadcast; called before dtypes are refused. Raises EngineError: SHAPE."""
         if self.promotes:
-            shapes = [args[place].shape for place in self.tensor_places if hasattr(args[place], "shape")]
+            shapes = [args[place].shape for place in self.tensor_positions if hasattr(args[place], "shape")]
             try:
                 np.broadcast_shapes(*shapes)
             except ValueError as error:
@@ -155,9 +155,9 @@ class Op(Declaration):
         """The arrays' module and device. Raises EngineError: DEVICE_MISMATCH; 0-d host arrays go with any device."""
         xp: Any = np
         found: str | None = None
-        for place in self.tensor_places:
+        for place in self.tensor_positions:
             value = args[place]
-            for item in value if place == self.list_place else (value,):
+            for item in value if place == self.list_position else (value,):
                 if not hasattr(item, "dtype"):
                     continue
                 module = module_of(item)
@@ -178,9 +178,9 @@ class Op(Declaration):
     def _to_common_device(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Copy 0-d host tensors, and indices, to the GPU of the other tensors; the copy is recorded."""
         if self.moves_list and type(args[0]) is Tensor and args[0].device != CPU:
-            indices = [self._moved(each, args[0].device) for each in args[self.list_place]]
-            args = (*args[: self.list_place], indices, *args[self.list_place + 1 :])
-        tensors = [args[place] for place in self.tensor_places if type(args[place]) is Tensor]
+            indices = [self._moved(each, args[0].device) for each in args[self.list_position]]
+            args = (*args[: self.list_position], indices, *args[self.list_position + 1 :])
+        tensors = [args[place] for place in self.tensor_positions if type(args[place]) is Tensor]
         device = next((each.device for each in tensors if each.device != CPU), None)
         if device is None or len(tensors) < 2:
             return args
@@ -198,7 +198,7 @@ class Op(Declaration):
     def _scalars(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Replace 0-d host arrays by NumPy scalars, because CuPy accepts no NumPy arrays."""
         changed = list(args)
-        for place in self.tensor_places:
+        for place in self.tensor_positions:
             if isinstance(args[place], np.ndarray) and not args[place].ndim:
                 changed[place] = args[place][()]
         return tuple(changed)
@@ -211,7 +211,7 @@ class Op(Declaration):
         track = False
         several, most = -1, 1
         context = CURRENT.get()
-        for place in self.tensor_places:
+        for place in self.tensor_positions:
             value = args[place]
             if type(value) is Tensor:
                 several += 1
@@ -222,7 +222,7 @@ class Op(Declaration):
                 most *= array.size
                 if value.requires_grad:
                     track = True
-            elif place == self.list_place:
+            elif place == self.list_position:
                 several += len(value)
                 arrays[place] = [item.array if type(item) is Tensor else item for item in value]
                 for item in value:
@@ -242,7 +242,7 @@ class Op(Declaration):
             check_interrupt(context)
         work = 0.0
         if most > self.cheap_size and not (
-            self.linear_places is not None and _is_small(arrays, self.linear_places, self.cheap_size)
+            self.linear_positions is not None and _is_small(arrays, self.linear_positions, self.cheap_size)
         ):
             work = check_cost(self, context, arrays)
         if context.tracer is not None:
@@ -297,7 +297,7 @@ class Op(Declaration):
         if type(array) is not np.ndarray and (isinstance(array, np.generic) or not hasattr(array, "data")):
             array = np.asarray(array)  # NumPy returns a scalar where CuPy returns an array
         if self.view:
-            source = args[self.tensor_places[0]]
+            source = args[self.tensor_positions[0]]
             if self.view != "maybe" or _shares_memory(array, source.array):
                 return self._wrap_view(args, source, array, context)
         return Tensor(array, False, None, context)
@@ -349,8 +349,8 @@ class Op(Declaration):
 
         The caller sets its number.
         """
-        if self.operand_places is not None:
-            return self._record_two(args, outputs, override, *self.operand_places)
+        if self.operand_positions is not None:
+            return self._record_two(args, outputs, override, *self.operand_positions)
         edges: list[Edge | None] = []
         metas: list[Fit | None] = []
         needed = 0
@@ -361,7 +361,7 @@ class Op(Declaration):
                 edges.append(edge_of(value) if node is None else (node, value.index))
                 metas.append((array.shape, array.dtype))
                 needed |= bit
-            elif place != self.list_place:
+            elif place != self.list_position:
                 edges.append(None)
                 metas.append(None)
             else:
@@ -435,7 +435,7 @@ class Op(Declaration):
             if type(value) is Tensor and value.storage is target.storage:
                 check_overlap(target.array, value.array)
         direct = self.writes_always or (
-            self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
+            self.writer is not None and _fits_into(target.array, arrays, self.tensor_positions)
         )
         if not direct and context.account.limit:
             context.account.admit(needed(self, list(arrays)))  # the old values stay allocated until then
@@ -497,9 +497,9 @@ class Op(Declaration):
         """Whether to record; updates the nodes of views."""
         record = context.grad_enabled and dtypes.is_differentiable(args[0].dtype)
         track = False
-        for place in self.tensor_places:
+        for place in self.tensor_positions:
             value = args[place]
-            for item in value if place == self.list_place else (value,):
+            for item in value if place == self.list_position else (value,):
                 if type(item) is Tensor:
                     if record and item.view is not None and item.view.seen != item.storage.history:
                         refresh(item)
@@ -512,9 +512,9 @@ class Op(Declaration):
     def _promoted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Cast the arrays to the common dtype. Numbers stay numbers if NumPy promotes them the same way."""
         values = []
-        for place in self.tensor_places:
+        for place in self.tensor_positions:
             value = args[place]
-            if place == self.list_place:
+            if place == self.list_position:
                 values.extend(value)
             elif value is not None:
                 values.append(value)
@@ -538,9 +538,9 @@ class Op(Declaration):
         if dtypes.category(dtype) < dtypes.FLOAT and self._promotion(args) == "float":
             dtype = dtypes.default()
         changed = list(args)
-        for place in self.tensor_places:
+        for place in self.tensor_positions:
             value = args[place]
-            if place == self.list_place:
+            if place == self.list_position:
                 changed[place] = [cast_array(item, dtype) for item in value]
             elif value is not None:
                 changed[place] = cast_array(value, dtype)

@@ -145,7 +145,7 @@ def _node(name: str, args: tuple[Any, ...], outputs: tuple[Tensor, ...], edges: 
     plan = op.saving_plan(sum(1 << slot for slot, edge in enumerate(edges) if edge is not None))
     metas = tuple(
         None if edge is None else (args[place].array.shape, args[place].array.dtype)
-        for place, edge in zip(op.tensor_places, edges, strict=True)
+        for place, edge in zip(op.tensor_positions, edges, strict=True)
     )
     assert isinstance(op.node_name, str)
     return Node(op, op.node_name, plan, plan.save(args, outputs), edges, metas)

@@ -43,7 +43,7 @@ class Signature:
         self.forward = _by_place(function, skip, self.params) if self.keywords else function
         self.required = max((place + 1 for place, value in enumerate(self.defaults) if value is REQUIRED), default=0)
         self.unsupported_dtypes: tuple[UnsupportedDtypes, ...] = ()
-        self.cast_places: tuple[int, ...] = ()
+        self.cast_positions: tuple[int, ...] = ()
         if not self.name.startswith("_"):
             if self.name in REGISTRY:
                 raise ValueError(f"op {self.name} is declared twice")

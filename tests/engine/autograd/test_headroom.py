@@ -10,8 +10,8 @@ from gradwire_engine import Account, EngineError, Reason, call, tensor
 from gradwire_engine.autograd.headroom import Headroom, needed
 
 
-def _node(*shapes: tuple[int, ...], grows: bool = True, work: float = 0.0, list_place: int = -1) -> Any:
-    op = SimpleNamespace(grows_back=grows, work_back=work, list_place=list_place)
+def _node(*shapes: tuple[int, ...], grows: bool = True, work: float = 0.0, list_position: int = -1) -> Any:
+    op = SimpleNamespace(grows_back=grows, work_back=work, list_position=list_position)
     metas = [(shape, np.dtype(np.float64)) for shape in shapes]
     return SimpleNamespace(op=op, edges=[("node", 0)] * len(metas), metas=metas)
 
@@ -26,7 +26,7 @@ def test_a_node_needs_the_gradients_it_makes_and_its_working_memory() -> None:
 def test_gradients_that_cannot_grow_are_as_large_as_the_given_one() -> None:
     g = np.zeros(10)
     assert needed(_node((3,), (4,), grows=False), [None, g]) == 160
-    assert needed(_node((3,), (4,), grows=False, list_place=0), [g]) == 80
+    assert needed(_node((3,), (4,), grows=False, list_position=0), [g]) == 80
     assert needed(_node((3,), grows=False), [None]) == 0
 
 
