@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from gradwire_engine.core.device import Array
@@ -104,6 +105,17 @@ def _arranged(value: Any, labels: list[str], *groups: list[str], sizes: dict[str
     return reshape(value, tuple(math.prod(sizes[label] for label in group) for group in groups))
 
 
+def _spread(value: Any, labels: list[str], *groups: Sequence[str | None]) -> Any:
+    """Permute to the order of the groups' labels, with a dimension of size 1 for None; sum over the other labels."""
+    order = [label for group in groups for label in group]
+    other = [place for place, label in enumerate(labels) if label not in order]
+    wide = tuple(place for place in other if value.shape[place] != 1)
+    value = total(value, wide, keepdim=True) if wide else value
+    value = permute(value, (*(labels.index(label) for label in order if label is not None), *other))
+    sizes = iter(value.shape)
+    return reshape(value, tuple(1 if label is None else next(sizes) for label in order))
+
+
 def _multiplied(a: Any, la: list[str], b: Any, lb: list[str], needed: set[str]) -> tuple[Any, list[str]]:
     """Contract two operands over their shared labels that are not in `needed`."""
     shared = set(la) & set(lb)
@@ -122,6 +134,10 @@ def _multiplied(a: Any, la: list[str], b: Any, lb: list[str], needed: set[str]) 
     batch = [label for label in la if label in shared and label in needed]
     inner = [label for label in la if label in shared and label not in needed]
     only_a, only_b = ([label for label in labels if label not in shared] for labels in (la, lb))
+    summed = [label for label in inner if 1 not in (a.shape[la.index(label)], b.shape[lb.index(label)])]
+    if not summed:
+        left = _spread(a, la, batch, only_a, [None] * len(only_b))
+        return left * _spread(b, lb, batch, [None] * len(only_a), only_b), [*batch, *only_a, *only_b]
     left = _arranged(a, la, batch, only_a, inner, sizes=sizes)
     right = _arranged(b, lb, batch, inner, only_b, sizes=sizes)
     if batch:
