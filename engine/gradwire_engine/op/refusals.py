@@ -87,7 +87,7 @@ def check_overlap(written: Array, read: Array) -> None:
     Identical layouts are allowed. As in PyTorch, only dense arrays are checked. Raises EngineError: RUNTIME.
     """
     same = written is read or (_ends(written) == _ends(read) and written.strides == read.strides)
-    if not same and _overlaps(written, read):
+    if not same and _overlaps(written, read) and not _same_elements(written, read):
         _refuse_overlap()
 
 
@@ -106,6 +106,12 @@ def _overlaps(written: Array, read: Array) -> bool:
         return False
     (low, high), (first, last) = _ends(written), _ends(read)
     return high > first and last > low
+
+
+def _same_elements(one: Array, other: Array) -> bool:
+    """Whether two arrays have the same elements in the same places; the strides of dimensions of size 1 are open."""
+    steps = zip(one.shape, one.strides, other.strides, strict=False)
+    return one.shape == other.shape and _ends(one) == _ends(other) and all(n == 1 or a == b for n, a, b in steps)
 
 
 def _refuse_overlap() -> None:

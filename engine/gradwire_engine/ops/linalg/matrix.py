@@ -91,8 +91,9 @@ def _shape_error(message: str, *operands: Array) -> EngineError:
     return EngineError(Reason.SHAPE, message, shapes=[list(operand.shape) for operand in operands])
 
 
-def _refuse_bool(kernel: str, operand: Array) -> None:
-    if operand.dtype == dtypes.bool_:
+def _refuse_bool(kernel: str, *operands: Array) -> None:
+    """Refuse bool operands. As in PyTorch, a product with an empty operand needs no kernel and is not refused."""
+    if operands[0].dtype == dtypes.bool_ and (len(operands) == 1 or all(operand.size for operand in operands)):
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for 'Bool'")
 
 
@@ -106,7 +107,7 @@ def _check_matrices(mat1: Array, mat2: Array) -> None:
     if mat1.dtype != mat2.dtype:
         a, b = _C_NAMES[mat1.dtype], _C_NAMES[mat2.dtype]
         raise EngineError(Reason.DTYPE, f"expected m1 and m2 to have the same dtype, but got: {a} != {b}")
-    _refuse_bool("addmm_impl_cpu_", mat1)
+    _refuse_bool("addmm_impl_cpu_", mat1, mat2)
 
 
 @op(cost=counted(mm_cost, 2.5, 1 << 30))
@@ -303,7 +304,7 @@ def _check_scalar_type(kernel: str, a: Array, b: Array) -> None:
     if a.dtype != b.dtype:
         expected, found = dtypes.TITLES[a.dtype], dtypes.TITLES[b.dtype]
         raise EngineError(Reason.DTYPE, f"expected scalar type {expected} but found {found}")
-    _refuse_bool(kernel, a)
+    _refuse_bool(kernel, a, b)
 
 
 bmm.sized_by(lambda input, mat2: input.shape[0] * input.shape[1] * mat2.shape[2] * input.itemsize, bounded=True)
@@ -352,7 +353,7 @@ def mv(xp: Any, input: Array, vec: Array) -> Array:
     if input.dtype != vec.dtype:
         a, b = dtypes.TITLES[input.dtype], dtypes.TITLES[vec.dtype]
         raise EngineError(Reason.DTYPE, f"addmv input tensors must have the same dtype, but got {b}, {a}, and {b}")
-    _refuse_bool("addmv_impl_cpu", input)
+    _refuse_bool("addmv_impl_cpu", input, vec)
     return product(xp, input, vec)
 
 

@@ -83,6 +83,8 @@ class _Targets:
         if len(shape) <= 2:
             return xp.arange(0, self.classes.size * classes, classes) + self.classes if classes else self.classes
         rest = math.prod(shape[2:])
+        if not rest:
+            return xp.zeros(0, np.int64)
         places = xp.arange(0, shape[0] * classes * rest, classes * rest)[:, None] + xp.arange(rest)
         return places.reshape(-1) + self.classes.astype(np.int64) * rest
 
