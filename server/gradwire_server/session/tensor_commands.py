@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from gradwire.v1 import commands_pb2
+from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import (
     Backward,
     Generator,
@@ -284,6 +284,9 @@ def run_set_requires_grad(
 ) -> None:
     """Set a leaf's requires_grad."""
     target = scope.tensor(request.tensor)
+    if target.storage.inference:
+        # The request tells no grad mode. A client refuses outside inference mode before it sends.
+        scope.enter(scope.context(types_pb2.GRAD_MODE_INFERENCE))
     set_requires_grad(target, request.requires_grad)
     if answer is not None:
         fill_spec(answer.tensor, target, request.tensor)
