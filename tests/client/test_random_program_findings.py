@@ -1,12 +1,14 @@
 """Differences from PyTorch that random programs found, one test each."""
 
 import warnings
+from math import prod
 from typing import Any
 
 import pytest
 
 import gradwire
-from tests.client.oracle import agree, refuse
+from gradwire._tensor import tensor
+from tests.client.oracle import agree, messages, refuse, torch
 
 
 def test_a_truth_value_in_a_tensor_as_key_is_no_mask(session: gradwire.Session) -> None:
@@ -198,6 +200,124 @@ def test_targets_that_are_no_probabilities_are_refused(session: gradwire.Session
 
 def test_a_range_of_complex_numbers_is_refused(session: gradwire.Session) -> None:
     refuse(lambda t: t.arange(3, dtype=t.complex64), NotImplementedError, '"arange_cpu" not implemented for \'Complex')
+
+
+def test_inference_tensors_require_grad_where_inference_mode_allows_it(session: gradwire.Session) -> None:
+    def case(t: Any) -> Any:
+        with t.inference_mode():
+            leaf = t.ones(2).abs().requires_grad_()
+            view = t.ones(2).abs().view(2).requires_grad_()
+            view.add_(1)
+        (leaf + 1).sum().backward()
+        with t.inference_mode():
+            flag = leaf.view(2).requires_grad_().requires_grad
+        return leaf, leaf.grad, leaf.is_inference(), view, flag, leaf.requires_grad_(False).requires_grad
+
+    agree(case)
+
+
+def test_a_checkpoint_of_complex_numbers_does_not_warn(session: gradwire.Session) -> None:
+    from gradwire.utils.checkpoint import checkpoint
+
+    x = gradwire.tensor([1 + 2j, 0.5 - 1j], requires_grad=True)
+    assert (
+        messages(lambda t: checkpoint(lambda a: a.sin() * a, x, use_reentrant=False).abs().sum().backward(), gradwire)
+        == []
+    )
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        _changed_checkpoint(x)
+
+
+def _changed_checkpoint(x: Any) -> None:
+    from gradwire.utils.checkpoint import checkpoint
+
+    input = x * 1
+    made = checkpoint(lambda a: a.sin() * a, input, use_reentrant=False)
+    with gradwire.no_grad():
+        input.mul_(2)
+    made.abs().sum().backward()
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+def test_a_number_of_a_tensor_of_the_graph_warns_before_it_is_refused(
+    session: gradwire.Session, kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def case(t: Any) -> Any:
+        monkeypatch.setattr(tensor, "_scalar_warned", False)
+        with pytest.raises(ValueError, match="only one element"):
+            kind(t.ones(3, requires_grad=True))
+
+    torch.set_warn_always(True)
+    try:
+        (theirs,), (ours,) = messages(case, torch), messages(case, gradwire)
+    finally:
+        torch.set_warn_always(False)
+    assert ours[:60] == theirs[:60]
+
+
+def test_powers_of_truth_values_by_one_truth_value(session: gradwire.Session) -> None:
+    for flag in (True, False):
+        agree(lambda t, flag=flag: (t.tensor([True, False]) ** flag, t.tensor([False, True]).pow_(flag)))
+    refuse(
+        lambda t: t.pow(t.tensor([True]), t.tensor([True])), NotImplementedError, "\"pow\" not implemented for 'Bool'"
+    )
+    refuse(lambda t: True ** t.tensor([True]), NotImplementedError, "\"pow\" not implemented for 'Bool'")
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((2, 0), (0, 3)), ((0, 3), (3,)), ((2, 3), (3, 0)), ((1, 2, 0), (1, 0, 3))]
+)
+def test_an_empty_product_of_truth_values_is_no_work(session: gradwire.Session, left: Any, right: Any) -> None:
+    agree(lambda t: (t.ones(left) > 0) @ (t.ones(right) > 0))
+    refuse(lambda t: (t.ones(2, 2) > 0) @ (t.ones(2, 2) > 0), NotImplementedError, "not implemented for 'Bool'")
+
+
+@pytest.mark.parametrize(
+    "equation", ["i,j->ij", "i,k->ik", "ik,k->i", "ik,kj->j", "i,i->i", "k,->", "ik,jk->ij", "kk,k->"]
+)
+def test_an_einsum_that_adds_no_products_multiplies_operands_of_any_dtypes(
+    session: gradwire.Session, equation: str
+) -> None:
+    """Operands are added up only where the other has one element."""
+    first, second = equation.partition("->")[0].split(",")
+    sizes = {"i": 3, "j": 2, "k": 1}
+
+    def case(t: Any) -> Any:
+        a = t.arange(9.0)[: prod(sizes[each] for each in first)].reshape([sizes[each] for each in first])
+        b = t.arange(9)[: prod(sizes[each] for each in second)].reshape([sizes[each] for each in second])
+        a.requires_grad_()
+        made = t.einsum(equation, a, b)
+        (made * made).sum().backward()
+        return made.detach(), a.grad, t.einsum(equation, a.detach().long(), b)
+
+    agree(case)
+
+
+def test_an_einsum_that_adds_products_refuses_two_dtypes(session: gradwire.Session) -> None:
+    refuse(lambda t: t.einsum("i,i->", t.ones(2), t.arange(2)), RuntimeError, "same dtype|expected scalar type")
+
+
+def test_a_whole_tensor_is_assigned_to_itself_with_another_dimension(session: gradwire.Session) -> None:
+    """The same elements in the same places, whatever the strides of dimensions of size 1."""
+    agree(lambda t: [_assigned(t, (1,), (0, None), ...), _assigned(t, (1, 3), (0, None), ...)])
+
+
+def test_nll_loss_of_no_positions(session: gradwire.Session) -> None:
+    def case(t: Any) -> Any:
+        input, target = t.zeros(2, 2, 0, requires_grad=True), t.zeros(2, 0, dtype=t.int64)
+        losses = [t.nn.functional.nll_loss(input, target, reduction=each) for each in ("none", "sum", "mean")]
+        losses[1].backward()
+        return losses, input.grad
+
+    agree(case)
+
+
+def test_cat_into_a_tensor_of_a_dtype_that_cannot_hold_it_is_a_type_error(session: gradwire.Session) -> None:
+    refuse(
+        lambda t: t.cat([t.ones(2)] * 2, out=t.ones(4, dtype=t.bool)),
+        TypeError,
+        "input types can't be cast to the desired output type Bool",
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -121,6 +121,8 @@ def _check_dtype(op: str, target: Any, made: Any) -> None:
             errors_pb2.REASON_DTYPE,
         )
     if not can_cast(made.dtype, target.dtype):
+        if op == "cat":
+            raise TypeError(f"cat(): input types can't be cast to the desired output type {target.dtype.title}")
         raise refuse(f"result type {made.dtype.title} can't be cast to the desired output type {target.dtype.title}")
 
 

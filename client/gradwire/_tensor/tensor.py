@@ -714,7 +714,7 @@ def _refuse_key(tensor: Tensor, index: Any) -> None:
 def _warn_of_scalar(tensor: Tensor) -> None:
     """Warn once per process that a Python number no longer belongs to the graph."""
     global _scalar_warned
-    if tensor._spec.requires_grad and not _scalar_warned and tensor.numel() == 1:
+    if tensor._spec.requires_grad and not _scalar_warned:
         _scalar_warned = True
         warnings.warn(_SCALAR_OF_GRAPH, UserWarning, stacklevel=3)
 

@@ -141,7 +141,8 @@ class _Watch:
             probe = zeros((), device=seen[0].device, requires_grad=True)
             total = probe
             for each in seen:
-                total = total + (each.detach().unsqueeze(0)[:0] * probe).sum().to(probe)
+                part = (each.detach().unsqueeze(0)[:0] * probe).sum()
+                total = total + (part.real if part.is_complex() else part).to(probe)
         return cls(total, probe)
 
     def check(self) -> None:
