@@ -40,6 +40,7 @@ EXCUSED = (
     ),
     ("flag", "is_leaf True", r"match:inference_mode\(\): (q = )?\S+\.detach_", "as above"),
     ("flag", "grad_fn None", r"match:inference_mode\(\): (q = )?\S+\.detach_", "as above"),
+    ("loud", "does not require grad", r"match:inference_mode\(\): (q = )?\S+\.detach_", "as above"),
     ("silent", "Autograd not support dtype", "", "whole numbers never require grad here"),
     ("silent", "more than one element of the written-to", "grad", "gradients are dense, see above"),
     ("silent", "more than one element of the written-to", "made:autograd.grad(", "as above"),
@@ -53,9 +54,11 @@ EXCUSED = (
     ("flag", "output_nr 0", "made:var_mean", "as above"),
     ("name", "", "made:index_reduce", "a composite: other last node"),
     ("name", "", "made:fft.", "a composite: other last node"),
-    ("flag", "inference True", "made:copy.copy", "a copy of the proxy on the same bytes"),
+    ("flag", "output_nr 0", "made:autograd.grad(", "a gradient's history is of other nodes"),
+    ("flag", "inference", "made:copy.copy", "a copy of the proxy on the same bytes"),
     ("flag", "inference False", "made:autograd.grad(", "gradients are ordinary tensors, whatever the mode"),
     ("version", "PyTorch has refused", "made:autograd.grad(", "as above"),
+    ("loud", "Inplace update to inference tensor", ".detach()", "detach() of an inference tensor is one"),
     ("version", "_version refused", ".detach()", "detach() of an inference tensor is one, so no version is told"),
     ("silent", "has no attribute 'next_functions'", "inference_mode", "PyTorch finds no node for a leaf's edge there"),
     ("silent", "INTERNAL ASSERT FAILED", "", "a fault of PyTorch's"),
@@ -67,6 +70,7 @@ EXCUSED = (
     ),
     ("silent", "invalid gradient", "", "a leaf's gradient has the sizes that the leaf has"),
     ("silent", "operator, with a bool tensor", "", "the derivative of a power with a bool exponent is computed"),
+    ("loud", "cannot be saved for backward", _GRADIENTS_IN_INFERENCE, "their history saves no inference tensors"),
     ("flag", "requires_grad True", _GRADIENTS_IN_INFERENCE, "with create_graph they have a history, in any mode"),
     ("flag", "is_leaf False", _GRADIENTS_IN_INFERENCE, "as above"),
     ("flag", "grad_fn", _GRADIENTS_IN_INFERENCE, "as above"),
@@ -83,8 +87,10 @@ EXCUSED = (
     ("silent", "refer to a single memory location", "out=", "the result is computed before out is written"),
     ("silent", "modified by an inplace operation", r"match:t\.complex\(", "its backward needs no values here"),
     ("silent", "'_unique2' is not implemented", r"match:Shown\.apply", "a node that gets no gradient is not called"),
+    ("silent", "is not implemented", "inputs=[", "a node behind the named inputs is not called"),
     ("silent", "A view was created in no_grad mode", "isfinite", "it reads values, not the history"),
     ("silent", "'ComplexHalf'", "", "there is no complex dtype of float16 here"),
+    ("value", "nan+nanj", r"match:(\*\*|pow)", "complex 0 to the power of 0 is 1 here"),
     ("value", "nan", "made:unique(", "where nan is sorted to is open"),
     ("value", "-0j", r"match:fft\.", "signs of zeros may differ after a Fourier transform"),
     ("value", "inf", "polygamma(", "at its poles PyTorch answers large numbers"),
@@ -94,6 +100,20 @@ EXCUSED = (
     ("gradient", "grad_dtype", r"match:\.data = ", "a gradient of another dtype is not added to the one that is there"),
     ("version", "", r"match:\.data = ", "a tensor with new data counts anew"),
     ("version", "refused", "made:.detach()", "as above"),
+    ("shape", "", "made:reversed(", "PyTorch reverses in the order of a view's memory"),
+    ("loud", "the tensor's sizes were changed in place after its use", "", "a leaf's gradient has the leaf's sizes"),
+    ("loud", "the data of this view's base was replaced", r"match:\.data = ", "PyTorch's views follow any sizes"),
+    ("loud", "inputs to be Half", "complex(", "there is no complex dtype of float16 here"),
+    ("loud", "inside a custom Function", " != ", "a view that cannot follow its base refuses each use"),
+    ("loud", "inside a custom Function", " == ", "as above"),
+    ("version", "_version 0, PyTorch has 1", "made:autograd.grad(", "gradients of two inputs are separate"),
+    ("version", "_version refused", "made:.data", "data of an inference tensor is one"),
+    ("warning", "PyTorch ['UserWarning']", "'same'", "PyTorch tells of a padded copy that it makes"),
+    ("loud", "a second time", "made:lerp", "a node with a saved number is freed too"),
+    ("warning", "PyTorch ['UserWarning']", "bucketize", "elements in another order cost no more"),
+    ("warning", "PyTorch ['UserWarning']", "searchsorted", "as above"),
+    ("warning", "PyTorch ['UserWarning']", ".norm(0)", "PyTorch casts its count of complex elements to real"),
+    ("warning", "warns ['UserWarning']", "0] = ", "a complex number for no elements of a real tensor is warned of too"),
     ("kind", "index is out of bounds for dimension with size 0", "", "of several faults another is told first"),
     ("warning", "", "matmul", "PyTorch resizes out on the way of a product"),
     ("warning", "PyTorch ['UserWarning']", "] = ", "writing through an index into expanded tensors is refused here"),
@@ -103,6 +123,14 @@ EXCUSED = (
 def ends(line: str, error: BaseException | None) -> bool:
     """Whether nothing after this line is compared: a backward that failed midway has added some gradients."""
     return error is not None and ("backward(" in line or "autograd.grad(" in line or is_half_done(error))
+
+
+def is_rounded_apart(line: str, found: list[tuple[str, str]], live: dict[str, torch.Tensor]) -> bool:
+    """Whether a line's difference is that `unique` merges other floats, equal but for their last bits."""
+    name = line.partition(" = ")[0].rpartition(" ")[2]
+    values = live.get(f"{name}[0]", live.get(name))
+    counted = any(kind == "shape" and text.startswith(name) for kind, text in found)
+    return "unique" in line and counted and values is not None and (values.is_floating_point() or values.is_complex())
 
 
 def is_half_done(error: BaseException | None) -> bool:

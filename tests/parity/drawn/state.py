@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
 import gradwire
+from gradwire._session.deferred_errors import CallSite
+from gradwire._session.session import Waiter
 from gradwire._tensor import values
+from gradwire._transport import wire
+from gradwire.v1 import commands_pb2, service_pb2
 
 #: Relative tolerance by dtype: a program's roundings add up.
 TOLERANCE = {
@@ -33,6 +38,41 @@ def numbers(tensor: Any) -> np.ndarray:
         elif plain.dtype is torch.complex32:
             plain = plain.to(torch.complex64)
         return plain.clone().numpy()  # a tensor whose memory NumPy has seen can no longer be resized
+
+
+@contextlib.contextmanager
+def fetched(tensors: Iterable[gradwire.Tensor]) -> Iterator[None]:
+    """Answer reads and descriptions of these tensors from one batch of commands, while nothing changes them."""
+    tensors = list(tensors)
+    if not tensors:
+        yield
+        return
+    session: Any = tensors[0]._session
+    known: dict[bytes, service_pb2.Result] = {}
+    wait, here = session.wait, CallSite(fetched.__wrapped__.__code__, 0)  # type: ignore[attr-defined]
+    waiters = []
+    for each in tensors:
+        for command in (
+            service_pb2.Command(read=commands_pb2.ReadRequest(tensor=each._id)),
+            service_pb2.Command(describe=commands_pb2.DescribeRequest(tensors=[each._id])),
+        ):
+            data, waiter = command.SerializeToString(), Waiter(here)
+            session.buffer.append((wire.framed(data), waiter, False))
+            waiters.append((data, waiter))
+    session._await(waiters[-1][1])
+    for data, waiter in waiters:
+        session._await(waiter)
+        if not waiter.result.HasField("error"):
+            known[data] = waiter.result
+
+    def answered(command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
+        return known.get(command.SerializeToString()) or wait(command, outputs)
+
+    session.wait = answered
+    try:
+        yield
+    finally:
+        del session.wait
 
 
 def look(tensor: Any) -> dict[str, Any]:
@@ -120,7 +160,7 @@ def differ_plain(mine: Any, its: Any, coarsest: float) -> list[tuple[str, str]]:
     if isinstance(its, list) and isinstance(mine, list) and len(mine) == len(its):
         return [one for pair in zip(mine, its, strict=True) for one in differ_plain(*pair, coarsest)]
     mine, its = _plain(mine), _plain(its)
-    if isinstance(its, float) and isinstance(mine, float):
+    if isinstance(its, float | complex) and isinstance(mine, type(its)):
         if close(np.asarray(mine), np.asarray(its), "float64", coarsest):
             return []
     elif type(mine) is type(its) and mine == its:

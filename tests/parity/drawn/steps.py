@@ -60,6 +60,8 @@ class BorrowingDraw(fuzz.Draw):
             return made
         name = fit[self.int(0, len(fit) - 1)]
         value = self.writer.live[name].detach()
+        if value.dtype is torch.complex32:  # NumPy has no such dtype
+            return made
         wide = value.float() if value.dtype is torch.bfloat16 else value
         borrowed = Borrowed(wide.resolve_conj().resolve_neg().numpy().copy(), str(value.dtype)[6:], "plain", False)
         borrowed.expression, borrowed.given = name, borrowed.values
