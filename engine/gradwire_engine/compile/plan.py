@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.compile.fusion import kernel_cache
 from gradwire_engine.compile.fusion.fused import OPTIONS, FusedCall, Fusion, check_equal
 from gradwire_engine.compile.fusion.grouping import Group
-from gradwire_engine.compile.fusion.kernel_cache import Entry
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.schedule import Output, Schedule
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, has_history, leaves
@@ -78,7 +78,7 @@ class Plan(Schedule):
         super().__init__(tracer, outputs)
         self.numbers = np.zeros(numbers, np.float64)
         self.pattern = _pattern(tracer.inputs)
-        self.fusion: Fusion | None = Fusion()
+        self.fusion: Fusion | None = Fusion() if OPTIONS.fuses() else None
         self._prepare(account)
 
     def _prepare(self, account: Account) -> None:
@@ -90,6 +90,7 @@ class Plan(Schedule):
         self.bytes = 0
         self._allocate(account)
         self.storage = Storage(self.bytes, account)
+        self.copies = Storage(0, account)  # of operands that kernels read as copies
         self.dynamic_bytes = self._dynamic_bytes()
         self.values: list[Any] = [None] * len(self.regs)
         self.bound: list[Any] = []
@@ -103,11 +104,13 @@ class Plan(Schedule):
     # Fusion.
 
     def fastest(self, account: Account) -> Plan:
-        """This plan, or once its groups are compiled, a plan of the same run that calls their kernels."""
+        """This plan, or after a number of runs that the plan decides, one of the same run that calls kernels."""
         fusion = self.fusion
-        if fusion is None or fusion.ready is None:
+        if fusion is None or not fusion.is_over():
             return self
         self.fusion = None
+        if not fusion.ready:
+            return self
         try:
             return self._fused(fusion.ready, account)
         except EngineError as error:
@@ -115,13 +118,24 @@ class Plan(Schedule):
                 raise
             return self  # no memory for a second plan
 
-    def _fused(self, groups: Sequence[tuple[Group, Entry]], account: Account) -> Plan:
+    def _await_kernels(self, fusion: Fusion) -> Generator[None, None, None]:
+        """Wait for the kernels in the last run without them. Raises EngineError: CANCELLED."""
+        fusion.began(self)
+        try:
+            while fusion.must_wait():
+                yield
+                self.interrupt_check.check()
+        except BaseException:
+            fusion.refused()
+            raise
+
+    def _fused(self, groups: Sequence[tuple[Group, kernel_cache.Kernel]], account: Account) -> Plan:
         """A plan whose groups are single instructions, each at the place of its first member."""
         made = copy.copy(self)
         made.roots = dict(self.roots)
         replaced: dict[int, tuple[Instr, Kernel] | None] = {}
-        for group, entry in groups:
-            call = FusedCall(group, entry)
+        for group, loaded in groups:
+            call = FusedCall(group, loaded)
             args = tuple(map(Ref, group.reads()))
             made.roots.update((out, frozenset((out,))) for out in group.outs)
             replaced.update(dict.fromkeys(group.places))
@@ -296,6 +310,16 @@ class Plan(Schedule):
                 self.code.append(self.interrupt_check)
                 checked = len(self.code)
             self.steps.extend([instr.step] * (len(self.code) - len(self.steps)))
+        self._count_copies()
+
+    def _count_copies(self) -> None:
+        """Count the copies that kernels keep of operands. Raises EngineError: MEMORY_LIMIT."""
+        account = self.storage.account
+        self.copies = Storage(0, account)
+        total = sum(instr.what.copied for instr in self.instrs if instr.kind == "fused")
+        if total:
+            account.admit(total)
+            self.copies = Storage(total, account)
 
     def _is_long(self, instr: Instr) -> bool:
         """Whether an instruction is expensive enough to check the interrupt after it."""
@@ -532,9 +556,9 @@ class Plan(Schedule):
 
         `inputs` must fit. Raises EngineError: those of the ops, MEMORY_LIMIT, CANCELLED.
         """
-        if self.fusion is not None:
-            self.fusion.ran(self)
         self.interrupt_check.interrupt = context.interrupt
+        if self.fusion is not None:
+            yield from self._await_kernels(self.fusion)
         if self.interrupt_check() is not None:
             yield
             self.interrupt_check.check()

@@ -49,7 +49,7 @@ async def _serve(path: Path, parent: int) -> None:
 
     configure("plain", os.environ.get("GRADWIRE_LOG_LEVEL", "warning"))
     sys.setswitchinterval(0.001)
-    memory, jit = memory_bytes(), os.environ.get("GRADWIRE_JIT", "off")
+    memory, jit = memory_bytes(), os.environ.get("GRADWIRE_JIT", "on")
     if jit not in ("on", "off", "verify"):
         raise SystemExit(f"GRADWIRE_JIT is {jit!r}; allowed: on, off, verify")
     # The server has one user, so its sessions may use most of the machine's memory.

@@ -84,8 +84,8 @@ class Settings(BaseSettings):
     )
     jit: Literal["on", "off", "verify"] = Field(
         _DEFAULT.jit,
-        description="Compile steps of plans to machine code; needs llvmlite. verify also computes them by NumPy and "
-        "refuses different results.",
+        description="Compile steps of plans to machine code, if llvmlite is installed. verify also computes them by "
+        "NumPy and refuses different results.",
     )
     max_connections: int = Field(
         _DEFAULT.max_connections, ge=1, le=1 << 20, description="Open connections; further ones are closed immediately."

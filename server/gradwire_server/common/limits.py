@@ -25,7 +25,7 @@ class Limits:
     0 for `max_session_bytes` and `max_bytes` means a share of the machine's memory; for a principal, no limit.
     """
 
-    jit: Literal["on", "off", "verify"] = "off"
+    jit: Literal["on", "off", "verify"] = "on"
     max_connections: int = 4096
     max_connection_calls: int = 256
     max_calls: int = 20_000

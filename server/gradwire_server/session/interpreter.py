@@ -341,7 +341,7 @@ class _ProgramRun:
         try:
             plan = Plan(tracer, outputs, program.numbers, self.session.account)
             if self.session.durability.log_notes is not None:
-                plan.fusion = None  # a replay of the log must repeat every bit, whenever kernels are ready
+                plan.fusion = None  # a replay must repeat every bit, but counts the runs from a checkpoint on
             program.plans.append(plan)
         except (NotPlannable, EngineError, MemoryError) as why:  # the last two: memory is short
             program.stepwise_because = str(why)

@@ -38,7 +38,7 @@ def fused(plan: Plan, kernels: Kernels = KERNELS) -> tuple[Plan, list[Group]]:
         kernel = kernels.built(printed(group.loop))
         assert not kernel.failed, kernel.failed
         assert kernel.entry is not None
-        built.append((group, kernel.entry))
+        built.append((group, kernel))
     return plan._fused(built, CURRENT.get().account), groups
 
 

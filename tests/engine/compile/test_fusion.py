@@ -93,16 +93,14 @@ def _applied(name: str, values: np.ndarray) -> np.ndarray:
     return out
 
 
-def _drawn(name: str, dtype: str) -> np.ndarray:
+def _drawn(dtype: str) -> np.ndarray:
     rng = np.random.default_rng(0)
-    if name == "log1p":  # as it is used: of what exp answers for what is not positive
-        return np.concatenate([rng.random(20_000), 10.0 ** rng.uniform(-30, 0, 20_000)]).astype(dtype)
     spread = 10.0 ** rng.uniform(-37, 37, 20_000)
     parts = [rng.standard_normal(40_000) * 3, rng.standard_normal(20_000) * 40, rng.standard_normal(20_000) * 1e-3]
     return np.concatenate([*parts, np.linspace(-760, 760, 20_001), spread]).astype(dtype)
 
 
-_EXACT: dict[str, Any] = {"exp": np.exp, "log": np.log, "log1p": np.log1p, "tanh": np.tanh}
+_EXACT: dict[str, Any] = {"exp": np.exp, "log": np.log, "tanh": np.tanh}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -110,7 +108,7 @@ _EXACT: dict[str, Any] = {"exp": np.exp, "log": np.log, "log1p": np.log1p, "tanh
 def test_a_function_is_within_two_units_in_the_last_place(name: str, dtype: str) -> None:
     if np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps:
         pytest.skip("long double is no wider than double here")
-    values = _drawn(name, dtype)
+    values = _drawn(dtype)
     found = _applied(name, values)
     exact = _EXACT[name](values.astype(np.longdouble))
     rounded = exact.astype(dtype)
@@ -124,7 +122,7 @@ SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 5e-324, 1.0,
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", [name for name in _EXACT if name != "log1p"])
+@pytest.mark.parametrize("name", _EXACT)
 def test_a_function_treats_special_values_as_numpy_does(name: str, dtype: str) -> None:
     values = np.array(SPECIAL * 5, dtype)  # so that some are in a vector and some are behind the last whole one
     found, expected = _applied(name, values), _EXACT[name](values)
@@ -401,14 +399,15 @@ def test_a_job_of_the_kernels_thread_does_not_hold_the_plan(monkeypatch: pytest.
     jobs: list[Any] = []
     built: list[str] = []
     monkeypatch.setattr(fused_plans.OPTIONS, "mode", "on")
-    monkeypatch.setattr(KERNELS, "later", jobs.append)
+    monkeypatch.setattr(fused_plans, "replaced_after", lambda schedule: 4)
+    monkeypatch.setattr(KERNELS, "later", lambda job: jobs.append(job) or True)
     monkeypatch.setattr(KERNELS, "built", built.append)
     monkeypatch.setattr(fused_plans.OPTIONS, "kernels", KERNELS)
     arrays = [np.random.default_rng(0).random(shape) for shape in (S, ROW, ROW)]
     account = CURRENT.get().account
     before = account.bytes
     plan = traced(_normalized, copies(arrays))
-    for _ in range(fused_plans.RUNS_BEFORE):
+    for _ in range(2):
         run(plan, copies(arrays))
     assert len(jobs) == 1
     del plan

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from gradwire_engine import Tensor, call, tensor
+from gradwire_engine.compile.fusion import compiler_process, kernel_cache, kernel_files
 from gradwire_engine.compile.fusion import fused as fused_plans
-from gradwire_engine.compile.fusion import kernel_cache
 from gradwire_engine.compile.fusion.form import WHOLE, Loop
 from gradwire_engine.compile.fusion.kernel_cache import Kernel, Kernels
 from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.plan import Plan
-from gradwire_engine.core.context import CURRENT, Context, activate
+from gradwire_engine.core.context import CURRENT, Context, Interrupt, activate
+from gradwire_engine.core.errors import EngineError
 from tests.engine.compile.fusing import run, traced
 
 pytest.importorskip("llvmlite")
@@ -96,7 +97,7 @@ def test_a_compiler_that_ends_or_hangs_fails_the_kernel_and_is_started_again(
     compiler._process.wait()
     assert kernels.built(source(4)).failed
     assert apply(kernels.built(source(5))) == [0, 5, 10]
-    monkeypatch.setattr(kernel_cache, "_COMPILE_SECONDS", 0.0)
+    monkeypatch.setattr(compiler_process, "SECONDS", 0.0)
     assert "took more than" in kernels.built(source(6)).failed
     monkeypatch.undo()
     assert apply(kernels.built(source(7))) == [0, 7, 14]
@@ -111,6 +112,89 @@ def test_the_queue_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     taken = [kernels.later(lambda: None) for _ in range(4)]
     go.set()
     assert taken == [True, True, False, False]
+
+
+def test_a_job_that_a_plan_waits_for_precedes_others_and_is_queued_though_the_queue_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_cache, "_QUEUED", 2)
+    kernels, go, began, done = Kernels(tmp_path), threading.Event(), threading.Event(), threading.Event()
+    order: list[str] = []
+    kernels.later(lambda: (began.set(), go.wait(SECONDS)))
+    assert began.wait(SECONDS)
+
+    def known() -> None:
+        order.append("known")
+
+    kernels.later(lambda: order.append("first"))
+    kernels.later(known)
+    assert kernels.hurry(known)
+    assert kernels.hurry(lambda: order.append("new"))
+    kernels.later(done.set)  # there is room again, for the known job left the queue
+    go.set()
+    assert done.wait(SECONDS)
+    assert order == ["known", "new", "first"]
+
+
+def test_a_kernels_code_is_freed_with_its_last_user(tmp_path: Path) -> None:
+    kernels = Kernels(tmp_path)
+    kernel = kernels.built(source(3))
+    assert len(kernels._known) == 1
+    assert apply(kernel) == [0, 3, 6]
+    del kernel
+    assert len(kernels._known) == 0
+    assert apply(kernels.built(source(3))) == [0, 3, 6]
+
+
+def test_the_longest_unused_files_are_evicted(tmp_path: Path) -> None:
+    for place in range(12):
+        (tmp_path / f"{place:02}.o").write_bytes(b"code")
+        os.utime(tmp_path / f"{place:02}.o", (place, place))
+    for name, at in (("old.part", 0.0), ("new.part", time.time())):
+        (tmp_path / name).write_bytes(b"")
+        os.utime(tmp_path / name, (at, at))
+    files = kernel_files.KernelFiles(tmp_path)
+    files.write("written", b"code")
+    assert files.read("written") == b"code"
+    assert len(list(tmp_path.glob("*.o"))) == 13
+    kernel_files.evict(tmp_path, 8)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "07.o", "08.o", "09.o", "10.o", "11.o", "new.part", "written.o"
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_read_counts_as_used(tmp_path: Path) -> None:
+    files = kernel_files.KernelFiles(tmp_path)
+    files.write("one", b"code")
+    os.utime(tmp_path / "one.o", (0, 0))
+    assert files.read("one") == b"code"
+    assert (tmp_path / "one.o").stat().st_mtime > 0
+
+
+def test_a_compiler_without_llvm_is_started_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    script, starts = tmp_path / "compiler.py", tmp_path / "starts"
+    text = Path(compiler_process.SCRIPT).read_text("utf-8").replace("import llvmlite.binding", "import no_llvm.binding")
+    script.write_text(f"open({str(starts)!r}, 'a').write('x')\n" + text.replace("from __future__", "#"))
+    monkeypatch.setattr(compiler_process, "SCRIPT", script)
+    kernels = Kernels(tmp_path / "kernels")
+    with caplog.at_level(logging.WARNING):
+        for factor in (3, 4, 5):
+            assert "no_llvm" in kernels.built(source(factor)).failed
+    assert starts.read_text() == "x"
+    assert len(caplog.records) == 1
+
+
+def test_a_compiler_that_reads_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "compiler.py"
+    script.write_text("import time; print('{}', flush=True); time.sleep(600)")
+    monkeypatch.setattr(compiler_process, "SCRIPT", script)
+    kernels = Kernels(tmp_path / "kernels")
+    compiler = kernels._compiler = compiler_process.Compiler()
+    monkeypatch.setattr(compiler_process, "SECONDS", 0.2)
+    assert "read nothing" in kernels.built(source(3) + ";" * (1 << 21)).failed
+    assert compiler._process.poll() is not None
 
 
 def test_a_module_is_compiled_to_object_code_and_a_wrong_one_refused() -> None:
@@ -151,69 +235,142 @@ def planned() -> Plan:
     return traced(program, [tensor(np.linspace(0, 1, 12).reshape(3, 4))])
 
 
-def test_a_plan_is_replaced_when_its_kernels_are_ready_and_no_run_waits(
-    fusing: Kernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go, built = threading.Event(), Kernels.built
+DUE = 12
+
+
+@pytest.fixture
+def due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_plans, "replaced_after", lambda schedule: DUE)
+
+
+def held(monkeypatch: pytest.MonkeyPatch, go: threading.Event) -> None:
+    """Let compilations wait for an event."""
+    built = Kernels.built
 
     def slow(self: Kernels, text: str) -> Kernel:
         assert go.wait(SECONDS)
         return built(self, text)
 
     monkeypatch.setattr(Kernels, "built", slow)
+
+
+def trained(speed: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], list[bool]]:
+    """The bits of each step's result, and which steps were fused. speed: when the kernels get ready."""
+    go = threading.Event()
+    with monkeypatch.context() as patch:
+        held(patch, go)
+        if speed == "at once":
+            go.set()
+        elif speed == "late":
+            wait = fused_plans.Fusion.must_wait
+
+            def must_wait(self: fused_plans.Fusion) -> bool:
+                if self._is_due():
+                    go.set()
+                return wait(self)
+
+            patch.setattr(fused_plans.Fusion, "must_wait", must_wait)
+        plan, account = planned(), CURRENT.get().account
+        bits, fused = [], []
+        x = tensor(np.linspace(0, 1, 12).reshape(3, 4))
+        for step in range(2 * DUE):
+            if speed == "midway" and step == DUE // 2:
+                go.set()
+            plan = plan.fastest(account)
+            fused.append(any(instr.kind == "fused" for instr in plan.instrs))
+            x = tensor(run(plan, [x])[0].array % 3.0)
+            bits.append(x.array.tobytes())
+    return bits, fused
+
+
+def test_results_do_not_depend_on_when_kernels_are_ready(
+    fusing: Kernels, due: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, fused = trained("at once", monkeypatch)
+    assert fused == [False] * DUE + [True] * DUE
+    for speed in ("midway", "late", "at once"):
+        assert trained(speed, monkeypatch) == (expected, fused)
+
+
+def test_the_last_run_without_kernels_waits_in_pauses_and_can_be_cancelled(
+    fusing: Kernels, due: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cancelled(Interrupt):
+        def stopping(self) -> bool:
+            return True
+
+    go = threading.Event()
+    held(monkeypatch, go)
     plan, account = planned(), CURRENT.get().account
     x = tensor(np.linspace(0, 1, 12).reshape(3, 4))
-    expected = np.exp(x.array * 0.5) + x.array
-    for _ in range(10):  # while the kernels' thread waits
-        assert plan.fastest(account) is plan
-        np.testing.assert_allclose(run(plan, [x])[0].array, expected, rtol=1e-14)
+    for _ in range(DUE - 1):
+        run(plan, [x])
+    for _ in range(3):  # each is the same run again
+        cancelled = plan.run([x], (), Context(interrupt=Cancelled()))
+        next(cancelled)
+        with pytest.raises(EngineError, match="cancelled"):
+            next(cancelled)
+    assert plan.fastest(account) is plan
+    waiting = plan.run([x], (), CURRENT.get())
+    next(waiting)
     go.set()
-    end = time.monotonic() + SECONDS
-    while plan.fastest(account) is plan and time.monotonic() < end:
-        time.sleep(0.01)
-        run(plan, [x])
-    # The replaced plan is asked once; programs keep what it answers.
-    assert plan.fusion is None
+    assert len(list(waiting)) < SECONDS / fused_plans._POLL_SECONDS  # it ends
+    assert plan.fastest(account) is not plan
 
 
-def test_the_fused_plan_holds_less_memory_and_is_not_replaced(fusing: Kernels) -> None:
+def test_a_plan_whose_job_the_full_queue_refused_is_compiled(
+    fusing: Kernels, due: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_cache, "_QUEUED", 0)
     plan, account = planned(), CURRENT.get().account
     x = tensor(np.linspace(0, 1, 12).reshape(3, 4))
-    quick = plan
-    end = time.monotonic() + SECONDS
-    while quick is plan and time.monotonic() < end:
+    for _ in range(DUE):
         run(plan, [x])
-        quick = plan.fastest(account)
-        time.sleep(0.01)
+    assert plan.fastest(account) is not plan
+
+
+def test_larger_plans_are_replaced_after_fewer_runs() -> None:
+    with activate(Context()):
+        small, large = (traced(program, [tensor(np.ones(size))]) for size in (4, 1 << 22))
+    assert fused_plans.replaced_after(large) < 50
+    assert fused_plans.replaced_after(small) > 10_000
+
+
+def test_the_fused_plan_holds_less_memory_and_is_not_replaced(fusing: Kernels, due: None) -> None:
+    plan, account = planned(), CURRENT.get().account
+    x = tensor(np.linspace(0, 1, 12).reshape(3, 4))
+    for _ in range(DUE):
+        run(plan, [x])
+    quick = plan.fastest(account)
     assert [instr.kind for instr in quick.instrs] == ["fused"]
     assert quick.bytes <= plan.bytes
     np.testing.assert_allclose(run(quick, [x])[0].array, np.exp(x.array * 0.5) + x.array, rtol=1e-14)
     assert quick.fastest(account) is quick
 
 
-def test_a_dropped_plan_is_not_compiled(fusing: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dropped_plan_is_not_compiled(fusing: Kernels, due: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Kernels, "_compile", never_compiles)
     go, done = threading.Event(), threading.Event()
     fusing.later(lambda: go.wait(SECONDS))
     plan = planned()
     x = tensor(np.linspace(0, 1, 12).reshape(3, 4))
-    for _ in range(fused_plans.RUNS_BEFORE):
+    for _ in range(DUE - 1):
         run(plan, [x])
     del plan
     fusing.later(done.set)
     go.set()
     assert done.wait(SECONDS)
-    assert fusing._known == {}
+    assert not fusing._known
 
 
 @pytest.mark.parametrize("mode", ["off", "on without llvmlite"])
-def test_without_compilation_plans_stay(mode: str, fusing: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_compilation_plans_stay(mode: str, fusing: Kernels, due: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_plans.OPTIONS, "mode", mode.split()[0])
     if mode != "off":
         monkeypatch.setattr(fused_plans, "available", lambda: False)
     plan = planned()
     x = tensor(np.linspace(0, 1, 12).reshape(3, 4))
-    for _ in range(2 * fused_plans.RUNS_BEFORE):
+    for _ in range(2 * DUE):
         run(plan, [x])
     assert fusing._thread is None
     assert plan.fastest(CURRENT.get().account) is plan
@@ -222,3 +379,5 @@ def test_without_compilation_plans_stay(mode: str, fusing: Kernels, monkeypatch:
 def test_a_fork_compiles_nothing(fusing: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert not fusing.later(lambda: None)
+    assert not fusing.hurry(lambda: None)
+    assert planned().fusion is None

@@ -1,8 +1,9 @@
-"""The compiler process: `python compiler.py`, started by kernel_cache.py. Imports nothing but llvmlite.
+"""The compiler process: `python -I compiler.py`, started by compiler_process.py. Imports nothing but llvmlite.
 
-Each line of standard input is LLVM's assembly as a JSON string. Each is answered by a line, a JSON object: "code", the
-object code in base64, or "error". In a process of its own, a compilation takes no
-interpreter lock, and a failure inside LLVM ends no worker. The process ends when its input does.
+Its first line says whether it can compile: a JSON object, {} or with the reason "unusable". Then each line of standard
+input is LLVM's assembly as a JSON string. Each is answered by a line, a JSON object: "code", the object code in base64,
+or "error". In a process of its own, a compilation takes no interpreter lock, and a failure inside LLVM ends no worker.
+The process ends when its input does.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import json
 import os
 import sys
 
-import llvmlite.binding as llvm
-
 NICENESS = 10
 
 
 def compiled(assembly: str) -> bytes:
     """Object code of a module for this machine. Raises RuntimeError: the assembly is not valid."""
+    import llvmlite.binding as llvm
+
     target = llvm.Target.from_default_triple()
     machine = target.create_target_machine(
         cpu=llvm.get_host_cpu_name(),
@@ -40,12 +41,26 @@ def compiled(assembly: str) -> bytes:
     return bytes(machine.emit_object(module))
 
 
+def prepared() -> dict[str, str]:
+    """Load LLVM; "unusable" says why that is not possible."""
+    try:
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    except (ImportError, OSError, RuntimeError) as error:
+        return {"unusable": str(error) or type(error).__name__}
+    return {}
+
+
 def main() -> None:
     """Compile what standard input names, until it ends."""
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    told = prepared()
+    print(json.dumps(told), flush=True)
+    if told:
+        return
     for line in sys.stdin:
         try:
             answer = {"code": base64.b64encode(compiled(json.loads(line))).decode()}

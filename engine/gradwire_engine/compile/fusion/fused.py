@@ -1,11 +1,14 @@
 """Fused plans: asks for the kernels of a plan's groups, and calls them with the plan's arrays.
 
-`Fusion` belongs to one plan. Its kernels are built beside the running plan; when all are done, the plan is replaced by
-one whose groups are single instructions (plan.py). A group whose kernel failed stays as it was.
+`Fusion` belongs to one plan. Its kernels are built beside the running plan. After a number of runs that depends on the
+plan alone, the plan is replaced by one whose groups are single instructions (plan.py). The run before that waits for
+the kernels. So results do not depend on how long compiling takes. A group whose kernel failed stays as it was.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 import weakref
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -14,15 +17,20 @@ from typing import Any, Literal
 import numpy as np
 
 from gradwire_engine.compile.fusion.grouping import Group, Index, groups_of
-from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Entry, Kernels, available
+from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels, available
 from gradwire_engine.compile.fusion.llvm_printer import is_flat, printed
 from gradwire_engine.compile.schedule import Schedule
 from gradwire_engine.core.errors import EngineError, Reason
 
 Array = Any
 Mode = Literal["off", "on", "verify"]
-# Runs of a plan before its groups are compiled: a program that runs once or twice is not worth it.
-RUNS_BEFORE = 2
+# Estimated seconds of work, without matrix products, before a plan is replaced: about what compiling takes.
+WORK_BEFORE = 0.25
+# The kernels are asked for after a part of these runs: most programs of a few runs are not worth compiling.
+_ASKED_PART = 4
+_LEAST_RUNS = 3
+_CALL_SECONDS, _ELEMENT_SECONDS = 1e-6, 1e-9
+_POLL_SECONDS = 0.002
 # Verification: differences in units of the dtype's precision, of the value and of a tenth of the largest value.
 _UNITS = 512.0
 
@@ -33,6 +41,10 @@ class Options:
 
     mode: Mode = "off"
     kernels: Kernels = KERNELS
+
+    def fuses(self) -> bool:
+        """Whether new plans of this process are fused."""
+        return self.mode != "off" and available() and not self.kernels.is_forked()
 
 
 OPTIONS = Options()
@@ -46,56 +58,99 @@ def _steps_of(schedule: Schedule) -> Schedule:
     return steps
 
 
+def replaced_after(schedule: Schedule) -> int:
+    """Runs of a plan before it is replaced. The plan alone decides, so that each repetition computes the same."""
+    seconds = 0.0
+    for instr in schedule.instrs:
+        made = [out for out in instr.outs if out >= 0] or instr.reads()[:1]
+        seconds += _CALL_SECONDS + _ELEMENT_SECONDS * sum(math.prod(schedule.regs[number].shape) for number in made)
+    return max(_LEAST_RUNS, math.ceil(WORK_BEFORE / max(seconds, _CALL_SECONDS)))
+
+
 class Fusion:
     """The kernels of a plan's groups, while they are built."""
 
     def __init__(self) -> None:
         self.runs = 0
-        self.ready: list[tuple[Group, Entry]] | None = None
-        self.asked = OPTIONS.mode == "off" or not available()
-        self._dropped = False
+        self.due = 0  # runs after which the plan is replaced; 0: not known yet
+        self.ready: list[tuple[Group, Kernel]] = []
+        self._done = threading.Event()
+        self._asked = self._hurried = self._dropped = False
+        self._job: Callable[[], None] | None = None
         self._watch: weakref.ref[Schedule] | None = None
 
-    def ran(self, schedule: Schedule) -> None:
+    def began(self, schedule: Schedule) -> None:
         """Note a run; ask for the kernels when there were enough runs."""
         self.runs += 1
-        if self.runs < RUNS_BEFORE or self.asked:
+        self.due = self.due or replaced_after(schedule)
+        if self._asked or self.runs < self.due // _ASKED_PART:
             return
-        self.asked = True
-        self._watch = weakref.ref(schedule, self._note_dropped)
-        steps = _steps_of(schedule)
-        OPTIONS.kernels.later(lambda: self._build(steps))
+        if self._job is None:
+            self._watch = weakref.ref(schedule, self._note_dropped)
+            steps = _steps_of(schedule)
+            self._job = lambda: self._build(steps)
+        self._asked = OPTIONS.kernels.later(self._job)
+
+    def must_wait(self) -> bool:
+        """Whether this run must wait for the kernels, since the next one uses them. Waits for a moment itself."""
+        if not self._is_due() or self._done.is_set():
+            return False
+        if not self._hurried:
+            self._hurried = True
+            assert self._job is not None
+            if not OPTIONS.kernels.hurry(self._job):
+                self._done.set()
+        return not self._done.wait(_POLL_SECONDS)
+
+    def refused(self) -> None:
+        """Note that the run ended before its first step, so that its repetition is the same run."""
+        self.runs -= 1
+
+    def is_over(self) -> bool:
+        """Whether the plan is replaced now; if no kernel is ready, it stays."""
+        return self._is_due() and self._done.is_set()
+
+    def _is_due(self) -> bool:
+        return 0 < self.due <= self.runs
 
     def _note_dropped(self, _: object) -> None:
         self._dropped = True
 
     def _build(self, steps: Schedule) -> None:
         """Build the kernels, unless the plan is dropped meanwhile."""
-        if self._dropped:
+        if self._done.is_set():
             return
-        sources = [(group, printed(group.loop)) for group in groups_of(steps)]
-        built: list[tuple[Group, Entry]] = []
-        for group, source in sources:
+        try:
+            self.ready = self._built(steps)
+        finally:
+            self._done.set()
+
+    def _built(self, steps: Schedule) -> list[tuple[Group, Kernel]]:
+        if self._dropped:
+            return []
+        built: list[tuple[Group, Kernel]] = []
+        for group, source in [(group, printed(group.loop)) for group in groups_of(steps)]:
             if self._dropped:
-                return
+                return []
             kernel = OPTIONS.kernels.built(source)
             if kernel.entry is not None:
-                built.append((group, kernel.entry))
-        if built:
-            self.ready = built
+                built.append((group, kernel))
+        return built
 
 
 class FusedCall:
     """A call of a group's kernel on arrays, which are bound once."""
 
-    def __init__(self, group: Group, entry: Entry) -> None:
-        self.group, self.entry = group, entry
+    def __init__(self, group: Group, kernel: Kernel) -> None:
+        assert kernel.entry is not None
+        self.group, self.kernel, self.entry = group, kernel, kernel.entry
         self._end = group.rows * group.length if is_flat(group.loop) else group.rows
         self._written = [operand.written for operand in group.loop.operands]
         kept = len(group.loop.kept())
         self._scratch = np.empty(kept * group.length, np.float64)
         self._held: list[Array] = [None] * len(group.operands)
         self._copies: dict[int, tuple[Array, Array]] = {}
+        self._dynamic: set[int] = set()  # places of operands that each run binds
         self._targets: list[Array] = []
         self._table = np.zeros(1 + 2 * len(group.operands), np.int64)
         self._table[0] = group.length
@@ -105,6 +160,15 @@ class FusedCall:
         """Bytes of temporary memory."""
         return int(self._scratch.nbytes)
 
+    @property
+    def copied(self) -> int:
+        """Bytes of the copies of operands that are bound, or may be in a run."""
+        return sum(self._nbytes(place) for place in self._copies.keys() | self._dynamic)
+
+    def _nbytes(self, place: int) -> int:
+        what = self.group.operands[place]
+        return math.prod(what.shape) * int(what.dtype.itemsize) if type(what) is Index else 0
+
     def bind(self, values: Sequence[Array], static: Container[int], number: Callable[[int, Any], Array]) -> None:
         """Set the arrays of the registers in `static`, and the numbers.
 
@@ -112,6 +176,7 @@ class FusedCall:
         plan, which refers to this call, and a cycle would keep the plan's memory until garbage is collected.
         """
         self._copies = {}
+        self._dynamic = set()
         self._targets = [
             values[what.register]
             for what, written in zip(self.group.operands, self._written, strict=True)
@@ -122,6 +187,8 @@ class FusedCall:
                 self._set(place, number(*what))
             elif what.register in static:
                 self._set_register(place, what, values)
+            elif not self._written[place]:
+                self._dynamic.add(place)
         self._address, self._scratch_address = self._table.ctypes.data, self._scratch.ctypes.data
 
     def bind_again(self, values: Sequence[Array], dynamic: Container[int]) -> None:
