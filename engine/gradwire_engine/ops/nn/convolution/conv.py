@@ -33,6 +33,11 @@ Ints = Any  # an int or a sequence of ints
 # Elements of a column buffer: about the size of an L2 cache; on a GPU enough to occupy it.
 _BUFFER = 1 << 18
 _GPU_BUFFER = 1 << 26
+# Channels per group up to which the input's gradient is a correlation, and the input's elements per gradient's element:
+# matrices of few rows are no faster than adding their products to the image.
+_NARROW, _MOST_ZEROS = 8, 2
+# Operations of a row that is copied into the columns.
+_ROW = 12
 # Size from which adding a vector takes longer than its call overhead.
 _LONG = 1 << 11
 
@@ -77,14 +82,19 @@ def _convolution_cost(
     kernel = weight.shape[2:]
     outputs = count_outputs(input.shape[2:], kernel, stride, padding, dilation)
     reach = padded_size(input.shape[2:], kernel, stride, padding, dilation)
-    return _correlated_cost(input, weight.shape[0], weight.shape[1], math.prod(kernel), outputs, reach, groups)
+    length = input.shape[-1] // max(1, ints(stride)[-1])
+    return _correlated_cost(input, weight.shape[0], weight.shape[1], math.prod(kernel), outputs, length, reach, groups)
 
 
-def _correlated_cost(input: Any, out: int, per_group: int, taps: int, outputs: int, reach: int, groups: int) -> Any:
+def _correlated_cost(
+    input: Any, out: int, per_group: int, taps: int, outputs: int, length: int, reach: int, groups: int
+) -> Any:
     images = input.shape[0]
     columns = images * groups * per_group * taps * outputs
     flops = images * out * per_group * taps * outputs * flop(input.dtype)
-    return flops + 5.0 * columns + 8.0 * images * groups * per_group * reach + taps * CALL + images * groups * 500
+    # A column's element is copied in rows of the output; short rows cost their loop.
+    each = 0.3 * input.itemsize + _ROW / max(1, length)
+    return flops + each * columns + 8.0 * images * groups * per_group * reach + taps * CALL + images * groups * 500
 
 
 def _transposed_cost(
@@ -102,7 +112,8 @@ def _weighed_cost(input: Any, grad: Any, stride: Ints, padding: Ints, dilation: 
     outputs = math.prod(grad.shape[2:])
     reach = padded_size(input.shape[2:], kernel, stride, padding, dilation)
     per_group = input.shape[1] // max(1, groups)
-    work = _correlated_cost(input, grad.shape[1], per_group, math.prod(kernel), outputs, reach, groups)
+    taps = math.prod(kernel)
+    work = _correlated_cost(input, grad.shape[1], per_group, taps, outputs, grad.shape[-1], reach, groups)
     return work + input.shape[0] * LOOP
 
 
@@ -173,6 +184,10 @@ def convolution_transpose(
     shape = (images, groups * per_group, *window.size)
     admit((*shape[:2], *window.padded), input.dtype)
     rows = out_channels // groups
+    mirror = _mirrored(input.shape[2:], window)
+    if xp is np and groups > 1 and per_group <= _NARROW and mirror is not None and np.isfinite(weight).all():
+        made = _correlate(xp, input, _turned(weight, groups), mirror).reshape(shape)
+        return made if bias is None else made + bias.reshape(-1, *[1] * len(size))
     matrix = weight.reshape(groups, rows, math.prod(weight.shape[1:])).swapaxes(1, 2)
     grads = input.reshape(images, groups, rows, positions)
     if _is_pointwise(window):
@@ -184,6 +199,30 @@ def convolution_transpose(
 
 
 convolution_transpose.works_in(forward=0.6)
+
+
+def _mirrored(given: Ints, window: Window) -> Window | None:
+    """Windows over the output's gradient whose correlation with the turned weight is the transpose, if that is faster.
+
+    None with a stride, since the gradient would need zeros between; and where the padded gradient is much larger than
+    the input's, since most products would be with zeros.
+    """
+    reach = [gap * (k - 1) for gap, k in zip(window.dilation, window.kernel, strict=True)]
+    padding = tuple(far - pad for far, pad in zip(reach, window.padding, strict=True))
+    if window.taps == 1 or any(step != 1 for step in window.stride) or min(padding) < 0:
+        return None
+    made = Window(tuple(given), window.kernel, window.stride, padding, window.dilation)
+    if made.output != window.size or math.prod(window.size) > _MOST_ZEROS * math.prod(given):
+        return None
+    return made
+
+
+def _turned(weight: Array, groups: int) -> Array:
+    """The weight with its channels exchanged and its kernel reversed, as a matrix per group."""
+    rows, per_group = weight.shape[0] // groups, weight.shape[1]
+    parted = weight.reshape(groups, rows, per_group, *weight.shape[2:]).swapaxes(1, 2)
+    turned = parted[(..., *[slice(None, None, -1)] * (weight.ndim - 2))]
+    return np.ascontiguousarray(turned).reshape(groups, per_group, -1)
 
 
 def _scatter_columns(xp: Any, matrix: Array, grads: Array, window: Window, per_group: int) -> Array:

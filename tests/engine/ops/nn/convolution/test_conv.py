@@ -5,6 +5,8 @@ import pytest
 
 from gradwire_engine import Reason
 from gradwire_engine.core import dtypes
+from gradwire_engine.op.cost import LONG
+from gradwire_engine.op.workload import estimate_backward
 from gradwire_engine.ops.nn.convolution import conv
 from tests.engine.oracle import Refused, Same, normal, refused, same, torch
 
@@ -30,6 +32,11 @@ SAME = [
     same(*T2, normal(2, 6, 4, 5), KERNEL, normal(4)),
     same(*T2, normal(2, 6, 4, 5), KERNEL, None, (2, 3), (1, 0), (1, 2)),
     same(*T2, normal(2, 6, 4, 5), normal(6, 2, 3, 2), normal(4), groups=2),
+    same(*T2, normal(2, 6, 6, 5), normal(6, 1, 3, 2), normal(6), groups=6, padding=1),
+    same(*T2, normal(2, 6, 9, 8), normal(6, 2, 3, 2), normal(6), groups=3, padding=(1, 0), dilation=(2, 1)),
+    same(*T2, normal(1, 4, 1, 1), normal(4, 1, 5, 5), groups=4),
+    same(*T1, normal(2, 4, 9), normal(4, 1, 2), groups=4, dilation=2, output_padding=1),
+    same(*T3, normal(1, 4, 3, 4, 5), normal(4, 2, 2, 3, 2), groups=2, padding=1),
     same(*T1, normal(3, 5), normal(3, 2, 4), normal(2), 3, 1, 1),
     same(*T3, normal(1, 2, 3, 2, 2), normal(2, 3, 2, 2, 3)),
 ]
@@ -98,3 +105,18 @@ def test_channel_sums_go_over_all_other_dimensions() -> None:
     np.testing.assert_allclose(conv.channel_sum(array), array.sum((0, 2, 3)), rtol=1e-12)
     assert conv.spread_channels(np.ones(3), 4).shape == (1, 3, 1, 1)
     assert conv.channel_sum(array.astype(dtypes.float32)).dtype == dtypes.float32
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_a_weight_that_is_not_finite_reaches_only_what_it_touches(bad: float) -> None:
+    given, weight = np.ones((1, 4, 5, 5)), np.ones((4, 1, 3, 3))
+    weight[2, 0, 0, 0] = bad
+    made = conv.convolution_transpose.compute((given, weight, None, (1, 1), (1, 1), (1, 1), 4, (5, 5)))
+    expected = F.conv_transpose2d(torch.tensor(given), torch.tensor(weight), padding=1, groups=4).numpy()
+    np.testing.assert_array_equal(made, expected)
+
+
+def test_the_derivative_of_a_depthwise_convolution_that_a_step_can_wait_for_is_not_offloaded() -> None:
+    image, weight = np.zeros((8, 64, 28, 28), np.float32), np.zeros((64, 1, 7, 7), np.float32)
+    arguments = [image, weight, None, (1, 1), (3, 3), (1, 1), 64]
+    assert estimate_backward(conv.convolution, arguments) < LONG
