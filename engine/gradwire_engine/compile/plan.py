@@ -387,16 +387,9 @@ class Plan(Schedule):
             static.add(number)
 
     def _resolved(self, template: Any, static: set[int]) -> tuple[list[Any], bool]:
-        """Values of a flat template, and whether all of them are the same in each run."""
-        values: list[Any] = []
-        fixed = True
-        for item in template:
-            if type(item) is Ref:
-                values.append(self.values[item])
-                fixed = fixed and int(item) in static
-            else:
-                values.append(item)
-        return values, fixed
+        """Values of a template, and whether all of them are the same in each run."""
+        fixed = all(int(item) in static for item in leaves(template) if type(item) is Ref)
+        return [_filled(item, self.values, self.numbers) for item in template], fixed
 
     def _number(self, place: int, dtype: Any) -> Array:
         """0-d array for a number; each run sets its value."""
@@ -417,11 +410,14 @@ class Plan(Schedule):
             if writes and kernel.scratch and out is None:
                 out = np.empty(self.regs[target].shape, dtype)
             refs = [(place, int(item)) for place, item in enumerate(instr.args) if type(item) is Ref]
+            lists = [(place, item) for place, item in enumerate(instr.args) if type(item) in (list, tuple)]
 
             def call() -> None:
                 given = list(arguments)
                 for place, number in refs:
                     given[place] = values[number]
+                for place, items in lists:
+                    given[place] = _filled(items, values, None)
                 run(out, *given)
 
             self.code.append(call)

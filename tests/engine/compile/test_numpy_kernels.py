@@ -28,10 +28,15 @@ class Made:
     def __init__(self, kind: str, what: Any, args: Sequence[Any], result: Any) -> None:
         self.args = list(args)
         self.regs: list[Reg] = []
-        template = tuple(self._reg(item) if isinstance(item, np.ndarray) else item for item in args)
+        template = tuple(map(self._template, args))
         self.out = np.full(result.shape, np.nan, result.dtype) if result.dtype.kind == "f" else np.zeros_like(result)
         self.instr = Instr(kind, what, template, (int(self._reg(self.out)),))
         self.kernel = choose(self.instr, self.regs)
+
+    def _template(self, item: Any) -> Any:
+        if isinstance(item, list):
+            return [self._template(each) for each in item]
+        return self._reg(item) if isinstance(item, np.ndarray) else item
 
     def _reg(self, array: np.ndarray) -> Ref:
         self.regs.append(Reg(array.shape, array.dtype, frozenset((len(self.regs),)), True))
@@ -191,3 +196,24 @@ def test_an_update_in_blocks_changes_every_element_once(size: int) -> None:
     for call in calls:
         call()
     np.testing.assert_array_equal(target, np.arange(float(size)) + 2.0)
+
+
+JOINED = [("cat", np.concatenate, dim) for dim in (0, 1, -1)] + [("stack", np.stack, dim) for dim in (0, 1, -1)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
+@pytest.mark.parametrize(("name", "expected", "dim"), JOINED)
+def test_arrays_are_joined_in_the_results_memory(name: str, expected: Any, dim: int, dtype: str) -> None:
+    parts = [(array * 4).astype(dtype) for array in drawn("float64", (3, 4), (3, 4), (3, 4))]
+    parts[1] = np.asfortranarray(parts[1])
+    formula = {"cat": ("split", "tensor"), "stack": ("unbind", "input")}[name]
+    for kind, what in (("op", OPS[name]), ("formula", (*formula, None))):
+        made = Made(kind, what, [parts, dim], expected(parts, dim))
+        check(made, expected(parts, dim))
+
+
+def test_arrays_of_several_dtypes_or_ranks_are_not_joined_by_a_kernel() -> None:
+    one, other, empty = np.ones((2, 3)), np.ones((2, 3), np.float32), np.ones(0)
+    assert Made("op", OPS["cat"], [[one, other], 0], np.ones((4, 3))).kernel is None
+    assert Made("op", OPS["cat"], [[one, empty], 0], one).kernel is None
+    assert Made("op", OPS["stack"], [[one, other], 0], np.ones((2, 2, 3))).kernel is None

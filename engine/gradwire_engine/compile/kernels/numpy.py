@@ -180,6 +180,35 @@ def _times(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
     return Kernel(lambda out, g, other: np.multiply(g, other, out), [0])
 
 
+def _parts(instr: Instr, regs: Sequence[Reg]) -> list[Reg] | None:
+    """The arrays of a list, if all have the result's dtype and nothing is computed with a number of the run."""
+    items, dim = instr.args
+    if type(items) not in (list, tuple) or type(dim) is not int or not all(type(item) is Ref for item in items):
+        return None
+    given = [regs[item] for item in items]
+    return given if given and all(reg.dtype == regs[instr.outs[0]].dtype for reg in given) else None
+
+
+def _joined(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    """Arrays one after the other along a dimension, straight into the result's memory."""
+    given, out = _parts(instr, regs), regs[instr.outs[0]]
+    if given is None or not out.shape or any(len(reg.shape) != len(out.shape) for reg in given):
+        return None
+    return Kernel(lambda out, parts, dim: np.concatenate(parts, dim, out))
+
+
+def _stacked(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    """Arrays along a new dimension."""
+    given = _parts(instr, regs)
+    if given is None:
+        return None
+    shape = given[0].shape
+    if instr.args[1] == 0 and shape:  # one after the other
+        whole = (len(given) * shape[0], *shape[1:])
+        return Kernel(lambda out, parts, dim: np.concatenate(parts, 0, out.reshape(whole)))
+    return Kernel(lambda out, parts, dim: np.stack(parts, dim, out))
+
+
 # Derivatives: elementwise, on arrays of one shape. `taken` is the index of the argument whose memory may be reused for
 # the result, if no other argument is the same array.
 
@@ -345,10 +374,14 @@ _KERNELS: dict[str, Choice] = {
     "_linear_addmm": _matmul(bias=True),
     "addmm": _matmul(bias=True),
     "log_softmax": _log_softmax,
+    "cat": _joined,
+    "stack": _stacked,
     "square": _slope(lambda out, x: np.multiply(x, x, out), 0),
     "_tanh_backward": _slope(_tanh_slope, 1),
     "_sigmoid_backward": _slope(_sigmoid_slope),
     # Formulas of gradients.
+    "split.grad.tensor": _joined,
+    "unbind.grad.input": _stacked,
     "add.grad.input": _passed_on,
     "add.grad.other": _passed_on,
     "sub.grad.input": _passed_on,

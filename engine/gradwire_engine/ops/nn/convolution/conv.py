@@ -221,7 +221,8 @@ def _turned(weight: Array, groups: int) -> Array:
     """The weight with its channels exchanged and its kernel reversed, as a matrix per group."""
     rows, per_group = weight.shape[0] // groups, weight.shape[1]
     parted = weight.reshape(groups, rows, per_group, *weight.shape[2:]).swapaxes(1, 2)
-    turned = parted[(..., *[slice(None, None, -1)] * (weight.ndim - 2))]
+    reverse: Any = (..., *[slice(None, None, -1)] * (weight.ndim - 2))
+    turned = parted[reverse]
     return np.ascontiguousarray(turned).reshape(groups, per_group, -1)
 
 
