@@ -93,14 +93,16 @@ def _applied(name: str, values: np.ndarray) -> np.ndarray:
     return out
 
 
-def _drawn(dtype: str) -> np.ndarray:
+def _drawn(name: str, dtype: str) -> np.ndarray:
     rng = np.random.default_rng(0)
+    if name == "log1p":  # as it is used: of what exp answers for what is not positive
+        return np.concatenate([rng.random(20_000), 10.0 ** rng.uniform(-30, 0, 20_000)]).astype(dtype)
     spread = 10.0 ** rng.uniform(-37, 37, 20_000)
     parts = [rng.standard_normal(40_000) * 3, rng.standard_normal(20_000) * 40, rng.standard_normal(20_000) * 1e-3]
     return np.concatenate([*parts, np.linspace(-760, 760, 20_001), spread]).astype(dtype)
 
 
-_EXACT: dict[str, Any] = {"exp": np.exp, "log": np.log, "tanh": np.tanh}
+_EXACT: dict[str, Any] = {"exp": np.exp, "log": np.log, "log1p": np.log1p, "tanh": np.tanh}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -108,7 +110,7 @@ _EXACT: dict[str, Any] = {"exp": np.exp, "log": np.log, "tanh": np.tanh}
 def test_a_function_is_within_two_units_in_the_last_place(name: str, dtype: str) -> None:
     if np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps:
         pytest.skip("long double is no wider than double here")
-    values = _drawn(dtype)
+    values = _drawn(name, dtype)
     found = _applied(name, values)
     exact = _EXACT[name](values.astype(np.longdouble))
     rounded = exact.astype(dtype)
@@ -122,7 +124,7 @@ SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 5e-324, 1.0,
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", _EXACT)
+@pytest.mark.parametrize("name", [name for name in _EXACT if name != "log1p"])
 def test_a_function_treats_special_values_as_numpy_does(name: str, dtype: str) -> None:
     values = np.array(SPECIAL * 5, dtype)  # so that some are in a vector and some are behind the last whole one
     found, expected = _applied(name, values), _EXACT[name](values)
@@ -176,11 +178,24 @@ def _normalized(x: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
     return _step(call("layer_norm", (y, (40,))) * weight)
 
 
-def _logits(x: Tensor, w: Tensor) -> list[Tensor]:
-    (target,) = detached(call("sigmoid", (w,)))
-    loss = call("binary_cross_entropy_with_logits", (x * 2.0, target), {"reduction": "sum"})
-    backward([loss])
-    return detached(loss)
+def _loss(name: str, reduction: str) -> Program:
+    def program(x: Tensor, w: Tensor) -> list[Tensor]:
+        (target,) = detached(call("sigmoid", (w,)))
+        loss = call(name, (x * 2.0, target), {"reduction": reduction})
+        backward([loss])
+        return detached(loss)
+
+    return program
+
+
+def _reduced(name: str) -> Program:
+    def program(x: Tensor, w: Tensor) -> list[Tensor]:
+        total = call(name, (call("tanh", (x,)) * w,))
+        y = x * total  # a value of all elements, used again
+        backward([call("sum", (y * w,))])
+        return detached(total, y)
+
+    return program
 
 
 def _twice(x: Tensor, w: Tensor) -> list[Tensor]:
@@ -226,7 +241,13 @@ PATTERNS: dict[str, tuple[Program, tuple[tuple[int, ...], ...], set[str]]] = {
     **{name: (_binary(name), (S, ROW, COLUMN), {name}) for name in ("add", "sub", "mul", "div")},
     "where": (_branches, (S, S), {"where", "where.grad.input", "where.grad.other"}),
     "layer norm": (_normalized, (S, ROW, ROW), {"_layer_norm", "_layer_norm.grad.input"}),
-    "logits": (_logits, (S, S), {"_bce_with_logits.grad.input"}),
+    **{
+        f"{name} of a {reduction}": (_loss(name, reduction), (S, S), {op, f"{op}.grad.input"})
+        for name, op in (("binary_cross_entropy_with_logits", "_bce_with_logits"), ("mse_loss", "_mse_loss"))
+        for reduction in ("sum", "mean")
+    },
+    "sum": (_reduced("sum"), (S, S), {"sum"}),
+    "mean": (_reduced("mean"), (S, S), {"mean"}),
     "second derivatives": (_twice, (S, S), {"_tanh_backward", "_tanh_backward.grad.g", "_sigmoid_backward.grad.g"}),
 }
 

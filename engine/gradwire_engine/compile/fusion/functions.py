@@ -1,4 +1,4 @@
-"""exp, log, tanh and sigmoid as polynomials of basic operations, which vectorize where a call would not.
+"""exp, log, log1p, tanh and sigmoid as polynomials of basic operations, which vectorize where a call would not.
 
 The reductions and coefficients are those of the Cephes library (S. Moshier). Errors are at most 2 units in the last
 place. Results at nan, infinities, zeros and subnormal numbers are those of NumPy.
@@ -133,6 +133,14 @@ def log(loop: Loop, x: int) -> int:
     # A comparison with nan is false: nan stays what it is, and so does what is below zero.
     made = loop.select(loop.compare("lt", x, zero), number(float("nan")), made)
     return loop.select(loop.compare("ne", x, x), x, made)
+
+
+def log1p(loop: Loop, x: int) -> int:
+    """log(1 + x), exact also for small x >= 0; as used here, x is not negative and finite or nan."""
+    one = loop.const(1, loop.dtype(x))
+    u = loop.binary("add", x, one)
+    lost = loop.binary("sub", loop.binary("sub", u, one), x)
+    return loop.binary("sub", log(loop, u), loop.binary("div", lost, u))
 
 
 def tanh(loop: Loop, x: int) -> int:

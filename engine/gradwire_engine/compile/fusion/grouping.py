@@ -274,7 +274,7 @@ class _Lowering:
         self.finder, self.members = finder, members
         self.loop = Loop()
         self.dtype = members[0][2].dtype
-        self.rows, self.length = size // length, length
+        self.rows, self.length, self.size = size // length, length, size
         self.operands: list[Index | tuple[int, Any]] = []
         self._by_register: dict[int, int] = {}
         self._by_number: dict[int, int] = {}

@@ -34,6 +34,7 @@ class Lowering(Protocol):
     loop: Loop
     dtype: str
     length: int
+    size: int
 
     def read(self, item: Any) -> int:
         """The value of a register or number."""
@@ -48,7 +49,8 @@ class Rule:
 
     arity: how many arguments are read; the others are literals. allowed: whether the literals are supported.
     bools: positions of bool arrays. columns: positions, and places among the outs, with one value per row.
-    by_rows: the position of the literal `dim` (the last dimension) or `last` (count of dimensions); None: elementwise.
+    by_rows: "dim": the literal behind the arguments is the last dimension; "last": the count of the last dimensions;
+        "all": one row has all elements; "": elementwise.
     heavy: worth a kernel of its own.
     """
 
@@ -93,7 +95,7 @@ def fusible(instr: Instr, regs: Sequence[Reg]) -> Fusible | None:
         return None
     result = regs[args[0]] if writes else regs[instr.outs[0]]
     dtype = _FLOATS.get(result.dtype)
-    if dtype is None or dtype not in rule.dtypes or math.prod(result.shape) < _SMALLEST:
+    if dtype is None or dtype not in rule.dtypes:
         return None
     shapes = []
     for place, item in enumerate(args[: rule.arity]):
@@ -106,11 +108,11 @@ def fusible(instr: Instr, regs: Sequence[Reg]) -> Fusible | None:
             return None
     if not shapes or not rule.allowed(args[rule.arity :]):
         return None
-    shape = result.shape
     try:
-        if np.broadcast_shapes(*shapes) != shape:
-            return None
+        shape = np.broadcast_shapes(*shapes)
     except ValueError:
+        return None
+    if math.prod(shape) < _SMALLEST or result.shape != (() if rule.by_rows == "all" else shape):
         return None
     length = _row_length(rule, args, shape)
     if length is None or not _columns_fit(rule, instr, regs, math.prod(shape), length, result.dtype):
@@ -126,6 +128,8 @@ def _row_length(rule: Rule, args: Sequence[Any], shape: tuple[int, ...]) -> int 
     if rule.by_rows == "last":
         last = args[rule.arity]
         return math.prod(shape[-last:]) if type(last) is int and 0 < last <= len(shape) else None
+    if rule.by_rows == "all":
+        return math.prod(shape)
     return 0
 
 
@@ -273,8 +277,20 @@ def _silu_grad(to: Lowering, args: Sequence[Any]) -> int:
 
 
 def _logits_grad(to: Lowering, args: Sequence[Any]) -> int:
-    g, x, target = map(to.read, args[:3])
+    g, x, target = _spread(to, args[0], args[5]), to.read(args[1]), to.read(args[2])
     return _mul(to, to.loop.binary("sub", functions.sigmoid(to.loop, x), target), g)
+
+
+def _squared_grad(to: Lowering, args: Sequence[Any]) -> int:
+    """(input - target) * (2 g), of a mean 2 g / size."""
+    difference = to.loop.binary("sub", to.read(args[1]), to.read(args[2]))
+    return _mul(to, difference, _mul(to, _spread(to, args[0], args[3]), _number(to, 2)))
+
+
+def _spread(to: Lowering, g: Any, reduction: str) -> int:
+    """The gradient of each loss, of the gradient of their sum or mean."""
+    given = to.read(g)
+    return to.loop.binary("div", given, _number(to, to.size)) if reduction == "mean" else given
 
 
 def _addcmul(to: Lowering, args: Sequence[Any]) -> int:
@@ -305,6 +321,31 @@ def _back(to: Lowering, value: int) -> int:
 
 def _shifted(to: Lowering, x: int) -> int:
     return to.loop.binary("sub", x, to.loop.reduce("max", x))
+
+
+def _total(to: Lowering, value: int, reduction: str) -> int:
+    """The sum or mean of all elements."""
+    return _back(to, _sum(to, value) if reduction == "sum" else _mean(to, value))
+
+
+def _whole(reduction: str) -> Lower:
+    return lambda to, args: _total(to, to.read(args[0]), reduction)
+
+
+def _squared_loss(to: Lowering, args: Sequence[Any]) -> int:
+    difference = to.loop.binary("sub", to.read(args[0]), to.read(args[1]))
+    return _total(to, _mul(to, difference, difference), args[2])
+
+
+def _logits_loss(to: Lowering, args: Sequence[Any]) -> int:
+    """(1 - target) * x + log(1 + exp(-x)), without overflow."""
+    x, target, zero = to.read(args[0]), to.read(args[1]), _number(to, 0)
+    negative = to.loop.unary("neg", x)
+    share = functions.exp(to.loop, to.loop.unary("neg", to.loop.unary("abs", x)))
+    above = to.loop.select(to.loop.compare("gt", negative, zero), negative, zero)
+    softened = to.loop.binary("add", functions.log1p(to.loop, share), above)
+    rest = _mul(to, to.loop.binary("sub", _number(to, 1), target), x)
+    return _total(to, to.loop.binary("add", rest, softened), args[4])
 
 
 def _softmax(to: Lowering, args: Sequence[Any]) -> int:
@@ -372,8 +413,11 @@ def _rows(rest: Sequence[Any]) -> bool:
     return len(rest) == 1 or (len(rest) == 2 and rest[1] is None)
 
 
-def _plain_sum(rest: Sequence[Any]) -> bool:
-    return len(rest) == 3 and rest[0] is None and rest[1] is None and rest[2] == "sum"
+def _reduces(unset: int) -> Callable[[Sequence[Any]], bool]:
+    """Whether so many arguments are None, and then the reduction is a sum or mean."""
+    return lambda rest: (
+        len(rest) == unset + 1 and all(item is None for item in rest[:-1]) and rest[-1] in ("sum", "mean")
+    )
 
 
 _EXP = Rule(_unary(functions.exp), 1, heavy=True)
@@ -399,6 +443,10 @@ RULES: dict[str, Rule] = {
         _layer_norm, 3, lambda rest: len(rest) == 2 and type(rest[1]) is float, column_outs=(1, 2), by_rows="last",
         heavy=True, optional=(1, 2),
     ),
+    "sum": Rule(_whole("sum"), 1, _is(None, False, None), column_outs=(0,), by_rows="all"),
+    "mean": Rule(_whole("mean"), 1, _is(None, False, None), column_outs=(0,), by_rows="all"),
+    "_mse_loss": Rule(_squared_loss, 2, _reduces(0), column_outs=(0,), by_rows="all", heavy=True),
+    "_bce_with_logits": Rule(_logits_loss, 2, _reduces(2), column_outs=(0,), by_rows="all", heavy=True),
     "_tanh_backward": Rule(_tanh_slope, 2),
     "_sigmoid_backward": Rule(_sigmoid_slope, 2),
     # Formulas of gradients.
@@ -426,7 +474,8 @@ RULES: dict[str, Rule] = {
     "_layer_norm.grad.input": Rule(
         _layer_norm_grad, 5, lambda rest: len(rest) == 2, columns=(3, 4), by_rows="last", heavy=True, optional=(2,),
     ),
-    "_bce_with_logits.grad.input": Rule(_logits_grad, 3, _plain_sum, heavy=True),
+    "_bce_with_logits.grad.input": Rule(_logits_grad, 3, _reduces(2), heavy=True),
+    "_mse_loss.grad.input": Rule(_squared_grad, 3, _reduces(0), heavy=True),
     "gradient_sum": Rule(_calls("add"), 2),
     # In-place ops.
     "accumulate": Rule(_calls("add"), 2),
