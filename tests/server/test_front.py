@@ -1,20 +1,23 @@
 """The front: health, reflection, draining, and the statuses that refusals become."""
 
 import asyncio
+import base64
 import concurrent.futures
 import subprocess
 import sys
 import threading
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 import numpy as np
 import pytest
+from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from gradwire.v1 import commands_pb2 as c
-from gradwire.v1 import errors_pb2, service_pb2
+from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from gradwire_engine.core.errors import Reason
 from gradwire_server.common.errors import CODES, Refusal
 from gradwire_server.common.methods import COMMANDS
@@ -56,6 +59,50 @@ def test_a_refusals_status_is_cut_to_what_trailers_hold() -> None:
     status = refusal.status()
     assert status.ByteSize() < 7000
     assert status.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+
+
+@pytest.mark.parametrize("character", ["x", "é", "☃", "\n"])
+def test_both_trailers_and_the_text_fit_8_kib(character: str) -> None:
+    refusal = Refusal("SHAPE", character * 10_000, **{f"key{number}": character * 10_000 for number in range(50)})
+    trailers = dict(refusal.trailers())
+    text = quote(status_pb2.Status.FromString(trailers["grpc-status-details-bin"]).message)
+    assert len(text) + sum(len(base64.b64encode(value)) for value in trailers.values()) < 8 * 1024
+    error = errors_pb2.Error.FromString(trailers["gradwire-error-bin"])
+    assert (error.code, error.reason) == (grpc.StatusCode.INVALID_ARGUMENT.value[0], errors_pb2.REASON_SHAPE)
+    assert error.message.startswith(character * 5)
+    assert error.metadata["key0"].startswith(character)
+
+
+def test_a_refused_call_has_the_error_in_a_trailer(session: Remote) -> None:
+    x, y = session.create(np.zeros((2, 3))), session.create(np.zeros((2, 3)))
+    with pytest.raises(grpc.RpcError) as raised:
+        session.op("matmul", Id(x), Id(y))
+    error = errors_pb2.Error.FromString(dict(raised.value.trailing_metadata())["gradwire-error-bin"])
+    assert error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert error.reason == errors_pb2.REASON_SHAPE
+    assert error.message == raised.value.details()
+    assert error.metadata == {"op": "matmul", "shape": "[2, 3]", "shapes": "[[2, 3], [2, 3]]"}
+
+
+@pytest.mark.parametrize("name", ["reshape", "getitem", "add_"])
+def test_every_refused_op_names_itself_and_its_shapes(session: Remote, name: str) -> None:
+    index = types_pb2.Index(items=[types_pb2.IndexItem(integer=7)])
+    second = {"reshape": [4], "getitem": types_pb2.Argument(index=index), "add_": Id(session.create([1.0, 2.0]))}[name]
+    x = session.create(np.zeros((2, 3)))
+    unary = refused_error(session, op(name, Id(x), second))
+    (result,) = session.run(command(op(name, Id(x), second))).results
+    for error in (unary, result.error):
+        assert error.metadata["op"].removesuffix("_") == name.removesuffix("_")
+        assert error.metadata["shape"] == "[2, 3]"
+        assert error.metadata["shapes"].startswith("[[2, 3]")
+
+
+def refused_error(session: Remote, request: c.OpRequest) -> errors_pb2.Error:
+    request.session_id = session.id
+    with pytest.raises(grpc.RpcError) as raised:
+        session.stub.Op(request)
+    request.session_id = ""
+    return errors_pb2.Error.FromString(dict(raised.value.trailing_metadata())["gradwire-error-bin"])
 
 
 @pytest.mark.parametrize("character", ["☃", "\n", "%", "𝄞", "é"])

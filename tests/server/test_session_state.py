@@ -5,8 +5,9 @@ import pytest
 
 from gradwire_engine import Tensor
 from gradwire_server.common.errors import Refusal
+from gradwire_server.common.protocol import CLIENT_IDS
 from gradwire_server.session.state.failures import FailedIds, Failure
-from gradwire_server.session.state.tensor_table import CLIENT_IDS, TensorTable
+from gradwire_server.session.state.tensor_table import TensorTable
 from gradwire_server.session.writers import DroppedHooks
 
 

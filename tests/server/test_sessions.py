@@ -32,6 +32,16 @@ def test_opening_tells_lease_epoch_writer_and_limits(server: Running) -> None:
     session.close()
 
 
+def test_each_writer_is_told_ids_of_its_own(server: Running) -> None:
+    session = server.open()
+    again = server.stub.OpenSession(service_pb2.OpenSessionRequest(session_id=session.id))
+    first, second = session.opened, again
+    assert 0 < first.first_id < first.last_id < second.first_id < second.last_id < 1 << 52
+    for tensor_id in (first.first_id, first.last_id, second.first_id, second.last_id):
+        assert session.create([1.0], tensor_id=tensor_id) == tensor_id
+    session.close()
+
+
 @pytest.mark.parametrize(("low", "high", "spoken"), [(0, 0, True), (1, 1, True), (1, 9, True), (2, 9, False)])
 def test_protocol_versions_must_meet(server: Running, low: int, high: int, spoken: bool) -> None:
     request = service_pb2.OpenSessionRequest(min_protocol=low, max_protocol=high)

@@ -73,7 +73,7 @@ _SUSPENDING = tuple(name for name, facts in FACTS.items() if facts.may_suspend)
 _NOTHING = service_pb2.RunResponse()
 # Maximum extra bytes of a prepared op's call between commands of another kind.
 _CALLS_HEAD = 16
-_IDS_PER_WRITER = 40
+_IDS_PER_WRITER = 40  # of a server that does not tell first_id
 
 
 class Waiter:
@@ -134,7 +134,7 @@ class Session:
         self.buffer: deque[tuple[bytes, Waiter | MemoEntry | None, bool]] = deque()
         self.released: deque[int] = deque()
         self._numbers = itertools.count(1)
-        self.ids: Iterator[int] = itertools.count((answer.writer << _IDS_PER_WRITER) + 1)
+        self.ids: Iterator[int] = itertools.count(answer.first_id or (answer.writer << _IDS_PER_WRITER) + 1)
         #: Bytes of large commands in the buffer; small ones are not counted.
         self.buffered_bytes = 0
         self._writer = answer.writer

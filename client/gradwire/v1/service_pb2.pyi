@@ -62,7 +62,7 @@ class OpenSessionRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
 
 class OpenSessionResponse(_message.Message):
-    __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits", "machine", "expires_unix_ms", "local_stream")
+    __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits", "machine", "expires_unix_ms", "local_stream", "first_id", "last_id")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +73,8 @@ class OpenSessionResponse(_message.Message):
     MACHINE_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     LOCAL_STREAM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_ID_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     writer: int
     epoch: int
@@ -83,7 +85,9 @@ class OpenSessionResponse(_message.Message):
     machine: str
     expires_unix_ms: int
     local_stream: str
-    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., machine: _Optional[str] = ..., expires_unix_ms: _Optional[int] = ..., local_stream: _Optional[str] = ...) -> None: ...
+    first_id: int
+    last_id: int
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., machine: _Optional[str] = ..., expires_unix_ms: _Optional[int] = ..., local_stream: _Optional[str] = ..., first_id: _Optional[int] = ..., last_id: _Optional[int] = ...) -> None: ...
 
 class RestoreSessionResponse(_message.Message):
     __slots__ = ("session", "tensors", "client_nodes")

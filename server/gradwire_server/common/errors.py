@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 DOMAIN = "gradwire"
 PREFIX = "REASON_"
-# HTTP/2 peers commonly refuse trailers over 8 KiB. Trailers carry the text twice: percent-encoded and in base64. So
-# these limits count the bytes of the percent-encoded text.
+# HTTP/2 peers commonly refuse trailers over 8 KiB. Trailers carry the text three times: percent-encoded, and in base64
+# in google.rpc.Status and in gradwire.v1.Error. So these limits count the bytes of the percent-encoded text.
 MAX_TEXT = 1500
 MAX_DETAIL = 300
 MAX_DETAILS = 8
+# Most bytes of the serialized gradwire.v1.Error in trailers, before base64. Beyond that its texts are cut further.
+MAX_ERROR = 1000
+STATUS_TRAILER, ERROR_TRAILER = "grpc-status-details-bin", "gradwire-error-bin"
 _UNQUOTED = "".join(set(printable[:95]) - {"%"})  # characters that gRPC does not percent-encode
 
 log = logging.getLogger("gradwire.server")
@@ -128,9 +131,28 @@ class Refusal(Exception):
         status.details.extend(_packed(detail) for detail in self._details())
         return status
 
+    def trailers(self) -> tuple[tuple[str, bytes], ...]:
+        """The refusal as the two trailers of a call: google.rpc.Status, and gradwire.v1.Error without its types."""
+        return (STATUS_TRAILER, self.status().SerializeToString()), (ERROR_TRAILER, self._short().SerializeToString())
+
+    def _short(self) -> errors_pb2.Error:
+        """The refusal as gradwire.v1.Error, with texts cut until it has at most MAX_ERROR bytes."""
+        error = errors_pb2.Error()
+        self.fill(error)
+        limit = MAX_ERROR
+        while error.ByteSize() > MAX_ERROR:
+            limit //= 2
+            error.message = _cut(self.message, limit)
+            error.metadata.clear()
+            error.metadata.update({key: _cut(value, limit) for key, value in self._kept().items()})
+        return error
+
+    def _kept(self) -> dict[str, str]:
+        """The metadata that trailers carry."""
+        return {key: _cut(value, MAX_DETAIL) for key, value in list(self.metadata.items())[:MAX_DETAILS]}
+
     def _details(self) -> "Iterator[Message]":
-        pairs = list(self.metadata.items())[:MAX_DETAILS]
-        kept = {key: _cut(value, MAX_DETAIL) for key, value in pairs}
+        kept = self._kept()
         yield error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN, metadata=kept)
         if "argument" in kept:
             violation = error_details_pb2.BadRequest.FieldViolation(
@@ -187,9 +209,8 @@ def began(refusal: Refusal) -> Refusal:
 async def abort(context: "grpc.aio.ServicerContext[Any, Any]", refusal: Refusal) -> NoReturn:
     """End a call with the refusal as its status. Always raises, as gRPC's abort does."""
     await all_sent()
-    status = refusal.status()
     try:
-        await context.abort(refusal.code, status.message, (("grpc-status-details-bin", status.SerializeToString()),))
+        await context.abort(refusal.code, _cut(refusal.message, MAX_TEXT), refusal.trailers())
     except grpc.aio.InternalError:  # the call has ended
         raise asyncio.CancelledError from None
 

@@ -12,7 +12,7 @@ from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.protobuf_peek import peek_run
-from gradwire_server.common.protocol import PROTOCOL
+from gradwire_server.common.protocol import PROTOCOL, ids_of
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.files import Files
 from gradwire_server.registry.persistence import Persistence, instruction_of
@@ -148,6 +148,7 @@ class Backend:
 
     def opened(self, entry: SessionEntry[Worker]) -> service_pb2.OpenSessionResponse:
         """The answer to a session's newest writer."""
+        first_id, last_id = ids_of(entry.writers)
         return service_pb2.OpenSessionResponse(
             session_id=entry.id,
             writer=entry.writers,
@@ -158,6 +159,8 @@ class Backend:
             limits=self.limits.message(),
             machine=machine() if self.limits.max_shared_bytes else "",
             local_stream=self.local_stream,
+            first_id=first_id,
+            last_id=last_id,
         )
 
     def choose_worker(self) -> Worker:

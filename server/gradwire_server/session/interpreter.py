@@ -23,6 +23,7 @@ from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import CPU, module_for
 from gradwire_engine.core.dtypes import name_of
 from gradwire_engine.op.op import Op
+from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal, began, refusal_of
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.programs import Input, Step, filled, find_program, refuse_argument
@@ -155,7 +156,11 @@ class RunScope:
             args = filled(step.args, self.tensor, lambda index: Num.at(index, self.numbers[index]))
             mark = tracer.mark()
         self.enter(self.context(step.request.grad_mode, step.request.default_dtype))
-        result = call.apply(args)
+        try:
+            result = call.apply(args)
+        except EngineError as error:
+            describe_operands(error, call.name, args)
+            raise
         if call.in_place:
             by_parts = isinstance(call.op, Op) or call.op.writes_by_parts
             if tracer is not None and (not by_parts or (type(call.op) is not Op and tracer.contains_number(args))):

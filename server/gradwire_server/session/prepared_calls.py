@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gradwire.v1 import commands_pb2
-from gradwire_engine import Tensor
+from gradwire_engine import EngineError, Tensor
+from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared_ops import Prepared, Words
 from gradwire_server.session.retry import retry_or_refuse
@@ -112,15 +113,19 @@ def _run(session: Session, prepared: Prepared, ids: Words, numbers: list[float],
     call = prepared.call
     if prepared.context is not session.current:
         session.enter(prepared.context)
-    if call.in_place:
-        call.apply(arguments)
-    elif prepared.outputs == 1:
-        tensor_id = ids[at + prepared.width - 1]
-        session.check_new(tensor_id)
-        result = call.apply(arguments)
-        if type(result) is Tensor:
-            session.bind(tensor_id, result)
+    try:
+        if call.in_place:
+            call.apply(arguments)
+        elif prepared.outputs == 1:
+            tensor_id = ids[at + prepared.width - 1]
+            session.check_new(tensor_id)
+            result = call.apply(arguments)
+            if type(result) is Tensor:
+                session.bind(tensor_id, result)
+            else:
+                bind_results(session, call, arguments, result, (tensor_id,), None)
         else:
-            bind_results(session, call, arguments, result, (tensor_id,), None)
-    else:
-        apply_op(session, call, arguments, prepared.new_ids(ids, at), None)
+            apply_op(session, call, arguments, prepared.new_ids(ids, at), None)
+    except EngineError as error:
+        describe_operands(error, call.name, arguments)
+        raise

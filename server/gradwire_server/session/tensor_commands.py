@@ -10,6 +10,7 @@ from typing import Any
 from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import (
     Backward,
+    EngineError,
     Generator,
     Gradients,
     Tensor,
@@ -21,6 +22,7 @@ from gradwire_engine import (
     tensor,
 )
 from gradwire_engine.core.device import canonical, selected, to_device
+from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, wire_view
 from gradwire_server.session.arguments import NAMED_OPS, NamedOp, check_in_place, named_op
@@ -85,7 +87,11 @@ def op(session: Session, request: commands_pb2.OpRequest, answer: commands_pb2.O
         apply_op(session, call, args, request.outputs, answer)
         return
     check_in_place(call, request.outputs, type(args[0]) is Tensor)
-    changed = call.apply(args)
+    try:
+        changed = call.apply(args)
+    except EngineError as error:
+        describe_operands(error, call.name, args)
+        raise
     if answer is not None:
         first_id = next((item.tensor for item in request.args if item.name in ("", call.params[0].name)), 0)
         fill_spec(answer.outputs.add(), changed, first_id)
@@ -102,7 +108,11 @@ def apply_op(
     else:
         tensor_id = 0
         session.check_all_new(ids)
-    result = call.apply(args)
+    try:
+        result = call.apply(args)
+    except EngineError as error:
+        describe_operands(error, call.name, args)
+        raise
     if type(result) is Tensor:
         if count > 1:
             raise _too_many(call.name, 1, ids)

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from gradwire_engine import Tensor
 from gradwire_engine.graph.graph import AccumulateGrad
 from gradwire_server.common.errors import Refusal
+from gradwire_server.common.protocol import CLIENT_IDS
 from gradwire_server.session.state.failures import FailedIds
-
-CLIENT_IDS = 1 << 52  # clients choose ids below; the server chooses ids from here to twice as much
 
 
 class TensorTable:
