@@ -424,10 +424,33 @@ class AutogradServiceServicer(object):
 
     def Stream(self, request_iterator, context):
         """Runs one writer's batches and answers them in order. The first message names the session and the writer. A client
-        may send the next batch before the last one is answered. After a broken stream it opens a new one and sends the
-        unanswered batches again. The server answers those that it has applied from memory, so every command is applied
-        once. A writer has one stream: a new one replaces the old one, which ends with STREAM_TAKEN. Either side may
-        half-close when it is done.
+        may send the next batch before the last one is answered. A writer has one stream: a new one replaces the old one,
+        which ends with STREAM_TAKEN. Either side may half-close when it is done. The rules of a stream:
+
+        - Attach first. The server answers with StreamAttached and the first credit. Batches
+        follow that answer.
+        - Credit. A batch takes credit for the bytes of its RunRequest. Each answer returns the credit of the batches that
+        it answers. Without enough credit, a client waits. Acknowledgements take no credit.
+        - Batches under way. The server reads no further while 16 batches are unanswered, or while 4 MiB of answers are
+        unread. The rest waits in the connection. So a client never blocks on sending while it does not read. Eight
+        batches under way are enough.
+        - Size. A batch has at most limits.max_batch_commands commands and limits.max_message_bytes bytes. A good client
+        sends when it needs an answer, or at 64 commands. While batches are under way, it lets the next one grow up to
+        1,024 commands. A slow server then gets few large batches.
+        - Answers. They come in the order of the batches, one each. With StreamAttach.joined_answers, one message may
+        answer several. A quiet command is answered only if it fails.
+        - Acknowledgement. The server keeps a batch's results until the client acknowledges them, in the next batch's
+        acknowledged_seq or by StreamAcknowledge. It keeps those of some thousand batches, and 32 MiB in all of a
+        session. Beyond that it forgets the oldest. Acknowledging before a long pause frees the server's memory.
+        - Resume. A client keeps each batch until its answer has come. After a broken stream it opens a new one with a
+        higher attempt. It then sends all unanswered batches again, unchanged and in order. It need not skip those up to
+        applied_seq: the server answers them from memory. If it has forgotten their results, the stream ends with
+        RESULT_FORGOTTEN. Then the client does not know the session's state.
+        - Credit after a resume. The grant of StreamAttached is a whole new window. The batches that are sent again use it.
+        - Refusals end the stream only if the batch itself cannot be applied: MALFORMED, SEQUENCE_GAP, EPOCH_MISMATCH,
+        MESSAGE_TOO_LARGE, SESSION_NOT_FOUND. Any other refusal is a command's result, and the stream continues.
+        - STREAM_TAKEN: a newer stream of the writer has attached. Two clients must not share a writer. A client that has
+        the writer alone opens another stream with a higher attempt.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
