@@ -163,3 +163,49 @@ def test_a_server_that_stores_nothing_lists_nothing_stored(tmp_path: Path) -> No
     with running(0, tokens=house.known) as guarded:
         ask = service_pb2.ListSessionsRequest(stored=True)
         assert refused(guarded.stub.ListSessions, ask, metadata=house.metadata("root"))[1] == "NOT_SUPPORTED"
+
+
+# Sessions put in the catalog before their heads are read.
+
+
+def test_a_session_put_unread_has_its_stored_head_once_it_is_confirmed(tmp_path: Path) -> None:
+    catalog = SessionCatalog(tmp_path, 1e12, 0, 0, max_sessions=1)
+    catalog.open()
+    lay(catalog, "older", saved=1)
+    assert catalog.put("older")
+    lay(catalog, "one", saved=2000, size=300)
+    stored = catalog.put_unread(snapshots_pb2.SnapshotHead(session_digest=digest_of("one"), principal="alice"))
+    assert catalog.find("one", "alice") is stored
+    assert catalog.find("older", "alice") is not None
+    assert catalog.confirm(stored, deletes_oldest=True)
+    assert (stored.head.bytes, stored.head.saved_unix_ms) == (300, 2000)
+    assert catalog.find("older", "alice") is None
+    catalog.close()
+
+
+def test_a_session_put_unread_of_which_nothing_is_stored_leaves_the_catalog(tmp_path: Path) -> None:
+    catalog = SessionCatalog(tmp_path, 1e12, 0, 0)
+    catalog.open()
+    head = snapshots_pb2.SnapshotHead(session_digest=digest_of("one"), principal="alice")
+    assert not catalog.confirm(catalog.put_unread(head), deletes_oldest=True)
+    assert catalog.find("one", "alice") is None
+    restored = catalog.put_unread(head)
+    catalog.remove("one")  # a lookup restores it meanwhile
+    assert catalog.confirm(restored, deletes_oldest=True)
+    catalog.close()
+
+
+def test_a_session_put_unread_stays_while_its_head_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(location: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    catalog = SessionCatalog(tmp_path, 1e12, 0, 0)
+    catalog.open()
+    monkeypatch.setattr(catalog.store, "head", fail)
+    stored = catalog.put_unread(snapshots_pb2.SnapshotHead(session_digest=digest_of("one"), principal="alice"))
+    assert catalog.confirm(stored, deletes_oldest=True)
+    assert catalog.find("one", "alice") is stored
+    assert "stored session cannot be read" in caplog.text
+    catalog.close()
