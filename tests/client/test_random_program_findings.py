@@ -253,6 +253,8 @@ def test_a_number_of_a_tensor_of_the_graph_warns_before_it_is_refused(
     finally:
         torch.set_warn_always(False)
     assert ours[:60] == theirs[:60]
+    with gradwire.no_grad():
+        assert messages(lambda t: kind(t.ones(1, requires_grad=True)), gradwire) == []
 
 
 def test_powers_of_truth_values_by_one_truth_value(session: gradwire.Session) -> None:
@@ -300,6 +302,14 @@ def test_an_einsum_that_adds_products_refuses_two_dtypes(session: gradwire.Sessi
 def test_a_whole_tensor_is_assigned_to_itself_with_another_dimension(session: gradwire.Session) -> None:
     """The same elements in the same places, whatever the strides of dimensions of size 1."""
     agree(lambda t: [_assigned(t, (1,), (0, None), ...), _assigned(t, (1, 3), (0, None), ...)])
+
+
+def test_too_many_indices_are_refused_before_a_value_of_another_dtype(session: gradwire.Session) -> None:
+    refuse(
+        lambda t: t.tensor(1.0).index_put_((t.tensor([0]),), t.tensor(1, dtype=t.float64)),
+        IndexError,
+        "too many indices",
+    )
 
 
 def test_nll_loss_of_no_positions(session: gradwire.Session) -> None:

@@ -19,7 +19,7 @@ from gradwire._base import dtypes
 from gradwire._base.absent import absent
 from gradwire._base.dtypes import Size
 from gradwire._base.errors import GradwireIndexError, GradwireRuntimeError, GradwireTypeError, refuse
-from gradwire._base.modes import is_inference_mode_enabled, no_grad
+from gradwire._base.modes import GRAD_ENABLED, is_inference_mode_enabled, no_grad
 from gradwire._base.wiring import wired
 from gradwire._graph import commands
 from gradwire._graph.hooks import RemovableHandle, hook_accumulated, hook_tensor
@@ -714,7 +714,7 @@ def _refuse_key(tensor: Tensor, index: Any) -> None:
 def _warn_of_scalar(tensor: Tensor) -> None:
     """Warn once per process that a Python number no longer belongs to the graph."""
     global _scalar_warned
-    if tensor._spec.requires_grad and not _scalar_warned:
+    if tensor._spec.requires_grad and not _scalar_warned and GRAD_ENABLED.get():
         _scalar_warned = True
         warnings.warn(_SCALAR_OF_GRAPH, UserWarning, stacklevel=3)
 

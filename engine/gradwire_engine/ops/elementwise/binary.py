@@ -38,7 +38,7 @@ def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
     base: Any = xp.asarray(input, getattr(exponent, "dtype", None)) if _is_number(input) else input
     kind = dtypes.category(base.dtype)
     if kind == dtypes.BOOL:
-        if getattr(exponent, "ndim", 0):
+        if not isinstance(exponent, np.generic | bool):  # only a number: for a tensor PyTorch has no kernel
             raise EngineError(Reason.NOT_SUPPORTED, "\"pow\" not implemented for 'Bool'", op="pow")
         return xp.logical_or(base, xp.logical_not(exponent))
     if kind < dtypes.FLOAT and bool((xp.asarray(exponent) < 0).any()):

@@ -184,7 +184,9 @@ def index_put(xp: Any, input: Array, indices: list[Array], values: Array | Numbe
 
 
 def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: bool) -> None:
-    key = _key(xp, input.shape, indices) if any(map(_is_mask, indices)) else None  # PyTorch checks masks before dtypes
+    # PyTorch checks masks and the number of indices before dtypes.
+    early = len(indices) > input.ndim or any(map(_is_mask, indices))
+    key = _key(xp, input.shape, indices) if early else None
     if hasattr(values, "dtype") and values.dtype != input.dtype and not _fills(indices, values):
         raise EngineError(
             Reason.RUNTIME,
