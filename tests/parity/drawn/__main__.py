@@ -10,14 +10,16 @@ import collections
 import multiprocessing
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 from tests.parity.drawn import program
 from tests.parity.drawn.state import CLASSES
 
-#: Programs of one process. PyTorch may corrupt its memory, and then no more than these are lost.
-AT_ONCE = 200
+#: Programs of one process. PyTorch may corrupt its memory; of a process that dies, so many are run again at once.
+AT_ONCE, AGAIN = 200, 10
 
 
 def main() -> int:
@@ -29,21 +31,28 @@ def main() -> int:
     parser.add_argument("--only", default="", help="show only this class")
     given = parser.parse_args()
     found: list[tuple[int, program.Difference]] = []
-    started, lines, lost = time.monotonic(), 0, 0
-    end = given.seed * 1_000_000 + given.programs
-    for first in range(given.seed * 1_000_000, end, AT_ONCE):
-        seeds = range(first, min(first + AT_ONCE, end))
+    started, lines, programs = time.monotonic(), 0, 0
+    first = given.seed * 1_000_000
+    for seeds, count, differences in compare_in_processes(range(first, first + given.programs), AT_ONCE):
+        programs += len(seeds)
+        lines += count
+        found += differences
+    report(found, programs, lines, time.monotonic() - started, given.show, given.only)
+    return 0
+
+
+def compare_in_processes(seeds: range, at_once: int) -> Iterator[tuple[range, int, list[tuple[int, Any]]]]:
+    """Compare so many programs a process. Yields their seeds, count of lines and differences, but not of those lost."""
+    for start in range(0, len(seeds), at_once):
+        some = seeds[start : start + at_once]
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             try:
-                count, differences = pool.submit(program.compare_seeds, seeds).result()
+                yield some, *pool.submit(program.compare_seeds, some).result()
             except BrokenProcessPool:
-                print(f"--- lost: the process of seeds {seeds[0]} to {seeds[-1]} has died")
-                lost += len(seeds)
-            else:
-                lines += count
-                found += differences
-    report(found, given.programs - lost, lines, time.monotonic() - started, given.show, given.only)
-    return 0
+                if at_once > AGAIN:
+                    yield from compare_in_processes(some, AGAIN)
+                else:
+                    print(f"--- lost: the process of seeds {some[0]} to {some[-1]} has died")
 
 
 def report(
