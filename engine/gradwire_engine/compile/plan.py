@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.compile.fusion import kernel_cache
-from gradwire_engine.compile.fusion.fused import OPTIONS, FusedCall, Fusion, check_equal
-from gradwire_engine.compile.fusion.grouping import Group
+from gradwire_engine.compile.fusion.depthwise import Depthwise
+from gradwire_engine.compile.fusion.fused import OPTIONS, FusedCall, Fusion, Machine, check_equal, convolution_kernel
+from gradwire_engine.compile.fusion.kernel_cache import Kernel as LoadedKernel
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.schedule import Output, Schedule
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, has_history, leaves
@@ -109,7 +109,7 @@ class Plan(Schedule):
         if fusion is None or not fusion.is_over():
             return self
         self.fusion = None
-        if not fusion.ready:
+        if fusion.ready.is_empty():
             return self
         try:
             return self._fused(fusion.ready, account)
@@ -129,12 +129,16 @@ class Plan(Schedule):
             fusion.refused()
             raise
 
-    def _fused(self, groups: Sequence[tuple[Group, kernel_cache.Kernel]], account: Account) -> Plan:
+    def _fused(self, machine: Machine, account: Account) -> Plan:
         """A plan whose groups are single instructions, each at the place of its first member."""
         made = copy.copy(self)
         made.roots = dict(self.roots)
         replaced: dict[int, tuple[Instr, Kernel] | None] = {}
-        for group, loaded in groups:
+        for place, conv, loaded in machine.convolutions:
+            instr = self.instrs[place]
+            made.roots[instr.outs[0]] = frozenset(instr.outs)
+            replaced[place] = (instr, self._convolution(instr, conv, loaded))
+        for group, loaded in machine.groups:
             call = FusedCall(group, loaded)
             args = tuple(map(Ref, group.reads()))
             made.roots.update((out, frozenset((out,))) for out in group.outs)
@@ -150,6 +154,13 @@ class Plan(Schedule):
         made.last = made._find_last_uses()
         made._prepare(account)
         return made
+
+    def _convolution(self, instr: Instr, conv: Depthwise, loaded: LoadedKernel) -> Kernel:
+        reg, what = self.regs[instr.outs[0]], instr.what
+        wanted = (reg.shape, reg.dtype)
+        if instr.kind == "op":
+            return convolution_kernel(conv, loaded, lambda args: what.compute(tuple(args)))
+        return convolution_kernel(conv, loaded, lambda args: fit(what[2](*args), wanted))
 
     def _call_fused(self, instr: Instr, static: set[int]) -> None:
         call: FusedCall = instr.what
@@ -210,6 +221,7 @@ class Plan(Schedule):
                     self.memory[out] = holder[out].reshape(self.regs[out].shape)
                 dying.update(out for out in instr.outs if self.last[out] == place)
             elif kernel is not None and instr.kind != "write":
+                self.bytes += kernel.nbytes
                 out = instr.outs[0]
                 reg = self.regs[out]
                 flat = self._taken(instr, kernel, reg, dying, holder)

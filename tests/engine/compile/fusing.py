@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradwire_engine import Tensor
+from gradwire_engine.compile.fusion.depthwise import depthwise, loop_of
+from gradwire_engine.compile.fusion.fused import Machine
 from gradwire_engine.compile.fusion.grouping import Group, groups_of
-from gradwire_engine.compile.fusion.kernel_cache import Kernels
+from gradwire_engine.compile.fusion.kernel_cache import Kernel, Kernels
 from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.trace import Num
@@ -32,14 +34,21 @@ def traced(program: Program, inputs: Sequence[Tensor], numbers: Sequence[float] 
 
 def fused(plan: Plan, kernels: Kernels = KERNELS) -> tuple[Plan, list[Group]]:
     """The plan with its groups fused; every kernel must compile."""
-    groups = groups_of(plan)
-    built = []
+    groups, made = groups_of(plan), Machine()
     for group in groups:
-        kernel = kernels.built(printed(group.loop))
-        assert not kernel.failed, kernel.failed
-        assert kernel.entry is not None
-        built.append((group, kernel))
-    return plan._fused(built, CURRENT.get().account), groups
+        made.groups.append((group, _built(printed(group.loop), kernels)))
+    for place, instr in enumerate(plan.instrs):
+        conv = depthwise(instr, plan.regs)
+        if conv is not None:
+            made.convolutions.append((place, conv, _built(printed(loop_of(conv)), kernels)))
+    return plan._fused(made, CURRENT.get().account), groups
+
+
+def _built(source: str, kernels: Kernels) -> Kernel:
+    kernel = kernels.built(source)
+    assert not kernel.failed, kernel.failed
+    assert kernel.entry is not None
+    return kernel
 
 
 def run(plan: Plan, inputs: Sequence[Tensor], numbers: Sequence[float] = ()) -> list[Tensor]:

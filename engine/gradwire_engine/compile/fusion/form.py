@@ -15,9 +15,10 @@ import numpy as np
 
 FULL, ROW, UNIFORM = "full", "row", "uniform"
 _ORDER = {UNIFORM: 0, ROW: 1, FULL: 2}
-#: How an operand is indexed by row and element: whole array; rows that repeat; a value per row; one value.
-WHOLE, TILE, COLUMN, SCALAR = "whole", "tile", "column", "scalar"
-_SCOPES = {WHOLE: FULL, TILE: FULL, COLUMN: ROW, SCALAR: UNIFORM}
+#: How an operand is indexed by row and element: whole array; rows that repeat; a value per row; one value; rows at a
+#: distance, read at several offsets; values per row that repeat.
+WHOLE, TILE, COLUMN, SCALAR, SHIFTED, CYCLE = "whole", "tile", "column", "scalar", "shifted", "cycle"
+_SCOPES = {WHOLE: FULL, TILE: FULL, COLUMN: ROW, SCALAR: UNIFORM, SHIFTED: FULL, CYCLE: ROW}
 #: Dtypes: float, double, bool, and the integers that hold a float's bits.
 F4, F8, B1, I4, I8 = "f4", "f8", "b1", "i4", "i8"
 BITS = {F4: I4, F8: I8}
@@ -40,10 +41,14 @@ class Value:
 
 @dataclass
 class Operand:
-    """An array that a loop reads or writes, as the kernel is given it: dtype and index form."""
+    """An array that a loop reads or writes, as the kernel is given it: dtype and index form.
+
+    step: elements between the rows of a shifted operand or the values of a cycle.
+    """
 
     dtype: str
     index: str
+    step: int = 0
     written: bool = False
 
 
@@ -63,7 +68,7 @@ class Loop:
     def __init__(self) -> None:
         self.values: list[Value] = []
         self.operands: list[Operand] = []
-        self.stores: list[tuple[int, int]] = []  # operand, value
+        self.stores: list[tuple[int, int, int]] = []  # operand, offset, value
         self._known: dict[Value, int] = {}
 
     # Values.
@@ -91,20 +96,20 @@ class Loop:
             return self.make("const", (), dtype, detail=bits)
         return self.make("const", (), dtype, detail=int(number))
 
-    def operand(self, dtype: str, index: str) -> int:
+    def operand(self, dtype: str, index: str, step: int = 0) -> int:
         """The number of a new operand."""
-        self.operands.append(Operand(dtype, index))
+        self.operands.append(Operand(dtype, index, step))
         return len(self.operands) - 1
 
-    def load(self, operand: int) -> int:
-        """What the operand held before the loop."""
+    def load(self, operand: int, offset: int = 0) -> int:
+        """What the operand held before the loop. Only shifted operands and cycles are read at an offset."""
         given = self.operands[operand]
-        return self.make("load", (), given.dtype, _SCOPES[given.index], operand)
+        return self.make("load", (), given.dtype, _SCOPES[given.index], (operand, offset))
 
-    def store(self, operand: int, value: int) -> None:
+    def store(self, operand: int, value: int, offset: int = 0) -> None:
         """Write a value to an operand at the end."""
         self.operands[operand].written = True
-        self.stores.append((operand, value))
+        self.stores.append((operand, offset, value))
 
     def binary(self, op: str, one: int, other: int) -> int:
         """add, sub, mul, div; and, or, xor, shl, ashr of integers."""
@@ -141,7 +146,7 @@ class Loop:
     def passes(self) -> list[Pass]:
         """The work of a row in order. The last pass has the stores of elements; its rows are those only stored."""
         levels = self._levels()
-        needed = self._reached([value for _, value in self.stores])
+        needed = self._reached([value for _, _, value in self.stores])
         last = max((levels[value] for value in needed), default=0)
         made = [Pass() for _ in range(last + 1)]
         for value in sorted(needed):
@@ -150,14 +155,14 @@ class Loop:
             elif self.values[value].scope == ROW and levels[value]:
                 made[levels[value] - 1].rows.append(value)
         wanted = [self._elements([self.values[value].args[0] for value in each.reductions]) for each in made]
-        wanted[-1] |= self._elements([value for _, value in self.stores])
+        wanted[-1] |= self._elements([value for _, _, value in self.stores])
         kept: set[int] = set()
         for place, each in enumerate(made):
             later = set().union(*wanted[place + 1 :]) if place < last else set()
             # A kept value is loaded, and what only it needs is not computed again.
             ends = [self.values[value].args[0] for value in each.reductions]
             if place == last:
-                ends += [value for _, value in self.stores]
+                ends += [value for _, _, value in self.stores]
             each.elements = sorted(self._elements(ends, kept))
             each.keeps = [
                 value for value in each.elements if value in later and value not in kept and self._cost(value) > _CHEAP

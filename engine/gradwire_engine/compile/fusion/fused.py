@@ -1,7 +1,8 @@
 """Fused plans: asks for the kernels of a plan's groups, and calls them with the plan's arrays.
 
 `Fusion` belongs to one plan. Its kernels are built beside the running plan. After a number of runs that depends on the
-plan alone, the plan is replaced by one whose groups are single instructions (plan.py). The run before that waits for
+plan alone, the plan is replaced by one whose groups are single instructions (plan.py). Depthwise convolutions get
+kernels too. The run before that waits for
 the kernels. So results do not depend on how long compiling takes. A group whose kernel failed stays as it was.
 """
 
@@ -11,14 +12,16 @@ import math
 import threading
 import weakref
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from gradwire_engine.compile.fusion.depthwise import Depthwise, DepthwiseCall, Fallback, depthwise, loop_of
 from gradwire_engine.compile.fusion.grouping import Group, Index, groups_of
 from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels, available
 from gradwire_engine.compile.fusion.llvm_printer import is_flat, printed
+from gradwire_engine.compile.kernels.registry import Kernel as PlanKernel
 from gradwire_engine.compile.schedule import Schedule
 from gradwire_engine.core.errors import EngineError, Reason
 
@@ -67,13 +70,25 @@ def replaced_after(schedule: Schedule) -> int:
     return max(_LEAST_RUNS, math.ceil(WORK_BEFORE / max(seconds, _CALL_SECONDS)))
 
 
+@dataclass
+class Machine:
+    """What of a plan is computed by kernels: groups of instructions, and convolutions by their instructions' places."""
+
+    groups: list[tuple[Group, Kernel]] = field(default_factory=list)
+    convolutions: list[tuple[int, Depthwise, Kernel]] = field(default_factory=list)
+
+    def is_empty(self) -> bool:
+        """Whether no kernel is ready."""
+        return not self.groups and not self.convolutions
+
+
 class Fusion:
     """The kernels of a plan's groups, while they are built."""
 
     def __init__(self) -> None:
         self.runs = 0
         self.due = 0  # runs after which the plan is replaced; 0: not known yet
-        self.ready: list[tuple[Group, Kernel]] = []
+        self.ready = Machine()
         self._done = threading.Event()
         self._asked = self._hurried = self._dropped = False
         self._job: Callable[[], None] | None = None
@@ -125,17 +140,24 @@ class Fusion:
         finally:
             self._done.set()
 
-    def _built(self, steps: Schedule) -> list[tuple[Group, Kernel]]:
-        if self._dropped:
-            return []
-        built: list[tuple[Group, Kernel]] = []
+    def _built(self, steps: Schedule) -> Machine:
+        made = Machine()
+        found = [(place, depthwise(instr, steps.regs)) for place, instr in enumerate(steps.instrs)]
+        convolutions = [(place, conv, printed(loop_of(conv))) for place, conv in found if conv is not None]
         for group, source in [(group, printed(group.loop)) for group in groups_of(steps)]:
-            if self._dropped:
-                return []
-            kernel = OPTIONS.kernels.built(source)
-            if kernel.entry is not None:
-                built.append((group, kernel))
-        return built
+            kernel = self._kernel(source)
+            if kernel is not None:
+                made.groups.append((group, kernel))
+        for place, conv, source in convolutions:
+            kernel = self._kernel(source)
+            if kernel is not None:
+                made.convolutions.append((place, conv, kernel))
+        return made
+
+    def _kernel(self, source: str) -> Kernel | None:
+        """A loaded kernel; None if it failed or the plan is dropped."""
+        kernel = None if self._dropped else OPTIONS.kernels.built(source)
+        return None if kernel is None or kernel.entry is None else kernel
 
 
 class FusedCall:
@@ -227,6 +249,11 @@ class FusedCall:
 
 def check_equal(group: Group, number: int, fused: Array, expected: Array) -> None:
     """Compare a fused result with the interpreted one. Raises EngineError: RUNTIME."""
+    names = ", ".join(str(getattr(instr.what, "name", instr.kind)) for instr in group.members)
+    _check(f"{names} computed another value than its ops, in register {number}", fused, expected)
+
+
+def _check(what: str, fused: Array, expected: Array) -> None:
     wanted = np.asarray(expected, fused.dtype).reshape(fused.shape)
     with np.errstate(all="ignore"):
         finite = np.isfinite(wanted)
@@ -235,9 +262,19 @@ def check_equal(group: Group, number: int, fused: Array, expected: Array) -> Non
         near = np.abs(fused - wanted) <= unit * (np.abs(wanted) + largest / 10)
         same = np.where(finite, near, (fused == wanted) | (np.isnan(fused) & np.isnan(wanted)))
     if not same.all():
-        names = ", ".join(str(getattr(instr.what, "name", instr.kind)) for instr in group.members)
         raise EngineError(
-            Reason.RUNTIME,
-            f"the fused kernel of {names} computed another value than its ops, in register {number}: "
-            f"{fused[~same][0]!r} instead of {wanted[~same][0]!r}",
+            Reason.RUNTIME, f"the fused kernel of {what}: {fused[~same][0]!r} instead of {wanted[~same][0]!r}"
         )
+
+
+def convolution_kernel(conv: Depthwise, loaded: Kernel, fallback: Fallback) -> PlanKernel:
+    """The kernel of a plan's instruction that is a depthwise convolution."""
+    call = DepthwiseCall(conv, loaded, fallback)
+    if OPTIONS.mode != "verify":
+        return PlanKernel(call.run, nbytes=call.nbytes)
+
+    def verified(out: Array, *args: Any) -> None:
+        call.run(out, *args)
+        _check(f"{conv.what} computed another value than its op", out, fallback(args))
+
+    return PlanKernel(verified, nbytes=call.nbytes)

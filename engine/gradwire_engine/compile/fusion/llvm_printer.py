@@ -2,7 +2,7 @@
 
 The kernel is `void entry(i64 begin, i64 end, ptr scratch, ptr table)`. It computes the rows from `begin` to `end`; for
 a flat loop, the elements. `table` holds the row's length, then for each operand its address and its count: the rows of
-a tile, or the rows that share a column's value. `scratch` has a row of 8 bytes per element for each kept value.
+a tile or cycle, or those that share a column's value. `scratch` has a row of 8 bytes per element for each kept value.
 
 No operation may be reordered or contracted, except additions of a sum, so that they vectorize. The order of a sum is
 fixed by the compiled code and does not depend on how rows are divided among threads.
@@ -10,15 +10,19 @@ fixed by the compiled code and does not depend on how rows are divided among thr
 
 from __future__ import annotations
 
+from typing import cast
+
 from gradwire_engine.compile.fusion.form import (
     B1,
     BITS,
     COLUMN,
+    CYCLE,
     F4,
     F8,
     FULL,
     ROW,
     SCALAR,
+    SHIFTED,
     TILE,
     UNIFORM,
     WHOLE,
@@ -52,7 +56,7 @@ class _Printer:
         self.passes = loop.passes()
         self.flat = is_flat(loop)
         self.slots = {value: place for place, value in enumerate(loop.kept())}
-        self.needed = loop._reached([value for _, value in loop.stores])
+        self.needed = loop._reached([value for _, _, value in loop.stores])
         self.lines: list[str] = []
         self.count = 0
 
@@ -104,9 +108,11 @@ class _Printer:
         self.say("%i = phi i64 [ %begin, %start ], [ %i.next, %row.end ]")
         self.say("%base = mul nsw i64 %i, %n")
         for place, operand in enumerate(self.loop.operands):
-            if operand.index == TILE:
+            if operand.index in (TILE, CYCLE):
                 self.say(f"%m{place} = urem i64 %i, %k{place}")
-                self.say(f"%b{place} = mul nsw i64 %m{place}, %n")
+                self.say(f"%b{place} = mul nsw i64 %m{place}, {'%n' if operand.index == TILE else operand.step}")
+            elif operand.index == SHIFTED:
+                self.say(f"%b{place} = mul nsw i64 %i, {operand.step}")
             elif operand.index == COLUMN:
                 self.say(f"%b{place} = udiv i64 %i, %k{place}")
         behind = {value for each in self.passes for value in (*each.rows, *each.reductions)}
@@ -119,9 +125,9 @@ class _Printer:
                 block = self.elements(place, each, block, "0", "%n", "%base")
             for number in each.rows:
                 self.value(number, "", "")
-        for target, number in self.loop.stores:
-            if self.loop.operands[target].index == COLUMN:
-                self.store(target, number, "", "")
+        for target, offset, number in self.loop.stores:
+            if self.loop.operands[target].index in (COLUMN, CYCLE):
+                self.store(target, offset, number, "", "")
         self.say("br label %row.end")
         self.lines.append("row.end:")
         self.say("%i.next = add nsw i64 %i, 1")
@@ -152,9 +158,9 @@ class _Printer:
                 pointer = self.scratch(number, p)
                 self.say(f"store {self.type(number)} %{p}.v{number}, ptr {pointer}")
         if place == len(self.passes) - 1:
-            for operand, number in self.loop.stores:
-                if self.loop.operands[operand].index == WHOLE:
-                    self.store(operand, number, p + ".", p)
+            for operand, offset, number in self.loop.stores:
+                if self.loop.operands[operand].index in (WHOLE, SHIFTED):
+                    self.store(operand, offset, number, p + ".", p)
         for number in each.reductions:
             self.accumulate(number, p)
         self.say(f"%{p}.next = add nsw i64 %{p}.j, 1")
@@ -193,7 +199,8 @@ class _Printer:
         args = [self.name(arg, prefix) for arg in value.args]
         given = self.loop.dtype(value.args[0]) if value.args else value.dtype
         if value.op == "load":
-            self.load(target, value.detail, p)  # type: ignore[arg-type]
+            operand, offset = cast("tuple[int, int]", value.detail)
+            self.load(target, operand, offset, p)
         elif value.op in _COMPARISONS:
             self.say(f"{target} = fcmp {_COMPARISONS[value.op]} {_TYPES[given]} {args[0]}, {args[1]}")
         elif value.op == "select":
@@ -211,21 +218,24 @@ class _Printer:
             name = _FLOAT_OPS[value.op] if value.dtype in (F4, F8) else value.op
             self.say(f"{target} = {name} {kind} {args[0]}, {args[1]}")
 
-    def address(self, operand: int, p: str) -> str:
+    def address(self, operand: int, offset: int, p: str) -> str:
         given = self.loop.operands[operand]
         if given.index == SCALAR:
             return f"%a{operand}"
-        index = {WHOLE: f"%{p}.at", COLUMN: f"%b{operand}"}.get(given.index)
+        index = {WHOLE: f"%{p}.at", COLUMN: f"%b{operand}", CYCLE: f"%b{operand}"}.get(given.index)
         if index is None:
             index = self.fresh()
             self.say(f"{index} = add nsw i64 %b{operand}, %{p}.j")
+        if offset:
+            index, start = self.fresh(), index
+            self.say(f"{index} = add nsw i64 {start}, {offset}")
         made = self.fresh()
         self.say(f"{made} = getelementptr inbounds {_IN_MEMORY[given.dtype]}, ptr %a{operand}, i64 {index}")
         return made
 
-    def load(self, target: str, operand: int, p: str) -> None:
+    def load(self, target: str, operand: int, offset: int, p: str) -> None:
         dtype = self.loop.operands[operand].dtype
-        pointer, align = self.address(operand, p), _BYTES[dtype]
+        pointer, align = self.address(operand, offset, p), _BYTES[dtype]
         if dtype == B1:
             raw = self.fresh()
             self.say(f"{raw} = load i8, ptr {pointer}, align 1")
@@ -233,8 +243,8 @@ class _Printer:
         else:
             self.say(f"{target} = load {_TYPES[dtype]}, ptr {pointer}, align {align}")
 
-    def store(self, operand: int, number: int, prefix: str, p: str) -> None:
-        pointer, align = self.address(operand, p), _BYTES[self.loop.operands[operand].dtype]
+    def store(self, operand: int, offset: int, number: int, prefix: str, p: str) -> None:
+        pointer, align = self.address(operand, offset, p), _BYTES[self.loop.operands[operand].dtype]
         self.say(f"store {self.type(number)} {self.name(number, prefix)}, ptr {pointer}, align {align}")
 
     # Kept values and reductions.

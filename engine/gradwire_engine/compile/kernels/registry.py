@@ -25,7 +25,7 @@ GRADIENT_SUM = "gradient_sum"
 class Kernel:
     """`run(out, *arguments)`: writes an instruction's result into `out`, or its first argument for an in-place op."""
 
-    __slots__ = ("block", "run", "scratch", "takes", "transposed")
+    __slots__ = ("block", "nbytes", "run", "scratch", "takes", "transposed")
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Kernel:
         scratch: bool = False,
         transposed: bool = False,
         block: int = 0,
+        nbytes: int = 0,
     ) -> None:
         """Make a kernel.
 
@@ -41,12 +42,14 @@ class Kernel:
         scratch: whether `out` is temporary memory of the target's size, for an in-place op.
         transposed: whether the result is column-major.
         block: elements per call of a large in-place op, which is split; 0 if it is not.
+        nbytes: bytes of temporary memory that it holds, if they are many.
         """
         self.run = run
         self.takes = tuple(takes)
         self.scratch = scratch
         self.transposed = transposed
         self.block = block
+        self.nbytes = nbytes
 
     def splits(self, size: int) -> bool:
         """Whether an in-place op on this many elements is split into blocks."""
