@@ -12,7 +12,7 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.fill import zeros
 from gradwire_engine.ops.elementwise.activation import leaky_relu
-from gradwire_engine.ops.random.draw import uniform_array
+from gradwire_engine.ops.random.draw import sampler_for
 from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
 
@@ -21,7 +21,7 @@ def _dropout_noise(xp: Any, input: Array, p: float) -> Array:
     """Noise: 0 with probability p, else 1 / (1 - p), per element."""
     if p == 1:
         return xp.zeros(input.shape, input.dtype)
-    kept = uniform_array(xp, input.shape, dtypes.float32) >= p
+    kept = sampler_for(xp).kept(input, p)
     return xp.multiply(kept, input.dtype.type(1 / (1 - p)), dtype=input.dtype)
 
 
@@ -93,7 +93,7 @@ _SATURATION = -1.7580993408473766
 @op(name="_keep_noise", cost=4, draws=True)
 def _keep_noise(xp: Any, input: Array, p: float) -> Array:
     """Noise: 0 with probability p, else 1, per element."""
-    return (uniform_array(xp, input.shape, dtypes.float32) >= p).astype(input.dtype)
+    return sampler_for(xp).kept(input, p).astype(input.dtype)
 
 
 def _alpha(input: Any, p: float, training: bool, shape: tuple[int, ...] | None) -> Any:
@@ -122,8 +122,7 @@ def feature_alpha_dropout(input: Array, p: float = 0.5, training: bool = False) 
 @op(name="_rrelu_noise", cost=12, draws=True)
 def _rrelu_noise(xp: Any, input: Array, lower: float, upper: float) -> Array:
     """Noise: a random slope where the input is not positive, else 1."""
-    slopes = uniform_array(xp, input.shape, dtypes.float64) * (upper - lower) + lower
-    return xp.where(input <= 0, slopes, 1).astype(input.dtype)
+    return sampler_for(xp).slopes(input, lower, upper)
 
 
 @op(name="_times_noise", node="RreluWithNoiseBackward0", cost=4, draws=True)

@@ -1,6 +1,7 @@
 """Random tensors, drawn from the session's generator; the same seed gives the same numbers.
 
-The numbers differ from PyTorch's for the same seed. Half types are drawn as float32 and rounded.
+A sampler draws them: as PyTorch on the CPU (pytorch_sampler.py), or by NumPy's PCG64 or a GPU's Philox
+(numpy_sampler.py).
 """
 
 from __future__ import annotations
@@ -15,37 +16,29 @@ from gradwire_engine.core.context import generator_for
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType, Number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.mt19937 import MT19937
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import ints
 from gradwire_engine.ops.base.creation import made, place
 from gradwire_engine.ops.base.fill import zeros
+from gradwire_engine.ops.random.layout import dense
+from gradwire_engine.ops.random.numpy_sampler import NumpySampler
+from gradwire_engine.ops.random.pytorch_sampler import PytorchSampler
 
 Ints = Any
 Device = str
 _UNIFORM, _NORMAL, _SHUFFLED = 6.0, 15.0, 150.0  # operations per number
 
+_SHUFFLE_BYTES = 40  # working memory per number
+
 _sampler = composite(differentiable=False, reads_values=True)
 
 
-def uniform_array(xp: Any, shape: tuple[int, ...], dtype: DType) -> Array:
-    """Draw uniform numbers from [0, 1)."""
-    native = dtype if dtype in (dtypes.float32, dtypes.float64) else dtypes.float32
-    drawn = generator_for(xp).random(shape, dtype=native)
-    if native == dtype:
-        return xp.asarray(drawn)
-    # Round down, so that 1 is never returned.
-    bits = 11 if dtype == dtypes.float16 else 8
-    return (xp.floor(drawn * 2.0**bits) / 2.0**bits).astype(dtype)
-
-
-def normal_array(xp: Any, shape: tuple[int, ...], dtype: DType) -> Array:
-    """Draw normal numbers of mean 0 and variance 1; complex numbers have variance 1/2 in each part."""
-    if dtypes.category(dtype) == dtypes.COMPLEX:
-        part = dtypes.real_part(dtype)
-        return ((normal_array(xp, shape, part) + 1j * normal_array(xp, shape, part)) / np.sqrt(2)).astype(dtype)
-    native = dtype if dtype in (dtypes.float32, dtypes.float64) else dtypes.float32
-    return xp.asarray(generator_for(xp).standard_normal(shape, dtype=native)).astype(dtype, copy=False)
+def sampler_for(xp: Any) -> Any:
+    """The current context's sampler for an array module: a PytorchSampler or a NumpySampler."""
+    source = generator_for(xp)
+    return PytorchSampler(source) if isinstance(source, MT19937) else NumpySampler(xp, source)
 
 
 def _floating(name: str, dtype: DType | None) -> DType:
@@ -53,6 +46,10 @@ def _floating(name: str, dtype: DType | None) -> DType:
     if dtypes.category(chosen) < dtypes.FLOAT:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[chosen]}'", op=name)
     return chosen
+
+
+def _array(input: Any) -> Array:
+    return getattr(input, "array", input)
 
 
 def _temporary_bytes(dtype: DType) -> int:
@@ -67,7 +64,7 @@ def rand(size: Ints, *, dtype: DType | None = None, device: Device | None = None
     """Uniform random numbers from [0, 1) (torch.rand)."""
     shape, dtype = ints(size), _floating("rand", dtype)
     xp = place(device, shape, dtype, _temporary_bytes(dtype))
-    return made(device, lambda: uniform_array(xp, shape, dtype), requires_grad, shape, _UNIFORM)
+    return made(device, lambda: sampler_for(xp).uniform(shape, dtype), requires_grad, shape, _UNIFORM)
 
 
 @_sampler
@@ -77,7 +74,7 @@ def randn(
     """Normal random numbers of mean 0 and variance 1 (torch.randn)."""
     shape, dtype = ints(size), _floating("normal_kernel_cpu", dtype)
     xp = place(device, shape, dtype, _temporary_bytes(dtype))
-    return made(device, lambda: normal_array(xp, shape, dtype), requires_grad, shape, _NORMAL)
+    return made(device, lambda: sampler_for(xp).normal(shape, dtype), requires_grad, shape, _NORMAL)
 
 
 @_sampler
@@ -85,7 +82,9 @@ def rand_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
     """Uniform random numbers with the input's shape (torch.rand_like)."""
-    return rand(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    like, dtype, device = dense(_array(input)), _floating("rand", dtype or input.dtype), device or input.device
+    xp = place(device, input.shape, dtype, _temporary_bytes(dtype))
+    return made(device, lambda: sampler_for(xp).uniform(like, dtype), requires_grad, input.shape, _UNIFORM)
 
 
 @_sampler
@@ -93,7 +92,9 @@ def randn_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
     """Normal random numbers with the input's shape (torch.randn_like)."""
-    return randn(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    like, dtype, device = dense(_array(input)), _floating("normal_kernel_cpu", dtype or input.dtype), device or input.device
+    xp = place(device, input.shape, dtype, _temporary_bytes(dtype))
+    return made(device, lambda: sampler_for(xp).normal(like, dtype), requires_grad, input.shape, _NORMAL)
 
 
 @_sampler
@@ -107,18 +108,20 @@ def randint(
     requires_grad: bool = False,
 ) -> Array:
     """Random integers from low to high - 1 (torch.randint)."""
+    shape, dtype = ints(size), dtype or dtypes.int64
+    return _integers(shape, shape, low, high, dtype, device, requires_grad)
+
+
+def _integers(
+    like: Any, shape: tuple[int, ...], low: int, high: int, dtype: DType, device: Device | None, requires_grad: bool
+) -> Array:
     if low >= high:
         raise EngineError(
             Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
-    shape, dtype = ints(size), dtype or dtypes.int64
     xp = place(device, shape, dtype, 0 if dtype == dtypes.int64 else 8)
     return made(
-        device,
-        lambda: xp.asarray(generator_for(xp).integers(low, high, shape, dtype=np.int64)).astype(dtype, copy=False),
-        requires_grad,
-        shape,
-        _UNIFORM,
+        device, lambda: sampler_for(xp).integers(like, low, high, dtype), requires_grad, shape, _UNIFORM
     )
 
 
@@ -133,36 +136,56 @@ def randint_like(
     requires_grad: bool = False,
 ) -> Array:
     """Random integers from low to high - 1, with the input's shape (torch.randint_like)."""
-    return randint(
-        low, high, input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
-    )
+    like, dtype, device = dense(_array(input)), dtype or input.dtype, device or input.device
+    return _integers(like, input.shape, low, high, dtype, device, requires_grad)
 
 
 @_sampler
 def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """Random permutation of 0 to n - 1 (torch.randperm)."""
     dtype = dtype or dtypes.int64
-    xp = place(device, (n,), dtype, 16)
+    xp = place(device, (n,), dtype, _SHUFFLE_BYTES)
     return made(
         device,
-        lambda: xp.argsort(xp.asarray(generator_for(xp).random(n))).astype(dtype, copy=False),
+        lambda: sampler_for(xp).permutation(n).astype(dtype, copy=False),
         requires_grad,
         (n,),
         _SHUFFLED,
     )
 
 
-@op(in_place=True, cost=12, draws=True)
+@op(in_place=False, cost=12, draws=True)
 def bernoulli(xp: Any, input: Array, p: float | None = None) -> Array:
     """Draw 1 with the probability given by each element, or by p, else 0 (torch.bernoulli). The gradient is zero."""
-    chance = input if p is None else xp.asarray(p)
+    _check_chances(input if p is None else xp.asarray(p))
+    sampler = sampler_for(xp)
+    drawn = sampler.chances(input.shape, input) if p is None else sampler.chance(input.shape, p)
+    return drawn.astype(input.dtype)
+
+
+@op(name="_bernoulli", in_place=True, node="BernoulliBackward0", cost=12, draws=True)
+def _bernoulli_like(xp: Any, input: Array, p: float | None = None) -> Array:
+    """As `bernoulli`, in the order of the input's memory if p is given."""
+    if p is None:
+        return bernoulli.function(xp, input)
+    _check_chances(xp.asarray(p))
+    return sampler_for(xp).chance(input, p).astype(input.dtype)
+
+
+@composite(name="bernoulli_", differentiable=False, writes=True)
+def bernoulli_(input: Array, p: float | None = None) -> Array:
+    """Write 1 with the probability given by each element, or by p, else 0 (torch.Tensor.bernoulli_)."""
+    return _bernoulli_like.in_place((input, p))
+
+
+def _check_chances(chance: Array) -> None:
     if bool(((chance < 0) | (chance > 1) | (chance != chance)).any()):
         raise EngineError(Reason.RUNTIME, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    return (uniform_array(xp, input.shape, dtypes.float64) < chance).astype(input.dtype)
 
 
-bernoulli.works_in(forward=1.4, widens=True)
-bernoulli.grad(input=lambda g: zeros(g))
+for _each in (bernoulli, _bernoulli_like):
+    _each.works_in(forward=1.4, widens=True)
+    _each.grad(input=lambda g: zeros(g))
 
 
 @_sampler
@@ -187,31 +210,32 @@ def normal(
     dtype = dtype or (given[0].dtype if given else dtypes.default())
     device = device or (given[0].device if given else None)
     xp = place(device, shape, dtype)
-    return made(
-        device,
-        lambda: (normal_array(xp, shape, dtype) * spread + centre).astype(dtype, copy=False),
-        requires_grad,
-        shape,
-        2 * _NORMAL,
-    )
+
+
+    def draw() -> Array:
+        sampler = sampler_for(xp)
+        return (sampler.normal_of if given else sampler.normal)(shape, dtype, centre, spread)
+
+    return made(device, draw, requires_grad, shape, 2 * _NORMAL)
 
 
 _COMPARED = 1 << 16  # pairs of an edge and a number that are compared in one step
 
 
-def _count_not_above(xp: Any, edges: Array, drawn: Array) -> Array:
-    """For each number, count the ascending edges of its row that are not above it."""
+def _searched(xp: Any, edges: Array, drawn: Array, side: str) -> Array:
+    """For each number, count the ascending edges of its row below it; of equal ones too, if side is "right"."""
     rows, values = edges.reshape(-1, edges.shape[-1]), drawn.reshape(-1, drawn.shape[-1])
     found = xp.empty(values.shape, dtypes.int64)
     pairs = rows.shape[1] * values.shape[1]
     if pairs > _COMPARED:
         for place, (row, value) in enumerate(zip(rows, values, strict=True)):
-            found[place] = xp.searchsorted(row, value, side="right")
+            found[place] = xp.searchsorted(row, value, side=side)
         return found.reshape(drawn.shape)
     step = max(1, _COMPARED * 16 // max(pairs, 1))
+    below = xp.greater_equal if side == "right" else xp.greater
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
-        found[part] = (values[part, :, None] >= rows[part, None, :]).sum(-1)
+        found[part] = below(values[part, :, None], rows[part, None, :]).sum(-1)
     return found.reshape(drawn.shape)
 
 
@@ -229,14 +253,11 @@ def multinomial(xp: Any, input: Array, num_samples: int, replacement: bool = Fal
         raise EngineError(Reason.RUNTIME, "probability tensor contains either `inf`, `nan` or element < 0")
     if bool((weights.sum(-1) <= 0).any()):
         raise EngineError(Reason.RUNTIME, "invalid multinomial distribution (sum of probabilities <= 0)")
-    if replacement:
-        edges = weights.cumsum(-1)
-        edges /= weights.sum(-1, keepdims=True)
-        drawn = xp.asarray(generator_for(xp).random((*input.shape[:-1], num_samples)))
-        return xp.minimum(_count_not_above(xp, edges, drawn), input.shape[-1] - 1)
-    # The index with the smallest exponential waiting time; its probability to be first is its share of the weights.
-    waits = -xp.log1p(-xp.asarray(generator_for(xp).random(input.shape))) / weights
-    return xp.argsort(waits, -1)[..., :num_samples].astype(dtypes.int64)
+    sampler = sampler_for(xp)
+    if replacement and not (num_samples == 1 and sampler.ranks_one):
+        edges, drawn, side = sampler.edges_and_numbers(input, num_samples)
+        return xp.minimum(_searched(xp, edges, drawn, side), input.shape[-1] - 1)
+    return sampler.ranking(input, num_samples).astype(dtypes.int64)
 
 
 def _sample_count(input: Any, num_samples: int, *rest: Any) -> int:
@@ -258,7 +279,7 @@ def uniform(xp: Any, input: Array, from_: float = 0.0, to: float = 1.0) -> Array
         raise EngineError(
             Reason.RUNTIME, f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
         )
-    return (uniform_array(xp, input.shape, dtype) * (to - from_) + from_).astype(dtype, copy=False)
+    return sampler_for(xp).uniform(input, dtype, from_, to)
 
 
 uniform.works_in(forward=1)
@@ -269,7 +290,7 @@ def _normal_like(xp: Any, input: Array, mean: float, std: float) -> Array:
     if std < 0:
         raise EngineError(Reason.RUNTIME, f"normal expects std >= 0.0, but found std {std}")
     dtype = _floating("normal_kernel_cpu", input.dtype)
-    return (normal_array(xp, input.shape, dtype) * std + mean).astype(dtype, copy=False)
+    return sampler_for(xp).normal(input, dtype, mean, std)
 
 
 _normal_like.works_in(forward=1)
@@ -287,7 +308,7 @@ def exponential(xp: Any, input: Array, lambd: float = 1.0) -> Array:
     if lambd <= 0:
         raise EngineError(Reason.RUNTIME, f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     dtype = _floating("exponential", input.dtype)
-    return (-xp.log1p(-uniform_array(xp, input.shape, dtypes.float64)) / lambd).astype(dtype)
+    return sampler_for(xp).exponential(input, dtype, lambd)
 
 
 exponential.works_in(forward=3.2, widens=True)
@@ -306,18 +327,19 @@ def random(xp: Any, input: Array, from_: int = 0, to: int | None = None) -> Arra
         )
     if kind < dtypes.FLOAT and (from_ < _smallest(input.dtype) or (to is not None and to - 1 > most)):
         raise EngineError(Reason.RUNTIME, f"random_: from or to is out of bounds for {dtypes.TITLES[input.dtype]}")
-    high = most if to is None else to - 1
-    return xp.asarray(generator_for(xp).integers(from_, high + 1, input.shape, dtype=np.int64)).astype(input.dtype)
+    if to is None and from_ == 0:
+        return sampler_for(xp).all_integers(input, input.dtype, most)
+    return sampler_for(xp).integers(input, from_, most + 1 if to is None else to, input.dtype)
 
 
 random.works_in(forward=2)
 
 
 def _largest_exact(dtype: DType) -> int:
-    """Largest n such that the dtype holds all integers up to n; for int64 one less, so that n + 1 fits too."""
+    """Largest n such that the dtype holds all integers up to n."""
     if dtypes.category(dtype) == dtypes.FLOAT:
         return int(2 ** {dtypes.float64: 53, dtypes.float32: 24, dtypes.float16: 11}.get(dtype, 8))
-    return 1 if dtype == dtypes.bool_ else min(int(np.iinfo(dtype).max), (1 << 63) - 2)
+    return 1 if dtype == dtypes.bool_ else int(np.iinfo(dtype).max)
 
 
 def _smallest(dtype: DType) -> int:
@@ -330,7 +352,7 @@ def cauchy(xp: Any, input: Array, median: float = 0.0, sigma: float = 1.0) -> Ar
     if sigma <= 0:
         raise EngineError(Reason.RUNTIME, f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     dtype = _floating("cauchy", input.dtype)
-    return (median + sigma * xp.tan(np.pi * (uniform_array(xp, input.shape, dtypes.float64) - 0.5))).astype(dtype)
+    return sampler_for(xp).cauchy(input, dtype, median, sigma)
 
 
 cauchy.works_in(forward=3.2, widens=True)
@@ -342,7 +364,7 @@ def log_normal(xp: Any, input: Array, mean: float = 1.0, std: float = 2.0) -> Ar
     if std <= 0:
         raise EngineError(Reason.RUNTIME, f"log_normal_ expects std > 0.0, but found std={std}")
     dtype = _floating("log_normal", input.dtype)
-    return xp.exp(normal_array(xp, input.shape, dtypes.float64) * std + mean).astype(dtype)
+    return sampler_for(xp).log_normal(input, dtype, mean, std)
 
 
 log_normal.works_in(forward=3.2, widens=True)
@@ -353,8 +375,7 @@ def geometric(xp: Any, input: Array, p: float) -> Array:
     """Number of trials up to the first success of probability p, with the input's shape (torch.Tensor.geometric_)."""
     if not 0 < p < 1:
         raise EngineError(Reason.RUNTIME, f"geometric_ expects p to be in (0, 1), but got p={p}")
-    drawn = uniform_array(xp, input.shape, dtypes.float64)
-    return xp.ceil(xp.log1p(-drawn) / np.log1p(-p)).clip(1).astype(input.dtype)
+    return sampler_for(xp).geometric(input, input.dtype, p)
 
 
 geometric.works_in(forward=5.2, widens=True)
@@ -366,7 +387,7 @@ def poisson(xp: Any, input: Array) -> Array:
     dtype = _floating("poisson_cpu", input.dtype)
     if not bool((input >= 0).all()):  # nan is refused too
         raise EngineError(Reason.RUNTIME, "invalid Poisson rate, expected rate to be non-negative")
-    return xp.asarray(generator_for(xp).poisson(input.astype(dtypes.float64))).astype(dtype)
+    return sampler_for(xp).poisson(input).astype(dtype)
 
 
 poisson.works_in(forward=1)
@@ -378,8 +399,7 @@ def binomial(xp: Any, count: Array, prob: Array) -> Array:
     dtype = _floating("binomial_cpu", count.dtype)
     if not bool((count >= 0).all()) or not bool(((prob >= 0) & (prob <= 1)).all()):  # nan is refused too
         raise EngineError(Reason.RUNTIME, "binomial: counts must not be negative, probabilities within [0, 1]")
-    drawn = generator_for(xp).binomial(count.astype(dtypes.int64), prob.astype(dtypes.float64))
-    return xp.asarray(drawn).astype(dtype)
+    return sampler_for(xp).binomial(count, prob).astype(dtype)
 
 
 binomial.works_in(forward=2.1)
