@@ -212,24 +212,28 @@ class SetDataResponse(_message.Message):
     def __init__(self, tensor: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ...) -> None: ...
 
 class ManualSeedRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "seed", "state")
+    __slots__ = ("session_id", "request_id", "seed", "state", "algorithm")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     request_id: str
     seed: int
     state: bytes
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., seed: _Optional[int] = ..., state: _Optional[bytes] = ...) -> None: ...
+    algorithm: _types_pb2.RandomAlgorithm
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., seed: _Optional[int] = ..., state: _Optional[bytes] = ..., algorithm: _Optional[_Union[_types_pb2.RandomAlgorithm, str]] = ...) -> None: ...
 
 class ManualSeedResponse(_message.Message):
-    __slots__ = ("seed", "state")
+    __slots__ = ("seed", "state", "algorithm")
     SEED_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     seed: int
     state: bytes
-    def __init__(self, seed: _Optional[int] = ..., state: _Optional[bytes] = ...) -> None: ...
+    algorithm: _types_pb2.RandomAlgorithm
+    def __init__(self, seed: _Optional[int] = ..., state: _Optional[bytes] = ..., algorithm: _Optional[_Union[_types_pb2.RandomAlgorithm, str]] = ...) -> None: ...
 
 class DescribeRequest(_message.Message):
     __slots__ = ("session_id", "tensors")

@@ -26,6 +26,12 @@ class Dtype(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DTYPE_UINT32: _ClassVar[Dtype]
     DTYPE_UINT64: _ClassVar[Dtype]
 
+class RandomAlgorithm(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RANDOM_ALGORITHM_UNSPECIFIED: _ClassVar[RandomAlgorithm]
+    RANDOM_ALGORITHM_PCG64: _ClassVar[RandomAlgorithm]
+    RANDOM_ALGORITHM_MT19937: _ClassVar[RandomAlgorithm]
+
 class GradMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     GRAD_MODE_UNSPECIFIED: _ClassVar[GradMode]
@@ -67,6 +73,9 @@ DTYPE_COMPLEX128: Dtype
 DTYPE_UINT16: Dtype
 DTYPE_UINT32: Dtype
 DTYPE_UINT64: Dtype
+RANDOM_ALGORITHM_UNSPECIFIED: RandomAlgorithm
+RANDOM_ALGORITHM_PCG64: RandomAlgorithm
+RANDOM_ALGORITHM_MT19937: RandomAlgorithm
 GRAD_MODE_UNSPECIFIED: GradMode
 GRAD_MODE_ENABLED: GradMode
 GRAD_MODE_DISABLED: GradMode

@@ -23,13 +23,13 @@ _LOW_53 = np.uint64((1 << 53) - 1)
 _STEP_53 = 2.0**-53
 
 
-class MT19937:
+class Twister:
     """Draws words and uniform numbers; `kept` is the second number of a drawn pair of normal numbers."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int = 0) -> None:
         """Start from the low 32 bits of a seed."""
         self._bits: Any = np.random.MT19937(0)
-        self._wide = np.random.Generator(self._bits)
+        self._wide: Any = np.random.Generator(self._bits)
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -64,9 +64,9 @@ class MT19937:
             self._fresh = False
             self._bits.random_raw(count, output=False)
 
-    def copy(self) -> MT19937:
+    def copy(self) -> Twister:
         """A generator that draws the same."""
-        made = MT19937(0)
+        made = Twister()
         made._bits.state = self._bits.state
         made._fresh, made.kept = self._fresh, self.kept
         return made

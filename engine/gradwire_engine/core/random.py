@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.core.mt19937 import MT19937, STATE_BYTES
+from gradwire_engine.core.mt19937 import STATE_BYTES, Twister
 
 _OFFSET_BYTES = 8
-PYTORCH, PCG64 = "mt19937", "pcg64"
+MT19937, PCG64 = "mt19937", "pcg64"  # names of the algorithms
 
 
 class Generator:
     """Draws random arrays (torch.Generator). The same seed gives the same numbers on the same kind of device."""
 
-    def __init__(self, seed: int | None = None, algorithm: str = PYTORCH) -> None:
+    def __init__(self, seed: int | None = None, algorithm: str = MT19937) -> None:
         self.draws = 0  # changes whenever the state may have changed
-        self._twister: MT19937 | None = None  # made once, since that takes longest
+        self._twister: Twister | None = None  # made once, since that takes longest
         self.manual_seed(
             np.random.SeedSequence().generate_state(1, np.uint64).item() if seed is None else seed, algorithm
         )
 
-    def manual_seed(self, seed: int, algorithm: str = PYTORCH) -> None:
+    def manual_seed(self, seed: int, algorithm: str = MT19937) -> None:
         """Restart from a seed: any int, taken modulo 2**64.
 
         algorithm: "mt19937" gives PyTorch's numbers on the CPU, "pcg64" NumPy's. A GPU's numbers do not depend on it.
@@ -39,7 +39,7 @@ class Generator:
         self._known: tuple[int, bytes] | None = None  # `draws` and the state then
 
     def of(self, xp: Any) -> Any:
-        """The array module's generator: an MT19937, or one with NumPy's methods.
+        """The array module's generator: a Twister, or one with NumPy's methods.
 
         Those are `random`, `standard_normal`, `integers`, `poisson` and `binomial`.
         """
@@ -48,8 +48,8 @@ class Generator:
 
     def _cpu(self) -> Any:
         if self._source is None:
-            if self.algorithm == PYTORCH:
-                self._source = self._twister = self._twister or MT19937(0)
+            if self.algorithm == MT19937:
+                self._source = self._twister = self._twister or Twister()
                 self._source.seed(self.seed)
             else:
                 self._source = np.random.Generator(np.random.PCG64(self.seed))
@@ -63,7 +63,7 @@ class Generator:
 
     def _state(self) -> bytes:
         source = self._cpu()
-        if self.algorithm == PYTORCH:
+        if self.algorithm == MT19937:
             state: bytes = source.get_state(self.seed)
             return state + self.offset.to_bytes(_OFFSET_BYTES, "little") if self.offset else state
         held: dict[str, object] = {"seed": self.seed, "numpy": source.bit_generator.state}
@@ -76,10 +76,10 @@ class Generator:
         if self._known == (self.draws, state):
             return
         if len(state) in (STATE_BYTES, STATE_BYTES + _OFFSET_BYTES):
-            twister = self._twister or MT19937(0)
+            twister = self._twister or Twister()
             seed = twister.set_state(state[:STATE_BYTES])
             self._twister = twister
-            self._restore(PYTORCH, twister, seed, int.from_bytes(state[STATE_BYTES:], "little"))
+            self._restore(MT19937, twister, seed, int.from_bytes(state[STATE_BYTES:], "little"))
         else:
             held = json.loads(state)
             if not isinstance(held, dict) or not {"seed", "numpy"} <= held.keys():

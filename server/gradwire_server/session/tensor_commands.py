@@ -22,6 +22,7 @@ from gradwire_engine import (
     tensor,
 )
 from gradwire_engine.core.device import canonical, selected, to_device
+from gradwire_engine.core.random import MT19937, PCG64
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, wire_view
@@ -32,6 +33,11 @@ from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec, tell_base
 
 MAX_DESCRIBED = 10_000
+_ALGORITHM_NUMBERS = {PCG64: types_pb2.RANDOM_ALGORITHM_PCG64, MT19937: types_pb2.RANDOM_ALGORITHM_MT19937}
+# Clients and logs from before the field mean PCG64.
+_ALGORITHMS = {types_pb2.RANDOM_ALGORITHM_UNSPECIFIED: PCG64} | {
+    number: name for name, number in _ALGORITHM_NUMBERS.items()
+}
 
 
 def create(scope: TensorScope, request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None) -> None:
@@ -319,12 +325,15 @@ def manual_seed(
     generator = scope.grad_context.generator
     which = request.WhichOneof("set")
     if which == "seed":
-        generator.manual_seed(request.seed)
+        if request.algorithm not in _ALGORITHMS:
+            raise Refusal("ARGUMENT_VALUE", f"there is no random algorithm {request.algorithm}", argument="algorithm")
+        generator.manual_seed(request.seed, _ALGORITHMS[request.algorithm])
     elif which == "state":
         _restore(generator, request.state)
     if answer is not None:
         answer.seed = generator.seed
         answer.state = generator.get_state()
+        answer.algorithm = _ALGORITHM_NUMBERS[generator.algorithm]
 
 
 def _restore(generator: Generator, state: bytes) -> None:

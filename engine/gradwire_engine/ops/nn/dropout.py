@@ -22,7 +22,8 @@ def _dropout_noise(xp: Any, input: Array, p: float) -> Array:
     if p == 1:
         return xp.zeros(input.shape, input.dtype)
     kept = sampler_for(xp).kept(input, p)
-    return xp.multiply(kept, input.dtype.type(1 / (1 - p)), dtype=input.dtype)
+    wide = dtypes.float64 if input.dtype == dtypes.float64 else dtypes.float32
+    return xp.multiply(kept, input.dtype.type(1 / wide.type(1 - p)), dtype=input.dtype)
 
 
 @composite(in_place=True)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.mt19937 import MT19937
+from gradwire_engine.core.mt19937 import Twister
 from gradwire_engine.op.workload import pause
 
 _SMALL = 10  # means from which rejection is used
@@ -28,7 +28,7 @@ _TAILS = (
 class _Uniform:
     """Uniform numbers drawn ahead from a copy, so that the source advances by those used."""
 
-    def __init__(self, source: MT19937) -> None:
+    def __init__(self, source: Twister) -> None:
         self.used = 0
         self._ahead = source.copy()
 
@@ -41,7 +41,7 @@ class _Uniform:
             size = min(4 * size, _PART)
 
 
-def _drawn(source: MT19937, shape: tuple[int, ...], one: Callable[..., float], *given: Any) -> Array:
+def _drawn(source: Twister, shape: tuple[int, ...], one: Callable[..., float], *given: Any) -> Array:
     """An array of `one(next uniform number, *elements)`. Raises EngineError: CANCELLED, without a draw."""
     uniform = _Uniform(source)
     following = uniform.numbers().__next__
@@ -56,12 +56,12 @@ def _drawn(source: MT19937, shape: tuple[int, ...], one: Callable[..., float], *
     return made.reshape(shape)
 
 
-def poisson(source: MT19937, rates: Array) -> Array:
+def poisson(source: Twister, rates: Array) -> Array:
     """Poisson distributed numbers; each element is a mean."""
     return _drawn(source, rates.shape, _poisson, rates)
 
 
-def binomial(source: MT19937, count: Array, prob: Array) -> Array:
+def binomial(source: Twister, count: Array, prob: Array) -> Array:
     """Numbers of successes in `count` trials of probability `prob`; shapes broadcast."""
     return _drawn(source, np.broadcast_shapes(count.shape, prob.shape), _binomial, count, prob)
 

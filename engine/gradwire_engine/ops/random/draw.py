@@ -16,7 +16,7 @@ from gradwire_engine.core.context import generator_for
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType, Number
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.core.mt19937 import MT19937
+from gradwire_engine.core.mt19937 import Twister
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import ints
@@ -38,7 +38,7 @@ _sampler = composite(differentiable=False, reads_values=True)
 def sampler_for(xp: Any) -> Any:
     """The current context's sampler for an array module: a PytorchSampler or a NumpySampler."""
     source = generator_for(xp)
-    return PytorchSampler(source) if isinstance(source, MT19937) else NumpySampler(xp, source)
+    return PytorchSampler(source) if isinstance(source, Twister) else NumpySampler(xp, source)
 
 
 def _floating(name: str, dtype: DType | None) -> DType:

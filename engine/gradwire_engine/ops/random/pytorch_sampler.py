@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
-from gradwire_engine.core.mt19937 import MT19937
+from gradwire_engine.core.mt19937 import Twister
 from gradwire_engine.ops.random import box_muller, counts, shuffle
 from gradwire_engine.ops.random.layout import Like, count_of, in_memory_order, is_contiguous
 
@@ -68,7 +68,7 @@ class PytorchSampler:
 
     ranks_one = True  # whether a single index with replacement is found by `ranking`, too
 
-    def __init__(self, source: MT19937) -> None:
+    def __init__(self, source: Twister) -> None:
         self._source = source
 
     def _unit24(self, count: int) -> npt.NDArray[np.float32]:
@@ -286,9 +286,9 @@ def _exact_bounds(low: int, high: int, digits: int) -> tuple[int, int]:
     last = _rounded(high - 1, digits)
     if last >= high:
         high = last - (1 << max(0, (high - 1).bit_length() - digits))
-    first = _rounded(low, digits)
+    first = _rounded(low + 1, digits)
     if first < low:
-        low = first + (1 << max(0, low.bit_length() - digits))
+        low = first + (1 << max(0, (low + 1).bit_length() - digits))
     return low, high
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gradwire_engine.core.mt19937 import MT19937
+from gradwire_engine.core.mt19937 import Twister
 
 Places = npt.NDArray[np.signedinteger[Any]]
 
@@ -18,7 +18,7 @@ _SHORT = 200  # up to here a loop is faster
 _WIDE = (1 << 32) // 20  # from here each step takes 64 bits
 
 
-def permutation(source: MT19937, n: int) -> Places:
+def permutation(source: Twister, n: int) -> Places:
     """The numbers from 0 to n - 1 in random order; n - 1 words are drawn."""
     steps = max(n - 1, 0)
     drawn: Any = source.words64(steps) if n >= _WIDE else source.words(steps)
@@ -73,7 +73,9 @@ def _roots(parents: Places) -> Places:
     walking = np.flatnonzero(parents >= 0)
     roots[walking] = parents[walking]
     while len(walking):
-        further = roots[roots[walking]]
-        walking, further = (each[further != roots[walking]] for each in (walking, further))
-        roots[walking] = further
+        reached = roots[walking]
+        further = roots[reached]
+        goes_on = further != reached
+        walking = walking[goes_on]
+        roots[walking] = further[goes_on]
     return roots
