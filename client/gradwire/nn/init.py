@@ -1,7 +1,7 @@
 """Initial values of parameters: PyTorch's functions, distributions and names.
 
 All change their tensor in place, outside of the graph, and return it. The random numbers are drawn on the server from
-the session's generator, so `manual_seed` makes them repeatable; they are not PyTorch's own sequence.
+the session's generator, in PyTorch's order: after `manual_seed` they are PyTorch's.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 
 from gradwire._base.modes import no_grad
-from gradwire._functions.create import empty, eye
+from gradwire._functions.create import empty, empty_like, eye, randperm
 from gradwire._functions.random import Generator
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
+
+_LIKELY = 0.3  # probability of the bounds from which normal numbers are drawn until they are inside
 
 _GAINS = {
     **dict.fromkeys(("linear", "sigmoid"), 1.0),
@@ -68,11 +70,32 @@ def trunc_normal_(
             "The distribution of values may be incorrect.",
             stacklevel=2,
         )
-    # The inverse of the distribution function, of numbers uniform between its values at the bounds.
     with _drawing(generator):
-        tensor.uniform_(2 * low - 1, 2 * high - 1)
-    tensor.copy_(ops.clamp(ops.erfinv(tensor) * (std * math.sqrt(2)) + mean, a, b))
+        if high - low > _LIKELY:
+            _draw_until_inside(tensor, mean, std, a, b)
+        else:
+            _accept_by_density(tensor, mean, std, a, b)
     return tensor
+
+
+def _draw_until_inside(tensor: Tensor, mean: float, std: float, a: float, b: float) -> None:
+    """Draw normal numbers, and those outside the bounds anew."""
+    lowest, highest = tensor.new_tensor(a), tensor.new_tensor(b)
+    tensor.normal_(mean, std)
+    while (outside := (tensor < lowest) | (tensor > highest)).any():
+        tensor.copy_(ops.where(outside, empty_like(tensor).normal_(mean, std), tensor))
+
+
+def _accept_by_density(tensor: Tensor, mean: float, std: float, a: float, b: float) -> None:
+    """Draw uniform numbers, and accept each with a probability proportional to the normal density there."""
+    highest = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+    pending: Tensor | None = None
+    while pending is None or pending.any():
+        drawn = empty_like(tensor).uniform_(a, b)
+        tensor.copy_(drawn if pending is None else ops.where(pending, drawn, tensor))
+        density = drawn.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(highest)
+        refused = empty_like(tensor).uniform_().log_().gt(density)
+        pending = refused if pending is None else pending & refused
 
 
 @no_grad()
@@ -104,7 +127,7 @@ def eye_(tensor: Tensor) -> Tensor:
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill uniformly within gain * sqrt(6 / (fan_in + fan_out)) of zero (Glorot)."""
     fan_in, fan_out = _fans(tensor)
-    bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
+    bound = math.sqrt(3.0) * (gain * math.sqrt(2.0 / (fan_in + fan_out)))
     return uniform_(tensor, -bound, bound, generator)
 
 
@@ -152,10 +175,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
-    drawn = normal_(
-        empty(max(rows, columns), min(rows, columns), dtype=tensor.dtype, device=tensor.device), 0, 1, generator
-    )
-    q, r = ops.linalg_qr(drawn)
+    drawn = normal_(empty(rows, columns, dtype=tensor.dtype, device=tensor.device), 0, 1, generator)
+    q, r = ops.linalg_qr(drawn.t() if rows < columns else drawn)
     # By the signs of r's diagonal all such matrices are equally likely.
     q = q * r.diagonal().sign()
     if rows < columns:
@@ -186,11 +207,12 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     """Fill a matrix normally, but for the share `sparsity` of each column, which is zero."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    zeros = math.ceil(sparsity * tensor.shape[0])
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
     normal_(tensor, 0, std, generator)
-    # The rank of random numbers is a random order of each column.
-    order = uniform_(empty(*tensor.shape, device=tensor.device), 0, 1, generator).argsort(0).argsort(0)
-    return tensor.masked_fill_(order < zeros, 0.0)
+    for column in range(columns):  # the generator draws no permutation, as in PyTorch
+        tensor[randperm(rows, device=tensor.device)[:zeros], column] = 0
+    return tensor
 
 
 def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:

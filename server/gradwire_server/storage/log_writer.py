@@ -246,7 +246,7 @@ class LogWriter:
             raise failed[0]
 
 
-def _counters(session: Session) -> tuple[bytes, int, int]:
+def _counters(session: Session) -> tuple[int, int, int]:
     """What also a refused command may change: the random generator, the next id and the next node number."""
     context = session.grad_context
-    return context.generator.get_state(), session.next_id, context.nodes.next
+    return context.generator.draws, session.next_id, context.nodes.next

@@ -106,7 +106,8 @@ class ReplayCancelToken(CancelToken):
 
 def restore_counters(session: Session, refused: pb.LogRefusal) -> None:
     """Set a session's random generator and next id to those after a refused command."""
-    session.grad_context.generator.set_state(refused.generator)
+    if refused.generator:
+        session.grad_context.generator.set_state(refused.generator)
     session.next_id = max(session.next_id, refused.next_id)
 
 

@@ -292,17 +292,21 @@ class Notes:
 
     refusals: list[pb.LogRefusal] = field(default_factory=list)
     resumptions: list[pb.LogResumption] = field(default_factory=list)
+    drawn: int | None = None  # the generator's count of draws at the last refusal
 
     def retried(self, session: CommandState, seq: int) -> None:
         """Note that a command is tried a second time: a replay begins where the second try did. seq: 0 if unary."""
         self._resumed(session, max(seq - 1, 0), session.grad_context.generator.get_state())
 
     def refused(self, session: CommandState, seq: int, refusal: Refusal) -> None:
-        """Note a refused command."""
+        """Note a refused command. The generator's state, of 5 KB, is noted again only after draws."""
+        generator = session.grad_context.generator
+        state = b"" if generator.draws == self.drawn else generator.get_state()
+        self.drawn = generator.draws
         self.refusals.append(
             pb.LogRefusal(
                 seq=seq, reason=refusal.reason, message=refusal.message, metadata=refusal.metadata,
-                root_seq=refusal.root_seq, generator=session.grad_context.generator.get_state(),
+                root_seq=refusal.root_seq, generator=state,
                 next_id=session.next_id, applied=refusal.applied, began=refusal.began,
             )
         )  # fmt: skip
@@ -324,6 +328,7 @@ class Notes:
         """Forget the notes."""
         self.refusals.clear()
         self.resumptions.clear()
+        self.drawn = None
 
 
 def outcome(session: Session) -> pb.LogOutcome:

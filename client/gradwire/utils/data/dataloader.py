@@ -9,7 +9,7 @@ from typing import Any
 from gradwire._functions.random import Generator
 from gradwire.utils.data._collate import default_collate, default_convert
 from gradwire.utils.data.dataset import IterableDataset, Subset, TensorDataset
-from gradwire.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from gradwire.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
 
 __all__ = ["DataLoader", "default_collate", "default_convert"]
 
@@ -85,6 +85,11 @@ class DataLoader:
         self.collate_fn = collate_fn or (default_convert if batch_sampler is None else default_collate)
 
     def __iter__(self) -> Iterator[Any]:
+        batches = self._batches()
+        draw_seed(self.generator)  # PyTorch's seed of its workers; the numbers that follow shall be PyTorch's, too
+        return batches
+
+    def _batches(self) -> Iterator[Any]:
         if self._iterates:
             return self._iterated()
         if self.batch_sampler is None:

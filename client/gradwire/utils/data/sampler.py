@@ -7,8 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from gradwire._functions.random import Generator
+from gradwire._tensor.tensor import Tensor
 
 T = TypeVar("T", covariant=True)
+
+
+def draw_seed(generator: Generator | None = None) -> Tensor:
+    """A random seed, as PyTorch draws it: an integer below 2**63."""
+    from gradwire._base import dtypes
+    from gradwire._functions.create import empty
+
+    return empty((), dtype=dtypes.int64).random_(generator=generator)
 
 
 class Sampler(Generic[T]):
@@ -34,7 +43,8 @@ class SequentialSampler(Sampler[int]):
 class RandomSampler(Sampler[int]):
     """All numbers in random order; with `replacement` each drawn anew. `num_samples` is their number.
 
-    The server draws the order of an epoch; the client reads it once. Raises TypeError if `replacement` is not a bool,
+    The server draws the order of an epoch; the client reads it once. Without a generator, each epoch has one of its own,
+    whose seed the session's generator draws. The numbers are PyTorch's of the same seed. Raises TypeError if `replacement` is not a bool,
     ValueError if `num_samples` is below 1.
     """
 
@@ -62,12 +72,16 @@ class RandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         from gradwire._functions.create import randint, randperm
 
-        size = len(self.data_source)
+        size, generator = len(self.data_source), self.generator
+        if generator is None:
+            generator = Generator().manual_seed(draw_seed().item())
         if self.replacement:
-            drawn: list[int] = randint(size, (self.num_samples,), generator=self.generator).tolist()
-            return iter(drawn)
-        rounds = (randperm(size, generator=self.generator).tolist() for _ in itertools.count())
-        return itertools.islice(itertools.chain.from_iterable(rounds), self.num_samples)
+            yield from randint(size, (self.num_samples,), generator=generator).tolist()
+            return
+        for _ in range(self.num_samples // size):
+            yield from randperm(size, generator=generator).tolist()
+        # Drawn even if no number is left, so that the generator continues as PyTorch's.
+        yield from randperm(size, generator=generator).tolist()[: self.num_samples % size]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -115,8 +129,7 @@ class WeightedRandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         from gradwire._functions.random import multinomial
 
-        drawn = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
-        return iter(drawn.tolist())
+        yield from multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist()
 
     def __len__(self) -> int:
         return self.num_samples
