@@ -84,6 +84,7 @@ EXCUSED = (
         "checkpoint(",
         "it saves nothing that needs no gradient",
     ),
+    ("silent", "refer to a single memory location", "None", "the elements that are read and written are the same"),
     ("silent", "refer to a single memory location", "out=", "the result is computed before out is written"),
     ("silent", "modified by an inplace operation", r"match:t\.complex\(", "its backward needs no values here"),
     ("silent", "is output 0 of Pow1", "", "the derivative by the base needs no result"),
@@ -129,8 +130,12 @@ EXCUSED = (
 
 
 def ends(line: str, error: BaseException | None) -> bool:
-    """Whether nothing after this line is compared: a backward that failed midway has added some gradients."""
-    return error is not None and ("backward(" in line or "autograd.grad(" in line or is_half_done(error))
+    """Whether nothing after this line is compared.
+
+    A backward that failed midway has added some gradients, and a refused call may have resized its `out`.
+    """
+    open_after = any(word in line for word in ("backward(", "autograd.grad(", "out="))
+    return error is not None and (open_after or is_half_done(error))
 
 
 def is_rounded_apart(line: str, found: list[tuple[str, str]], live: dict[str, torch.Tensor]) -> bool:
@@ -148,15 +153,17 @@ def is_half_done(error: BaseException | None) -> bool:
 
 def align(
     mine: dict[str, Any], its: dict[str, Any], tensor: torch.Tensor, live: list[torch.Tensor], births: dict[int, Any]
-) -> None:
-    """Take out of what is seen what only tells how PyTorch made a result inside.
+) -> bool:
+    """Take out of what is seen what only tells how PyTorch made a result inside. Returns whether the program ends.
 
     A result may be a view of a tensor that nobody holds, may have been written to before anybody saw it, and where
-    whole numbers are written with something that requires grad, PyTorch marks them as requiring it.
+    whole numbers are written with something that requires grad, PyTorch marks them as requiring it, and what follows.
     """
     if its["_base"] and not mine["_base"] and not any(each is tensor._base for each in live):
         its["_base"] = None
-    if not (tensor.is_floating_point() or tensor.is_complex()) and its["requires_grad"] and not mine["requires_grad"]:
+    is_whole = not (tensor.is_floating_point() or tensor.is_complex())
+    requires_apart = is_whole and its["requires_grad"] and not mine["requires_grad"]
+    if requires_apart:
         its.update({name: mine[name] for name in ("requires_grad", "is_leaf", "grad_fn", "output_nr")})
     if not tensor.numel() and "grad_requires" in its and "grad_requires" in mine:
         # The gradient of an empty view ends in zeros without history in PyTorch.
@@ -167,6 +174,7 @@ def align(
         _, written = births.setdefault(storage._cdata, (storage, other - one))
         if other - one == written:
             its["_version"] = one
+    return bool(requires_apart)
 
 
 def _find(word: str, line: str, places: dict[str, str]) -> bool:

@@ -233,7 +233,7 @@ def _differences(
             found.append(("loud", f"{name} cannot be read: {error}"))
             continue
         other = look(theirs[name])
-        known.align(one, other, theirs[name], list(theirs.values()), its.births)
+        mine.lies_otherwise |= known.align(one, other, theirs[name], list(theirs.values()), its.births)
         mine.lies_otherwise |= known.lies_otherwise(one, other)
         seen = differ(one, other, coarsest)
         found.extend((kind, f"{name}: {text}") for kind, text in seen)
