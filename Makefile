@@ -38,7 +38,7 @@ demo: $(VENV)/.installed-demo ## train a network on handwritten digits over gRPC
 	$(BIN)/python examples/digits_mlp.py
 
 test: $(VENV)/.installed-test ## run all tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-one: $(VENV)/.installed-test ## run one file's tests: make test-one FILE=tests/engine/test_backward.py
 	$(BIN)/python -m pytest $(or $(FILE),$(error say which: make test-one FILE=tests/engine/test_backward.py))

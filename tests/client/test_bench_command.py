@@ -5,10 +5,12 @@ import json
 import socket
 import subprocess
 import sys
+from functools import partial
+from typing import Any
 
 import pytest
 
-from gradwire._cli import bench
+from gradwire._cli import bench, workloads
 from gradwire._cli.main import main
 from gradwire._transport import transport
 
@@ -16,6 +18,12 @@ from gradwire._transport import transport
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """How much is computed and sent makes no difference here."""
+
+    def training(torch: Any, batch: int, sizes: tuple[int, ...], steps: int, compiled: bool = False) -> workloads.Run:
+        return workloads.training(torch, 8, sizes, 2, compiled)
+
+    monkeypatch.setattr(bench, "chain", partial(workloads.chain, length=20))
+    monkeypatch.setattr(bench, "training", training)
     monkeypatch.setattr(bench, "LARGE", bench.SMALL)
     monkeypatch.setattr(bench, "_BULK_BYTES", 4 << 20)
 

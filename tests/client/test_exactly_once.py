@@ -32,7 +32,7 @@ from tests.client.faulty_proxy import FaultyProxy
 
 # Seconds before a session connects again. A run is cut some fifty times, and would do little but wait.
 FIRST_WAIT = 0.005
-LONG_RUNS = int(os.environ.get("GRADWIRE_LONG_RUNS", "4"))
+LONG_RUNS = int(os.environ.get("GRADWIRE_LONG_RUNS", "2"))
 
 
 @contextmanager
