@@ -19,7 +19,7 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs
+.PHONY: help demo test test-one hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -83,6 +83,9 @@ storm: $(VENV)/.installed-test ## ten thousand exceptions of signals' handlers i
 
 programs: $(VENV)/.installed-test ## run all programs written for PyTorch with both libraries and compare what they print
 	GRADWIRE_PROGRAMS=all $(BIN)/python -m pytest -n auto tests/client/test_programs.py
+
+waiting: $(VENV)/.installed-test ## run the client's tests with every call waiting, all sets of parameters
+	GRADWIRE_WAITING=all $(BIN)/python -m pytest -n auto tests/client -k waiting
 
 random-programs: $(VENV)/.installed-test ## draw programs, run them beside PyTorch, print how often they differ and in what
 	$(BIN)/python -W ignore -m tests.parity.drawn --programs $(PROGRAMS) --seed $(SEED)

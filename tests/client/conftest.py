@@ -1,12 +1,38 @@
-"""A server for the tests of one process, and a session per test: once deferring, once with every call waiting."""
+"""A server for the tests of one process, and a session per test: once deferring, once with every call waiting.
 
+Of a test with parameters one set in four runs with every call waiting. GRADWIRE_WAITING=all runs all of them
+(`make waiting`). What waits is the session, the same for every layer and optimizer.
+"""
+
+import os
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import gradwire
 from gradwire._session import sessions
 from gradwire._transport.embedded import EmbeddedServer
+
+EVERY = 1 if os.environ.get("GRADWIRE_WAITING") == "all" else 4
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the sets of parameters that do not run with every call waiting."""
+    seen: Counter[str] = Counter()
+    left_out = []
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if item.path.parent == Path(__file__).parent and len(params) > 1 and params.get("session") == "waiting":
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % EVERY:
+                left_out.append(item)
+            seen[test] += 1
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        out = set(left_out)
+        items[:] = [item for item in items if item not in out]
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ RNG = np.random.default_rng(1)
 X, Y = RNG.standard_normal((16, 3)), RNG.standard_normal((16, 2))
 W, B = RNG.standard_normal((3, 2)), RNG.standard_normal(2)
 STEPS = {"0": 100, "1": 10}  # by GRADWIRE_SYNC: where every call waits, fewer do
+WAYS_DOWN = {"0": 8, "1": 3}  # the same of L-BFGS, whose step evaluates the loss several times
 EACH = 10  # so many steps are compared one by one, the later ones by tens: a read costs as much as a step
 
 OPTIMIZERS = [
@@ -356,7 +357,7 @@ def test_lbfgs_goes_pytorchs_way_down_a_curved_valley(text):
             loss.backward()
             return loss
 
-        for _ in range(8):
+        for _ in range(WAYS_DOWN[os.environ["GRADWIRE_SYNC"]]):
             path.append(optimizer.step(closure).item())
             path.extend(point.tolist())
         state = optimizer.state_dict()["state"][0]
