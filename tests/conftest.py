@@ -1,7 +1,7 @@
 """What makes a run say the same of the same code, wherever it runs and whatever the order of the tests.
 
 Hypothesis draws the same examples in every run; GRADWIRE_HYPOTHESIS=fresh draws others. Compiled files are kept and
-PyTorch computes with one thread, which together save a third of the suite's processor time.
+PyTorch and BLAS compute with one thread, which together save a third of the suite's processor time.
 """
 
 import gc
@@ -14,6 +14,7 @@ import zlib
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 # A machine that keeps no compiled files would compile the packages again in each server that a test starts, and
 # pytest would rewrite every assertion again in each of its workers.
@@ -41,6 +42,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     # One process tests on each processor already; threads that wait for each other there spin.
+    threadpool_limits(1, user_api="blas")
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
 

@@ -23,13 +23,13 @@ NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?|-?\d+e[-+]\d+)")
 TOLERANCES = {"autograd_tutorial": 1e-6, "architectures": 1e-7, "basics": 1e-6}
 
 
-def printed(command):
+def printed(command, address):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", *command],
         capture_output=True,
         text=True,
         timeout=200,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "GRADWIRE_ADDRESS": address},
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
@@ -37,9 +37,9 @@ def printed(command):
 
 
 @pytest.mark.parametrize("program", CHOSEN, ids=lambda path: path.stem)
-def test_program_does_what_it_does_with_pytorch(program):
+def test_program_does_what_it_does_with_pytorch(program, server_address):
     pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
-    answers = with_pytorch.printed(program), printed(["-m", "gradwire", "run", str(program)])
+    answers = with_pytorch.printed(program), printed(["-m", "gradwire", "run", str(program)], server_address)
     expected, found = (re.sub(r"0x[0-9a-f]+", "0x", each).splitlines() for each in answers)
     tolerance = TOLERANCES.get(program.stem, 1e-10)
     for number, (line, other) in enumerate(zip(expected, found, strict=True), 1):

@@ -28,8 +28,9 @@ def printed(command: list[str], **environment: str) -> str:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_script_prints_what_pytorch_prints(script: Path) -> None:
+def test_script_prints_what_pytorch_prints(script: Path, server_address: str) -> None:
     pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
     expected = re.sub(r"0x[0-9a-f]+", "0x", with_pytorch.printed(script))
     for sync in ("0", "1"):  # deferred, and with every call waiting
-        assert printed(["-m", "gradwire", "run", str(script)], GRADWIRE_SYNC=sync) == expected, f"GRADWIRE_SYNC={sync}"
+        environment = {"GRADWIRE_SYNC": sync, "GRADWIRE_ADDRESS": server_address}  # a server of its own starts slowly
+        assert printed(["-m", "gradwire", "run", str(script)], **environment) == expected, f"GRADWIRE_SYNC={sync}"

@@ -10,7 +10,9 @@ from gradwire._transport.embedded import EmbeddedServer
 
 @pytest.fixture(scope="session")
 def server_address() -> Iterator[str]:
-    server = EmbeddedServer()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPENBLAS_NUM_THREADS", "1")  # a process tests on each core already, and waiting threads spin
+        server = EmbeddedServer()
     yield server.address
     server.stop()
 

@@ -22,7 +22,7 @@ from tests.parity import fuzz, fuzz_calls, fuzz_core, oplist  # noqa: E402
 
 _GIVEN = os.environ.get("GRADWIRE_FUZZ_SEED", "1")
 SEED = secrets.randbits(32) if _GIVEN == "fresh" else int(_GIVEN)
-CALLS = int(os.environ.get("GRADWIRE_FUZZ_CALLS", "5"))
+CALLS = int(os.environ.get("GRADWIRE_FUZZ_CALLS", "3"))
 # How many of an op's calls may differ: rounding at ties, derivatives at nan.
 TOLERATED = 1
 # How many of the short run's calls may, of one call an op.
