@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import zlib
+from collections.abc import Generator
 
 import numpy as np
 import pytest
@@ -35,6 +36,13 @@ settings.load_profile("fresh" if os.environ.get("GRADWIRE_HYPOTHESIS") == "fresh
 # A shell starts what it runs in the background with Ctrl-C ignored, and so do the processes that this one starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One process more than -n auto starts: some tests wait, for a server's start or a backoff, and use no core."""
+    count = yield
+    return count if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else count + 1
 
 
 def pytest_collection_finish() -> None:
