@@ -37,8 +37,22 @@ Array = Any
 Code = Callable[[], Any]
 # Formulas that return a view of the gradient, if its memory layout allows it.
 _VIEWS = frozenset(
-    ("_transposed", "_fold", "_unsafe_view", "view", "reshape", "unsqueeze", "squeeze", "transpose", "t")
+    (
+        "_transposed",
+        "_fold",
+        "_unsafe_view",
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "transpose",
+        "t",
+        "permute",
+        "sum",
+    )
 )
+# Ops of a list whose formulas return views of the gradient.
+_SPREAD_VIEWS = frozenset(("stack", "cat"))
 # Maximum bytes of an input that is copied to a fixed buffer, because each run passes another array.
 _COPIED = 16 << 20
 
@@ -458,27 +472,35 @@ class Plan(Schedule):
 
     def _precompute_view(self, instr: Instr, static: set[int]) -> bool:
         """Compute a view of fixed memory now, instead of in each run; return whether that was possible."""
-        if instr.kind not in ("op", "formula") or not all(int(read) in static for read in instr.reads()):
+        if not _may_show(instr) or not all(int(read) in static for read in instr.reads()):
             return False
         if any(type(item) is NumRef for item in leaves(instr.args)):
             return False
-        name = instr.what.name if instr.kind == "op" else instr.what[0]
-        if not (instr.what.view if instr.kind == "op" else name in _VIEWS):
-            return False
         args = _filled(instr.args, self.values, self.numbers)
-        made = instr.what.compute(args) if instr.kind == "op" else self._fitted(instr.what[2](*args), instr.outs[0])
+        if instr.kind == "op":
+            made = instr.what.compute(args)
+        elif instr.kind == "formula":
+            made = self._fitted(instr.what[2](*args), instr.outs[0])
+        else:
+            made = instr.what[1](*args)
         shown = made if type(made) in (tuple, list) else (made,)
-        if len(shown) != len(instr.outs) or not all(self._is_view(each, instr) for each in shown):
+        if len(shown) != len(instr.outs):
             return False
-        for number, each in zip(instr.outs, shown, strict=True):
+        pairs = [pair for pair in zip(instr.outs, shown, strict=True) if pair[0] >= 0]
+        if not all(self._is_view(each, number, instr) for number, each in pairs):
+            return False
+        for number, each in pairs:
             self.values[number] = each
             static.add(number)
         return True
 
-    def _is_view(self, array: Any, instr: Instr) -> bool:
-        """Whether an array shares memory with an argument."""
-        return type(array) is np.ndarray and any(
-            np.may_share_memory(array, self.values[read]) for read in instr.reads()
+    def _is_view(self, array: Any, number: int, instr: Instr) -> bool:
+        """Whether an array has the register's shape and dtype and shares memory with an argument."""
+        reg = self.regs[number]
+        return (
+            type(array) is np.ndarray
+            and (array.shape, array.dtype) == (reg.shape, reg.dtype)
+            and any(np.may_share_memory(array, self.values[read]) for read in instr.reads())
         )
 
     def _fitted(self, gradient: Any, number: int) -> Any:
@@ -543,7 +565,7 @@ class Plan(Schedule):
         return loss
 
     def _plain_spread(self, instr: Instr) -> Code:
-        formula, single = instr.what
+        _, formula, single = instr.what
         values, numbers, args = self.values, self.numbers, instr.args
         wanted = [(out, (self.regs[out].shape, self.regs[out].dtype)) if out >= 0 else None for out in instr.outs]
 
@@ -671,6 +693,15 @@ class Plan(Schedule):
         if output.freed_node is not None:
             tensor.node = output.freed_node.node(first_node)
         return tensor
+
+
+def _may_show(instr: Instr) -> bool:
+    """Whether an instruction returns views of its arguments, if their memory layout allows it."""
+    if instr.kind == "op":
+        return bool(instr.what.view)
+    if instr.kind == "formula":
+        return instr.what[0] in _VIEWS
+    return instr.kind == "spread" and instr.what[0] in _SPREAD_VIEWS
 
 
 def _pattern(inputs: Sequence[Tensor]) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ class _SymbolicPass(BackwardPass):
             what = op.name, op.params[op.tensor_positions[slot]].name, formula
             return Symbol(trace, trace.formula(what, args, node.metas[slot]))
         edges, single = edges_of(node, slot), op.tensor_positions[slot] != op.list_position
-        outs = trace.spread((formula, single), args, node.metas[edges.start : edges.stop])
+        outs = trace.spread((op.name, formula, single), args, node.metas[edges.start : edges.stop])
         symbols = [None if number < 0 else Symbol(trace, number) for number in outs]
         return symbols[0] if single else symbols
 

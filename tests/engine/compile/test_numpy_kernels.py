@@ -217,3 +217,17 @@ def test_arrays_of_several_dtypes_or_ranks_are_not_joined_by_a_kernel() -> None:
     assert Made("op", OPS["cat"], [[one, other], 0], np.ones((4, 3))).kernel is None
     assert Made("op", OPS["cat"], [[one, empty], 0], one).kernel is None
     assert Made("op", OPS["stack"], [[one, other], 0], np.ones((2, 2, 3))).kernel is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("op", "part"),
+    [("select", (0, 2)), ("select", (-1, -1)), ("_slice", (1, 1, None, 2)), ("_slice", (-2, None, -1, 1))],
+)
+def test_the_gradient_of_a_part_is_placed_in_the_results_memory(op: str, part: tuple[Any, ...], dtype: str) -> None:
+    shape = (3, 5)
+    backward = OPS[{"select": "_select_backward", "_slice": "_slice_backward"}[op]]
+    (g,) = drawn(dtype, OPS[op].compute((np.zeros(shape, dtype), *part)).shape)
+    expected = backward.compute((g, shape, *part))
+    check(Made("op", backward, [g, shape, *part], expected), expected)
+    check(Made("formula", (op, "input", None), [g, None, *part], expected), expected)

@@ -209,6 +209,22 @@ def _stacked(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
     return Kernel(lambda out, parts, dim: np.stack(parts, dim, out))
 
 
+def _placed(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    """Gradient of a part along a dimension: the gradient in that place, zero elsewhere."""
+    given, dim, part, out = instr.args[0], instr.args[2], instr.args[3:], regs[instr.outs[0]]
+    if type(given) is not Ref or regs[given].dtype != out.dtype or not out.shape:
+        return None
+    if type(dim) is not int or any(type(item) is not int and item is not None for item in part):
+        return None
+    index = (slice(None),) * (dim % len(out.shape)) + ((part[0] if len(part) == 1 else slice(*part)),)
+
+    def run(out: Array, g: Array, *_: Any) -> None:
+        out.fill(0)
+        out[index] = g
+
+    return Kernel(run)
+
+
 # Derivatives: elementwise, on arrays of one shape. `taken` is the index of the argument whose memory may be reused for
 # the result, if no other argument is the same array.
 
@@ -375,6 +391,8 @@ _KERNELS: dict[str, Choice] = {
     "addmm": _matmul(bias=True),
     "log_softmax": _log_softmax,
     "cat": _joined,
+    "_select_backward": _placed,
+    "_slice_backward": _placed,
     "stack": _stacked,
     "square": _slope(lambda out, x: np.multiply(x, x, out), 0),
     "_tanh_backward": _slope(_tanh_slope, 1),
@@ -382,6 +400,8 @@ _KERNELS: dict[str, Choice] = {
     # Formulas of gradients.
     "split.grad.tensor": _joined,
     "unbind.grad.input": _stacked,
+    "select.grad.input": _placed,
+    "_slice.grad.input": _placed,
     "add.grad.input": _passed_on,
     "add.grad.other": _passed_on,
     "sub.grad.input": _passed_on,
