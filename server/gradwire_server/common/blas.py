@@ -6,6 +6,7 @@ or less. So `prepare` selects AVX-512 kernels if the CPU has them, unless the us
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,14 @@ def prepare(arguments: list[str], blas_threads: int = 0) -> None:
 
 
 class Follower:
-    """Sets the number of BLAS threads to this process's share of the cores, as workers become busy or idle."""
+    """Sets the number of threads to this process's share of the cores, as workers become busy or idle.
 
-    def __init__(self, cores: int) -> None:
+    These are BLAS's threads, and those of whatever `also` sets.
+    """
+
+    def __init__(self, cores: int, also: Callable[[int], None] = lambda number: None) -> None:
         self._cores = cores
+        self._also = also
         self._runnable = 0
         self._libraries: list[Any] = []
         if cores:
@@ -78,5 +83,7 @@ class Follower:
         """Set the threads for `runnable` workers with work."""
         if self._cores and runnable != self._runnable:
             self._runnable = runnable
+            number = max(1, self._cores // max(1, runnable))
             for library in self._libraries:
-                library.set_num_threads(max(1, self._cores // max(1, runnable)))
+                library.set_num_threads(number)
+            self._also(number)

@@ -76,6 +76,7 @@ def main(arguments: list[str]) -> None:
     configure(parameters.log_format, parameters.log_level)
     sys.setswitchinterval(0.001)
     OPTIONS.mode = parameters.limits.jit
+    _use_threads(blas.threads())
     if cupy() is None:
         cap_process(parameters.limits.max_bytes)
     limit_pools()
@@ -92,7 +93,7 @@ def main(arguments: list[str]) -> None:
     threading.Thread(target=_control, args=(runtime, control, buffers), name="gradwire-control", daemon=True).start()
     calls = CallPipe(runtime, socket.socket(fileno=parameters.calls))
     calls.ready()
-    collect, follow = Collector(), blas.Follower(parameters.cores)
+    collect, follow = Collector(), blas.Follower(parameters.cores, _use_threads)
 
     watch = GpuWatch()
     if cupy() is not None:
@@ -110,6 +111,11 @@ def main(arguments: list[str]) -> None:
     runtime.tensor_files.stop()
     if checkpointer is not None:
         checkpointer.stop(_LAST_SECONDS)
+
+
+def _use_threads(number: int) -> None:
+    """Set the threads of a plan's large loops."""
+    OPTIONS.threads = number
 
 
 class CallPipe:

@@ -19,6 +19,7 @@ import numpy as np
 
 from gradwire_engine.compile.fusion.form import CYCLE, SHIFTED, Loop
 from gradwire_engine.compile.fusion.kernel_cache import Kernel
+from gradwire_engine.compile.fusion.threads import POOL
 from gradwire_engine.compile.trace import Instr, Ref, Reg
 
 Array = Any
@@ -137,9 +138,12 @@ def _sum(loop: Loop, values: Sequence[int]) -> int:
 class DepthwiseCall:
     """Computes a depthwise convolution image by image: `run(out, *arguments)`, as a plan's kernel."""
 
-    def __init__(self, conv: Depthwise, kernel: Kernel, fallback: Fallback) -> None:
+    def __init__(
+        self, conv: Depthwise, kernel: Kernel, fallback: Fallback, threads: Callable[[], int] = lambda: 1
+    ) -> None:
         """Use a loaded kernel of `loop_of(conv)`; `fallback` computes the instruction of its arguments."""
         assert kernel.entry is not None
+        self._threads = threads
         self.conv, self.kernel, self.entry, self.fallback = conv, kernel, kernel.entry, fallback
         dtype = np.dtype(conv.dtype)
         self.image = np.zeros((conv.channels, *conv.padded), dtype)  # its padding stays zero
@@ -175,7 +179,7 @@ class DepthwiseCall:
         self._set(operands)
         for image, made in zip(data, out, strict=True):
             np.copyto(self.inner, image)
-            self.entry(0, self.conv.channels, None, self.table.ctypes.data)
+            self._loop()
             np.copyto(made, self.shown)
 
     def _weigh(self, out: Array, args: Sequence[Any]) -> None:
@@ -190,12 +194,15 @@ class DepthwiseCall:
             np.copyto(self.shown, gradient)  # between its rows it stays zero
             for line in range(conv.kernel[0]):
                 self.table[1], self.table[5] = read + line * down, written + line * along
-                self.entry(0, conv.channels, None, self.table.ctypes.data)
+                self._loop()
             total += self.sums
         if np.isfinite(total).all():
             np.copyto(out, total.reshape(out.shape), casting="same_kind")
         else:
             out[...] = self.fallback(args)  # the zeros between the rows times infinity would be nan
+
+    def _loop(self) -> None:
+        POOL.run(self.entry, self.conv.channels, [None] * self._threads(), self.table.ctypes.data)
 
     def _set(self, operands: Sequence[tuple[Array, int]]) -> None:
         for place, (array, count) in enumerate(operands):

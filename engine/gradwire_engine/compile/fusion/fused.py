@@ -18,9 +18,11 @@ from typing import Any, Literal
 import numpy as np
 
 from gradwire_engine.compile.fusion.depthwise import Depthwise, DepthwiseCall, Fallback, depthwise, loop_of
+from gradwire_engine.compile.fusion.form import FULL, Loop
 from gradwire_engine.compile.fusion.grouping import Group, Index, groups_of
 from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels, available
 from gradwire_engine.compile.fusion.llvm_printer import is_flat, printed
+from gradwire_engine.compile.fusion.threads import LARGE, POOL
 from gradwire_engine.compile.kernels.registry import Kernel as PlanKernel
 from gradwire_engine.compile.schedule import Schedule
 from gradwire_engine.core.errors import EngineError, Reason
@@ -34,16 +36,22 @@ _ASKED_PART = 4
 _LEAST_RUNS = 3
 _CALL_SECONDS, _ELEMENT_SECONDS = 1e-6, 1e-9
 _POLL_SECONDS = 0.002
+# Threads of a loop at most, and values of all their scratch rows.
+_MOST_THREADS, _SCRATCH = 64, 1 << 17
 # Verification: differences in units of the dtype's precision, of the value and of a tenth of the largest value.
 _UNITS = 512.0
 
 
 @dataclass
 class Options:
-    """Whether plans of this process are fused, and with what kernels. A server sets the mode when it starts."""
+    """Whether plans of this process are fused, with what kernels, and in how many threads.
+
+    A server sets the mode when it starts, and the threads as workers become busy or idle.
+    """
 
     mode: Mode = "off"
     kernels: Kernels = KERNELS
+    threads: int = 1
 
     def fuses(self) -> bool:
         """Whether new plans of this process are fused."""
@@ -160,6 +168,17 @@ class Fusion:
         return None if kernel is None or kernel.entry is None else kernel
 
 
+def work(loop: Loop, elements: int) -> int:
+    """Operations on elements of a loop."""
+    return elements * sum(value.scope == FULL for value in loop.values)
+
+
+def _lanes(group: Group, kept: int) -> int:
+    """Threads that a group's rows may be divided among; each needs a scratch row of so many values."""
+    rows = group.rows * group.length if is_flat(group.loop) else group.rows
+    return max(1, min(_MOST_THREADS, rows, _SCRATCH // kept if kept else _MOST_THREADS))
+
+
 class FusedCall:
     """A call of a group's kernel on arrays, which are bound once."""
 
@@ -168,8 +187,9 @@ class FusedCall:
         self.group, self.kernel, self.entry = group, kernel, kernel.entry
         self._end = group.rows * group.length if is_flat(group.loop) else group.rows
         self._written = [operand.written for operand in group.loop.operands]
-        kept = len(group.loop.kept())
-        self._scratch = np.empty(kept * group.length, np.float64)
+        kept = len(group.loop.kept()) * group.length
+        self._lanes = _lanes(group, kept) if work(group.loop, group.rows * group.length) >= LARGE else 1
+        self._scratch = np.empty((self._lanes, kept), np.float64)
         self._held: list[Array] = [None] * len(group.operands)
         self._copies: dict[int, tuple[Array, Array]] = {}
         self._dynamic: set[int] = set()  # places of operands that each run binds
@@ -211,7 +231,7 @@ class FusedCall:
                 self._set_register(place, what, values)
             elif not self._written[place]:
                 self._dynamic.add(place)
-        self._address, self._scratch_address = self._table.ctypes.data, self._scratch.ctypes.data
+        self._address, self._addresses = self._table.ctypes.data, [lane.ctypes.data for lane in self._scratch]
 
     def bind_again(self, values: Sequence[Array], dynamic: Container[int]) -> None:
         """Set the arrays of the registers in `dynamic`."""
@@ -244,7 +264,11 @@ class FusedCall:
         """Run the kernel."""
         for copy, array in self._copies.values():
             np.copyto(copy, array)
-        self.entry(0, self._end, self._scratch_address, self._address)
+        threads = min(OPTIONS.threads, self._lanes)
+        if threads > 1:
+            POOL.run(self.entry, self._end, self._addresses[:threads], self._address)
+        else:
+            self.entry(0, self._end, self._addresses[0], self._address)
 
 
 def check_equal(group: Group, number: int, fused: Array, expected: Array) -> None:
@@ -269,7 +293,9 @@ def _check(what: str, fused: Array, expected: Array) -> None:
 
 def convolution_kernel(conv: Depthwise, loaded: Kernel, fallback: Fallback) -> PlanKernel:
     """The kernel of a plan's instruction that is a depthwise convolution."""
-    call = DepthwiseCall(conv, loaded, fallback)
+    large = work(loop_of(conv), conv.channels * conv.length) >= LARGE
+    most = min(conv.channels, _MOST_THREADS) if large else 1
+    call = DepthwiseCall(conv, loaded, fallback, lambda: min(OPTIONS.threads, most))
     if OPTIONS.mode != "verify":
         return PlanKernel(call.run, nbytes=call.nbytes)
 
