@@ -290,7 +290,12 @@ def test_an_einsum_that_adds_no_products_multiplies_operands_of_any_dtypes(
         a.requires_grad_()
         made = t.einsum(equation, a, b)
         (made * made).sum().backward()
-        return made.detach(), a.grad, t.einsum(equation, a.detach().long(), b)
+        return (
+            made.detach(),
+            a.grad,
+            t.einsum(equation, a.detach().long(), b),
+            t.einsum(equation, a.detach() > 1, b > 1),
+        )
 
     agree(case)
 

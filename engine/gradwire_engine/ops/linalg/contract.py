@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
@@ -95,6 +96,16 @@ def _summed(value: Any, labels: list[str], kept: set[str]) -> tuple[Any, list[st
     return (total(value, summed) if summed else value), [label for label in labels if label in kept]
 
 
+def _reduced(value: Any, labels: list[str], kept: set[str]) -> tuple[Any, list[str]]:
+    """Sum over the labels that are not in `kept`. As in PyTorch, dropping dimensions of size 1 keeps the dtype."""
+    wide = {label for label, size in zip(labels, value.shape, strict=True) if size != 1}
+    value, labels = _summed(value, labels, kept | (set(labels) - wide))
+    left = [label for label in labels if label in kept]
+    if left != labels:
+        value = reshape(value, tuple(size for label, size in zip(labels, value.shape, strict=True) if label in kept))
+    return value, left
+
+
 def _arranged(value: Any, labels: list[str], *groups: list[str], sizes: dict[str, int]) -> Any:
     """Permute to the order of the groups' labels, expand sizes of 1, and merge each group into one dimension."""
     order = [label for group in groups for label in group]
@@ -119,8 +130,8 @@ def _spread(value: Any, labels: list[str], *groups: Sequence[str | None]) -> Any
 def _multiplied(a: Any, la: list[str], b: Any, lb: list[str], needed: set[str]) -> tuple[Any, list[str]]:
     """Contract two operands over their shared labels that are not in `needed`."""
     shared = set(la) & set(lb)
-    a, la = _summed(a, la, needed | shared)
-    b, lb = _summed(b, lb, needed | shared)
+    a, la = _reduced(a, la, needed | shared)
+    b, lb = _reduced(b, lb, needed | shared)
     sizes: dict[str, int] = {}
     for value, labels in ((a, la), (b, lb)):
         for label, size in zip(labels, value.shape, strict=True):
@@ -135,7 +146,9 @@ def _multiplied(a: Any, la: list[str], b: Any, lb: list[str], needed: set[str]) 
     inner = [label for label in la if label in shared and label not in needed]
     only_a, only_b = ([label for label in labels if label not in shared] for labels in (la, lb))
     summed = [label for label in inner if 1 not in (a.shape[la.index(label)], b.shape[lb.index(label)])]
-    if not summed:
+    # The gradients of an outer product need less memory as matrix products, which need one dtype other than bool.
+    outer = only_a and only_b and a.dtype == b.dtype and a.dtype != dtypes.bool_
+    if not summed and not outer:
         left = _spread(a, la, batch, only_a, [None] * len(only_b))
         return left * _spread(b, lb, batch, [None] * len(only_a), only_b), [*batch, *only_a, *only_b]
     left = _arranged(a, la, batch, only_a, inner, sizes=sizes)
