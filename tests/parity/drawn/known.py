@@ -16,6 +16,8 @@ _TURNED_AFTER_HOOK = (
     r"((un)?squeeze|t|transpose|swapaxes|swapdims|as_strided)_\("
 )
 
+_TURNED_WITHOUT_RECORD = r"match:(no_grad|inference_mode)\(\): .*\.((un)?squeeze|t|transpose|swapaxes|swapdims)_\("
+
 _GRADIENTS_IN_INFERENCE = r"match:inference_mode\(\): (q = )?\S+ = t\.autograd\.grad\("
 
 #: Class and phrase of a difference, a word of the line (of the line that made the tensor, after "made:"), and why.
@@ -84,9 +86,11 @@ EXCUSED = (
         "checkpoint(",
         "it saves nothing that needs no gradient",
     ),
-    ("silent", "refer to a single memory location", "None", "the elements that are read and written are the same"),
+    ("silent", "refer to a single memory location", "] = ", "the elements that are read and written are the same"),
     ("silent", "refer to a single memory location", "out=", "the result is computed before out is written"),
     ("silent", "modified by an inplace operation", r"match:t\.complex\(", "its backward needs no values here"),
+    ("silent", "detached in-place", "", "what a node has saved is still there"),
+    ("silent", "MKL FFT error", "", "a fault of PyTorch's"),
     ("silent", "is output 0 of Pow1", "", "the derivative by the base needs no result"),
     ("silent", "'_unique2' is not implemented", r"match:Shown\.apply", "a node that gets no gradient is not called"),
     ("silent", "is not implemented", "inputs=[", "a node behind the named inputs is not called"),
@@ -95,11 +99,25 @@ EXCUSED = (
     ("value", "nan+nanj", r"match:(\*\*|pow)", "complex 0 to the power of 0 is 1 here"),
     ("value", "nan", "made:unique(", "where nan is sorted to is open"),
     ("value", "-0j", r"match:fft\.", "signs of zeros may differ after a Fourier transform"),
+    ("value", "PyTorch has 0", r"match:autograd\.grad\((.|\n)*\.stride\(0\)", "gradients are dense"),
+    (
+        "value",
+        "inf",
+        r"match:complex(.|\n)*(reciprocal|rsqrt)",
+        "of a complex 0 it is nan in both parts",
+    ),
+    (
+        "value",
+        "inf",
+        r"match:max_pool(.|\n)*(reciprocal|rsqrt| / |div)",
+        "of 0.0 and -0.0 either is the largest",
+    ),
+    ("value", "nanj", "", "parts of complex results of infinite operands"),
     ("value", "nan", "polygamma(", "at infinity PyTorch has no limit"),
     ("value", "", "slogdet(t.tensor([[float(", "PyTorch's sign of an infinite matrix is open"),
     ("value", "inf", "polygamma(", "at its poles PyTorch answers large numbers"),
     ("value", "grad_fn=<Invalid>", "made:repr(", "the history of a view is told where PyTorch only says Invalid"),
-    ("flag", "output_nr 0", r"match:no_grad\(\): \S+\.(un)?squeeze_", "new sizes without a record are a node here"),
+    ("flag", "output_nr 0", _TURNED_WITHOUT_RECORD, "new sizes without a record are a node here"),
     ("gradient", "", _TURNED_AFTER_HOOK, "PyTorch's hooks stay with the node of the sizes before"),
     ("gradient", "grad [], PyTorch has [", "match:out=", "a leaf's gradient has the sizes that the leaf has"),
     ("gradient", "grad_dtype", r"match:\.data = ", "a gradient of another dtype is not added to the one that is there"),
@@ -112,6 +130,7 @@ EXCUSED = (
     ("loud", "another view of its base has been", " != ", "a view that cannot follow its base refuses each use"),
     ("loud", "another view of its base has been", " == ", "as above"),
     ("loud", "another view of its base has been", ".bool()", "as above"),
+    ("loud", "another view of its base has been", ".requires_grad_(", "as above"),
     ("loud", "setStorage", "as_strided", "PyTorch's results may lie in larger memory"),
     ("version", "_version 0, PyTorch has 1", "made:autograd.grad(", "gradients of two inputs are separate"),
     ("version", "_version refused", "made:.data", "data of an inference tensor is one"),
@@ -122,7 +141,12 @@ EXCUSED = (
     ("warning", "PyTorch ['UserWarning']", "bucketize", "elements in another order cost no more"),
     ("warning", "PyTorch ['UserWarning']", "searchsorted", "as above"),
     ("warning", "PyTorch ['UserWarning']", ".norm(0)", "PyTorch casts its count of complex elements to real"),
-    ("warning", "warns ['UserWarning']", "0] = ", "a complex number for no elements of a real tensor is warned of too"),
+    (
+        "warning",
+        "warns ['UserWarning']",
+        "] = ",
+        "complex values are warned of in every assignment",
+    ),
     ("kind", "index is out of bounds for dimension with size 0", "", "of several faults another is told first"),
     ("warning", "", "matmul", "PyTorch resizes out on the way of a product"),
     ("warning", "PyTorch ['UserWarning']", "] = ", "writing through an index into expanded tensors is refused here"),
