@@ -17,6 +17,16 @@ import numpy as np
 from gradwire_engine import REGISTRY, Composite, Op
 from gradwire_engine.core.dtypes import NAMES
 from gradwire_engine.core.schema import REQUIRED, Kind, Param
+from gradwire_engine.ops.torch_names import (
+    ALIASES,
+    FUNCTION_ALIASES,
+    function_names,
+    group_of,
+    has_in_place_method,
+    is_method,
+    takes_tensors_one_by_one,
+    takes_varargs,
+)
 from gradwire_server.app.configuration import default_text as setting_default
 from gradwire_server.app.configuration import flag
 from gradwire_server.app.settings import Settings
@@ -39,55 +49,10 @@ ANNOTATIONS = {
     Kind.FLOATS: "Sequence[float]",
     Kind.INDEX: "Index",
     Kind.NUMBER_OR_STRING: "Number | str",
+    Kind.INTEGERS_OR_STRING: "int | Sequence[int] | str",
 }
 # Results that are Python bools in PyTorch, where the op's answer is a tensor of one bool.
 BOOL_RESULTS = {"equal", "allclose"}
-# Functions of torch.nn.functional that are no methods of Tensor; its other activations are both.
-FUNCTIONAL_MODULES = {
-    "adaptive_max", "attention", "bilinear", "blocks", "classification", "conv", "ctc", "dropout", "embedding",
-    "embedding_bag", "grid", "instance_norm", "labels", "likelihood", "local_norm", "loss", "margin", "norm", "padding",
-    "pool", "resize", "shuffle", "unpool",
-}  # fmt: skip
-# Ops of the other modules that PyTorch's Tensor has no method for ...
-NO_METHODS = {
-    "atleast_1d", "atleast_2d", "atleast_3d", "binomial", "block_diag", "bucketize", "cartesian_prod", "cauchy",
-    "cdist", "combinations", "complex", "copy", "cumulative_trapezoid", "empty_like", "exponential", "fill",
-    "full_like", "geometric", "getitem", "isin", "linear", "log_normal", "normal", "ones_like", "poisson", "polar",
-    "rand_like", "randint_like", "randn_like", "random", "rsub", "searchsorted", "setitem", "softmin", "std_mean",
-    "take_geometry", "tensordot", "trapezoid", "uniform", "var_mean", "view_as_complex", "view_as_real", "view_dtype",
-    "zero", "zeros_like",
-}  # fmt: skip
-# ... no in-place method, though nn.functional takes `inplace` ...
-NO_IN_PLACE_METHODS = {
-    "celu", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu6", "rrelu", "selu", "setitem",
-    "silu", "take_geometry", "threshold", "dropout",
-}  # fmt: skip
-# ... and those that are methods only.
-NO_FUNCTIONS = {
-    "H", "T", "cauchy", "contiguous", "copy", "elu", "expand", "expand_as", "exponential", "gelu", "geometric",
-    "getitem", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "linear", "log_normal", "logsigmoid",
-    "mH", "mT", "mish", "new_empty", "new_full", "new_ones", "new_zeros", "normal_", "random", "relu6", "repeat",
-    "reshape_as", "setitem", "silu", "softmin", "softplus", "softshrink", "softsign", "sum_to_size", "take_geometry",
-    "tanhshrink", "to", "type_as", "unfold", "uniform", "view", "view_as", "view_dtype", "zero",
-}  # fmt: skip
-# PyTorch's second names: functions and methods, with their in-place forms where the first has one ...
-ALIASES = {
-    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
-    "arctan2": "atan2", "arctanh": "atanh", "clip": "clamp", "divide": "div", "fix": "trunc", "ger": "outer",
-    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg",
-    "not_equal": "ne", "subtract": "sub", "true_divide": "div", "unsafe_chunk": "chunk", "unsafe_split": "split",
-    "unsafe_split_with_sizes": "split_with_sizes",
-}  # fmt: skip
-# ... and functions alone.
-FUNCTION_ALIASES = {"concat": "cat", "concatenate": "cat", "row_stack": "vstack", "trapz": "trapezoid"}
-# Functions that take their list of tensors one by one: block_diag(a, b); or as one list.
-TENSORS_ONE_BY_ONE = {"block_diag", "broadcast_tensors", "cartesian_prod", "einsum", "meshgrid"}
-ACTIVATION_METHODS = {"relu", "softmax", "log_softmax", "sigmoid", "tanh", "hardshrink", "prelu"}
-# Methods whose sizes or dimensions may be given one by one: x.reshape(2, -1); not x.split(2, 1).
-VARARGS = {
-    "broadcast_to", "expand", "flip", "new_empty", "new_ones", "new_zeros", "permute", "repeat", "reshape",
-    "sum_to_size", "tile", "view",
-}  # fmt: skip
 # Functions that take `out=`.
 WITH_OUT = {
     "abs", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "all", "amax", "amin",
@@ -122,26 +87,6 @@ HEADER = (
 )
 
 
-def group_of(op: AnyOp) -> str:
-    """The registry module that declares it: "reduce", "conv"."""
-    return op.function.__module__.rsplit(".", 1)[-1]
-
-
-def is_method(op: AnyOp) -> bool:
-    """Whether Tensor has it as a method."""
-    if "." in op.name or not op.params or op.params[0].kind not in (Kind.TENSOR, Kind.TENSOR_OR_NUMBER):
-        return False
-    group = group_of(op)
-    if group in FUNCTIONAL_MODULES or op.name in NO_METHODS:
-        return False
-    return group != "activation" or op.name in ACTIVATION_METHODS
-
-
-def is_function(op: AnyOp) -> bool:
-    """Whether it is a function of gradwire itself, as it is one of torch."""
-    return "." not in op.name and group_of(op) not in FUNCTIONAL_MODULES and op.name not in NO_FUNCTIONS
-
-
 def default_text(value: Any) -> str:
     """A default as Python source."""
     return f"_dtypes.{NAMES[value]}" if isinstance(value, np.dtype) else repr(value)
@@ -156,21 +101,6 @@ def result_of(op: AnyOp) -> tuple[str, str]:
     if op.outputs:
         return "Any", repr(op.outputs)
     return "Tensor", ""
-
-
-def takes_varargs(op: AnyOp, method: bool) -> bool:
-    """Whether the sizes may be given one by one: zeros(2, 3), x.reshape(2, -1)."""
-    place = 1 if method else 0
-    if len(op.params) <= place:
-        return False
-    first = op.params[place]
-    required = first.kind is Kind.INTEGERS and first.default is REQUIRED
-    return required and (op.name in VARARGS if method else first.name == "size")
-
-
-def takes_tensors_one_by_one(op: AnyOp, param: Param) -> bool:
-    """Whether this is the list of tensors that may be given one by one: meshgrid(a, b)."""
-    return param.kind is Kind.TENSORS and op.name in TENSORS_ONE_BY_ONE
 
 
 def numpy_names(op: AnyOp) -> dict[str, str]:
@@ -287,12 +217,6 @@ def defaults_text(ops: list[AnyOp]) -> Iterator[str]:
     yield "}"
 
 
-def torch_names(ops: list[AnyOp]) -> set[str]:
-    """The names that gradwire itself has."""
-    aliases = {alias for alias, name in (ALIASES | FUNCTION_ALIASES).items() if name in REGISTRY}
-    return {op.name for op in ops if is_function(op)} | aliases
-
-
 def client_module() -> str:
     """The text of client/gradwire/_tensor/ops.py."""
     ops: list[AnyOp] = [REGISTRY[name] for name in sorted(REGISTRY)]
@@ -319,7 +243,7 @@ def client_module() -> str:
         "",
         "_OPS.append(_sys.modules[__name__])",
         *defaults_text(ops),
-        f"TORCH_NAMES = frozenset({sorted(torch_names(ops))!r})",
+        f"TORCH_NAMES = frozenset({sorted(function_names())!r})",
         "",
         "",
     ]
@@ -330,7 +254,7 @@ def client_module() -> str:
     for op in ops:
         if is_method(op):
             lines.append(textwrap.indent(function_text(op, method=True), "    "))
-        if op.has_in_place and op.name not in NO_IN_PLACE_METHODS:
+        if has_in_place_method(op):
             lines.append(textwrap.indent(function_text(op, method=True, in_place=True), "    "))
     for alias, name in sorted(ALIASES.items()):
         if name in REGISTRY and is_method(REGISTRY[name]):

@@ -811,7 +811,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     compute_mode: whether a matrix product computes 2-norms, which is fast but less exact for rows close to each other:
     "use_mm_for_euclid_dist_if_necessary" (the default: for more than 25 rows), "use_mm_for_euclid_dist" or
     "donot_use_mm_for_euclid_dist".
-    Raises EngineError: SHAPE, RUNTIME for a negative p.
+    Raises EngineError: SHAPE, RUNTIME for a negative p, ARGUMENT_VALUE for another compute_mode.
     """
     return _call("cdist", (x1, x2, p, compute_mode))
 
@@ -909,7 +909,7 @@ def contiguous(input: Tensor) -> Tensor:
     return _call("contiguous", (input,))
 
 
-def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
     """Cross-correlation over one spatial dimension (torch.nn.functional.conv1d).
 
     input: (n, c, l) or (c, l); weight: (o, c / groups, k); bias: (o,). padding may be "same" or "valid".
@@ -918,7 +918,7 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     return _call("conv1d", (input, weight, bias, stride, padding, dilation, groups))
 
 
-def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
     """Cross-correlation over two spatial dimensions (torch.nn.functional.conv2d).
 
     input: (n, c, h, w) or (c, h, w); weight: (o, c / groups, kh, kw); bias: (o,). padding may be "same" or "valid".
@@ -927,7 +927,7 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     return _call("conv2d", (input, weight, bias, stride, padding, dilation, groups))
 
 
-def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
     """Cross-correlation over three spatial dimensions (torch.nn.functional.conv3d).
 
     input: (n, c, d, h, w) or (c, d, h, w); weight: (o, c / groups, kd, kh, kw); bias: (o,).
@@ -2559,9 +2559,9 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     return _call("mse_loss", (input, target, size_average, reduce, reduction, weight))
 
 
-def msort(input: Tensor) -> Any:
+def msort(input: Tensor) -> Tensor:
     """Sort along the first dimension (torch.msort)."""
-    return _call("msort", (input,), (), ('values', 'indices'))
+    return _call("msort", (input,))
 
 
 def mul(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
@@ -4826,9 +4826,9 @@ class TensorMethods:
         """See `gradwire.movedim`: Move dimensions to other positions; the others keep their order (torch.movedim)."""
         return _call("movedim", (self, source, destination))
 
-    def msort(self) -> Any:
+    def msort(self) -> Tensor:
         """See `gradwire.msort`: Sort along the first dimension (torch.msort)."""
-        return _call("msort", (self,), (), ('values', 'indices'))
+        return _call("msort", (self,))
 
     def mul(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.mul`: input * other (torch.mul)."""

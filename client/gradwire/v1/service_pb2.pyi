@@ -14,6 +14,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ViewKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VIEW_KIND_UNSPECIFIED: _ClassVar[ViewKind]
+    VIEW_KIND_NEVER: _ClassVar[ViewKind]
+    VIEW_KIND_SOMETIMES: _ClassVar[ViewKind]
+    VIEW_KIND_ALWAYS: _ClassVar[ViewKind]
+
 class ParameterKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     PARAMETER_KIND_UNSPECIFIED: _ClassVar[ParameterKind]
@@ -31,6 +38,11 @@ class ParameterKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PARAMETER_KIND_FLOATS: _ClassVar[ParameterKind]
     PARAMETER_KIND_INDEX: _ClassVar[ParameterKind]
     PARAMETER_KIND_NUMBER_OR_STRING: _ClassVar[ParameterKind]
+    PARAMETER_KIND_INTEGERS_OR_STRING: _ClassVar[ParameterKind]
+VIEW_KIND_UNSPECIFIED: ViewKind
+VIEW_KIND_NEVER: ViewKind
+VIEW_KIND_SOMETIMES: ViewKind
+VIEW_KIND_ALWAYS: ViewKind
 PARAMETER_KIND_UNSPECIFIED: ParameterKind
 PARAMETER_KIND_TENSOR: ParameterKind
 PARAMETER_KIND_TENSOR_OR_NUMBER: ParameterKind
@@ -46,6 +58,7 @@ PARAMETER_KIND_INTEGERS: ParameterKind
 PARAMETER_KIND_FLOATS: ParameterKind
 PARAMETER_KIND_INDEX: ParameterKind
 PARAMETER_KIND_NUMBER_OR_STRING: ParameterKind
+PARAMETER_KIND_INTEGERS_OR_STRING: ParameterKind
 
 class OpenSessionRequest(_message.Message):
     __slots__ = ("session_id", "min_protocol", "max_protocol", "lease_ms", "client")
@@ -537,16 +550,20 @@ class Device(_message.Message):
     def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., total_bytes: _Optional[int] = ...) -> None: ...
 
 class ListOpsRequest(_message.Message):
-    __slots__ = ("prefix",)
+    __slots__ = ("prefix", "known_hash")
     PREFIX_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_HASH_FIELD_NUMBER: _ClassVar[int]
     prefix: str
-    def __init__(self, prefix: _Optional[str] = ...) -> None: ...
+    known_hash: str
+    def __init__(self, prefix: _Optional[str] = ..., known_hash: _Optional[str] = ...) -> None: ...
 
 class ListOpsResponse(_message.Message):
-    __slots__ = ("ops",)
+    __slots__ = ("ops", "hash")
     OPS_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
     ops: _containers.RepeatedCompositeFieldContainer[OpSchema]
-    def __init__(self, ops: _Optional[_Iterable[_Union[OpSchema, _Mapping]]] = ...) -> None: ...
+    hash: str
+    def __init__(self, ops: _Optional[_Iterable[_Union[OpSchema, _Mapping]]] = ..., hash: _Optional[str] = ...) -> None: ...
 
 class ListSessionsRequest(_message.Message):
     __slots__ = ("principal", "page_size", "page_token", "stored")
@@ -625,7 +642,7 @@ class EndSessionResponse(_message.Message):
     def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
 
 class OpSchema(_message.Message):
-    __slots__ = ("name", "parameters", "doc", "differentiable", "in_place", "data_dependent", "outputs")
+    __slots__ = ("name", "parameters", "doc", "differentiable", "in_place", "data_dependent", "outputs", "namespace", "function", "method", "overloads", "aliases", "view", "random", "deprecated", "base")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     DOC_FIELD_NUMBER: _ClassVar[int]
@@ -633,6 +650,15 @@ class OpSchema(_message.Message):
     IN_PLACE_FIELD_NUMBER: _ClassVar[int]
     DATA_DEPENDENT_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    OVERLOADS_FIELD_NUMBER: _ClassVar[int]
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    RANDOM_FIELD_NUMBER: _ClassVar[int]
+    DEPRECATED_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
     name: str
     parameters: _containers.RepeatedCompositeFieldContainer[Parameter]
     doc: str
@@ -640,18 +666,45 @@ class OpSchema(_message.Message):
     in_place: bool
     data_dependent: bool
     outputs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., parameters: _Optional[_Iterable[_Union[Parameter, _Mapping]]] = ..., doc: _Optional[str] = ..., differentiable: bool = ..., in_place: bool = ..., data_dependent: bool = ..., outputs: _Optional[_Iterable[str]] = ...) -> None: ...
+    namespace: str
+    function: bool
+    method: bool
+    overloads: _containers.RepeatedCompositeFieldContainer[Overload]
+    aliases: _containers.RepeatedScalarFieldContainer[str]
+    view: ViewKind
+    random: bool
+    deprecated: str
+    base: str
+    def __init__(self, name: _Optional[str] = ..., parameters: _Optional[_Iterable[_Union[Parameter, _Mapping]]] = ..., doc: _Optional[str] = ..., differentiable: bool = ..., in_place: bool = ..., data_dependent: bool = ..., outputs: _Optional[_Iterable[str]] = ..., namespace: _Optional[str] = ..., function: bool = ..., method: bool = ..., overloads: _Optional[_Iterable[_Union[Overload, _Mapping]]] = ..., aliases: _Optional[_Iterable[str]] = ..., view: _Optional[_Union[ViewKind, str]] = ..., random: bool = ..., deprecated: _Optional[str] = ..., base: _Optional[str] = ...) -> None: ...
+
+class Overload(_message.Message):
+    __slots__ = ("name", "parameters", "results", "returns_list")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_LIST_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    parameters: _containers.RepeatedCompositeFieldContainer[Parameter]
+    results: _containers.RepeatedScalarFieldContainer[str]
+    returns_list: bool
+    def __init__(self, name: _Optional[str] = ..., parameters: _Optional[_Iterable[_Union[Parameter, _Mapping]]] = ..., results: _Optional[_Iterable[str]] = ..., returns_list: bool = ...) -> None: ...
 
 class Parameter(_message.Message):
-    __slots__ = ("name", "kind", "optional", "default", "keyword_only")
+    __slots__ = ("name", "kind", "optional", "default", "keyword_only", "choices", "fixed", "variadic")
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     OPTIONAL_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_FIELD_NUMBER: _ClassVar[int]
     KEYWORD_ONLY_FIELD_NUMBER: _ClassVar[int]
+    CHOICES_FIELD_NUMBER: _ClassVar[int]
+    FIXED_FIELD_NUMBER: _ClassVar[int]
+    VARIADIC_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: ParameterKind
     optional: bool
     default: _types_pb2.Argument
     keyword_only: bool
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[ParameterKind, str]] = ..., optional: bool = ..., default: _Optional[_Union[_types_pb2.Argument, _Mapping]] = ..., keyword_only: bool = ...) -> None: ...
+    choices: _containers.RepeatedScalarFieldContainer[str]
+    fixed: _types_pb2.Argument
+    variadic: bool
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[ParameterKind, str]] = ..., optional: bool = ..., default: _Optional[_Union[_types_pb2.Argument, _Mapping]] = ..., keyword_only: bool = ..., choices: _Optional[_Iterable[str]] = ..., fixed: _Optional[_Union[_types_pb2.Argument, _Mapping]] = ..., variadic: bool = ...) -> None: ...

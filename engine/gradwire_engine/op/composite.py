@@ -18,7 +18,7 @@ from gradwire_engine.op.refusals import (
     check_writable,
     explain,
 )  # fmt: skip
-from gradwire_engine.op.signature import Signature
+from gradwire_engine.op.signature import Signature, Views
 
 
 class Composite(Signature):
@@ -40,6 +40,9 @@ class Composite(Signature):
         complex_grad: bool = True,
         no_overlap: bool = False,
         reads_values: bool = False,
+        views: Views = "never",
+        draws: bool = False,
+        deprecated: str = "",
     ) -> None:
         """Declare a composite; the options are those of Op. A composite without tensor inputs is not differentiable.
 
@@ -47,6 +50,9 @@ class Composite(Signature):
         complex_grad: whether PyTorch differentiates it if the result is complex.
         reads_values: whether it reads values of arrays or draws random numbers itself, instead of by ops alone. A plan
             then calls the composite, because a trace of its ops may not hold for the next run.
+        views: whether results share the first input's memory: "never", "maybe" or "always".
+        draws: whether a call may draw random numbers, by itself or by its parts.
+        deprecated: what to use instead, if PyTorch has deprecated it.
         """
         super().__init__(function, name, skip=0)
         self.differentiable = differentiable
@@ -57,6 +63,7 @@ class Composite(Signature):
         self.complex_grad = complex_grad
         self.no_overlap = no_overlap
         self.reads_values = reads_values
+        self.views, self.draws, self.deprecated = views, draws, deprecated
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Bind the arguments to the signature and apply the composite."""

@@ -73,6 +73,7 @@ class Declaration(Signature):
         OPS[self.name] = self
         self.promotes = promote
         self.view = view
+        self.views = "maybe" if view == "maybe" else "always" if view else "never"
         self.data_dependent = data_dependent
         self.outputs = outputs or (("...",) if view == "multiple" else ())
         self.differentiable_outputs = differentiable_outputs

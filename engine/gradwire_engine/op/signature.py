@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 from gradwire_engine.core.dtypes import NAMES, TITLES, category
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.core.schema import REQUIRED, TENSOR_KINDS, Param, read_signature
+from gradwire_engine.core.schema import REQUIRED, TENSOR_KINDS, Kind, Overload, Param, read_signature
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+Views = Literal["never", "maybe", "always"]
 
 #: Ops and composites that are called by name.
 REGISTRY: dict[str, Signature] = {}
@@ -42,6 +45,13 @@ class Signature:
         self.positional = self.arity - len(self.keywords)
         self.forward = _by_place(function, skip, self.params) if self.keywords else function
         self.required = max((place + 1 for place, value in enumerate(self.defaults) if value is REQUIRED), default=0)
+        self.outputs: tuple[str, ...] = ()
+        self.has_in_place = False  # whether there is a form that ends in an underscore
+        self.declared_overloads: tuple[Overload, ...] = ()
+        #: "always" if the results share the first input's memory, "maybe" if some calls' results do, else "never".
+        self.views: Views = "never"
+        self.draws = False  # whether a call may draw random numbers
+        self.deprecated = ""  # what to use instead; empty for an op that PyTorch has not deprecated
         self.unsupported_dtypes: tuple[UnsupportedDtypes, ...] = ()
         self.cast_positions: tuple[int, ...] = ()
         if not self.name.startswith("_"):
@@ -69,6 +79,46 @@ class Signature:
             if value is REQUIRED:
                 self._refuse(f"missing 1 required argument: '{self.params[place].name}'")
         return tuple(bound)
+
+    @property
+    def overloads(self) -> tuple[Overload, ...]:
+        """The ways to call the op, each with its own results. An op without declared ones has one way.
+
+        A parameter of integers or a string makes two.
+        """
+        declared = self.declared_overloads or (Overload("", self.params, self.outputs),)
+        return tuple(each for overload in declared for each in _apart(overload))
+
+    def overload(self, name: str, *, outputs: tuple[str, ...] = ()) -> Callable[[_Function], _Function]:
+        """Declare one of several ways to call the op: a decorator of a function that is only a signature.
+
+        name: what tells it from the others, as in PyTorch's declarations. outputs: as the option of `@op`. Its
+        parameters are some of the op's. A parameter `x: Literal[True]` has this value in every call of the overload.
+        """
+
+        def declare(function: _Function) -> _Function:
+            made = Overload(name, read_signature(function, 0), outputs)
+            unknown = [param.name for param in made.params if param.name not in self.positions]
+            if unknown:
+                raise ValueError(f"{self.name} has no parameter {', '.join(unknown)}")
+            self.declared_overloads = (*self.declared_overloads, made)
+            return function
+
+        return declare
+
+    def variant(self, name: str, outputs: tuple[str, ...] = (), **flags: bool) -> None:
+        """Declare the overload that flags select, with the op's other parameters.
+
+        A flag that has its default is no parameter of the overload: a call leaves it out.
+        """
+        params = tuple(
+            replace(param, fixed=flags[param.name], default=REQUIRED, keyword_only=True)
+            if param.name in flags
+            else param
+            for param in self.params
+            if param.name not in flags or flags[param.name] is not param.default
+        )
+        self.declared_overloads = (*self.declared_overloads, Overload(name, params, outputs))
 
     def unsupported(
         self,
@@ -115,6 +165,20 @@ class Signature:
 
     def _refuse(self, what: str) -> None:
         raise EngineError(Reason.ARGUMENT_TYPE, f"{self.name}() {what}", op=self.name)
+
+
+def _apart(overload: Overload) -> tuple[Overload, ...]:
+    """An overload with integers or a string for a parameter, as two."""
+    for place, param in enumerate(overload.params):
+        if param.kind is Kind.INTEGERS_OR_STRING:
+            before, after = overload.params[:place], overload.params[place + 1 :]
+            numbers = replace(param, kind=Kind.INTEGERS, choices=())
+            text = replace(param, kind=Kind.STRING, default=REQUIRED, keyword_only=True)
+            return (
+                replace(overload, params=(*before, numbers, *after)),
+                replace(overload, name=param.name, params=(*before, text, *after)),
+            )
+    return (overload,)
 
 
 def _by_place(function: Callable[..., Any], skip: int, params: Sequence[Param]) -> Callable[..., Any]:

@@ -300,14 +300,15 @@ class Backend:
         info.bytes = self.counters.total()
         return info
 
-    async def list_ops(self, prefix: str) -> bytes:
-        """The ops whose names begin with `prefix`: a serialized ListOpsResponse."""
+    async def list_ops(self, prefix: str, known_hash: str = "") -> bytes:
+        """The ops whose names begin with `prefix`: a serialized ListOpsResponse, without ops if their hash is known."""
         if not self._ops:
             self._ops = await self.choose_worker().list_ops()
-        if not prefix:
+        if not prefix and not known_hash:
             return self._ops
-        ops = service_pb2.ListOpsResponse.FromString(self._ops).ops
-        return service_pb2.ListOpsResponse(ops=[op for op in ops if op.name.startswith(prefix)]).SerializeToString()
+        found = service_pb2.ListOpsResponse.FromString(self._ops)
+        some = [] if known_hash == found.hash else [op for op in found.ops if op.name.startswith(prefix)]
+        return service_pb2.ListOpsResponse(ops=some, hash=found.hash).SerializeToString()
 
     async def list_sessions(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
         """One page of all sessions. Raises Refusal: ARGUMENT_VALUE; NOT_SUPPORTED if the server stores none."""

@@ -112,8 +112,8 @@ class SessionBackend(Protocol):
     async def server_info(self) -> service_pb2.ServerInfoResponse:
         """Description of the server."""
 
-    async def list_ops(self, prefix: str) -> bytes:
-        """The ops whose names begin with `prefix`: a serialized ListOpsResponse."""
+    async def list_ops(self, prefix: str, known_hash: str = "") -> bytes:
+        """The ops whose names begin with `prefix`: a serialized ListOpsResponse, without ops if their hash is known."""
 
     async def list_sessions(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
         """One page of all principals' sessions."""

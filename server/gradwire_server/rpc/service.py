@@ -223,7 +223,8 @@ class Front:
         return (await self.backend.server_info()).SerializeToString()
 
     async def _list_ops(self, raw: bytes, context: Context) -> bytes:
-        return await self.backend.list_ops(_small(service_pb2.ListOpsRequest, raw).prefix)
+        request = _small(service_pb2.ListOpsRequest, raw)
+        return await self.backend.list_ops(request.prefix, request.known_hash)
 
     def _require_administrator(self, context: Context) -> None:
         """Check that the caller may administer the server. Raises Refusal: PERMISSION_DENIED."""

@@ -7,11 +7,11 @@ no reader and is refused, for every op.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from gradwire.v1 import service_pb2, types_pb2
+from gradwire.v1 import types_pb2
 from gradwire_engine import Composite, Op, lookup
 from gradwire_engine.core.schema import REQUIRED, Kind, Param
 from gradwire_server.common.errors import Refusal
-from gradwire_server.common.payload import TO_WIRE, dtype_of
+from gradwire_server.common.payload import dtype_of
 
 Argument: TypeAlias = types_pb2.Argument
 Reader: TypeAlias = "Callable[[Argument, Tensors], Any]"
@@ -92,6 +92,10 @@ _NUMBER: dict[str, Reader] = {
     **_INTEGER,
     **_BOOLEAN,
 }
+_INTEGERS: dict[str, Reader] = {
+    "integers": lambda argument, session: tuple(argument.integers.values),
+    **_INTEGER,  # not as a list: split(x, 2) differs from split(x, [2])
+}
 _READERS: dict[Kind, dict[str, Reader]] = {
     Kind.TENSOR: _TENSOR,
     Kind.TENSOR_OR_NUMBER: {**_TENSOR, **_NUMBER},
@@ -103,16 +107,14 @@ _READERS: dict[Kind, dict[str, Reader]] = {
     Kind.STRING: _STRING,
     Kind.DTYPE: {"dtype": _read_dtype},
     Kind.DEVICE: _STRING,
-    Kind.INTEGERS: {
-        "integers": lambda argument, session: tuple(argument.integers.values),
-        **_INTEGER,  # not as a list: split(x, 2) differs from split(x, [2])
-    },
+    Kind.INTEGERS: _INTEGERS,
     Kind.FLOATS: {
         "floats": lambda argument, session: list(argument.floats.values),
         "integers": lambda argument, session: [float(value) for value in argument.integers.values],
     },
     Kind.INDEX: {"index": read_index},
     Kind.NUMBER_OR_STRING: {**_NUMBER, **_STRING},
+    Kind.INTEGERS_OR_STRING: {**_INTEGERS, **_STRING},
 }
 _NONE: dict[str, Reader] = {"none": lambda argument, session: None}
 
@@ -251,57 +253,3 @@ def named_op(name: str) -> NamedOp:
             raise Refusal("OP_UNKNOWN", f"there is no op {name[:MAX_OP_NAME]!r}…")
         found = NAMED_OPS[name] = NamedOp(name)
     return found
-
-
-def fill_argument(argument: Argument, value: Any, kind: Kind) -> None:
-    """Write a parameter's default to an Argument, for ListOps."""
-    if value is None:
-        argument.none.SetInParent()
-    elif isinstance(value, bool):
-        argument.boolean = value
-    elif isinstance(value, int):
-        argument.integer = value
-    elif isinstance(value, float):
-        argument.float = value
-    elif isinstance(value, complex):
-        argument.complex.real, argument.complex.imag = value.real, value.imag
-    elif isinstance(value, str):
-        argument.string = value
-    elif kind is Kind.INTEGERS:
-        argument.integers.values.extend(value)
-        argument.integers.SetInParent()
-    elif kind is Kind.FLOATS:
-        argument.floats.values.extend(value)
-        argument.floats.SetInParent()
-    elif not hasattr(value, "itemsize"):
-        raise TypeError(f"the default {value!r} has no Argument encoding")
-    else:
-        argument.dtype = TO_WIRE[value]  # type: ignore[assignment]
-
-
-def schemas(registry: "dict[str, Op | Composite]") -> service_pb2.ListOpsResponse:
-    """All ops and their in-place forms, sorted by name."""
-    response = service_pb2.ListOpsResponse()
-    forms = [(name, op, getattr(op, "writes", False)) for name, op in registry.items()]
-    forms += [(f"{name}_", op, True) for name, op in registry.items() if op.has_in_place]
-    for name, op, in_place in sorted(forms, key=lambda form: form[0]):
-        schema = response.ops.add(
-            name=name,
-            doc=op.doc,
-            differentiable=op.differentiable,
-            in_place=in_place,
-            data_dependent=bool(op.data_dependent),
-            outputs=op.outputs,
-        )
-        for param in op.params:
-            _fill_parameter(schema.parameters.add(), param)
-    return response
-
-
-def _fill_parameter(parameter: service_pb2.Parameter, param: Param) -> None:
-    parameter.name = param.name
-    parameter.kind = service_pb2.ParameterKind.Value(f"PARAMETER_KIND_{param.kind.name}")  # type: ignore[assignment]
-    parameter.optional = param.optional
-    parameter.keyword_only = param.keyword_only
-    if param.default is not REQUIRED:
-        fill_argument(parameter.default, param.default, param.kind)

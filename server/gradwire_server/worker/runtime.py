@@ -31,9 +31,9 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.common.protobuf_peek import bytes_field
 from gradwire_server.common.shared_counters import SharedCounters
-from gradwire_server.session.arguments import schemas
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.session.meter import Meter
+from gradwire_server.session.op_schemas import schemas
 from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.transfers import Download

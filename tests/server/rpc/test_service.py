@@ -44,7 +44,7 @@ class Backend:
     async def close_session(self, session_id: str) -> int:
         return len(session_id)
 
-    async def list_ops(self, prefix: str) -> bytes:
+    async def list_ops(self, prefix: str, known_hash: str = "") -> bytes:
         return prefix.encode()
 
     async def list_sessions(self, request: Any) -> service_pb2.ListSessionsResponse:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradwire.v1 import service_pb2, types_pb2
-from gradwire_engine import REGISTRY, EngineError, tensor
+from gradwire.v1 import types_pb2
+from gradwire_engine import EngineError, tensor
 from gradwire_engine.core import dtypes
-from gradwire_engine.core.schema import Kind, Param
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session import arguments
 from tests.server.harness import Id, argument, op
@@ -173,42 +172,3 @@ def test_an_in_place_call_makes_nothing_and_wants_a_tensor() -> None:
         arguments.check_in_place(call, [7], True)
     with pytest.raises(Refusal, match="'input' must be a tensor"):
         arguments.check_in_place(call, [], False)
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        (None, Kind.INTEGER),
-        (True, Kind.BOOLEAN),
-        (3, Kind.INTEGER),
-        (2.5, Kind.FLOAT),
-        (1 + 2j, Kind.NUMBER),
-        ("mean", Kind.STRING),
-        ((0, 1), Kind.INTEGERS),
-        ((), Kind.INTEGERS),
-        ([0.5], Kind.FLOATS),
-        (dtypes.int8, Kind.DTYPE),
-    ],
-)
-def test_a_default_that_is_told_is_read_back_the_same(value: Any, kind: Kind) -> None:
-    told = A()
-    arguments.fill_argument(told, value, kind)
-    readers = arguments.readers_of(Param("p", kind, True, None, False))
-    assert readers[told.WhichOneof("kind")](told, HELD) == value
-
-
-def test_a_default_that_cannot_be_told_is_a_mistake_of_the_declaration() -> None:
-    with pytest.raises(TypeError, match="has no Argument encoding"):
-        arguments.fill_argument(A(), object(), Kind.DTYPE)
-
-
-def test_all_ops_and_their_in_place_forms_are_listed_by_name() -> None:
-    told = arguments.schemas(REGISTRY)
-    names = [each.name for each in told.ops]
-    assert names == sorted(names)
-    assert {"add", "add_", "sum"} <= set(names)
-    add = next(each for each in told.ops if each.name == "add")
-    assert [each.name for each in add.parameters] == ["input", "other", "alpha"]
-    alpha = add.parameters[2]
-    assert (alpha.keyword_only, alpha.default.integer, alpha.kind) == (True, 1, service_pb2.PARAMETER_KIND_NUMBER)
-    assert next(each for each in told.ops if each.name == "add_").in_place

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -314,7 +314,9 @@ def _row_sums(rows: Array) -> Array:
     node=lambda input, other, rounding_mode: "DivBackward2" if rounding_mode else "DivBackward0",
     cost=8,
 )
-def div(xp: Any, input: Array | Number, other: Array | Number, *, rounding_mode: str | None = None) -> Array:
+def div(
+    xp: Any, input: Array | Number, other: Array | Number, *, rounding_mode: Literal["trunc", "floor"] | None = None
+) -> Array:
     """input / other; with rounding_mode rounded down ("floor") or towards zero ("trunc") (torch.div)."""
     if rounding_mode is None:
         return xp.true_divide(input, other)

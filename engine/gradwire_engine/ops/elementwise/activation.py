@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -345,7 +345,7 @@ def _gelu_tanh_block(out: Array, x: Array, t: Array) -> None:
 
 @op(in_place=False, cost=12)
 @through_float32
-def gelu(xp: Any, input: Array, *, approximate: str = "none") -> Array:
+def gelu(xp: Any, input: Array, *, approximate: Literal["none", "tanh"] = "none") -> Array:
     """input * normal CDF of the input, or its "tanh" approximation (torch.nn.functional.gelu)."""
     _check_float("GeluKernelImpl", input)
     if approximate == "none":

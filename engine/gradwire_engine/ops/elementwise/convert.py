@@ -20,7 +20,7 @@ from gradwire_engine.ops.elementwise.unary import sgn
 Device = str
 
 
-@composite
+@composite(views="maybe")
 def to(
     input: Array,
     dtype: DType | None = None,
@@ -40,19 +40,19 @@ def to(
     return cast(moved, moved.dtype) if copy and moved is input else moved
 
 
-@composite
+@composite(views="maybe")
 def type_as(input: Array, other: Array) -> Array:
     """Convert to the dtype of `other` (torch.Tensor.type_as)."""
     return to(input, other.dtype)
 
 
-@composite(name="real")
+@composite(name="real", views="always")
 def real_(input: Array) -> Array:
     """Real part, a view; a real tensor is returned unchanged (torch.real)."""
     return real_view(input) if dtypes.category(input.dtype) == dtypes.COMPLEX else input
 
 
-@composite(name="conj")
+@composite(name="conj", views="maybe")
 def conjugate(input: Array) -> Array:
     """Complex conjugate; a real tensor is returned unchanged (torch.conj)."""
     return conj(input)
@@ -150,7 +150,7 @@ def _angle_input(g: Any, input: Any) -> Any:
 angle.grad(input=_angle_input)
 
 
-@composite
+@composite(views="always")
 def resolve_conj(input: Array) -> Array:
     """Return the tensor itself: conjugation is never lazy here (torch.resolve_conj)."""
     return input

@@ -88,7 +88,7 @@ abs.grad(input=lambda g, input: g * sgn(input))
 sgn.grad(input=lambda g, input, out: _sgn_backward(g, input, out))
 
 
-@composite
+@composite(views="always")
 def positive(input: Array) -> Array:
     """Return the input itself (torch.positive)."""
     if input.dtype == dtypes.bool_:

@@ -85,7 +85,7 @@ def _vector(input: Any) -> None:
         raise EngineError(Reason.RUNTIME, f"Expect a 1D vector, but got shape {list(input.shape)}")
 
 
-@composite
+@composite(views="maybe")
 def cartesian_prod(tensors: list[Array]) -> Any:
     """Cartesian product of vectors, one tuple per row; one vector is returned unchanged (torch.cartesian_prod)."""
     for tensor in tensors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
@@ -74,7 +74,7 @@ def embedding_bag(
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
-    mode: str = "mean",
+    mode: Literal["sum", "mean", "max"] = "mean",
     sparse: bool = False,
     per_sample_weights: Array | None = None,
     include_last_offset: bool = False,

@@ -386,6 +386,14 @@ def scatter(
     return _scatter(input, dim, index, source_part(given, index))
 
 
+@scatter.overload("src")
+def _(input: Array, dim: int, index: Array, src: Array | Number) -> Any: ...
+
+
+@scatter.overload("value")
+def _(input: Array, dim: int, index: Array, *, value: Number) -> Any: ...
+
+
 @composite(in_place=True, no_overlap=True)
 def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
     """Copy of the input with `src` added at the indices along `dim` (torch.scatter_add)."""
@@ -479,6 +487,10 @@ def nonzero(input: Array, *, as_tuple: bool = False) -> Array:
     if not as_tuple:
         return places
     return tuple(getitem(places, (slice(None), dim)) for dim in range(places.shape[1]))
+
+
+nonzero.variant("", as_tuple=False)
+nonzero.variant("as_tuple", ("...",), as_tuple=True)
 
 
 @composite(data_dependent=True, differentiable=False)

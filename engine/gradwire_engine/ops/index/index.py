@@ -322,7 +322,7 @@ def _resolve_bools(input: Any, indices: list[Any]) -> list[Any]:
     return [xp.zeros(1 if read_array(item) else 0, dtypes.int64) if _is_single_bool(item) else item for item in indices]
 
 
-@composite(data_dependent=_has_mask)
+@composite(data_dependent=_has_mask, views="maybe")
 def getitem(input: Array, index: Index) -> Array:
     """x[index] with ints, slices, None, Ellipsis, masks and integer tensors (torch.Tensor.__getitem__)."""
     if type(index) is int:  # fast paths

@@ -6,7 +6,7 @@ The first three replace the part of a view. Their gradients are the view, and th
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
@@ -266,7 +266,13 @@ _scatter_reduce.grad(
 
 @composite(in_place=True, no_overlap=True)
 def scatter_reduce(
-    input: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
+    input: Array,
+    dim: int,
+    index: Array,
+    src: Array,
+    reduce: Literal["sum", "prod", "mean", "amax", "amin"],
+    *,
+    include_self: bool = True,
 ) -> Array:
     """Reduce the elements of `src` into the input at the positions `index` along `dim` (torch.scatter_reduce).
 
@@ -287,7 +293,13 @@ scatter_reduce.unsupported("b", "scatter_gather_tensor_cpu_reduce_mean", when=sc
 
 @composite(in_place=True, no_overlap=True)
 def index_reduce(
-    input: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
+    input: Array,
+    dim: int,
+    index: Array,
+    source: Array,
+    reduce: Literal["prod", "mean", "amax", "amin"],
+    *,
+    include_self: bool = True,
 ) -> Array:
     """Reduce the slices of `source` into the input at the positions `index` along `dim` (torch.index_reduce).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -140,6 +140,13 @@ def unique_consecutive(
     return tuple(wanted) if len(wanted) > 1 else values
 
 
+for _unique_op in (unique, unique_consecutive):
+    _unique_op.variant("", return_inverse=False, return_counts=False)
+    _unique_op.variant("inverse", ("output", "inverse_indices"), return_inverse=True, return_counts=False)
+    _unique_op.variant("counts", ("output", "counts"), return_inverse=False, return_counts=True)
+    _unique_op.variant("inverse_counts", _unique_op.outputs, return_inverse=True, return_counts=True)
+
+
 @op(cost=counted(_member_cost, cheap_size=1 << 16))
 def isin(
     xp: Any,
@@ -213,7 +220,7 @@ def searchsorted(
     *,
     out_int32: bool = False,
     right: bool = False,
-    side: str | None = None,
+    side: Literal["left", "right"] | None = None,
     sorter: Array | None = None,
 ) -> Array:
     """Insertion index of each value in the sorted last dimension (torch.searchsorted).

@@ -67,7 +67,7 @@ def argsort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stab
 argsort.works_in(forward=1.1)
 
 
-@composite(outputs=("values", "indices"))
+@composite
 def msort(input: Array) -> Array:
     """Sort along the first dimension (torch.msort)."""
     return sort(input, 0)[0]

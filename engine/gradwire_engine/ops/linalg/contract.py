@@ -161,7 +161,7 @@ def _multiplied(a: Any, la: list[str], b: Any, lb: list[str], needed: set[str]) 
     return reshape(made, tuple(sizes[label] for label in labels)), labels
 
 
-@composite
+@composite(views="maybe")
 def einsum(equation: str, operands: list[Array]) -> Any:
     """Sum of products over the labels that the output lacks, by Einstein's notation (torch.einsum).
 
@@ -216,6 +216,14 @@ def tensordot(a: Array, b: Array, dims: Ints = 2) -> Any:
     right = reshape(permute(b, over_b + free_b), (inner, math.prod(b.shape[axis] for axis in free_b)))
     shape = (*(a.shape[axis] for axis in free_a), *(b.shape[axis] for axis in free_b))
     return reshape(matmul(left, right), shape)
+
+
+@tensordot.overload("int")
+def _(a: Array, b: Array, dims: int = 2) -> Any: ...
+
+
+@tensordot.overload("dims")
+def _(a: Array, b: Array, dims: Ints) -> Any: ...
 
 
 @composite

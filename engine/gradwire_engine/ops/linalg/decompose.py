@@ -9,7 +9,7 @@ a loss that depends on the phase, as PyTorch does.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -171,7 +171,7 @@ _qr.grad(A=_qr_A)
 
 
 @composite(name="linalg.qr", outputs=("Q", "R"))
-def qr(A: Array, mode: str = "reduced") -> Any:
+def qr(A: Array, mode: Literal["reduced", "complete", "r"] = "reduced") -> Any:
     """QR decomposition: Q with orthonormal columns and upper triangular R, Q @ R = A (torch.linalg.qr).
 
     A: (..., m, n). mode: "reduced" (Q: (m, k), k = min(m, n)), "complete" (Q: (m, m)) or "r" (Q empty).
@@ -307,7 +307,7 @@ def _check_half(UPLO: str) -> None:
 
 
 @op(name="linalg.eigh", node="LinalgEighBackward0", outputs=("eigenvalues", "eigenvectors"), cost=lapack(1.5))
-def eigh(xp: Any, A: Array, UPLO: str = "L") -> Array:
+def eigh(xp: Any, A: Array, UPLO: Literal["L", "U"] = "L") -> Array:
     """Eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns (torch.linalg.eigh).
 
     A: (..., n, n), of which one triangle is read: the lower ("L") or the upper ("U").
@@ -338,7 +338,7 @@ eigh.grad(A=_eigh_A)
 
 
 @op(name="linalg.eigvalsh", node="LinalgEighBackward0", cost=lapack(0.5, 5.0))
-def eigvalsh(xp: Any, A: Array, UPLO: str = "L") -> Array:
+def eigvalsh(xp: Any, A: Array, UPLO: Literal["L", "U"] = "L") -> Array:
     """Eigenvalues of Hermitian matrices in ascending order (torch.linalg.eigvalsh).
 
     A: (..., n, n), of which one triangle is read. Raises EngineError: RUNTIME, SHAPE.

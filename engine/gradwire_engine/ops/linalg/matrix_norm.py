@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
@@ -28,7 +28,12 @@ _NUMERIC_ORDERS = (1, 2, math.inf)
 
 @composite(name="linalg.matrix_norm")
 def matrix_norm(
-    A: Array, ord: Number | str = "fro", dim: Ints = (-2, -1), keepdim: bool = False, *, dtype: DType | None = None
+    A: Array,
+    ord: Number | Literal["fro", "nuc"] = "fro",
+    dim: Ints = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
 ) -> Any:
     """Norm of the matrices along two dims (torch.linalg.matrix_norm).
 
@@ -88,7 +93,7 @@ def _by_singular_values(A: Any, ord: Any, rows: int, columns: int, keepdim: bool
 
 @composite(name="linalg.norm")
 def linalg_norm(
-    A: Array, ord: Number | str | None = None, dim: Ints | None = None, keepdim: bool = False,
+    A: Array, ord: Number | Literal["fro", "nuc"] | None = None, dim: Ints | None = None, keepdim: bool = False,
     *, dtype: DType | None = None,
 ) -> Any:  # fmt: skip
     """Norm of vectors or matrices (torch.linalg.norm).
@@ -114,9 +119,9 @@ def linalg_norm(
     return matrix_norm(A, ord, (0, 1) if dim is None else dim, keepdim, dtype=dtype)
 
 
-@composite
+@composite(deprecated="linalg.norm, linalg.vector_norm or linalg.matrix_norm")
 def norm(
-    input: Array, p: Number | str | None = "fro", dim: Ints | None = None, keepdim: bool = False,
+    input: Array, p: Number | Literal["fro", "nuc"] | None = "fro", dim: Ints | None = None, keepdim: bool = False,
     *, dtype: DType | None = None,
 ) -> Any:  # fmt: skip
     """p-norm of the elements over `dim`, or of all elements (torch.norm).
@@ -140,7 +145,7 @@ def _no_condition_numbers(A: Any) -> Any:
 
 
 @composite(name="linalg.cond", reads_values=True)
-def cond(A: Array, p: Number | str | None = None) -> Any:
+def cond(A: Array, p: Number | Literal["fro", "nuc"] | None = None) -> Any:
     """Condition numbers: norm of each matrix times the norm of its inverse (torch.linalg.cond).
 
     A: (..., m, n). p: an order of `linalg.matrix_norm`, for square matrices. 2 (the default) means the ratio of the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -136,7 +136,7 @@ def vander(x: Array, *, N: int | None = None) -> Any:
     return cat([Tensor(ones) if type(powers) is Tensor else ones, powers], -1)
 
 
-@composite(name="linalg.diagonal")
+@composite(name="linalg.diagonal", views="always")
 def linalg_diagonal(A: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """Diagonals of matrices; a view (torch.linalg.diagonal). Raises EngineError: DIM_OUT_OF_RANGE."""
     return diagonal(A, offset, dim1, dim2)
@@ -330,14 +330,22 @@ def _multiply_chain(chain: list[Any], cuts: Any) -> Any:
 
 
 @composite
-def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None) -> Any:
+def cdist(
+    x1: Array,
+    x2: Array,
+    p: float = 2.0,
+    compute_mode: Literal[
+        "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+    ]
+    | None = None,
+) -> Any:
     """Pairwise p-norm distances between the rows of x1 and x2 (torch.cdist).
 
     x1: (..., n, k); x2: (..., m, k); batches broadcast.
     compute_mode: whether a matrix product computes 2-norms, which is fast but less exact for rows close to each other:
     "use_mm_for_euclid_dist_if_necessary" (the default: for more than 25 rows), "use_mm_for_euclid_dist" or
     "donot_use_mm_for_euclid_dist".
-    Raises EngineError: SHAPE, RUNTIME for a negative p.
+    Raises EngineError: SHAPE, RUNTIME for a negative p, ARGUMENT_VALUE for another compute_mode.
     """
     for name, value in (("X1", x1), ("X2", x2)):
         if value.ndim < 2:
@@ -354,6 +362,8 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
         raise EngineError(Reason.RUNTIME, f"cdist only supports floating-point dtypes, X1 got: {title}", op="cdist")
     if is_half(x1.dtype):
         raise EngineError(Reason.NOT_SUPPORTED, f"\"cdist\" not implemented for '{dtypes.TITLES[x1.dtype]}'")
+    if compute_mode not in (*_BY_PRODUCT, *_BY_SIZE, "donot_use_mm_for_euclid_dist"):
+        raise EngineError(Reason.ARGUMENT_VALUE, f"{compute_mode} is not a valid value for compute_mode", op="cdist")
     many = compute_mode in _BY_PRODUCT or (compute_mode in _BY_SIZE and max(x1.shape[-2], x2.shape[-2]) > 25)
     if p == 2 and many and x1.dtype == x2.dtype:
         return _euclidean(x1, x2)

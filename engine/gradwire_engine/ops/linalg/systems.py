@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,7 +37,14 @@ def _least_cost(A: Any, B: Any, *rest: Any) -> Any:
     differentiable_outputs=(0, 1),
     cost=tall(counted(_least_cost, 4.0, 1 << 14)),
 )
-def lstsq(xp: Any, A: Array, B: Array, rcond: float | None = None, *, driver: str | None = None) -> Array:
+def lstsq(
+    xp: Any,
+    A: Array,
+    B: Array,
+    rcond: float | None = None,
+    *,
+    driver: Literal["gels", "gelsy", "gelsd", "gelss"] | None = None,
+) -> Array:
     """Least squares: X that minimizes |A @ X - B|, with the smallest norm (torch.linalg.lstsq).
 
     A: (..., m, n). B: (..., m, k), or (..., m) for one right-hand side per matrix. solution: (..., n, k).

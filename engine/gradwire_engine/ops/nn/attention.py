@@ -67,7 +67,7 @@ def _causal_mask(xp: Any, query: Array, keys: int) -> Array:
     return xp.tri(query.shape[-2], keys, dtype=bool)
 
 
-@composite
+@composite(draws=True)
 def scaled_dot_product_attention(
     query: Array,
     key: Array,
@@ -183,7 +183,7 @@ def _split_heads(x: Any, heads: int) -> Any:
     return transpose(reshape(x, (x.shape[0], x.shape[1] * heads, -1)), 0, 1)
 
 
-@composite(outputs=("attn_output", "attn_output_weights"))
+@composite(outputs=("attn_output", "attn_output_weights"), draws=True)
 def multi_head_attention_forward(
     query: Array,
     key: Array,
@@ -277,6 +277,10 @@ def multi_head_attention_forward(
     weights = reshape(weights, (batch, num_heads, length, sources))
     weights = mean(weights, 1) if average_attn_weights else weights
     return output, weights if batched else squeeze(weights, 0)
+
+
+multi_head_attention_forward.variant("", multi_head_attention_forward.outputs, need_weights=True)
+multi_head_attention_forward.variant("without_weights", ("attn_output",), need_weights=False)
 
 
 def _check_mask(mask: Any, length: int, sources: int, heads: int) -> None:

@@ -26,7 +26,7 @@ def _dropout_noise(xp: Any, input: Array, p: float) -> Array:
     return xp.multiply(kept, input.dtype.type(1 / wide.type(1 - p)), dtype=input.dtype)
 
 
-@composite(in_place=True)
+@composite(in_place=True, views="maybe", draws=True)
 def dropout(input: Array, p: float = 0.5, training: bool = True) -> Any:
     """Set elements to 0 with probability p and scale the others by 1 / (1 - p) (torch.nn.functional.dropout).
 
@@ -67,7 +67,7 @@ def _channel_dropout(input: Any, p: float, training: bool, unbatched: bool) -> A
     return squeeze(made, 0) if unbatched else made
 
 
-@composite
+@composite(views="maybe", draws=True)
 def dropout1d(input: Array, p: float = 0.5, training: bool = True) -> Any:
     """Set whole channels to 0 with probability p (torch.nn.functional.dropout1d). input: (n, c, l) or (c, l)."""
     if input.ndim not in (2, 3):
@@ -75,13 +75,13 @@ def dropout1d(input: Array, p: float = 0.5, training: bool = True) -> Any:
     return _channel_dropout(input, p, training, input.ndim == 2)
 
 
-@composite
+@composite(views="maybe", draws=True)
 def dropout2d(input: Array, p: float = 0.5, training: bool = True) -> Any:
     """Set whole channels to 0 with probability p (torch.nn.functional.dropout2d). input: (n, c, h, w)."""
     return _channel_dropout(input, p, training, False)
 
 
-@composite
+@composite(views="maybe", draws=True)
 def dropout3d(input: Array, p: float = 0.5, training: bool = True) -> Any:
     """Set whole channels to 0 with probability p (torch.nn.functional.dropout3d). input: (n, c, d, h, w)."""
     return _channel_dropout(input, p, training, input.ndim == 4)
@@ -108,13 +108,13 @@ def _alpha(input: Any, p: float, training: bool, shape: tuple[int, ...] | None) 
     return input * (kept * scale) + ((1 - kept) * (_SATURATION * scale) + (-_SATURATION * scale * p))
 
 
-@composite
+@composite(views="maybe", draws=True)
 def alpha_dropout(input: Array, p: float = 0.5, training: bool = False) -> Any:
     """Dropout that preserves the mean and variance of SELU's results (torch.nn.functional.alpha_dropout)."""
     return _alpha(input, p, training, None)
 
 
-@composite
+@composite(views="maybe", draws=True)
 def feature_alpha_dropout(input: Array, p: float = 0.5, training: bool = False) -> Any:
     """alpha_dropout of whole channels (torch.nn.functional.feature_alpha_dropout)."""
     return _alpha(input, p, training, _channels(input) if training and 0 < p < 1 else None)
@@ -134,7 +134,7 @@ def _times_noise(xp: Any, input: Array, noise: Array) -> Array:
 _times_noise.grad(input=lambda g, noise: _times_noise(g, noise))
 
 
-@composite(in_place=True)
+@composite(in_place=True, draws=True)
 def rrelu(input: Array, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Any:
     """leaky_relu with a random slope from [lower, upper]; without training, their mean (torch.nn.functional.rrelu).
 

@@ -32,7 +32,7 @@ _UNIFORM, _NORMAL, _SHUFFLED = 6.0, 15.0, 150.0  # operations per number
 
 _SHUFFLE_BYTES = 40  # working memory per number
 
-_sampler = composite(differentiable=False, reads_values=True)
+_sampler = composite(differentiable=False, reads_values=True, draws=True)
 
 
 def sampler_for(xp: Any) -> Any:
@@ -296,7 +296,7 @@ def _normal_like(xp: Any, input: Array, mean: float, std: float) -> Array:
 _normal_like.works_in(forward=1)
 
 
-@composite(name="normal_", differentiable=False, writes=True)
+@composite(name="normal_", differentiable=False, writes=True, draws=True)
 def normal_(input: Array, mean: float = 0.0, std: float = 1.0) -> Array:
     """Write normal random numbers of the given mean and standard deviation into the input (torch.Tensor.normal_)."""
     return _normal_like.in_place((input, mean, std))

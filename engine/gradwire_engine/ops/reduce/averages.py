@@ -107,6 +107,14 @@ def nanmedian(input: Array, dim: int | None = None, keepdim: bool = False) -> An
     return _nanmedian_all(input) if dim is None else _nanmedian_dim(input, dim, keepdim)
 
 
+@nanmedian.overload("")
+def _(input: Array) -> Any: ...
+
+
+@nanmedian.overload("dim", outputs=("values", "indices"))
+def _(input: Array, dim: int, keepdim: bool = False) -> Any: ...
+
+
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), cost=by_sorting(6))
 def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
     """Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
@@ -47,7 +47,12 @@ def _check(input: Any, q: Any, interpolation: str) -> None:
 
 @composite(reads_values=True)
 def quantile(
-    input: Array, q: Array | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Array,
+    q: Array | Number,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
 ) -> Any:
     """q-th quantiles along `dim`, or of all elements; nan if a value is nan (torch.quantile).
 
@@ -59,7 +64,12 @@ def quantile(
 
 @composite(reads_values=True)
 def nanquantile(
-    input: Array, q: Array | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Array,
+    q: Array | Number,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
 ) -> Any:
     """q-th quantiles without nan (torch.nanquantile); arguments as of `quantile`."""
     return _quantile(input, q, dim, keepdim, interpolation, True)

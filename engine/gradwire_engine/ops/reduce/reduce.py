@@ -374,6 +374,18 @@ def min(input: Array, dim: Array | Number | None = None, keepdim: bool = False, 
     return _min_all(input) if dim is None else _min_dim(input, dim, keepdim)
 
 
+for _extreme_op in (max, min):
+
+    @_extreme_op.overload("")
+    def _(input: Array) -> Any: ...
+
+    @_extreme_op.overload("dim", outputs=("values", "indices"))
+    def _(input: Array, dim: int, keepdim: bool = False) -> Any: ...
+
+    @_extreme_op.overload("other")
+    def _(input: Array, *, other: Array) -> Any: ...
+
+
 @composite(outputs=("min", "max"))
 def aminmax(input: Array, *, dim: int | None = None, keepdim: bool = False) -> Array:
     """Minimum and maximum, of all elements or along `dim` (torch.aminmax)."""
@@ -559,6 +571,14 @@ _median_all.grad(input=split_among_all_ties)
 def median(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
     """Lower median of all elements; with a dim, values and indices along it (torch.median)."""
     return _median_all(input) if dim is None else median_dim(input, dim, keepdim)
+
+
+@median.overload("")
+def _(input: Array) -> Any: ...
+
+
+@median.overload("dim", outputs=("values", "indices"))
+def _(input: Array, dim: int, keepdim: bool = False) -> Any: ...
 
 
 def _reduced_bytes(input: Array, dim: Any = None, *rest: Any) -> int:

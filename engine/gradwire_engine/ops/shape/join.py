@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
@@ -276,15 +276,15 @@ def diag(input: Array, diagonal: int = 0) -> Array:
 # Several tensors.
 
 
-@composite(outputs=("...",))
+@composite(outputs=("...",), views="always")
 def broadcast_tensors(tensors: list[Array]) -> Array:
     """Expand tensors to their common shape; views (torch.broadcast_tensors)."""
     shape = broadcast_shape(*(tensor.shape for tensor in tensors)) if tensors else ()
     return tuple(tensor if tensor.shape == shape else expand(tensor, shape) for tensor in tensors)
 
 
-@composite(outputs=("...",))
-def meshgrid(tensors: list[Array], *, indexing: str | None = None) -> Array:
+@composite(outputs=("...",), views="always")
+def meshgrid(tensors: list[Array], *, indexing: Literal["ij", "xy"] | None = None) -> Array:
     """Coordinate grids of vectors; "xy" swaps the first two dimensions (torch.meshgrid)."""
     if indexing not in (None, "ij", "xy"):
         raise EngineError(
@@ -312,19 +312,19 @@ def _at_least(input: Any, ndim: int) -> Any:
     return input
 
 
-@composite
+@composite(views="always")
 def atleast_1d(input: Array) -> Array:
     """Add dimensions of size 1 up to one dimension (torch.atleast_1d)."""
     return _at_least(input, 1)
 
 
-@composite
+@composite(views="always")
 def atleast_2d(input: Array) -> Array:
     """Add dimensions of size 1 up to two dimensions (torch.atleast_2d)."""
     return _at_least(input, 2)
 
 
-@composite
+@composite(views="always")
 def atleast_3d(input: Array) -> Array:
     """Add dimensions of size 1 up to three dimensions (torch.atleast_3d)."""
     return _at_least(input, 3)

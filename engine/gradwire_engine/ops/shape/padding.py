@@ -10,6 +10,7 @@ from typing import Any
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import PadMode
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
@@ -52,7 +53,7 @@ _NODES = {"reflect": "ReflectionPad", "replicate": "ReplicationPad", "circular":
 
 
 @composite
-def pad(input: Array, pad: Ints, mode: str = "constant", value: float | None = None) -> Any:
+def pad(input: Array, pad: Ints, mode: PadMode = "constant", value: float | None = None) -> Any:
     """Pad the last dimensions (torch.nn.functional.pad).
 
     pad: (left, right) of the last dimension, then of the one before it, and so on; negative values crop.

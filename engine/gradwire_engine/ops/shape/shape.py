@@ -128,19 +128,19 @@ reshape.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
 view.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
 
 
-@composite
+@composite(views="always")
 def view_as(input: Array, other: Array) -> Array:
     """View with the shape of `other` (torch.Tensor.view_as)."""
     return view(input, other.shape)
 
 
-@composite
+@composite(views="maybe")
 def reshape_as(input: Array, other: Array) -> Array:
     """Reshape to the shape of `other` (torch.Tensor.reshape_as)."""
     return reshape(input, other.shape)
 
 
-@composite
+@composite(views="maybe")
 def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
     """Merge the dimensions start_dim to end_dim, inclusive, into one (torch.flatten)."""
     start, end = normalize_dim(start_dim, input.ndim), normalize_dim(end_dim, input.ndim)
@@ -154,13 +154,13 @@ def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
     return reshape(input, (*input.shape[:start], middle, *input.shape[end + 1 :]))
 
 
-@composite
+@composite(views="maybe")
 def ravel(input: Array) -> Array:
     """Flatten to one dimension (torch.ravel)."""
     return reshape(contiguous(input), (-1,))
 
 
-@composite
+@composite(views="always")
 def unflatten(input: Array, dim: int, sizes: Ints) -> Array:
     """Split a dimension into several (torch.unflatten)."""
     dim = normalize_dim(dim, input.ndim)
@@ -182,13 +182,13 @@ def unflatten(input: Array, dim: int, sizes: Ints) -> Array:
     return view(input, (*input.shape[:dim], *parts, *input.shape[dim + 1 :]))
 
 
-@composite
+@composite(views="always")
 def broadcast_to(input: Array, size: Ints) -> Array:
     """Expand dimensions of size 1 to `size`; a view (torch.broadcast_to)."""
     return expand(input, ints(size))
 
 
-@composite
+@composite(views="always")
 def expand_as(input: Array, other: Array) -> Array:
     """Expand to the shape of `other`; a view (torch.Tensor.expand_as)."""
     return expand(input, other.shape)
@@ -275,25 +275,25 @@ transpose.grad(input=lambda g, dim0, dim1: transpose(g, dim0, dim1))
 t.grad(input=lambda g: t(g))
 
 
-@composite
+@composite(views="always")
 def swapaxes(input: Array, axis0: int, axis1: int) -> Array:
     """Swap two dimensions (torch.swapaxes)."""
     return transpose(input, axis0, axis1)
 
 
-@composite
+@composite(views="always")
 def swapdims(input: Array, dim0: int, dim1: int) -> Array:
     """Swap two dimensions (torch.swapdims)."""
     return transpose(input, dim0, dim1)
 
 
-@composite
+@composite(views="always")
 def T(input: Array) -> Array:
     """Reverse the order of all dimensions (torch.Tensor.T)."""
     return permute(input, tuple(reversed(range(input.ndim))))
 
 
-@composite
+@composite(views="always")
 def mT(input: Array) -> Array:
     """Transpose the matrices in the last two dimensions (torch.Tensor.mT)."""
     if not input.ndim:
@@ -302,7 +302,7 @@ def mT(input: Array) -> Array:
     return transpose(input, -2, -1)
 
 
-@composite
+@composite(views="maybe")
 def mH(input: Array) -> Array:
     """Transpose and conjugate the matrices in the last two dimensions (torch.Tensor.mH)."""
     if not input.ndim:
@@ -311,7 +311,7 @@ def mH(input: Array) -> Array:
     return conj(transpose(input, -2, -1))
 
 
-@composite
+@composite(views="maybe")
 def H(input: Array) -> Array:
     """Transpose and conjugate a matrix (torch.Tensor.H)."""
     if input.ndim not in (0, 2):
@@ -329,7 +329,7 @@ def _needs_matrix(name: str, input: Any) -> None:
         )
 
 
-@composite
+@composite(views="always")
 def movedim(input: Array, source: Ints, destination: Ints) -> Array:
     """Move dimensions to other positions; the others keep their order (torch.movedim)."""
     sources, places = ints(source), ints(destination)
@@ -351,7 +351,7 @@ def movedim(input: Array, source: Ints, destination: Ints) -> Array:
     return permute(input, tuple(order))
 
 
-moveaxis = composite(name="moveaxis")(movedim.function)
+moveaxis = composite(name="moveaxis", views="always")(movedim.function)
 
 # Parts.
 
@@ -408,7 +408,7 @@ slice_.grad(
 _slice_backward.grad(g=lambda g, dim, start, end, step: slice_(g, dim, start, end, step))
 
 
-@composite
+@composite(views="always")
 def narrow(input: Array, dim: int, start: int, length: int) -> Array:
     """`length` elements from `start` along a dimension (torch.narrow)."""
     if not input.ndim:
@@ -500,7 +500,15 @@ def split(xp: Any, tensor: Array, split_size_or_sections: Ints, dim: int = 0) ->
     return tuple(at(tensor, dim, slice(a, b)) for a, b in itertools.pairwise(bounds))
 
 
-@composite(outputs=("...",))
+@split.overload("int", outputs=("...",))
+def _(tensor: Array, split_size_or_sections: int, dim: int = 0) -> Any: ...
+
+
+@split.overload("sections", outputs=("...",))
+def _(tensor: Array, split_size_or_sections: Ints, dim: int = 0) -> Any: ...
+
+
+@composite(outputs=("...",), views="always")
 def chunk(input: Array, chunks: int, dim: int = 0) -> Array:
     """Split into at most `chunks` parts of equal size, the last maybe smaller (torch.chunk)."""
     if not input.ndim:
@@ -574,7 +582,7 @@ def _detach(input: Array) -> Array:
     return detached(input)
 
 
-detach = _Detach(_detach, name="detach", in_place=True, differentiable=False)
+detach = _Detach(_detach, name="detach", in_place=True, differentiable=False, views="always")
 
 
 @op(cost=4)
@@ -589,7 +597,7 @@ clone.works_in(backward=0, grows=False)
 clone.grad(input=lambda g: g)
 
 
-@composite
+@composite(views="maybe")
 def contiguous(input: Array) -> Array:
     """Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous)."""
     return input if is_row_major(input) else clone(input)

@@ -18,13 +18,13 @@ def _refuse(message: str) -> None:
     raise EngineError(Reason.RUNTIME, message)
 
 
-@composite(outputs=("...",))
+@composite(outputs=("...",), views="always")
 def split_with_sizes(input: Array, split_sizes: Ints, dim: int = 0) -> Any:
     """Split into parts of the given sizes, whose sum is the dimension's size (torch.split_with_sizes)."""
     return split(input, list(ints(split_sizes)), dim)
 
 
-@composite(outputs=("...",))
+@composite(outputs=("...",), views="always")
 def tensor_split(input: Array, indices_or_sections: Ints, dim: int = 0) -> Any:
     """Split into a number of parts, or at the given indices (torch.tensor_split).
 
@@ -47,6 +47,14 @@ def tensor_split(input: Array, indices_or_sections: Ints, dim: int = 0) -> Any:
     return tuple(slice_(input, dim, a, b, 1) for a, b in itertools.pairwise(starts))
 
 
+@tensor_split.overload("sections", outputs=("...",))
+def _(input: Array, indices_or_sections: int, dim: int = 0) -> Any: ...
+
+
+@tensor_split.overload("indices", outputs=("...",))
+def _(input: Array, indices_or_sections: Ints, dim: int = 0) -> Any: ...
+
+
 def _split_along(name: str, input: Any, given: Any, needed: int, dim: int) -> Any:
     if input.ndim < needed:
         _refuse(
@@ -61,19 +69,28 @@ def _split_along(name: str, input: Any, given: Any, needed: int, dim: int) -> An
     return tensor_split(input, given, dim)
 
 
-@composite(outputs=("...",))
+@composite(outputs=("...",), views="always")
 def hsplit(input: Array, indices_or_sections: Ints) -> Any:
     """Split along the second dimension, a vector along its only dimension (torch.hsplit); see tensor_split."""
     return _split_along("hsplit", input, indices_or_sections, 1, 0 if input.ndim == 1 else 1)
 
 
-@composite(outputs=("...",))
+@composite(outputs=("...",), views="always")
 def vsplit(input: Array, indices_or_sections: Ints) -> Any:
     """Split along the first dimension (torch.vsplit); see tensor_split."""
     return _split_along("vsplit", input, indices_or_sections, 2, 0)
 
 
-@composite(outputs=("...",))
+@composite(outputs=("...",), views="always")
 def dsplit(input: Array, indices_or_sections: Ints) -> Any:
     """Split along the third dimension (torch.dsplit); see tensor_split."""
     return _split_along("dsplit", input, indices_or_sections, 3, 2)
+
+
+for _split_op in (hsplit, vsplit, dsplit):
+
+    @_split_op.overload("int", outputs=("...",))
+    def _(input: Array, indices_or_sections: int) -> Any: ...
+
+    @_split_op.overload("array", outputs=("...",))
+    def _(input: Array, indices_or_sections: Ints) -> Any: ...

@@ -142,10 +142,10 @@ def _take_geometry(input: Array, view: Array) -> Array:
     return view
 
 
-_TakeGeometry(_take_geometry, name="take_geometry", in_place=True, differentiable=False)
+_TakeGeometry(_take_geometry, name="take_geometry", in_place=True, differentiable=False, views="always")
 
 
-@composite(reads_values=True)
+@composite(reads_values=True, views="always")
 def as_strided(input: Array, size: Ints, stride: Ints, storage_offset: int | None = None) -> Any:
     """View of the input's memory with the given sizes and strides, in elements (torch.as_strided).
 

@@ -16,6 +16,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, scipy_of
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import FourierNorm
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
@@ -251,7 +252,7 @@ def _transform(name: str, input: Any, n: int | None, dim: int, norm: str | None,
 
 
 @composite(name="fft.fft")
-def fft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def fft(input: Array, n: int | None = None, dim: int = -1, norm: FourierNorm | None = None) -> Any:
     """Discrete Fourier transform along `dim` (torch.fft.fft).
 
     n: length, to which the input is cut or zero-padded. norm: "backward" (no scaling), "ortho" or "forward".
@@ -262,13 +263,13 @@ def fft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = No
 
 
 @composite(name="fft.ifft")
-def ifft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def ifft(input: Array, n: int | None = None, dim: int = -1, norm: FourierNorm | None = None) -> Any:
     """Inverse Fourier transform along `dim`, scaled by 1/n by default (torch.fft.ifft)."""
     return _transform("ifft", input, n, dim, norm, False)
 
 
 @composite(name="fft.rfft")
-def rfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def rfft(input: Array, n: int | None = None, dim: int = -1, norm: FourierNorm | None = None) -> Any:
     """Fourier transform of real numbers: the first n // 2 + 1 frequencies (torch.fft.rfft).
 
     Raises EngineError: RUNTIME for complex input.
@@ -280,7 +281,7 @@ def rfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = N
 
 
 @composite(name="fft.irfft")
-def irfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def irfft(input: Array, n: int | None = None, dim: int = -1, norm: FourierNorm | None = None) -> Any:
     """Inverse of rfft: n real numbers, by default 2 * (m - 1) for an input of length m (torch.fft.irfft)."""
     return _to_real("irfft", input, n, dim, _scale(norm, False), mirrored=False)
 
@@ -295,13 +296,13 @@ def _to_real(name: str, input: Any, n: int | None, dim: int, scale: int, mirrore
 
 
 @composite(name="fft.hfft")
-def hfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def hfft(input: Array, n: int | None = None, dim: int = -1, norm: FourierNorm | None = None) -> Any:
     """Fourier transform of a Hermitian signal, given its first half, to real numbers (torch.fft.hfft)."""
     return _to_real("hfft", input, n, dim, _scale(norm, True), mirrored=True)
 
 
 @composite(name="fft.ihfft")
-def ihfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+def ihfft(input: Array, n: int | None = None, dim: int = -1, norm: FourierNorm | None = None) -> Any:
     """Inverse of hfft: the first half of a Hermitian signal, from real numbers (torch.fft.ihfft)."""
     input = _to_float("ihfft", _check_real("ihfft", input))
     axis, length = _dim_and_length(input, n, dim)
@@ -324,25 +325,25 @@ def _transform_n(name: str, input: Any, s: Any, dim: Any, norm: str | None, forw
 
 
 @composite(name="fft.fftn")
-def fftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
+def fftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: FourierNorm | None = None) -> Any:
     """Fourier transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
     return _transform_n("fftn", input, s, dim, norm, True)
 
 
 @composite(name="fft.ifftn")
-def ifftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
+def ifftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: FourierNorm | None = None) -> Any:
     """Inverse Fourier transform over several dimensions (torch.fft.ifftn)."""
     return _transform_n("ifftn", input, s, dim, norm, False)
 
 
 @composite(name="fft.fft2")
-def fft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
+def fft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: FourierNorm | None = None) -> Any:
     """Fourier transform over two dimensions (torch.fft.fft2)."""
     return _transform_n("fft2", input, s, dim, norm, True)
 
 
 @composite(name="fft.ifft2")
-def ifft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
+def ifft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: FourierNorm | None = None) -> Any:
     """Inverse Fourier transform over two dimensions (torch.fft.ifft2)."""
     return _transform_n("ifft2", input, s, dim, norm, False)
 
@@ -372,25 +373,25 @@ def _to_real_n(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any
 
 
 @composite(name="fft.rfftn")
-def rfftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
+def rfftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: FourierNorm | None = None) -> Any:
     """Fourier transform of real numbers over several dimensions, one-sided along the last (torch.fft.rfftn)."""
     return _from_real_n("rfftn", input, s, dim, norm)
 
 
 @composite(name="fft.rfft2")
-def rfft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
+def rfft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: FourierNorm | None = None) -> Any:
     """Fourier transform of real numbers over two dimensions, one-sided along the last (torch.fft.rfft2)."""
     return _from_real_n("rfft2", input, s, dim, norm)
 
 
 @composite(name="fft.irfftn")
-def irfftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
+def irfftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: FourierNorm | None = None) -> Any:
     """Inverse of rfftn, to real numbers (torch.fft.irfftn)."""
     return _to_real_n("irfftn", input, s, dim, norm)
 
 
 @composite(name="fft.irfft2")
-def irfft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
+def irfft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: FourierNorm | None = None) -> Any:
     """Inverse of rfft2, to real numbers (torch.fft.irfft2)."""
     return _to_real_n("irfft2", input, s, dim, norm)
 

@@ -7,6 +7,7 @@ from typing import Any
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import PadMode
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.ops.base.basic import cast, expand
@@ -46,7 +47,7 @@ def _padded_window(name: str, input: Any, window: Any, n_fft: int, win_length: i
 @composite(reads_values=True)
 def stft(
     input: Array, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Array | None = None,
-    center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
+    center: bool = True, pad_mode: PadMode = "reflect", normalized: bool = False, onesided: bool | None = None,
     return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Any:  # fmt: skip
     """Short-time Fourier transform: transforms of frames, hop_length apart (torch.stft).

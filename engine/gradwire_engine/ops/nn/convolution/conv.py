@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -503,7 +503,7 @@ def conv1d(
     weight: Array,
     bias: Array | None = None,
     stride: Ints = 1,
-    padding: Ints = 0,
+    padding: Ints | Literal["valid", "same"] = 0,
     dilation: Ints = 1,
     groups: int = 1,
 ) -> Any:
@@ -525,7 +525,7 @@ def conv2d(
     weight: Array,
     bias: Array | None = None,
     stride: Ints = 1,
-    padding: Ints = 0,
+    padding: Ints | Literal["valid", "same"] = 0,
     dilation: Ints = 1,
     groups: int = 1,
 ) -> Any:
@@ -547,7 +547,7 @@ def conv3d(
     weight: Array,
     bias: Array | None = None,
     stride: Ints = 1,
-    padding: Ints = 0,
+    padding: Ints | Literal["valid", "same"] = 0,
     dilation: Ints = 1,
     groups: int = 1,
 ) -> Any:

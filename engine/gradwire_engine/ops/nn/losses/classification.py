@@ -14,6 +14,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import Reduction
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import indexing, of_shape
 from gradwire_engine.op.op import op
@@ -183,7 +184,7 @@ def nll_loss(
     size_average: bool | None = None,
     ignore_index: int = -100,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """Negative log-likelihood of the target class (torch.nn.functional.nll_loss).
 
@@ -205,7 +206,7 @@ def cross_entropy(
     size_average: bool | None = None,
     ignore_index: int = -100,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
     """Cross entropy of softmax(input) with class or probability targets (torch.nn.functional.cross_entropy).

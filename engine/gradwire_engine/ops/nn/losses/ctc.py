@@ -14,6 +14,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, host, module_of
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import Reduction
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import LOOP, counted
@@ -185,7 +186,7 @@ def ctc_loss(
     input_lengths: Array,
     target_lengths: Array,
     blank: int = 0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     zero_infinity: bool = False,
 ) -> Any:
     """-log of the probability of all alignments of log_probs with the targets (torch.nn.functional.ctc_loss).

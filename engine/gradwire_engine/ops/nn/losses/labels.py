@@ -9,6 +9,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import Reduction
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted, indexing
 from gradwire_engine.op.op import op
@@ -36,7 +37,7 @@ def soft_margin_loss(
     target: Array,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """log(1 + exp(-target * input)), target 1 or -1 (torch.nn.functional.soft_margin_loss).
 
@@ -82,7 +83,7 @@ def multi_margin_loss(
     weight: Array | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """Mean over classes of max(0, margin - input[target] + input)^p (torch.nn.functional.multi_margin_loss).
 
@@ -141,7 +142,7 @@ def multilabel_margin_loss(
     target: Array,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """Sum of max(0, 1 - (listed - other)) over all pairs / c (torch.nn.functional.multilabel_margin_loss).
 
@@ -169,7 +170,7 @@ def multilabel_soft_margin_loss(
     weight: Array | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """Mean over classes of the logistic loss of each class (torch.nn.functional.multilabel_soft_margin_loss).
 
@@ -195,7 +196,7 @@ def cosine_embedding_loss(
     margin: float = 0.0,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1 (torch.nn.functional.cosine_embedding_loss).
 

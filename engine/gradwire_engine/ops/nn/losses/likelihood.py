@@ -8,6 +8,7 @@ from typing import Any
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import Reduction
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
@@ -27,7 +28,7 @@ def poisson_nll_loss(
     size_average: bool | None = None,
     eps: float = 1e-8,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """Negative log-likelihood of target for the rate exp(input), or input (torch.nn.functional.poisson_nll_loss).
 
@@ -75,7 +76,7 @@ def gaussian_nll_loss(
     var: Array | Number,
     full: bool = False,
     eps: float = 1e-6,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """Negative log-likelihood of target for mean input and variance var (torch.nn.functional.gaussian_nll_loss).
 

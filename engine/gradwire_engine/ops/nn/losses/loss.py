@@ -7,7 +7,7 @@ over the reduced elements and multiplies by the elementwise derivative.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import Reduction
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
@@ -124,7 +125,7 @@ def mse_loss(
     target: Array,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     weight: Array | None = None,
 ) -> Any:
     """Squared difference (torch.nn.functional.mse_loss).
@@ -163,7 +164,7 @@ def l1_loss(
     target: Array,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     weight: Array | None = None,
 ) -> Any:
     """Absolute difference (torch.nn.functional.l1_loss).
@@ -204,7 +205,7 @@ def smooth_l1_loss(
     target: Array,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     beta: float = 1.0,
 ) -> Any:
     """Quadratic below beta, linear above (torch.nn.functional.smooth_l1_loss).
@@ -245,7 +246,7 @@ _huber_loss.grad(
 
 @composite
 def huber_loss(
-    input: Array, target: Array, reduction: str = "mean", delta: float = 1.0, weight: Array | None = None
+    input: Array, target: Array, reduction: Reduction = "mean", delta: float = 1.0, weight: Array | None = None
 ) -> Any:
     """Quadratic below delta, linear above (torch.nn.functional.huber_loss).
 
@@ -306,7 +307,7 @@ def binary_cross_entropy(
     weight: Array | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """Binary cross entropy of probabilities; logarithms are at least -100 (torch.nn.functional.binary_cross_entropy).
 
@@ -370,7 +371,7 @@ def binary_cross_entropy_with_logits(
     weight: Array | None = None,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     pos_weight: Array | None = None,
 ) -> Any:
     """Binary cross entropy of sigmoid(input) (torch.nn.functional.binary_cross_entropy_with_logits).
@@ -397,7 +398,7 @@ def kl_div(
     target: Array,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Literal["none", "batchmean", "sum", "mean"] = "mean",
     log_target: bool = False,
 ) -> Any:
     """Kullback-Leibler divergence of `target` (probabilities) and `input` (logarithms) (torch.nn.functional.kl_div).

@@ -8,6 +8,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import cast_number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import Reduction
 from gradwire_engine.op.composite import composite
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.compare import ne
@@ -24,7 +25,7 @@ def hinge_embedding_loss(
     margin: float = 1.0,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """input where target is 1, max(0, margin - input) where it is -1 (torch.nn.functional.hinge_embedding_loss).
 
@@ -45,7 +46,7 @@ def margin_ranking_loss(
     margin: float = 0.0,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """max(0, margin - target * (input1 - input2)), target 1 or -1 (torch.nn.functional.margin_ranking_loss).
 
@@ -78,7 +79,7 @@ def triplet_margin_loss(
     swap: bool = False,
     size_average: bool | None = None,
     reduce: bool | None = None,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Any:
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) (torch.nn.functional.triplet_margin_loss).
 

@@ -14,7 +14,7 @@ from gradwire_engine.ops.shape.padding import pad
 from gradwire_engine.ops.shape.shape import reshape, squeeze, unsqueeze
 
 
-@composite
+@composite(views="maybe")
 def local_response_norm(input: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """input / (k + alpha * mean of squares of `size` neighbouring channels)**beta (nn.functional.local_response_norm).
 

@@ -141,3 +141,8 @@ def adaptive_max_pool3d(input: Array, output_size: Ints, return_indices: bool = 
     """
     values, indices = _pooled(3, input, output_size)
     return (values, indices) if return_indices else values
+
+
+for _pool in (adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d):
+    _pool.variant("", return_indices=False)
+    _pool.variant("return_indices", _pool.outputs, return_indices=True)

@@ -182,6 +182,11 @@ def max_pool3d(
     return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+for _pool in (max_pool1d, max_pool2d, max_pool3d):
+    _pool.variant("", return_indices=False)
+    _pool.variant("return_indices", _pool.outputs, return_indices=True)
+
+
 def _avg(
     spatial: int, input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, include_pad: bool,
     divisor: int | None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -158,8 +158,8 @@ def _raise(reason: Reason, message: str) -> None:
 def grid_sample(
     input: Array,
     grid: Array,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
+    mode: Literal["bilinear", "nearest", "bicubic"] = "bilinear",
+    padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
     align_corners: bool | None = None,
 ) -> Any:
     """Sample the image at the grid's positions (torch.nn.functional.grid_sample).

@@ -7,7 +7,7 @@ multiply each dimension by a matrix of weights, whose transpose is the adjoint.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -164,7 +164,7 @@ def interpolate(
     input: Array,
     size: Ints | None = None,
     scale_factor: list[float] | None = None,
-    mode: str = "nearest",
+    mode: Literal["nearest", "linear", "bilinear", "bicubic", "trilinear", "area", "nearest-exact"] = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
