@@ -18,7 +18,7 @@ from gradwire_engine.op.saving import Saving
 from gradwire_engine.op.value_access import read_array
 
 # Names with which a function reads arrays, or draws random numbers other than by an op.
-REVEALING = frozenset(("array", "storage", "host", "generator_for", "uniform_array", "normal_array"))
+REVEALING = frozenset(("array", "storage", "host", "generator_for", "sampler_for"))
 COMPOSITES = {name: each for name, each in REGISTRY.items() if isinstance(each, Composite)}
 FORMULAS = {(op.name, of): formula for op in OPS.values() for of, (formula, _) in op.formulas.items()}
 

@@ -36,7 +36,7 @@ class Generator:
         self.offset = 0  # numbers drawn on GPUs
         self.draws += 1
         self._source: Any = None  # made when it is needed
-        self._known: tuple[int, bytes] | None = None  # `draws` and the state then
+        self._known: tuple[tuple[int, int], bytes] | None = None  # `_moment` and the state then
 
     def of(self, xp: Any) -> Any:
         """The array module's generator: a Twister, or one with NumPy's methods.
@@ -57,9 +57,12 @@ class Generator:
 
     def get_state(self) -> bytes:
         """The state; opaque. That of MT19937 begins with PyTorch's layout."""
-        if self._known is None or self._known[0] != self.draws:
-            self._known = self.draws, self._state()
+        if self._known is None or self._known[0] != self._moment():
+            self._known = self._moment(), self._state()
         return self._known[1]
+
+    def _moment(self) -> tuple[int, int]:
+        return self.draws, self.offset
 
     def _state(self) -> bytes:
         source = self._cpu()
@@ -73,7 +76,7 @@ class Generator:
 
     def set_state(self, state: bytes) -> None:
         """Restore a state from `get_state`, and with it the algorithm. Raises ValueError for anything else."""
-        if self._known == (self.draws, state):
+        if self._known == (self._moment(), state):
             return
         if len(state) in (STATE_BYTES, STATE_BYTES + _OFFSET_BYTES):
             twister = self._twister or Twister()

@@ -99,9 +99,8 @@ class PytorchSampler:
                 made[part] = self._unit24(size)
             else:
                 made[part] = _cast(self._unit24(size) * np.float64(span) + start, dtype)
-        end = dtype.type(high)
-        if dtype.itemsize == 2:  # rounding may have reached the end
-            made[made >= end] = dtype.type(low)
+        if dtype.itemsize == 2 or (low, high) != (0, 1):  # rounding may have reached the end
+            made[made >= dtype.type(high)] = dtype.type(low)
         return made
 
     def normal(self, like: Like, dtype: DType, mean: float = 0.0, std: float = 1.0) -> Array:
@@ -180,8 +179,10 @@ class PytorchSampler:
             size = part.stop - part.start
             if wide if wide is not None else span >= _NARROW:
                 drawn = self._source.words64(size)
-                if span < 1 << 64:
-                    drawn %= np.uint64(span)
+                if span == 1 << 64:  # PyTorch adds no lower bound then
+                    made[part] = drawn.view(np.int64)
+                    continue
+                drawn %= np.uint64(span)
             else:
                 drawn = (self._source.words(size) % np.uint32(span)).astype(np.uint64)
             drawn += np.uint64(low % (1 << 64))

@@ -121,7 +121,13 @@ def test_complex_numbers_have_half_the_variance_in_each_part() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_uniform_numbers_never_reach_one(dtype: str) -> None:
-    found = draw.uniform_array(np, (200000,), dtypes.BY_NAME[dtype])
+    for algorithm in ("mt19937", "pcg64"):
+        with activate(Context(generator=Generator(3, algorithm))):
+            found = draw.rand((200000,), dtype=dtypes.BY_NAME[dtype]).array
+        _below_one(found, dtype)
+
+
+def _below_one(found: np.ndarray, dtype: str) -> None:
     assert found.dtype == dtypes.BY_NAME[dtype]
     assert 0 <= found.min() < found.max() < 1
 
@@ -140,15 +146,15 @@ def test_positions_drawn_without_replacement_differ_and_weights_of_zero_are_neve
     np.testing.assert_allclose(shares, [0.25, 0, 0.75], atol=0.03)
 
 
-def test_long_rows_are_searched_as_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_long_rows_are_searched_as_short_ones(monkeypatch: pytest.MonkeyPatch, side: str) -> None:
     rng = np.random.default_rng(1)
-    edges, drawn = np.sort(rng.random((4, 30)), 1), rng.random((4, 20))
-    short = draw._count_not_above(np, edges, drawn)
+    edges = np.sort(rng.random((4, 30)), 1)
+    drawn = np.concatenate([rng.random((4, 20)), edges[:, ::7]], 1)  # some are equal to an edge
+    short = draw._searched(np, edges, drawn, side)
     monkeypatch.setattr(draw, "_COMPARED", 1)
-    np.testing.assert_array_equal(draw._count_not_above(np, edges, drawn), short)
-    np.testing.assert_array_equal(
-        short, [np.searchsorted(e, d, side="right") for e, d in zip(edges, drawn, strict=True)]
-    )
+    np.testing.assert_array_equal(draw._searched(np, edges, drawn, side), short)
+    np.testing.assert_array_equal(short, [np.searchsorted(e, d, side=side) for e, d in zip(edges, drawn, strict=True)])
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int64", "bool", "float32", "float16"])
