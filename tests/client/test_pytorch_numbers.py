@@ -10,7 +10,6 @@ import gradwire as gw
 import gradwire.utils.data
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
-import torch.utils.data  # noqa: E402
 
 BOTH = (torch, gw)
 EXACT = torch.backends.cpu.get_cpu_capability() == "AVX2"  # elsewhere PyTorch's normal numbers end in other digits
@@ -132,7 +131,9 @@ ORDERS = {
 @pytest.mark.parametrize("name", ORDERS)
 def test_the_order_of_data(name):
     theirs, ours = (ORDERS[name](each) for each in BOTH)
-    assert [list(each) for each in ours] == [list(each) for each in theirs] if name.startswith("split") else ours == theirs
+    assert (
+        [list(each) for each in ours] == [list(each) for each in theirs] if name.startswith("split") else ours == theirs
+    )
     same_state()
 
 
@@ -186,7 +187,9 @@ def test_a_checkpoint_recomputes_with_the_same_numbers():
     gradients = []
     for library in BOTH:
         x = library.ones(40, requires_grad=True)
-        y = library.utils.checkpoint.checkpoint(lambda t, f=library.nn.functional: f.dropout(t, 0.5) * t, x, use_reentrant=False)
+        y = library.utils.checkpoint.checkpoint(
+            lambda t, f=library.nn.functional: f.dropout(t, 0.5) * t, x, use_reentrant=False
+        )
         z = y.sum() + library.nn.functional.dropout(x, 0.3).sum()
         z.backward()
         gradients.append(x.grad)

@@ -22,9 +22,7 @@ _SEEDS = range(-(1 << 63), 1 << 64)
 _ALGORITHMS = {"mt19937": types_pb2.RANDOM_ALGORITHM_MT19937, "pcg64": types_pb2.RANDOM_ALGORITHM_PCG64}
 
 
-def _command(
-    seed: int | None = None, state: bytes | None = None, algorithm: str = "mt19937"
-) -> service_pb2.Command:
+def _command(seed: int | None = None, state: bytes | None = None, algorithm: str = "mt19937") -> service_pb2.Command:
     request = commands_pb2.ManualSeedRequest()
     if seed is not None:
         request.seed = seed - (1 << 64) if seed >= 1 << 63 else seed
@@ -50,8 +48,8 @@ def _known(algorithm: str) -> str:
 def manual_seed(seed: int, *, algorithm: str = "mt19937") -> Generator:
     """Seed the session's generator and return it (torch.manual_seed).
 
-    algorithm: "mt19937" draws PyTorch's numbers on the CPU; "pcg64" draws NumPy's, which takes less time. A GPU's numbers
-    are the same for both. Raises ValueError for a seed beyond 64 bits and for another algorithm.
+    algorithm: "mt19937" draws PyTorch's numbers on the CPU; "pcg64" draws NumPy's, which takes less time. A GPU's
+    numbers are the same for both. Raises ValueError for a seed beyond 64 bits and for another algorithm.
     """
     number, _ = _checked(seed), _known(algorithm)
 

@@ -48,15 +48,18 @@ class Twister:
         """The next numbers of 64 bits."""
         self._fresh = self._fresh and not count
         if count >= _SIZE:
-            return self._wide.integers(0, 1 << 64, count, dtype=np.uint64)
-        drawn: Words64 = self._bits.random_raw(2 * count)
-        return (drawn[0::2] << np.uint64(32)) | drawn[1::2]
+            drawn: Words64 = self._wide.integers(0, 1 << 64, count, dtype=np.uint64)
+            return drawn
+        words: Words64 = self._bits.random_raw(2 * count)
+        return np.asarray((words[0::2] << np.uint64(32)) | words[1::2])
 
     def uniform(self, count: int) -> npt.NDArray[np.float64]:
         """Uniform numbers from [0, 1), of 53 bits each."""
         drawn = self.words64(count)
         drawn &= _LOW_53
-        return drawn.view(np.int64) * _STEP_53
+        made: npt.NDArray[np.float64] = drawn.view(np.int64).astype(np.float64)
+        made *= _STEP_53
+        return made
 
     def skip(self, count: int) -> None:
         """Drop the next words."""
@@ -77,7 +80,8 @@ class Twister:
         place = int(held["pos"])
         head = _HEAD.pack(seed, _SIZE + 1 - place, 1, 0 if self._fresh else place)
         tail = _TAIL.pack(0.0, self.kept or 0.0, 0.0, self.kept is not None, 0.0, False)
-        return head + held["key"].astype("<u8").tobytes() + tail
+        key: Words = held["key"]
+        return head + key.astype("<u8").tobytes() + tail
 
     def set_state(self, state: bytes) -> int:
         """Restore a state of PyTorch's layout; return the seed. Raises ValueError for anything else."""

@@ -63,13 +63,13 @@ def test_a_retried_command_draws_the_random_numbers_that_it_drew_then(session: A
     generator = session.grad_context.generator
     generator.manual_seed(5)
     state = generator.get_state()
-    drawn = generator.of(np).random(3).tolist()
+    drawn = generator.of(np).uniform(3).tolist()
     token = ReplayCancelToken(session)
     token.follow(pb.LogRecord(resumptions=[pb.LogResumption(after_seq=3, generator=state)]))
     token.seq = 3
-    assert generator.of(np).random(3).tolist() != drawn
+    assert generator.of(np).uniform(3).tolist() != drawn
     token.seq = 4
-    assert generator.of(np).random(3).tolist() == drawn
+    assert generator.of(np).uniform(3).tolist() == drawn
 
 
 def test_a_next_id_never_goes_back(session: Any) -> None:

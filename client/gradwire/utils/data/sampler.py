@@ -43,9 +43,10 @@ class SequentialSampler(Sampler[int]):
 class RandomSampler(Sampler[int]):
     """All numbers in random order; with `replacement` each drawn anew. `num_samples` is their number.
 
-    The server draws the order of an epoch; the client reads it once. Without a generator, each epoch has one of its own,
-    whose seed the session's generator draws. The numbers are PyTorch's of the same seed. Raises TypeError if `replacement` is not a bool,
-    ValueError if `num_samples` is below 1.
+    The server draws the order of an epoch; the client reads it once. Without a generator, each epoch has one of its
+    own, whose seed the session's generator draws. The numbers are PyTorch's of the same seed.
+
+    Raises TypeError if `replacement` is not a bool, ValueError if `num_samples` is below 1.
     """
 
     def __init__(

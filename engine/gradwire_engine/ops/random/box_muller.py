@@ -31,7 +31,7 @@ _PARTS = tuple(np.float32(part) for part in (-0.78515625, -2.4187564849853515625
 _LAST_PART = float(np.float32(-3.77489497744594108e-8))
 
 
-def _multiply_add(x: Singles, y: Doubles, z: Doubles | float, wide: Doubles) -> None:
+def _multiply_add(x: Singles, y: Doubles, z: Singles | Doubles | float, wide: Doubles) -> None:
     """Set x to x * y + z, rounded once; y holds numbers of float32. wide: working memory."""
     np.multiply(x, y, out=wide)  # exact
     wide += z
@@ -39,9 +39,12 @@ def _multiply_add(x: Singles, y: Doubles, z: Doubles | float, wide: Doubles) -> 
 
 
 def _polynomial(coefficients: tuple[float, ...], at: Doubles, wide: Doubles) -> Singles:
-    found = np.full(at.shape, coefficients[0], np.float32)
-    for coefficient in coefficients[1:]:
-        _multiply_add(found, at, float(np.float32(coefficient)), wide)
+    first, second, *others = (float(np.float32(coefficient)) for coefficient in coefficients)
+    np.multiply(at, first, out=wide)
+    wide += second
+    found = wide.astype(np.float32)
+    for coefficient in others:
+        _multiply_add(found, at, coefficient, wide)
     return found
 
 

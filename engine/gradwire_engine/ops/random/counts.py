@@ -36,7 +36,8 @@ class _Uniform:
         """The numbers, without end; counts them."""
         size = 16
         while True:
-            for self.used, number in enumerate(self._ahead.uniform(size).tolist(), self.used + 1):
+            for number in self._ahead.uniform(size).tolist():
+                self.used += 1
                 yield number
             size = min(4 * size, _PART)
 

@@ -92,7 +92,11 @@ def randn_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
     """Normal random numbers with the input's shape (torch.randn_like)."""
-    like, dtype, device = dense(_array(input)), _floating("normal_kernel_cpu", dtype or input.dtype), device or input.device
+    like, dtype, device = (
+        dense(_array(input)),
+        _floating("normal_kernel_cpu", dtype or input.dtype),
+        device or input.device,
+    )
     xp = place(device, input.shape, dtype, _temporary_bytes(dtype))
     return made(device, lambda: sampler_for(xp).normal(like, dtype), requires_grad, input.shape, _NORMAL)
 
@@ -120,9 +124,7 @@ def _integers(
             Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     xp = place(device, shape, dtype, 0 if dtype == dtypes.int64 else 8)
-    return made(
-        device, lambda: sampler_for(xp).integers(like, low, high, dtype), requires_grad, shape, _UNIFORM
-    )
+    return made(device, lambda: sampler_for(xp).integers(like, low, high, dtype), requires_grad, shape, _UNIFORM)
 
 
 @_sampler
@@ -210,7 +212,6 @@ def normal(
     dtype = dtype or (given[0].dtype if given else dtypes.default())
     device = device or (given[0].device if given else None)
     xp = place(device, shape, dtype)
-
 
     def draw() -> Array:
         sampler = sampler_for(xp)
@@ -381,7 +382,7 @@ def geometric(xp: Any, input: Array, p: float) -> Array:
 geometric.works_in(forward=5.2, widens=True)
 
 
-@op(cost=60, draws=True)
+@op(cost=500, draws=True)
 def poisson(xp: Any, input: Array) -> Array:
     """Poisson distributed numbers; each element is a mean (torch.poisson)."""
     dtype = _floating("poisson_cpu", input.dtype)
@@ -393,7 +394,7 @@ def poisson(xp: Any, input: Array) -> Array:
 poisson.works_in(forward=1)
 
 
-@op(cost=250, draws=True)
+@op(cost=1500, draws=True)
 def binomial(xp: Any, count: Array, prob: Array) -> Array:
     """Number of successes in `count` trials of probability `prob`; shapes broadcast (torch.binomial)."""
     dtype = _floating("binomial_cpu", count.dtype)

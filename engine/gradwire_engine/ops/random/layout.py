@@ -15,7 +15,7 @@ Like: TypeAlias = "Array | tuple[int, ...]"  # an array whose shape and order of
 
 def shape_of(like: Like) -> tuple[int, ...]:
     """The shape."""
-    return like if isinstance(like, tuple) else like.shape  # type: ignore[no-any-return]
+    return like if isinstance(like, tuple) else like.shape
 
 
 def count_of(like: Like) -> int:

@@ -19,7 +19,7 @@ from gradwire_engine.core.mt19937 import Twister
 from gradwire_engine.ops.random import box_muller, counts, shuffle
 from gradwire_engine.ops.random.layout import Like, count_of, in_memory_order, is_contiguous
 
-_PART = 1 << 14  # elements computed in one step, so that they fit the cache
+_PART = 1 << 15  # elements computed in one step, so that they fit the cache
 _LOW_24, _STEP_24 = np.uint32((1 << 24) - 1), 2.0**-24
 _NARROW = 1 << 28  # spans of integers below take one word, others two
 _HUGE = 2.0**900
@@ -31,7 +31,7 @@ def _parts(count: int) -> Iterator[slice]:
 
 
 def _scaled(values: Any, factor: float, offset: float) -> Any:
-    """values * factor + offset, in float64, rounded once (Dekker's product and Knuth's sum keep what rounding drops)."""
+    """values * factor + offset, in float64, rounded once: Dekker's product, Knuth's sum."""
     made = values if factor == 1 else values * factor
     if not offset:
         return made
@@ -242,9 +242,7 @@ class PytorchSampler:
 
     def log_normal(self, like: Like, dtype: DType, mean: float, std: float) -> Array:
         """Log-normally distributed numbers, of `_normal_pairs`."""
-        return in_memory_order(
-            like, lambda count: _cast(np.exp(_scaled(self._normal_pairs(count), std, mean)), dtype)
-        )
+        return in_memory_order(like, lambda count: _cast(np.exp(_scaled(self._normal_pairs(count), std, mean)), dtype))
 
     def poisson(self, rates: Array) -> Array:
         """Poisson distributed numbers; each element is a mean."""
@@ -259,9 +257,11 @@ class PytorchSampler:
         native = weights.dtype if weights.dtype == dtypes.float64 else np.float32
         edges = weights.cumsum(-1, dtype=native)
         edges /= edges[..., -1:].copy()
-        return edges, self._source.uniform(count_of(weights.shape[:-1]) * count).reshape(
-            (*weights.shape[:-1], count)
-        ), "left"
+        return (
+            edges,
+            self._source.uniform(count_of(weights.shape[:-1]) * count).reshape((*weights.shape[:-1], count)),
+            "left",
+        )
 
     def ranking(self, weights: Array, count: int) -> Array:
         """Indices of the largest `count` of each row's weights divided by exponential numbers."""
