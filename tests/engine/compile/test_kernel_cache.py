@@ -78,6 +78,51 @@ def test_a_directory_that_others_can_write_to_is_not_used(tmp_path: Path, caplog
     assert "others can write" in caplog.text
 
 
+@pytest.mark.parametrize("mode", [0o666, 0o660])
+def test_a_file_that_others_can_write_to_is_not_loaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    """Its hash is right: whoever writes object code writes that as well."""
+    Kernels(tmp_path).built(source(3))
+    (path,) = tmp_path.glob("*.o")
+    path.chmod(mode)
+    with caplog.at_level(logging.WARNING):
+        assert kernel_files.KernelFiles(tmp_path).read(path.stem) is None
+    assert "others can write" in caplog.text
+    assert apply(Kernels(tmp_path).built(source(3))) == [0, 3, 6]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_in_the_directory_is_not_followed(tmp_path: Path) -> None:
+    directory = tmp_path / "kernels"
+    Kernels(directory).built(source(3))
+    (path,) = directory.glob("*.o")
+    path.rename(tmp_path / "elsewhere.o")
+    path.symlink_to(tmp_path / "elsewhere.o")
+    assert kernel_files.KernelFiles(directory).read(path.stem) is None
+    assert apply(Kernels(directory).built(source(3))) == [0, 3, 6]
+    assert not path.is_symlink()
+
+
+def test_a_directory_exchanged_after_the_check_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Someone who can write to a directory above exchanges the checked one for another."""
+    directory, other = tmp_path / "kernels", tmp_path / "other"
+    for path, code in ((directory, b"own"), (other, b"other")):
+        kernel_files.KernelFiles(path).write("key", code)
+    checked = os.fstat
+
+    def exchanged(file: int) -> os.stat_result:
+        about = checked(file)
+        if other.exists():
+            directory.rename(tmp_path / "away")
+            other.rename(directory)
+        return about
+
+    monkeypatch.setattr(os, "fstat", exchanged)
+    assert kernel_files.KernelFiles(directory).read("key") == b"own"
+    assert not other.exists()
+
+
 def test_a_source_that_is_not_valid_fails_alone(tmp_path: Path) -> None:
     kernels = Kernels(tmp_path)
     kernel = kernels.built("no assembly")
@@ -157,7 +202,9 @@ def test_the_longest_unused_files_are_evicted(tmp_path: Path) -> None:
     files.write("written", b"code")
     assert files.read("written") == b"code"
     assert len(list(tmp_path.glob("*.o"))) == 13
-    kernel_files.evict(tmp_path, 8)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    kernel_files.evict(directory, 8)
+    os.close(directory)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "07.o", "08.o", "09.o", "10.o", "11.o", "new.part", "written.o"
     ]  # fmt: skip

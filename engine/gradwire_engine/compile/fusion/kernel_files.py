@@ -1,8 +1,10 @@
 """Kernels' object code on disk, by key: written in one step, sealed by a hash, evicted when there are too many.
 
-A file's name is the kernel's key. It begins with the hash of its contents, and is ignored if damaged. The directory
-belongs to this user alone: whoever can write to it can run code in the server. A file's modification time is its last
-use. When there are more than MOST files, the longest unused are removed.
+A file's name is the kernel's key. It begins with the hash of its contents, and is ignored if damaged. Whoever can write
+a file can run code in the server, and the hash is no protection. So directory and file must belong to this user alone.
+Both are checked when they are open, and files are opened relative to the checked directory: nothing can be exchanged
+between check and use. A file's modification time is its last use. When there are more than MOST files, the longest
+unused are removed.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import secrets
 import stat
-import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 log = logging.getLogger("gradwire.engine")
@@ -42,58 +45,73 @@ class KernelFiles:
         self._written = 0
 
     def read(self, key: str) -> bytes | None:
-        """Object code; None if there is none or it is damaged. Raises OSError."""
-        directory = self._usable()
-        if directory is None:
-            return None
-        path = directory / f"{key}.o"
-        with suppress(FileNotFoundError):
-            code = _unsealed(path.read_bytes())
-            with suppress(OSError):
-                os.utime(path)
-            return code
+        """Object code; None if there is none, it is damaged, not readable, or others can write to it."""
+        with suppress(OSError), self._opened() as directory:
+            if directory is None:
+                return None
+            file = os.open(f"{key}.o", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=directory)
+            with open(file, "rb") as opened:
+                about = os.fstat(file)
+                if not (stat.S_ISREG(about.st_mode) and _is_own(about)):
+                    log.warning("a compiled kernel is not used: others can write to %s.o", key)
+                    return None
+                code = _unsealed(opened.read())
+                with suppress(OSError):
+                    os.utime(file)
+                return code
         return None
 
     def write(self, key: str, code: bytes) -> None:
         """Keep object code. Where that is not possible, nothing is kept."""
-        directory = self._usable()
-        if directory is None:
-            return
-        with suppress(OSError):
-            _write(directory / f"{key}.o", hashlib.sha256(code).digest() + code)
+        with suppress(OSError), self._opened() as directory:
+            if directory is None:
+                return
+            _write(directory, f"{key}.o", hashlib.sha256(code).digest() + code)
             if self._written % _WRITES_BETWEEN == 0:
                 evict(directory)
             self._written += 1
 
-    def _usable(self) -> Path | None:
-        """The directory, made if missing; None if it cannot be used or others can write to it."""
-        directory = self._directory or default_directory()
+    @contextmanager
+    def _opened(self) -> Iterator[int | None]:
+        """A descriptor of the directory, made if missing; None if it cannot be used or others can write to it."""
+        path = self._directory or default_directory()
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            about = directory.stat()
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (OSError, RuntimeError) as error:
             log.info("compiled kernels are not kept on disk: %s", error)
-            return None
-        if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o022:
-            log.warning("compiled kernels are not kept on disk: others can write to %s", directory)
-            return None
-        return directory
+            yield None
+            return
+        try:
+            if _is_own(os.fstat(directory)):
+                yield directory
+            else:
+                log.warning("compiled kernels are not kept on disk: others can write to %s", path)
+                yield None
+        finally:
+            os.close(directory)
 
 
-def evict(directory: Path, most: int = MOST) -> None:
+def evict(directory: int, most: int = MOST) -> None:
     """Remove the longest unused files if there are more than `most`, and unfinished ones. Raises OSError."""
-    used: list[tuple[float, Path]] = []
+    used: list[tuple[float, str]] = []
     now = time.time()
-    for path in directory.iterdir():
+    for name in os.listdir(directory):
         with suppress(FileNotFoundError):  # another process evicts as well
-            at = path.stat().st_mtime
-            if path.suffix == ".o":
-                used.append((at, path))
-            elif path.suffix == ".part" and now - at > _STALE_SECONDS:
-                path.unlink()
+            at = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime
+            if name.endswith(".o"):
+                used.append((at, name))
+            elif name.endswith(".part") and now - at > _STALE_SECONDS:
+                os.unlink(name, dir_fd=directory)
     if len(used) > most:
-        for _, path in sorted(used)[: len(used) - int(most * _KEPT)]:
-            path.unlink(missing_ok=True)
+        for _, name in sorted(used)[: len(used) - int(most * _KEPT)]:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=directory)
+
+
+def _is_own(about: os.stat_result) -> bool:
+    """Whether a file or directory belongs to this user, and only this user can write to it."""
+    return about.st_uid == os.geteuid() and not stat.S_IMODE(about.st_mode) & 0o022
 
 
 def _unsealed(data: bytes) -> bytes | None:
@@ -101,13 +119,16 @@ def _unsealed(data: bytes) -> bytes | None:
     return code if code and hashlib.sha256(code).digest() == digest else None
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(directory: int, name: str, data: bytes) -> None:
     """Write a file in one step. Raises OSError."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        try:
-            file.write(data)
-            file.close()
-            os.replace(file.name, path)
-        except OSError:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    part = f"{secrets.token_hex(8)}.part"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(part, flags, 0o600, dir_fd=directory)
+    try:
+        with open(file, "wb") as opened:
+            opened.write(data)
+        os.replace(part, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(part, dir_fd=directory)
+        raise
