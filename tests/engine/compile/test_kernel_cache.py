@@ -244,6 +244,42 @@ def test_a_compiler_that_reads_nothing_is_ended(tmp_path: Path, monkeypatch: pyt
     assert compiler._process.poll() is not None
 
 
+def test_a_compiler_that_is_always_stuck_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else each kernel of each plan would wait for the time limit."""
+    script, starts = tmp_path / "compiler.py", tmp_path / "starts"
+    script.write_text(
+        f"import time; open({str(starts)!r}, 'a').write('x'); print('{{}}', flush=True); input(); time.sleep(600)"
+    )
+    monkeypatch.setattr(compiler_process, "SCRIPT", script)
+    monkeypatch.setattr(compiler_process, "SECONDS", 2.0)
+    kernels = Kernels(tmp_path / "kernels")
+    with caplog.at_level(logging.WARNING):
+        for factor in range(3, 9):
+            assert "took more than" in kernels.built(source(factor)).failed
+    assert starts.read_text() == "xxx"
+    assert [record.message for record in caplog.records if "times in a row" in record.message] != []
+
+
+@pytest.mark.parametrize("answer", ["no JSON", "[]", "{}"])
+def test_another_program_in_place_of_the_compiler_fails_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    script = tmp_path / "compiler.py"
+    script.write_text(f"print({answer!r}, flush=True); input(); print({answer!r}, flush=True)")
+    monkeypatch.setattr(compiler_process, "SCRIPT", script)
+    kernels = Kernels(tmp_path / "kernels")
+    assert "the compiler answered" in kernels.built(source(3)).failed
+    assert kernels._compiler is None
+
+
+def test_llvm_that_cannot_be_loaded_fails_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package is there, but not its shared library."""
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
+    assert "llvmlite cannot be loaded" in Kernels(tmp_path).built(source(3)).failed
+
+
 def test_a_module_is_compiled_to_object_code_and_a_wrong_one_refused() -> None:
     from gradwire_engine.compile.fusion import compiler
 
@@ -428,3 +464,15 @@ def test_a_fork_compiles_nothing(fusing: Kernels, monkeypatch: pytest.MonkeyPatc
     assert not fusing.later(lambda: None)
     assert not fusing.hurry(lambda: None)
     assert planned().fusion is None
+
+
+def test_a_fork_does_not_wait_for_a_lock_that_another_thread_held(
+    fusing: Kernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.extend((fusing.later(print), fusing.hurry(print))), daemon=True)
+    with fusing._changed:
+        asking.start()
+        asking.join(5)
+        assert answers == [False, False]

@@ -61,6 +61,8 @@ class Compiler:
         told = self._answer(end)
         if "error" in told:
             raise RuntimeError(told["error"])
+        if "code" not in told:
+            raise OSError("the compiler answered neither code nor an error")
         return base64.b64decode(told["code"])
 
     def _ask(self, data: bytes, end: float) -> None:
@@ -84,7 +86,12 @@ class Compiler:
                 raise BrokenPipeError("the compiler ended")
             self._rest += piece
         line, self._rest = self._rest.split(b"\n", 1)
-        told: dict[str, str] = json.loads(line)
+        try:
+            told = json.loads(line)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):  # such as another program's greeting, where sys.executable is no interpreter
+            raise OSError("the compiler answered no JSON object")
         return told
 
     def end(self) -> None:

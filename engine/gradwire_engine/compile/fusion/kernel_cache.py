@@ -32,6 +32,7 @@ Job = Callable[[], object]
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 _IDLE_SECONDS = 10.0  # then the compiler process ends
 _QUEUED = 256  # jobs that wait, but for those that a plan waits for
+_MOST_TIMEOUTS = 3  # in a row; then nothing is compiled any more, since each time plans wait that long
 _FORM = 3  # increase it when object code of an earlier version must not be loaded
 
 
@@ -65,13 +66,16 @@ class Kernels:
         self._thread: threading.Thread | None = None
         self._compiler: Compiler | None = None
         self._unusable = ""
+        self._timeouts = 0
         self._salt = ""
         self._process = os.getpid()
 
     def later(self, job: Job) -> bool:
         """Run a job in the kernels' thread; return whether it is queued. A full queue and a fork refuse it."""
+        if self.is_forked():  # first: the fork may have copied the lock while another thread held it
+            return False
         with self._changed:
-            if self.is_forked() or len(self._jobs) >= _QUEUED:
+            if len(self._jobs) >= _QUEUED:
                 return False
             self._jobs.append(job)
             self._wake()
@@ -79,9 +83,9 @@ class Kernels:
 
     def hurry(self, job: Job) -> bool:
         """Run a job before those of `later`, also if it is one of them; a fork refuses it."""
+        if self.is_forked():
+            return False
         with self._changed:
-            if self.is_forked():
-                return False
             if job in self._jobs:
                 self._jobs.remove(job)
             self._urgent.append(job)
@@ -94,7 +98,13 @@ class Kernels:
 
     def built(self, source: str) -> Kernel:
         """The kernel of a source, loaded or failed. In the kernels' thread only."""
-        key = self._key(source)
+        try:
+            key = self._key(source)
+        except (OSError, RuntimeError, ImportError) as error:
+            self._give_up(f"llvmlite cannot be loaded: {error}")
+            kernel = Kernel("", source)
+            kernel.failed = self._unusable
+            return kernel
         kernel = self._known.get(key)
         if kernel is not None:
             return kernel
@@ -156,16 +166,26 @@ class Kernels:
         try:
             if self._compiler is None:
                 self._compiler = Compiler()
-            return self._compiler.compiled(source)
+            code = self._compiler.compiled(source)
         except Unusable as error:
-            log.warning("no kernel is compiled: %s", error)
-            self._unusable = str(error)
+            self._give_up(str(error))
             raise RuntimeError(self._unusable) from error
-        except OSError:
+        except OSError as error:
             if self._compiler is not None:
                 self._compiler.end()
                 self._compiler = None
+            self._timeouts = self._timeouts + 1 if isinstance(error, TimeoutError) else 0
+            if self._timeouts >= _MOST_TIMEOUTS:
+                self._give_up(f"{error}, {_MOST_TIMEOUTS} times in a row")
             raise
+        self._timeouts = 0
+        return code
+
+    def _give_up(self, why: str) -> None:
+        """Compile nothing any more; kernels on disk are still loaded."""
+        if not self._unusable:
+            log.warning("no kernel is compiled: %s", why)
+        self._unusable = why
 
     @staticmethod
     def _load(kernel: Kernel, code: bytes) -> None:
