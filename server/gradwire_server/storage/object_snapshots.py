@@ -35,7 +35,7 @@ from gradwire_server.storage.stores import SnapshotStore
 _HEAD, _STATE, _RUNNING = ".head", ".state", "running"
 _CRC = 4  # bytes
 _THREADS = 4
-_MOST_QUEUED = 64  # pieces that wait for a thread
+_MOST_QUEUED = 64  # pieces of all sessions that wait for a thread or are put: each is a copy in memory
 _SPREAD = 1 << 32  # two writers that begin at the same time take one number once in so many times
 
 log = logging.getLogger("gradwire.server")
@@ -68,6 +68,7 @@ class ObjectSnapshots(SnapshotStore):
         self.objects = objects
         self.writers = ThreadPoolExecutor(_THREADS, "gradwire-object-writer")
         self.readers = ThreadPoolExecutor(_THREADS, "gradwire-object-reader")  # a read waits for no session's writing
+        self._pieces: deque[Future[None]] = deque()  # being put, oldest first; on the compute thread only
 
     def put(self, location: Path, key: str, data: bytes) -> None:
         """Put an object of a location. Raises OSError."""
@@ -81,6 +82,22 @@ class ObjectSnapshots(SnapshotStore):
                 return self.objects.get(name_of(location, key))
         except LookupError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(location / key)) from None
+
+    def room(self) -> Iterator[Future[Any]]:
+        """Wait until another piece may be queued, whichever session's the queued ones are."""
+        pieces = self._pieces
+        while True:
+            while pieces and pieces[0].done():
+                pieces.popleft()
+            if len(pieces) < _MOST_QUEUED:
+                return
+            yield pieces[0]
+
+    def queue(self, location: Path, key: str, data: bytes) -> Future[None]:
+        """Put a piece of tensors' bytes in a thread, after `room`."""
+        putting = self.writers.submit(self.put, location, key, data)
+        self._pieces.append(putting)
+        return putting
 
     def about_all(self, location: Path) -> dict[str, tuple[int, float]]:
         """The objects of a location and below it: bytes and last change by key. Raises OSError."""
@@ -228,13 +245,14 @@ class ObjectSnapshotWriter:
             view = byte_view(owner)
             crc = 0
             for start in range(0, message.bytes, PIECE):
+                yield from self.store.room()  # before the copy
+                while self._puts and self._puts[0].done():
+                    self._puts.popleft().result()
                 piece = view[start : start + PIECE]
                 raw = bytes(memoryview(piece if message.device in ("", "cpu") else piece.get()))
                 crc = zlib.crc32(raw, crc)
-                if len(self._puts) >= _MOST_QUEUED:
-                    yield from until_done(self._puts.popleft())
                 key = _piece(self.generation, number, start)
-                self._puts.append(self.store.writers.submit(self.store.put, self.folder, key, raw))
+                self._puts.append(self.store.queue(self.folder, key, raw))
                 yield None
             message.crc = crc
 

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import threading
 import zlib
+from concurrent.futures import wait
 from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
@@ -226,6 +227,44 @@ def test_an_abandoned_generation_waits_only_for_the_puts_that_began(
     threading.Timer(0.2, opened.set).start()
     writing.abandon()
     assert len(began) < many
+
+
+def test_all_writers_together_hold_a_bounded_number_of_pieces(
+    snapshots: ObjectSnapshots, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the store is slow, each session that is saved would hold copies of its tensors."""
+    opened, put = threading.Event(), objects.put
+
+    def slow_put(name: str, data: bytes) -> None:
+        assert opened.wait(30)
+        put(name, data)
+
+    monkeypatch.setattr(object_snapshots, "PIECE", 1 << 10)
+    monkeypatch.setattr(objects, "put", slow_put)
+    values = np.arange(40 << 10, dtype=np.uint8)
+    locations = [LOCATION.with_name(f"session{number}") for number in range(6)]
+    writers = []
+    for location in locations:
+        state = pb.SessionState(memories=[pb.StoredMemory(bytes=values.nbytes)])
+        writers.append(snapshots.begin(location, 1, pb.SnapshotHead(format=FORMAT), state, location.parent))
+    going = [writer.data([values], None) for writer in writers]
+    copied = 0
+    for steps in going:
+        for awaited in steps:
+            if awaited is None:
+                copied += 1
+            elif wait([awaited], 0.5).not_done:
+                break
+    assert copied == 64
+    opened.set()
+    for steps, writer in zip(going, writers, strict=True):
+        for awaited in steps:
+            if awaited is not None:
+                wait([awaited])
+        writer.commit()
+    for location in locations:
+        assert snapshots.list(location) == [1]
+        assert len([key for key in snapshots.about_all(location) if ".data/" in key]) == 40
 
 
 @pytest.mark.parametrize("earlier", [0, 1])
