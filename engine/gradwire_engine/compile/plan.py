@@ -18,8 +18,17 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.compile.fusion.batch_norm import BatchNormCall
 from gradwire_engine.compile.fusion.depthwise import Depthwise
-from gradwire_engine.compile.fusion.fused import OPTIONS, FusedCall, Fusion, Machine, check_equal, convolution_kernel
+from gradwire_engine.compile.fusion.fused import (
+    OPTIONS,
+    FusedCall,
+    Fusion,
+    Machine,
+    check_equal,
+    convolution_kernel,
+    norm_call,
+)
 from gradwire_engine.compile.fusion.kernel_cache import Kernel as LoadedKernel
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.schedule import Output, Schedule
@@ -152,13 +161,11 @@ class Plan(Schedule):
             instr = self.instrs[place]
             made.roots[instr.outs[0]] = frozenset(instr.outs)
             replaced[place] = (instr, self._convolution(instr, conv, loaded))
+        for place, norm, kernels in machine.norms:
+            replaced[place] = made._called(norm_call(norm, kernels))
         for group, loaded in machine.groups:
-            call = FusedCall(group, loaded)
-            args = tuple(map(Ref, group.reads()))
-            made.roots.update((out, frozenset((out,))) for out in group.outs)
             replaced.update(dict.fromkeys(group.places))
-            instr = Instr("fused", call, args, group.outs, group.members[0].step)
-            replaced[group.places[0]] = (instr, Kernel(call))
+            replaced[group.places[0]] = made._called(FusedCall(group, loaded))
         pairs: list[tuple[Instr, Kernel | None]] = []
         for place, pair in enumerate(zip(self.instrs, self.kernels, strict=True)):
             other = replaced.get(place, pair)
@@ -169,6 +176,13 @@ class Plan(Schedule):
         made._prepare(account)
         return made
 
+    def _called(self, call: FusedCall | BatchNormCall) -> tuple[Instr, Kernel]:
+        """The instruction of a call, whose results have their own memory."""
+        group = call.group
+        self.roots.update((out, frozenset((out,))) for out in group.outs)
+        args = tuple(map(Ref, group.reads()))
+        return Instr("fused", call, args, group.outs, group.members[0].step), Kernel(call)
+
     def _convolution(self, instr: Instr, conv: Depthwise, loaded: LoadedKernel) -> Kernel:
         reg, what = self.regs[instr.outs[0]], instr.what
         wanted = (reg.shape, reg.dtype)
@@ -177,7 +191,7 @@ class Plan(Schedule):
         return convolution_kernel(conv, loaded, lambda args: fit(what[2](*args), wanted))
 
     def _call_fused(self, instr: Instr, static: set[int]) -> None:
-        call: FusedCall = instr.what
+        call: FusedCall | BatchNormCall = instr.what
         values = self.values
         verify = self._verification(call) if OPTIONS.mode == "verify" else None
         if all(int(number) in static for number in (*instr.reads(), *instr.outs)):
@@ -197,7 +211,7 @@ class Plan(Schedule):
 
         self.code.append(bound)
 
-    def _verification(self, call: FusedCall) -> Callable[[Code], None]:
+    def _verification(self, call: FusedCall | BatchNormCall) -> Callable[[Code], None]:
         """Runs a fused call and what it replaces on copies, and compares. Raises EngineError: RUNTIME."""
         apart, group, values = copy.copy(self), call.group, self.values
         apart.values = copied = [None] * len(self.regs)

@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradwire_engine import Tensor
-from gradwire_engine.compile.fusion.depthwise import depthwise, loop_of
-from gradwire_engine.compile.fusion.fused import Machine
-from gradwire_engine.compile.fusion.grouping import Group, groups_of
+from gradwire_engine.compile.fusion.fused import machine_of
+from gradwire_engine.compile.fusion.grouping import Group
 from gradwire_engine.compile.fusion.kernel_cache import Kernel, Kernels
-from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.trace import Num
 from gradwire_engine.compile.tracing import Tracer
@@ -34,14 +32,8 @@ def traced(program: Program, inputs: Sequence[Tensor], numbers: Sequence[float] 
 
 def fused(plan: Plan, kernels: Kernels = KERNELS) -> tuple[Plan, list[Group]]:
     """The plan with its groups fused; every kernel must compile."""
-    groups, made = groups_of(plan), Machine()
-    for group in groups:
-        made.groups.append((group, _built(printed(group.loop), kernels)))
-    for place, instr in enumerate(plan.instrs):
-        conv = depthwise(instr, plan.regs)
-        if conv is not None:
-            made.convolutions.append((place, conv, _built(printed(loop_of(conv)), kernels)))
-    return plan._fused(made, CURRENT.get().account), groups
+    made = machine_of(plan, lambda source: _built(source, kernels))
+    return plan._fused(made, CURRENT.get().account), [group for group, _ in made.groups]
 
 
 def _built(source: str, kernels: Kernels) -> Kernel:

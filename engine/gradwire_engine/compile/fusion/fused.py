@@ -1,8 +1,8 @@
 """Fused plans: asks for the kernels of a plan's groups, and calls them with the plan's arrays.
 
 `Fusion` belongs to one plan. Its kernels are built beside the running plan. After a number of runs that depends on the
-plan alone, the plan is replaced by one whose groups are single instructions (plan.py). Depthwise convolutions get
-kernels too. The run before that waits for
+plan alone, the plan is replaced by one whose groups are single instructions (plan.py). Depthwise convolutions and
+batch normalization get kernels too. The run before that waits for
 the kernels. So results do not depend on how long compiling takes. A group whose kernel failed stays as it was.
 """
 
@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gradwire_engine.compile.fusion.batch_norm import BatchNorm, BatchNormCall, batch_norms
 from gradwire_engine.compile.fusion.depthwise import Depthwise, DepthwiseCall, Fallback, depthwise, loop_of
 from gradwire_engine.compile.fusion.form import FULL, Loop
 from gradwire_engine.compile.fusion.grouping import Group, Index, groups_of
@@ -80,14 +81,15 @@ def replaced_after(schedule: Schedule) -> int:
 
 @dataclass
 class Machine:
-    """What of a plan is computed by kernels: groups of instructions, and convolutions by their instructions' places."""
+    """What of a plan is computed by kernels: groups of instructions; others by their places."""
 
     groups: list[tuple[Group, Kernel]] = field(default_factory=list)
     convolutions: list[tuple[int, Depthwise, Kernel]] = field(default_factory=list)
+    norms: list[tuple[int, BatchNorm, dict[str, Kernel]]] = field(default_factory=list)
 
     def is_empty(self) -> bool:
         """Whether no kernel is ready."""
-        return not self.groups and not self.convolutions
+        return not (self.groups or self.convolutions or self.norms)
 
 
 class Fusion:
@@ -149,23 +151,35 @@ class Fusion:
             self._done.set()
 
     def _built(self, steps: Schedule) -> Machine:
-        made = Machine()
-        found = [(place, depthwise(instr, steps.regs)) for place, instr in enumerate(steps.instrs)]
-        convolutions = [(place, conv, printed(loop_of(conv))) for place, conv in found if conv is not None]
-        for group, source in [(group, printed(group.loop)) for group in groups_of(steps)]:
-            kernel = self._kernel(source)
-            if kernel is not None:
-                made.groups.append((group, kernel))
-        for place, conv, source in convolutions:
-            kernel = self._kernel(source)
-            if kernel is not None:
-                made.convolutions.append((place, conv, kernel))
-        return made
+        return machine_of(steps, self._kernel)
 
     def _kernel(self, source: str) -> Kernel | None:
         """A loaded kernel; None if it failed or the plan is dropped."""
         kernel = None if self._dropped else OPTIONS.kernels.built(source)
         return None if kernel is None or kernel.entry is None else kernel
+
+
+def machine_of(steps: Schedule, built: Callable[[str], Kernel | None]) -> Machine:
+    """The kernels of a plan; `built` gives the loaded kernel of a source, or None."""
+    made = Machine()
+    groups, norms = groups_of(steps), batch_norms(steps)
+    for group in groups:
+        kernel = built(printed(group.loop))
+        if kernel is not None:
+            made.groups.append((group, kernel))
+    for place, instr in enumerate(steps.instrs):
+        conv = depthwise(instr, steps.regs)
+        kernel = None if conv is None else built(printed(loop_of(conv)))
+        if conv is not None and kernel is not None:
+            made.convolutions.append((place, conv, kernel))
+    for place, norm in norms:
+        kernels = {name: built(printed(loop)) for name, loop in norm.loops().items()}
+        whole = {name: kernel for name, kernel in kernels.items() if kernel is not None}
+        if len(whole) < len(kernels):
+            made.norms = []  # one computes sums for others, so all are kernels or none
+            break
+        made.norms.append((place, norm, whole))
+    return made
 
 
 def work(loop: Loop, elements: int) -> int:
@@ -271,7 +285,7 @@ class FusedCall:
             self.entry(0, self._end, self._addresses[0], self._address)
 
 
-def check_equal(group: Group, number: int, fused: Array, expected: Array) -> None:
+def check_equal(group: Group | BatchNorm, number: int, fused: Array, expected: Array) -> None:
     """Compare a fused result with the interpreted one. Raises EngineError: RUNTIME."""
     names = ", ".join(str(getattr(instr.what, "name", instr.kind)) for instr in group.members)
     _check(f"{names} computed another value than its ops, in register {number}", fused, expected)
@@ -289,6 +303,14 @@ def _check(what: str, fused: Array, expected: Array) -> None:
         raise EngineError(
             Reason.RUNTIME, f"the fused kernel of {what}: {fused[~same][0]!r} instead of {wanted[~same][0]!r}"
         )
+
+
+def norm_call(norm: BatchNorm, kernels: dict[str, Kernel]) -> BatchNormCall:
+    """A call of batch normalization, in threads if it is large."""
+    rows = norm.images * norm.channels
+    large = any(work(loop, rows * norm.length) >= LARGE for loop in norm.loops().values())
+    most = min(rows, _MOST_THREADS) if large else 1
+    return BatchNormCall(norm, kernels, lambda: min(OPTIONS.threads, most))
 
 
 def convolution_kernel(conv: Depthwise, loaded: Kernel, fallback: Fallback) -> PlanKernel:
