@@ -465,7 +465,7 @@ RULES: dict[str, Rule] = {
     "sigmoid.grad.input": Rule(_sigmoid_slope, 2),
     "_sigmoid_backward.grad.g": Rule(_sigmoid_slope, 2),
     "silu.grad.input": Rule(_silu_grad, 2, heavy=True),
-    "relu.grad.input": Rule(_relu_grad, 2),
+    "relu.grad.input": Rule(_relu_grad, 2, heavy=True),
     "gelu.grad.input": Rule(_gelu_grad, 2, _is("none"), heavy=True, dtypes=("f4",)),
     "where.grad.input": Rule(_where_grad(1), 2, bools=(1,)),
     "where.grad.other": Rule(_where_grad(2), 2, bools=(1,)),
