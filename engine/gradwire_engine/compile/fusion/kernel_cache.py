@@ -102,12 +102,11 @@ class Kernels:
             key = self._key(source)
         except (OSError, RuntimeError, ImportError) as error:
             self._give_up(f"llvmlite cannot be loaded: {error}")
-            kernel = Kernel("", source)
-            kernel.failed = self._unusable
-            return kernel
-        kernel = self._known.get(key)
-        if kernel is not None:
-            return kernel
+            failed = Kernel("", source)
+            failed.failed = self._unusable
+            return failed
+        if (known := self._known.get(key)) is not None:
+            return known
         kernel = self._known[key] = Kernel(key, source)
         try:
             self._load(kernel, self._code(kernel))
