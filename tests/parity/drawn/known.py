@@ -16,7 +16,9 @@ _TURNED_AFTER_HOOK = (
     r"((un)?squeeze|t|transpose|swapaxes|swapdims|as_strided)_\("
 )
 
-_TURNED_WITHOUT_RECORD = r"match:(no_grad|inference_mode)\(\): .*\.((un)?squeeze|t|transpose|swapaxes|swapdims)_\("
+_TURNED_WITHOUT_RECORD = (
+    r"match:(no_grad|inference_mode)\(\): .*\.((un)?squeeze|t|transpose|swapaxes|swapdims|as_strided)_\("
+)
 
 _GRADIENTS_IN_INFERENCE = r"match:inference_mode\(\): (q = )?\S+ = t\.autograd\.grad\("
 
@@ -118,6 +120,7 @@ EXCUSED = (
     ("value", "inf", "polygamma(", "at its poles PyTorch answers large numbers"),
     ("value", "grad_fn=<Invalid>", "made:repr(", "the history of a view is told where PyTorch only says Invalid"),
     ("flag", "output_nr 0", _TURNED_WITHOUT_RECORD, "new sizes without a record are a node here"),
+    ("gradient", "", _TURNED_WITHOUT_RECORD, "a leaf's gradient has the sizes that the leaf has"),
     ("gradient", "", _TURNED_AFTER_HOOK, "PyTorch's hooks stay with the node of the sizes before"),
     ("gradient", "grad [], PyTorch has [", "match:out=", "a leaf's gradient has the sizes that the leaf has"),
     ("gradient", "grad_dtype", r"match:\.data = ", "a gradient of another dtype is not added to the one that is there"),

@@ -84,12 +84,16 @@ class Writer:
             kinds = kinds if self.live else {"create": 1}
             (kind,) = self.rng.choices(list(kinds), list(kinds.values()))
             text = getattr(self, f"_{kind}")()
-            if not text:
+            if not text or ("median" in text and self._names_expanded(text)):
                 continue
             if kind not in ("create", "back", "grads", "optimize") and self.chance(0.15):
                 mode = self.pick("no_grad()", "no_grad()", "no_grad()", "enable_grad()", "inference_mode()")
                 text = f"with t.{mode}: {text}"
             return text
+
+    def _names_expanded(self, text: str) -> bool:
+        """Whether a line has a tensor with repeated elements. Of such, PyTorch's median writes to other memory."""
+        return any(0 in value.stride() and name in text for name, value in self.live.items())
 
     # Drawing.
 
