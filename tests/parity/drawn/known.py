@@ -91,6 +91,8 @@ EXCUSED = (
     ("silent", "refer to a single memory location", "] = ", "the elements that are read and written are the same"),
     ("silent", "refer to a single memory location", "out=", "the result is computed before out is written"),
     ("silent", "modified by an inplace operation", r"match:t\.complex\(", "its backward needs no values here"),
+    ("silent", "Inference tensors cannot be saved", _GRADIENTS_IN_INFERENCE, "gradients are ordinary tensors"),
+    ("silent", "A view was created in no_grad mode", "made:conv", "PyTorch's is a view of a tensor that nobody holds"),
     ("silent", "detached in-place", "", "what a node has saved is still there"),
     ("silent", "MKL FFT error", "", "a fault of PyTorch's"),
     ("silent", "is output 0 of Pow1", "", "the derivative by the base needs no result"),
