@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.compile import shared_weights
 from gradwire_engine.compile.kernels import registry
 from gradwire_engine.compile.kernels.registry import CrossEntropy, Kernel
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg
@@ -75,6 +76,7 @@ class Schedule:
         self._merge_scaled_updates()
         self._alias()
         self.kernels: list[Kernel | None] = [registry.choose(tracer.backend, instr, self.regs) for instr in self.instrs]
+        self._merge_products()
         make_loss = registry.cross_entropy_of(tracer.backend)
         if make_loss is not None:
             self._fuse_losses(make_loss)
@@ -187,6 +189,12 @@ class Schedule:
                 instr.args = (target, array, factor)
                 product.kind = "removed"
         self.instrs = [instr for instr in self.instrs if instr.kind != "removed"]
+
+    def _merge_products(self) -> None:
+        """Compute the gradient of a weight that is used several times in one product."""
+        kept = [*self._made(), *(number for number in self.final_grads.values() if number is not None)]
+        pairs = shared_weights.merge(self.instrs, self.kernels, self.regs, kept)
+        self.instrs, self.kernels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
     def _alias(self) -> None:
         """Remove formulas that return the gradient unchanged."""

@@ -216,6 +216,7 @@ def test_arrays_of_several_dtypes_or_ranks_are_not_joined_by_a_kernel() -> None:
     one, other, empty = np.ones((2, 3)), np.ones((2, 3), np.float32), np.ones(0)
     assert Made("op", OPS["cat"], [[one, other], 0], np.ones((4, 3))).kernel is None
     assert Made("op", OPS["cat"], [[one, empty], 0], one).kernel is None
+    assert Made("op", OPS["cat"], [[empty, empty], 3], empty).kernel is None
     assert Made("op", OPS["stack"], [[one, other], 0], np.ones((2, 2, 3))).kernel is None
 
 

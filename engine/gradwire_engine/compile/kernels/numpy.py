@@ -194,6 +194,8 @@ def _joined(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
     given, out = _parts(instr, regs), regs[instr.outs[0]]
     if given is None or not out.shape or any(len(reg.shape) != len(out.shape) for reg in given):
         return None
+    if not -len(out.shape) <= instr.args[1] < len(out.shape):
+        return None  # of empty vectors, any dimension is allowed
     return Kernel(lambda out, parts, dim: np.concatenate(parts, dim, out))
 
 
