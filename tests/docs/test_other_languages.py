@@ -78,8 +78,8 @@ def test_go():
 
 def test_java():
     code = snippet("java")
-    files = {camel(Path(file.name).stem) for file in FILES}
-    assert set(re.findall(r"import gradwire\.v1\.(\w+)\.\*", code)) <= files
+    packages = {file.GetOptions().java_package for file in FILES}
+    assert set(re.findall(r"import ([\w.]+gradwire[\w.]*)\.\*", code)) == packages
     assert set(re.findall(r"(\w+)\.newBuilder\(\)", code)) <= set(MESSAGES)
     for name, chain in re.findall(r"(\w+)\.newBuilder\(\)(.*?)\.build\(\)", code, re.DOTALL):
         fields = MESSAGES[name].fields_by_name.values()
