@@ -271,6 +271,7 @@ def test_powers_of_truth_values_by_one_truth_value(session: gradwire.Session) ->
 )
 def test_an_empty_product_of_truth_values_is_no_work(session: gradwire.Session, left: Any, right: Any) -> None:
     agree(lambda t: (t.ones(left) > 0) @ (t.ones(right) > 0))
+    refuse(lambda t: t.addmm(*(t.ones(each) > 0 for each in ((2, 2), (2, 0), (0, 2)))), RuntimeError, "Bool")
     refuse(lambda t: (t.ones(2, 2) > 0) @ (t.ones(2, 2) > 0), NotImplementedError, "not implemented for 'Bool'")
 
 

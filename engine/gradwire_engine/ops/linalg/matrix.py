@@ -171,6 +171,7 @@ def _addmm(xp: Any, input: Array, mat1: Array, mat2: Array, beta: Number, alpha:
         a, b = dtypes.TITLES[input.dtype], dtypes.TITLES[mat2.dtype]
         raise EngineError(Reason.DTYPE, f"self and mat2 must have the same dtype, but got {a} and {b}")
     _check_matrices(mat1, mat2)
+    _refuse_bool("addmm_impl_cpu_", mat1)
     if is_half(mat1.dtype):
         wide = xp.matmul(mat1.astype(dtypes.float32), mat2.astype(dtypes.float32))
         return _added(input.astype(dtypes.float32), wide, beta, alpha).astype(mat1.dtype)
@@ -318,6 +319,7 @@ def baddbmm(xp: Any, input: Array, batch1: Array, batch2: Array, *, beta: Number
     input: broadcasts to (b, n, m); batch1: (b, n, k); batch2: (b, k, m). Raises EngineError: SHAPE, DTYPE.
     """
     _check_batches(batch1, batch2)
+    _refuse_bool("bmm", batch1)
     _check_scalar_type("baddbmm", batch1, input)
     if is_half(batch1.dtype):
         wide = xp.matmul(batch1.astype(dtypes.float32), batch2.astype(dtypes.float32))
