@@ -143,8 +143,9 @@ class Plan(Schedule):
 
     def _await_kernels(self, fusion: Fusion) -> Generator[None, None, None]:
         """Wait for the kernels in the last run without them. Raises EngineError: CANCELLED."""
-        fusion.began(self)
         try:
+            yield
+            self.interrupt_check.check()
             while fusion.must_wait():
                 yield
                 self.interrupt_check.check()
@@ -602,7 +603,9 @@ class Plan(Schedule):
         """
         self.interrupt_check.interrupt = context.interrupt
         if self.fusion is not None:
-            yield from self._await_kernels(self.fusion)
+            self.fusion.began(self)
+            if self.fusion.must_wait():
+                yield from self._await_kernels(self.fusion)
         if self.interrupt_check() is not None:
             yield
             self.interrupt_check.check()
