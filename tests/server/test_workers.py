@@ -8,7 +8,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -366,6 +366,41 @@ def test_a_huge_batch_does_not_starve_another_session() -> None:
     assert playing.done == [2, 1]
     assert not any(playing.failures)
     assert len(playing.runtime.sessions[1].store) == 500
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_command_that_waits_for_a_future_takes_no_turn_until_it_is_done_or_cancelled(cancelled: bool) -> None:
+    """So a plan that waits for its kernels delays no other session."""
+    playing, future = Playing(), Future[None]()
+    token, execute, steps = playing.runtime.sessions[1].cancel_token, playing.runtime.execute, []
+
+    def waiting(call: PendingCall) -> Any:
+        if call.session.key == 2:
+            return (yield from execute(call))
+        while not (future.done() or token.stopping()):
+            steps.append(call.ticket)
+            token.wait_for(future)
+            yield
+        return b""
+
+    playing.runtime.execute = waiting  # type: ignore[method-assign]
+    playing.batch(1, ticket=5, commands=1)
+    playing.batch(1, ticket=6, commands=1)  # waits behind it
+    playing.batch(2, ticket=7, commands=50)
+    for _ in range(200):
+        playing.scheduler.resume_awaiting()
+        if playing.scheduler.runnable:
+            playing.scheduler.slice()
+    assert playing.done == [7]
+    assert steps == [5]
+    if cancelled:
+        token.cancel_ticket = 5
+    else:
+        future.set_result(None)
+    playing.scheduler.resume_awaiting()
+    playing.play()
+    assert playing.done == [7, 5, 6]
+    assert not playing.scheduler.awaiting
 
 
 def test_an_answer_does_not_wait_for_the_release_that_ends_its_batch() -> None:

@@ -144,9 +144,8 @@ class Plan(Schedule):
     def _await_kernels(self, fusion: Fusion) -> Generator[None, None, None]:
         """Wait for the kernels in the last run without them. Raises EngineError: CANCELLED."""
         try:
-            yield
-            self.interrupt_check.check()
-            while fusion.must_wait():
+            while (awaited := fusion.awaited()) is not None:
+                (self.interrupt_check.interrupt or Interrupt()).wait_for(awaited)
                 yield
                 self.interrupt_check.check()
         except BaseException:
@@ -604,7 +603,7 @@ class Plan(Schedule):
         self.interrupt_check.interrupt = context.interrupt
         if self.fusion is not None:
             self.fusion.began(self)
-            if self.fusion.must_wait():
+            if self.fusion.awaited() is not None:
                 yield from self._await_kernels(self.fusion)
         if self.interrupt_check() is not None:
             yield

@@ -5,6 +5,7 @@ One ContextVar holds it, so each thread or async task has its own and an op read
 
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,9 @@ class Account:
             )
 
 
+_WAIT_SECONDS = 0.002
+
+
 class Interrupt:
     """Requests that a long computation stop or pause between two nodes or steps.
 
@@ -55,6 +59,10 @@ class Interrupt:
     def stopping(self) -> bool:
         """Whether to stop; if False, the computation pauses for other sessions."""
         return False
+
+    def wait_for(self, future: Future[Any]) -> None:
+        """Note that the next pause need not end before a future is done; without other sessions, wait a moment."""
+        wait([future], _WAIT_SECONDS)
 
     def poll(self) -> None:
         """Let other sessions compute, between two ops where the caller cannot yield. Raises EngineError: CANCELLED."""

@@ -10,8 +10,8 @@ turns, which the session skips while other sessions are runnable. Sessions of on
 A session that has used up its compute quota (quotas.py) is throttled: its calls wait. A call that cannot begin before
 its deadline, or would wait too long, is refused at once with a retry time.
 
-A batch that arrives before its predecessor is parked for a bounded time. A session whose call yields a future is not
-scheduled until that future is done.
+A batch that arrives before its predecessor is parked for a bounded time. A session whose call yields a future, or whose
+command waits for one, is not scheduled until that future is done or the command is stopped.
 """
 
 import heapq
@@ -146,10 +146,10 @@ class Scheduler:
         return self._throttle(session)
 
     def resume_awaiting(self) -> None:
-        """Make the sessions runnable whose futures are done."""
+        """Make the sessions runnable whose futures are done, or whose running command is to stop."""
         for session in list(self.awaiting):
-            awaited = session.schedule.awaited
-            if awaited is None or awaited.done():
+            awaited, token = session.schedule.awaited, session.cancel_token
+            if awaited is None or awaited.done() or token.closed or token.stopping():
                 session.schedule.awaited = None
                 self.awaiting.remove(session)
                 self._enqueue(session)
@@ -277,6 +277,9 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - passed to the call's answer
             failure = refusal_of(error, call.method)
         else:
+            token = call.session.cancel_token
+            if token.awaited is not None:
+                schedule.awaited, token.awaited = token.awaited, None
             call.computed += time.monotonic() - now - (schedule.waited - waited)
             return False
         if self.runtime.meter is not None:

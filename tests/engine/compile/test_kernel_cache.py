@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -345,14 +347,14 @@ def trained(speed: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], l
         if speed == "at once":
             go.set()
         elif speed == "late":
-            wait = fused_plans.Fusion.must_wait
+            wait = fused_plans.Fusion.awaited
 
-            def must_wait(self: fused_plans.Fusion) -> bool:
+            def awaited(self: fused_plans.Fusion) -> Future[None] | None:
                 if self._is_due():
                     go.set()
                 return wait(self)
 
-            patch.setattr(fused_plans.Fusion, "must_wait", must_wait)
+            patch.setattr(fused_plans.Fusion, "awaited", awaited)
         plan, account = planned(), CURRENT.get().account
         bits, fused = [], []
         x = tensor(np.linspace(0, 1, 12).reshape(3, 4))
@@ -394,10 +396,24 @@ def test_the_last_run_without_kernels_waits_in_pauses_and_can_be_cancelled(
         with pytest.raises(EngineError, match="cancelled"):
             next(cancelled)
     assert plan.fastest(account) is plan
+
+    class Noting(Interrupt):
+        def wait_for(self, future: Future[Any]) -> None:
+            noted.append(future)
+
+    noted: list[Future[Any]] = []
+    began = time.monotonic()
+    pausing = plan.run([x], (), Context(interrupt=Noting()))
+    for _ in range(1000):
+        next(pausing)
+    assert time.monotonic() - began < 1.0  # the waiting is left to whoever schedules
+    assert len(set(noted)) == 1
+    assert not noted[0].done()
+    pausing.close()
     waiting = plan.run([x], (), CURRENT.get())
     next(waiting)
     go.set()
-    assert len(list(waiting)) < SECONDS / fused_plans._POLL_SECONDS  # it ends
+    list(waiting)  # it ends
     assert plan.fastest(account) is not plan
 
 

@@ -9,9 +9,9 @@ the kernels. So results do not depend on how long compiling takes. A group whose
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections.abc import Callable, Container, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -36,7 +36,6 @@ WORK_BEFORE = 0.25
 _ASKED_PART = 4
 _LEAST_RUNS = 3
 _CALL_SECONDS, _ELEMENT_SECONDS = 1e-6, 1e-9
-_POLL_SECONDS = 0.002
 # Threads of a loop at most, and values of all their scratch rows.
 _MOST_THREADS, _SCRATCH = 64, 1 << 17
 # Verification: differences in units of the dtype's precision, of the value and of a tenth of the largest value.
@@ -99,7 +98,7 @@ class Fusion:
         self.runs = 0
         self.due = 0  # runs after which the plan is replaced; 0: not known yet
         self.ready = Machine()
-        self._done = threading.Event()
+        self._done: Future[None] = Future()
         self._asked = self._hurried = self._dropped = False
         self._job: Callable[[], None] | None = None
         self._watch: weakref.ref[Schedule] | None = None
@@ -116,16 +115,16 @@ class Fusion:
             self._job = lambda: self._build(steps)
         self._asked = OPTIONS.kernels.later(self._job)
 
-    def must_wait(self) -> bool:
-        """Whether this run must wait for the kernels, since the next one uses them. Waits for a moment itself."""
-        if not self._is_due() or self._done.is_set():
-            return False
+    def awaited(self) -> Future[None] | None:
+        """The kernels' end, if this run must wait for it, since the next run uses them."""
+        if not self._is_due() or self._done.done():
+            return None
         if not self._hurried:
             self._hurried = True
             assert self._job is not None
             if not OPTIONS.kernels.hurry(self._job):
-                self._done.set()
-        return not self._done.wait(_POLL_SECONDS)
+                self._done.set_result(None)
+        return None if self._done.done() else self._done
 
     def refused(self) -> None:
         """Note that the run ended before its first step, so that its repetition is the same run."""
@@ -133,7 +132,7 @@ class Fusion:
 
     def is_over(self) -> bool:
         """Whether the plan is replaced now; if no kernel is ready, it stays."""
-        return self._is_due() and self._done.is_set()
+        return self._is_due() and self._done.done()
 
     def _is_due(self) -> bool:
         return 0 < self.due <= self.runs
@@ -143,12 +142,12 @@ class Fusion:
 
     def _build(self, steps: Schedule) -> None:
         """Build the kernels, unless the plan is dropped meanwhile."""
-        if self._done.is_set():
+        if self._done.done():
             return
         try:
             self.ready = self._built(steps)
         finally:
-            self._done.set()
+            self._done.set_result(None)
 
     def _built(self, steps: Schedule) -> Machine:
         return machine_of(steps, self._kernel)

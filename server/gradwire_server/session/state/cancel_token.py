@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from gradwire_engine import Account, Interrupt
@@ -30,6 +31,7 @@ class CancelToken(Interrupt):
     __slots__ = (
         "_slice_ends",
         "account",
+        "awaited",
         "cancel_ticket",
         "cancelled_through",
         "closed",
@@ -54,6 +56,7 @@ class CancelToken(Interrupt):
         self.timeout_seconds: float | None = None  # the command's own time limit, for the refusal's message
         self.offloader: Offloader | None = None  # runs expensive ops
         self.account: Account | None = None  # the session's
+        self.awaited: Future[Any] | None = None  # what the command waits for in its next pause
 
     def begin_call(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
         """Begin a call."""
@@ -80,6 +83,10 @@ class CancelToken(Interrupt):
         self.at = -math.inf
         if self.account is not None:
             self.account.pressed = True
+
+    def wait_for(self, future: Future[Any]) -> None:
+        """Note what the command waits for: the scheduler continues it then, or when it is stopped."""
+        self.awaited = future
 
     def poll(self) -> None:
         """Check for cancellation, and yield to others, between two ops of a command. Raises EngineError: CANCELLED."""
