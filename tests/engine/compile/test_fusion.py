@@ -299,6 +299,19 @@ def test_an_optimizers_update_is_one_loop(dtype: str) -> None:
             np.testing.assert_array_equal(one.array, other.array)  # only correctly rounded operations
 
 
+@pytest.mark.parametrize(("name", "kept"), [("softmax", 1), ("log_softmax", 0)])
+def test_a_row_keeps_only_what_a_later_pass_reads(name: str, kept: int) -> None:
+    """The exponentials of a softmax are kept for its division, and none of the values that they are computed of."""
+
+    def program(x: Tensor) -> list[Tensor]:
+        return [call(name, (x * 1.5, -1))]
+
+    _, groups = fused(traced(program, [tensor(np.random.default_rng(0).standard_normal(S))]))
+    (loop,) = [group.loop for group in groups]
+    assert len(loop.kept()) == kept
+    assert all(len(each.elements) <= 4 for each in loop.passes()[2:])
+
+
 # What must not be fused.
 
 

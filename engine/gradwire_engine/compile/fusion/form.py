@@ -154,19 +154,16 @@ class Loop:
                 made[levels[value] - 1].reductions.append(value)
             elif self.values[value].scope == ROW and levels[value]:
                 made[levels[value] - 1].rows.append(value)
-        wanted = [self._elements([self.values[value].args[0] for value in each.reductions]) for each in made]
-        wanted[-1] |= self._elements([value for _, _, value in self.stores])
+        ends = [[self.values[value].args[0] for value in each.reductions] for each in made]
+        ends[-1] += [value for _, _, value in self.stores]
         kept: set[int] = set()
         for place, each in enumerate(made):
-            later = set().union(*wanted[place + 1 :]) if place < last else set()
             # A kept value is loaded, and what only it needs is not computed again.
-            ends = [self.values[value].args[0] for value in each.reductions]
-            if place == last:
-                ends += [value for _, _, value in self.stores]
-            each.elements = sorted(self._elements(ends, kept))
-            each.keeps = [
-                value for value in each.elements if value in later and value not in kept and self._cost(value) > _CHEAP
-            ]
+            each.elements = sorted(self._elements(ends[place], kept))
+            here = set(each.elements) - kept
+            dear = {value for value in here if self._cost(value) > _CHEAP}
+            later = [value for values in ends[place + 1 :] for value in values]
+            each.keeps = sorted(self._elements(later, kept | dear) & dear)
             kept |= set(each.keeps)
         return made
 

@@ -58,8 +58,9 @@ def exp(loop: Loop, x: int) -> int:
     """e to the x."""
     dtype = loop.dtype(x)
     low, high = (loop.const(end, dtype) for end in _EXP_RANGE[dtype])
+    zero = loop.compare("lt", x, low)
     x = loop.select(loop.compare("gt", x, high), high, x)
-    x = loop.select(loop.compare("lt", x, low), low, x)
+    x = loop.select(zero, low, x)
     n, whole = _rounded(loop, loop.binary("mul", x, loop.const(_LOG2E, dtype)))
     r = x
     for part in _LN2[dtype]:
@@ -74,9 +75,10 @@ def exp(loop: Loop, x: int) -> int:
         y = loop.binary("add", loop.binary("mul", ratio, loop.const(2, dtype)), loop.const(1, dtype))
     # By two factors, so that each is a normal number and the product is rounded once.
     half = loop.binary("ashr", whole, loop.const(1, BITS[dtype]))
-    for power in (half, loop.binary("sub", whole, half)):
-        y = loop.binary("mul", y, _power_of_two(loop, power, dtype))
-    return y
+    y = loop.binary("mul", y, _power_of_two(loop, half, dtype))
+    rest = _power_of_two(loop, loop.binary("sub", whole, half), dtype)
+    # A product that underflows is slow, and a mask of -inf makes many.
+    return loop.binary("mul", y, loop.select(zero, loop.const(0, dtype), rest))
 
 
 def _rounded(loop: Loop, x: int) -> tuple[int, int]:
