@@ -280,6 +280,12 @@ def test_special_values_come_out_as_interpreted(dtype: str) -> None:
             same(given[0].grad.array, expected[0].grad.array)  # type: ignore[union-attr]
 
 
+def test_layer_norm_of_squares_that_overflow_is_that_of_the_op() -> None:
+    values = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    values[1, 2] = 1e25
+    compare(lambda x: detached(call("layer_norm", (x, (8,)))), [values])
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_an_optimizers_update_is_one_loop(dtype: str) -> None:
     rng = np.random.default_rng(2)

@@ -32,7 +32,7 @@ Job = Callable[[], object]
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 _IDLE_SECONDS = 10.0  # then the compiler process ends
 _QUEUED = 256  # jobs that wait, but for those that a plan waits for
-_MOST_TIMEOUTS = 3  # in a row; then nothing is compiled any more, since each time plans wait that long
+_MOST_TIMEOUTS = 3  # in a row; then nothing is compiled any more, since plans wait each time
 _FORM = 3  # increase it when object code of an earlier version must not be loaded
 
 

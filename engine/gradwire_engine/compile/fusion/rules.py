@@ -375,9 +375,9 @@ def _layer_norm(to: Lowering, args: Sequence[Any]) -> tuple[int, ...]:
     x = to.read(args[0])
     centre = _back(to, _mean(to, x))
     normal = to.loop.binary("sub", x, centre)
-    wide = to.loop.cast(normal, F8)
     eps = to.loop.cast(_number(to, args[4]), F8)
-    variance = to.loop.binary("add", _mean(to, _mul(to, wide, wide)), eps)
+    # Squares in the result's dtype, as in the op: where they overflow, the rows are zero and not normalized.
+    variance = to.loop.binary("add", _mean(to, _mul(to, normal, normal)), eps)
     scale = _back(to, to.loop.binary("div", to.loop.const(1, F8), to.loop.unary("sqrt", variance)))
     made = _mul(to, normal, scale)
     if args[1] is not None:
