@@ -36,6 +36,7 @@ _IN_MEMORY = {**_TYPES, "b1": "i8"}
 _BYTES = {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "b1": 1}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _COMPARISONS = {"lt": "olt", "gt": "ogt", "le": "ole", "ge": "oge", "eq": "oeq", "ne": "une"}
+_WIDTH = '!"llvm.loop.vectorize.width", i32 8'
 _SUFFIX = {"f4": "f32", "f8": "f64"}
 _SIGN = {"i4": (31, 0x7FFFFFFF, -(1 << 31)), "i8": (63, 0x7FFFFFFFFFFFFFFF, -(1 << 63))}
 
@@ -58,6 +59,7 @@ class _Printer:
         self.slots = {value: place for place, value in enumerate(loop.kept())}
         self.needed = loop._reached([value for _, _, value in loop.stores])
         self.lines: list[str] = []
+        self.metadata: list[str] = []
         self.count = 0
 
     def say(self, line: str) -> None:
@@ -82,7 +84,7 @@ class _Printer:
             self.rows()
         self.say("ret void")
         self.lines.append("}")
-        return "\n".join([*self.lines, *self.entry(), *_TAIL]) + "\n"
+        return "\n".join([*self.lines, *self.entry(), *_TAIL, *self.metadata]) + "\n"
 
     def entry(self) -> list[str]:
         """The function that reads the table and calls the body."""
@@ -165,11 +167,20 @@ class _Printer:
             self.accumulate(number, p)
         self.say(f"%{p}.next = add nsw i64 %{p}.j, 1")
         self.say(f"%{p}.more = icmp slt i64 %{p}.next, {last}")
-        self.say(f"br i1 %{p}.more, label %{p}, label %{p}.end")
+        self.say(f"br i1 %{p}.more, label %{p}, label %{p}.end{self.width(each)}")
         self.lines.append(f"{p}.end:")
         for number in each.reductions:
             self.reduced(number, p)
         return f"{p}.end"
+
+    def width(self, each: Pass) -> str:
+        """Metadata for a loop of float32 values whose sums are float64: LLVM would take vectors of the sums' width."""
+        dtypes = {self.loop.dtype(number) for number in each.elements}
+        if not {F4, F8} <= dtypes:
+            return ""
+        node = len(self.metadata)
+        self.metadata += [f"!{node} = distinct !{{!{node}, !{node + 1}}}", f"!{node + 1} = !{{{_WIDTH}}}"]
+        return f", !llvm.loop !{node}"
 
     # Values.
 
