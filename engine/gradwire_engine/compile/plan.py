@@ -244,12 +244,14 @@ class Plan(Schedule):
             dying = {root for number in instr.reads() for root in self.roots[number] if self.last[root] == place}
             if instr.kind == "fused":
                 self.bytes += instr.what.nbytes
+                account.admit(self.bytes)
                 for out in instr.outs:
                     holder[out] = self._fresh(self.regs[out], free, account)
                     self.memory[out] = holder[out].reshape(self.regs[out].shape)
                 dying.update(out for out in instr.outs if self.last[out] == place)
             elif kernel is not None and instr.kind != "write":
                 self.bytes += kernel.nbytes
+                account.admit(self.bytes)
                 out = instr.outs[0]
                 reg = self.regs[out]
                 flat = self._taken(instr, kernel, reg, dying, holder)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradwire_engine import Tensor, backward, call, tensor
+from gradwire_engine import EngineError, Tensor, backward, call, tensor
 from gradwire_engine.compile import shared_weights
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.trace import Instr, Ref, Reg
-from gradwire_engine.core.context import Context, activate
+from gradwire_engine.core.context import CURRENT, Context, activate
 from tests.engine.compile.fusing import run, traced
 
 STEPS = 6
@@ -86,6 +86,16 @@ def test_other_sums_stay(program: Any, rows: int) -> None:
 
 def test_a_sum_with_another_addend_stays() -> None:
     assert merged(agree(recurrent(penalty=True), inputs())) == [STEPS]  # the bias's
+
+
+def test_the_rows_are_refused_where_memory_is_short() -> None:
+    arrays, account = inputs(), CURRENT.get().account
+    plan = traced(recurrent(), [tensor(array.copy(), True) for array in arrays])
+    needed = plan.bytes
+    del plan
+    account.limit = account.bytes + needed - 1
+    with pytest.raises(EngineError, match="out of memory"):
+        traced(recurrent(), [tensor(array.copy(), True) for array in arrays])
 
 
 def test_a_weight_without_bias() -> None:
