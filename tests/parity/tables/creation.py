@@ -92,8 +92,8 @@ REFUSALS = [
     refuses("normal_", RuntimeError, "normal expects std >= 0.0", t(2, grad=False), 0.0, -1.0),
 ]
 _DRAWN = """
-    bernoulli binomial cauchy exponential geometric log_normal multinomial normal normal_ poisson rand rand_like randint
-    randint_like randn randn_like randperm random uniform
+    bernoulli bernoulli_ binomial cauchy exponential geometric log_normal multinomial normal normal_ poisson rand
+    rand_like randint randint_like randn randn_like randperm random uniform
 """
 EXCEPTIONS = {
     **dict.fromkeys(_DRAWN.split(), "drawn at random: tests/parity/test_random.py"),

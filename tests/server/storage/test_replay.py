@@ -13,6 +13,7 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.storage import replay
 from gradwire_server.storage.replay import Replay, ReplayCancelToken
+from gradwire_server.storage.write_ahead_log import Notes
 from tests.server.memory_stores import MemoryLogs
 from tests.server.session.opened import opened
 
@@ -151,4 +152,43 @@ def test_a_refused_call_is_not_tried_again_but_counts(session: Any, monkeypatch:
     record.refusals.append(told)
     _followed(session, record, monkeypatch=monkeypatch)
     assert session.grad_context.generator.seed == 3
+    assert session.next_id == NEXT
+
+
+@pytest.mark.parametrize("algorithm", ["RANDOM_ALGORITHM_UNSPECIFIED", "RANDOM_ALGORITHM_PCG64"])
+def test_a_seed_of_an_earlier_version_draws_the_numbers_of_then(
+    session: Any, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = commands_pb2.ManualSeedRequest(seed=7, algorithm=algorithm).SerializeToString()
+    _followed(session, pb.LogRecord(call=pb.LogCall(method="ManualSeed", request=request)), monkeypatch=monkeypatch)
+    drawn = session.grad_context.generator.of(np).random(3)
+    np.testing.assert_array_equal(drawn, np.random.Generator(np.random.PCG64(7)).random(3))
+
+
+def test_a_seed_of_mt19937_draws_its_numbers(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = commands_pb2.ManualSeedRequest(seed=7, algorithm="RANDOM_ALGORITHM_MT19937").SerializeToString()
+    _followed(session, pb.LogRecord(call=pb.LogCall(method="ManualSeed", request=request)), monkeypatch=monkeypatch)
+    drawn = session.grad_context.generator.of(np).words(3)
+    assert drawn.tolist() == np.random.RandomState(7).randint(0, 1 << 32, 3, np.uint32).tolist()
+
+
+def test_a_refusals_generator_is_noted_only_after_draws(session: Any) -> None:
+    notes, generator = Notes(), session.grad_context.generator
+    for seq in (1, 2, 3):
+        notes.refused(session, seq, Refusal("DTYPE", "no"))
+        if seq == 2:
+            generator.of(np)
+    notes.refused(session, 4, Refusal("DTYPE", "no"))
+    told = [bool(each.generator) for each in notes.refusals]
+    assert told == [True, False, True, False]
+    notes.clear()
+    notes.refused(session, 5, Refusal("DTYPE", "no"))
+    assert notes.refusals[0].generator == generator.get_state()
+
+
+def test_a_refusal_without_a_generator_leaves_it(session: Any) -> None:
+    generator = session.grad_context.generator
+    before = generator.get_state()
+    replay.restore_counters(session, _refusal(session, generator=b""))
+    assert generator.get_state() == before
     assert session.next_id == NEXT

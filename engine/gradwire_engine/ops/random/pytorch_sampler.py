@@ -6,7 +6,7 @@ it shifts and scales; `_scaled` rounds once, too. Its AVX2 kernels are followed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,16 @@ _LOW_24, _STEP_24 = np.uint32((1 << 24) - 1), 2.0**-24
 _NARROW = 1 << 28  # spans of integers below take one word, others two
 _HUGE = 2.0**900
 _DIGITS = {dtypes.float64: 53, dtypes.float32: 24, dtypes.float16: 11, dtypes.bfloat16: 8}
+
+
+def _filled(count: int, dtype: Any, draw: Callable[[int], Any]) -> Any:
+    """So many numbers, drawn in steps that fit the cache."""
+    if count <= _PART:
+        return draw(count)
+    made = np.empty(count, dtype)
+    for part in _parts(count):
+        made[part] = draw(part.stop - part.start)
+    return made
 
 
 def _parts(count: int) -> Iterator[slice]:
@@ -87,18 +97,14 @@ class PytorchSampler:
         return in_memory_order(like, lambda count: self._uniform(count, dtype, low, high))
 
     def _uniform(self, count: int, dtype: DType, low: float, high: float) -> Any:
-        made = np.empty(count, dtype)
         single = np.float32
-        span = high - low if dtype == dtypes.float64 else float(single(single(high) - single(low)))
-        start = low if dtype == dtypes.float64 else float(single(low))
-        for part in _parts(count):
-            size = part.stop - part.start
-            if dtype == dtypes.float64:
-                made[part] = _scaled(self._source.uniform(size), span, start)
-            elif (start, span) == (0, 1):
-                made[part] = self._unit24(size)
-            else:
-                made[part] = _cast(self._unit24(size) * np.float64(span) + start, dtype)
+        if dtype == dtypes.float64:
+            made = _filled(count, dtype, lambda size: _scaled(self._source.uniform(size), high - low, low))
+        elif (low, high) == (0, 1):
+            made = _filled(count, dtype, lambda size: self._unit24(size).astype(dtype, copy=False))
+        else:
+            span, start = np.float64(single(high) - single(low)), float(single(low))
+            made = _filled(count, dtype, lambda size: _cast(self._unit24(size) * span + start, dtype))
         if dtype.itemsize == 2 or (low, high) != (0, 1):  # rounding may have reached the end
             made[made >= dtype.type(high)] = dtype.type(low)
         return made
@@ -111,31 +117,36 @@ class PytorchSampler:
         blocks = is_contiguous(like) and parts * count_of(like) >= box_muller.BLOCK
 
         def draw(count: int) -> Any:
-            made = self._normal_blocks(parts * count, dtype, mean, std) if blocks else None
-            if made is None:
-                made = _cast(_scaled(self._normal_pairs(parts * count), std, mean), dtype)
+            if blocks:
+                made = self._normal_blocks(parts * count, dtype, mean, std)
+            else:
+                made = self._normal_pairs(parts * count, dtype, lambda drawn: _scaled(drawn, std, mean))
             return made if parts == 1 else made.view(_complex(dtype))
 
         return in_memory_order(like, draw)
 
     def normal_of(self, shape: tuple[int, ...], dtype: DType, mean: Any, std: Any) -> Array:
         """Normal numbers; mean and std broadcast to the shape, and at least one is an array."""
-        if not hasattr(std, "dtype"):
-            return (self.normal(shape, dtype, 0.0, std) + mean).astype(dtype, copy=False)
-        return (self.normal(shape, dtype) * std + mean).astype(dtype, copy=False)
+        by_number = not hasattr(std, "dtype")
+        drawn = self.normal(shape, dtype, 0.0, std if by_number else 1.0)
+        if not by_number:
+            drawn = np.multiply(drawn, std, out=drawn, casting="unsafe")
+        return np.add(drawn, mean, out=drawn, casting="unsafe")
 
-    def _normal_pairs(self, count: int) -> npt.NDArray[np.float64]:
-        """Standard normal numbers, two of two uniform numbers of 53 bits. An odd one is kept for the next draw."""
-        made = np.empty(count)
+    def _normal_pairs(self, count: int, dtype: DType, finish: Callable[[Any], Any]) -> Any:
+        """`finish` of standard normal numbers, two of two uniform numbers of 53 bits. An odd one is kept for later."""
+        made = np.empty(count, dtype)
         source, first = self._source, 0
         if count and source.kept is not None:
-            made[0], source.kept, first = source.kept, None, 1
+            made[:1] = _cast(finish(np.array([source.kept])), dtype)
+            source.kept, first = None, 1
         for part in _parts((count - first) // 2 * 2):
-            made[first + part.start : first + part.stop] = box_muller.interleaved(
-                source.uniform(part.stop - part.start)
-            )
+            drawn = box_muller.interleaved(source.uniform(part.stop - part.start))
+            made[first + part.start : first + part.stop] = _cast(finish(drawn), dtype)
         if (count - first) % 2:
-            made[-1], source.kept = box_muller.interleaved(source.uniform(2)).tolist()
+            drawn = box_muller.interleaved(source.uniform(2))
+            made[-1:] = _cast(finish(drawn[:1]), dtype)
+            source.kept = float(drawn[1])
         return made
 
     def _normal_blocks(self, count: int, dtype: DType, mean: float, std: float) -> Any:
@@ -174,20 +185,22 @@ class PytorchSampler:
         return in_memory_order(like, lambda count: self._integers(count, 0, most + 1, dtype, wide))
 
     def _integers(self, count: int, low: int, span: int, dtype: DType, wide: bool | None = None) -> Any:
-        made = np.empty(count, dtype)
-        for part in _parts(count):
-            size = part.stop - part.start
-            if wide if wide is not None else span >= _NARROW:
+        if wide is None:
+            wide = span >= _NARROW
+
+        def draw(size: int) -> Any:
+            if wide:
                 drawn = self._source.words64(size)
                 if span == 1 << 64:  # PyTorch adds no lower bound then
-                    made[part] = drawn.view(np.int64)
-                    continue
+                    return drawn.view(np.int64).astype(dtype, copy=False)
                 drawn %= np.uint64(span)
             else:
                 drawn = (self._source.words(size) % np.uint32(span)).astype(np.uint64)
-            drawn += np.uint64(low % (1 << 64))
-            made[part] = drawn.view(np.int64)
-        return made
+            if low:
+                drawn += np.uint64(low % (1 << 64))
+            return drawn.view(np.int64).astype(dtype, copy=False)
+
+        return _filled(count, dtype, draw)
 
     def permutation(self, n: int) -> Array:
         """The numbers from 0 to n - 1 in random order; n - 1 words."""
@@ -206,14 +219,9 @@ class PytorchSampler:
 
     def chance(self, like: Like, chance: float) -> Array:
         """True with one probability: two words."""
-
-        def draw(count: int) -> Any:
-            made = np.empty(count, np.bool_)
-            for part in _parts(count):
-                np.less(self._source.uniform(part.stop - part.start), chance, out=made[part])
-            return made
-
-        return in_memory_order(like, draw)
+        return in_memory_order(
+            like, lambda count: _filled(count, np.bool_, lambda size: self._source.uniform(size) < chance)
+        )
 
     def kept(self, like: Like, p: float) -> Array:
         """False with probability p, for dropout."""
@@ -232,17 +240,16 @@ class PytorchSampler:
         return self._transformed(like, dtype, lambda drawn: np.ceil(np.log(drawn) / np.log1p(-p)))
 
     def _transformed(self, like: Like, dtype: DType, transform: Any) -> Array:
-        def draw(count: int) -> Any:
-            made = np.empty(count, dtype)
-            for part in _parts(count):
-                made[part] = _cast(transform(self._source.uniform(part.stop - part.start)), dtype)
-            return made
+        def draw(size: int) -> Any:
+            return _cast(transform(self._source.uniform(size)), dtype)
 
-        return in_memory_order(like, draw)
+        return in_memory_order(like, lambda count: _filled(count, dtype, draw))
 
     def log_normal(self, like: Like, dtype: DType, mean: float, std: float) -> Array:
         """Log-normally distributed numbers, of `_normal_pairs`."""
-        return in_memory_order(like, lambda count: _cast(np.exp(_scaled(self._normal_pairs(count), std, mean)), dtype))
+        return in_memory_order(
+            like, lambda count: self._normal_pairs(count, dtype, lambda drawn: np.exp(_scaled(drawn, std, mean)))
+        )
 
     def poisson(self, rates: Array) -> Array:
         """Poisson distributed numbers; each element is a mean."""
