@@ -169,6 +169,52 @@ def test_a_transformer_in_training():
         same_state()
 
 
+def _stack(library):
+    return library.tensor([0.3, 0.6])
+
+
+SAMPLES = {
+    "Normal": lambda lib, d: d.Normal(_stack(lib), 2.0),
+    "Bernoulli": lambda lib, d: d.Bernoulli(_stack(lib)),
+    "Categorical": lambda lib, d: d.Categorical(_stack(lib)),
+    "Uniform": lambda lib, d: d.Uniform(_stack(lib), 1.0),
+    "Exponential": lambda lib, d: d.Exponential(_stack(lib)),
+    "Laplace": lambda lib, d: d.Laplace(_stack(lib), 2.0),
+    "Cauchy": lambda lib, d: d.Cauchy(_stack(lib), 2.0),
+    "Gumbel": lambda lib, d: d.Gumbel(_stack(lib), 2.0),
+    "LogNormal": lambda lib, d: d.LogNormal(_stack(lib), 0.5),
+    "Geometric": lambda lib, d: d.Geometric(_stack(lib)),
+    "Poisson": lambda lib, d: d.Poisson(_stack(lib) * 20),
+    "Binomial": lambda lib, d: d.Binomial(10, _stack(lib)),
+    "Multinomial": lambda lib, d: d.Multinomial(10, _stack(lib)),
+    "OneHotCategorical": lambda lib, d: d.OneHotCategorical(_stack(lib)),
+    "MultivariateNormal": lambda lib, d: d.MultivariateNormal(_stack(lib), lib.eye(2)),
+    "HalfNormal": lambda lib, d: d.HalfNormal(_stack(lib)),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_of_distributions(name):
+    theirs, ours = (SAMPLES[name](each, each.distributions).sample((20,)) for each in BOTH)
+    same(ours, theirs, 1e-6)
+    same_state()
+
+
+def test_draws_into_permuted_memory():
+    for library in BOTH:
+        library.manual_seed(2)
+    made = []
+    for library in BOTH:
+        x = library.ones(6, 5).t()
+        library.nn.functional.dropout(x, 0.5, True, True)
+        y = library.empty(3, 4).t().bernoulli_(library.tensor([0.3, 0.5, 0.7]))
+        z = library.nn.functional.gumbel_softmax(library.zeros(4, 5).t(), 1.0)
+        made.append((x, y, z, library.empty(3, 4, 2).permute(2, 0, 1).normal_()))
+    for theirs, ours in zip(*made, strict=True):
+        same(ours, theirs, 1e-6)
+    same_state()
+
+
 def test_states_are_exchanged():
     torch.rand(10)
     torch.randn(3)

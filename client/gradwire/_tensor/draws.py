@@ -54,9 +54,12 @@ class Draws(Handle):
         if not isinstance(p, Handle):
             return _drawn(self, "bernoulli_", generator, float(p))
         target: Any = self
+        chances: Any = _call("broadcast_to", (_call("detach", (p,)), target.shape))
+        strides = target.stride()
+        axes = sorted(range(target.ndim), key=lambda axis: -strides[axis])  # the order of memory, as for other draws
         with _used(generator):
-            drawn = _call("bernoulli", (_call("broadcast_to", (_call("detach", (p,)), target.shape)),))
-        target.copy_(drawn)
+            drawn: Any = _call("bernoulli", (chances.permute(axes),))
+        target.copy_(drawn.permute([axes.index(axis) for axis in range(target.ndim)]))
         return self
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gradwire.distributions.constraints as constraints
+from gradwire._base import dtypes
 from gradwire._functions.create import full_like, zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
@@ -83,8 +84,9 @@ class Laplace(_LocationScale):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """See Distribution."""
-        drawn = uniform(self.loc, self._extended(sample_shape)) - 0.5
-        return self.loc - self.scale * drawn.sign() * ops.log1p(-2 * drawn.abs())
+        least = dtypes.finfo(self.loc.dtype).eps - 1
+        drawn = self.loc.new_empty(self._extended(sample_shape)).uniform_(least, 1)
+        return self.loc - self.scale * drawn.sign() * ops.log1p(-drawn.abs())
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""

@@ -112,7 +112,7 @@ class Composite(Signature):
         check_writable(target.array)
         if self.no_overlap:
             check_no_overlap(target.array, args[1:])
-        kept = Tensor(target.array.copy(), target.requires_grad)
+        kept = Tensor(target.array.copy("K"), target.requires_grad)
         kept.node, kept.index = target.node, target.index
         result = self.apply((kept, *args[1:]))
         check_result(self.name, target, result)
