@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from gradwire._base.version import __version__
-from gradwire._cli.alias import alias_torch, alias_torch_in_children
+from gradwire._alias.imports import alias_torch, alias_torch_in_children
 
 _GROUP = "gradwire.commands"
 

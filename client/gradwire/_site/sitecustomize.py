@@ -17,7 +17,7 @@ if os.environ.get("GRADWIRE_ALIAS_TORCH") == "1":
     if _is_lacking:
         sys.path.append(_home)
     try:
-        from gradwire._cli.alias import alias_torch
+        from gradwire._alias.imports import alias_torch
     except ImportError as missing:
         sys.stderr.write(f"gradwire: `torch` is not gradwire in this process, for {missing}\n")
     else:

@@ -201,7 +201,7 @@ class Module:
                     args = changed if isinstance(changed, tuple) else (changed,)
         backward = None
         if self._backward_hooks or self._backward_pre_hooks:
-            from gradwire.nn._backward_hooks import BackwardHooks
+            from gradwire.nn._hooks.backward import BackwardHooks
 
             backward = BackwardHooks(self, [*self._backward_hooks.values()], [*self._backward_pre_hooks.values()])
             args = backward.take(args)

@@ -1,0 +1,1 @@
+"""The alias: `import torch` means gradwire."""

@@ -1,0 +1,1 @@
+"""Hooks of modules: backward hooks, and hooks of all modules."""
