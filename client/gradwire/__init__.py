@@ -3,6 +3,7 @@
 Everything is loaded on first use, so that importing the generated messages (gradwire.v1) loads no client.
 """
 
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -13,16 +14,27 @@ if _TYPE_CHECKING:
     from gradwire import array_api as array_api
     from gradwire import autograd as autograd
     from gradwire import backends as backends
+    from gradwire import compiler as compiler
     from gradwire import cuda as cuda
     from gradwire import distributions as distributions
     from gradwire import fft as fft
     from gradwire import func as func
+    from gradwire import hub as hub
+    from gradwire import jit as jit
+    from gradwire import library as library
     from gradwire import linalg as linalg
+    from gradwire import multiprocessing as multiprocessing
     from gradwire import nn as nn
     from gradwire import optim as optim
+    from gradwire import overrides as overrides
+    from gradwire import profiler as profiler
     from gradwire import special as special
+    from gradwire import testing as testing
+    from gradwire import torch_version as torch_version
+    from gradwire import types as types
     from gradwire import utils as utils
     from gradwire import version as version
+    from gradwire._alias.imports import alias as alias
     from gradwire._base.dtypes import *  # noqa: F403
     from gradwire._base.errors import *  # noqa: F403
     from gradwire._base.modes import *  # noqa: F403
@@ -58,11 +70,19 @@ if _TYPE_CHECKING:
     from gradwire.amp import GradScaler as GradScaler
     from gradwire.amp import autocast as autocast
     from gradwire.func import vmap as vmap
+    from gradwire.library import ops as ops
     from gradwire.nn._summary import summary as summary
 
 _MODULES = (
-    "accelerator", "amp", "array_api", "autograd", "backends", "cuda", "distributions", "fft", "func", "linalg", "nn",
-    "optim", "special", "utils", "version",
+    "accelerator", "amp", "array_api", "autograd", "backends", "compiler", "cuda", "distributions", "fft", "func",
+    "hub", "jit", "library", "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "special", "testing",
+    "torch_version", "types", "utils", "version", "__config__",
+)  # fmt: skip
+# PyTorch's modules without a file: tables say what they have (`_paths`).
+_TABLES = (
+    "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes", "cpu", "distributed",
+    "export", "functional", "futures", "fx", "masked", "monitor", "mps", "mtia", "nested", "numa", "onnx", "package",
+    "quantization", "random", "return_types", "serialization", "signal", "sparse", "storage", "xpu",
 )  # fmt: skip
 _NAMES = {
     "_base.version": "__version__",
@@ -80,7 +100,9 @@ _NAMES = {
     "_io.files": "load save",
     "_session.saved_files": "SavedFile delete_saved_file saved_files",
     "func": "vmap",
-    "_functions.exchange": "from_dlpack from_torch to_torch",
+    "_alias.imports": "alias",
+    "library": "ops",
+    "_functions.exchange": "from_dlpack from_torch frombuffer to_torch",
     "_base.printing": "set_printoptions",
     "_base.promotion": "can_cast promote_types",
     "_functions.create": (
@@ -100,7 +122,9 @@ _NAMES = {
     "_functions.legacy": (
         "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
         "ShortTensor are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format "
-        "get_float32_matmul_precision get_num_threads memory_format preserve_format set_default_tensor_type "
+        "get_autocast_dtype get_default_device get_float32_matmul_precision get_num_threads "
+        "is_deterministic_algorithms_warn_only_enabled jagged layout memory_format preserve_format "
+        "set_default_tensor_type sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr strided "
         "set_float32_matmul_precision set_num_threads use_deterministic_algorithms"
     ),
     "amp": "GradScaler autocast",
@@ -128,10 +152,13 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 # What lower packages call of higher ones besides public functions (`_base.wiring`), and where it is.
 _WIRED = {
+    "attribute": "_paths.modules",
     "backward": "_functions.backward",
     "legacy_tensor": "_functions.create",
     "make_tensor": "_functions.create",
     "namespace": "array_api._info",
+    "reduce_tensor": "_functions.pickled",
+    "stored_array": "_functions.pickled",
 }
 # PyTorch's second names of dtypes, and of functions.
 _ALIASES = {
@@ -160,8 +187,21 @@ nan = inf - inf
 newaxis = None
 
 
+class _Paths:
+    """Finder, after the files, of the modules of `_paths`."""
+
+    @staticmethod
+    def find_spec(name: str, path: _Any = None, target: _Any = None) -> _Any:
+        if not name.startswith("gradwire."):
+            return None
+        return _import_module("gradwire._paths.finder").find(name)
+
+
+_sys.meta_path.append(_Paths)
+
+
 def __getattr__(name: str) -> _Any:
-    if name in _MODULES:
+    if name in _MODULES or name in _TABLES:
         return _import_module(f"gradwire.{name}")
     name_there = _ALIASES.get(name, name)
     home = _HOMES.get(name_there)
@@ -169,18 +209,27 @@ def __getattr__(name: str) -> _Any:
         found = getattr(_import_module(f"gradwire.{home}"), name_there)
     elif name in _IN_PLACE and hasattr(_import_module("gradwire._tensor.tensor").Tensor, name):
         found = getattr(_import_module("gradwire._tensor.tensor").Tensor, name)
-    elif name.startswith("_"):
+    elif name.startswith("__"):
         raise AttributeError(f"module 'gradwire' has no attribute '{name}'")
     else:
         ops = _import_module("gradwire._tensor.ops")
-        if name_there not in ops.TORCH_NAMES:
+        if name_there in ops.TORCH_NAMES:
+            found = getattr(ops, name_there)
+        elif (found := _import_module("gradwire._paths.modules").of_root(name)) is None:
             raise _import_module("gradwire._base.absent").absent("gradwire", name, {*_HOMES, *ops.TORCH_NAMES})
-        found = getattr(ops, name_there)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
     in_place = {name for name in _IN_PLACE if hasattr(_import_module("gradwire._tensor.tensor").Tensor, name)}
-    names = {*globals(), *_MODULES, *_HOMES, *_ALIASES, *in_place, *_import_module("gradwire._tensor.ops").TORCH_NAMES}
+    names = {
+        *globals(),
+        *_MODULES,
+        *_TABLES,
+        *_HOMES,
+        *_ALIASES,
+        *in_place,
+        *_import_module("gradwire._tensor.ops").TORCH_NAMES,
+    }
     return [*sorted(name for name in names if not name.startswith("_")), "__version__"]

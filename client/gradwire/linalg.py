@@ -6,12 +6,18 @@ from typing import Any
 
 from gradwire._base.absent import absent
 from gradwire._base.errors import GradwireRuntimeError
+from gradwire._functions.checked_linalg import cholesky_ex, inv_ex
 from gradwire._tensor import ops
 
 # The server reports a singular matrix like any failure of a computation.
 LinAlgError = GradwireRuntimeError
 _PREFIX = "linalg_"
-__all__ = ["LinAlgError", *sorted(name[len(_PREFIX) :] for name in vars(ops) if name.startswith(_PREFIX))]
+__all__ = [
+    "LinAlgError",
+    "cholesky_ex",
+    "inv_ex",
+    *sorted(name[len(_PREFIX) :] for name in vars(ops) if name.startswith(_PREFIX)),
+]
 
 
 def __getattr__(name: str) -> Any:

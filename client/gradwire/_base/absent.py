@@ -13,14 +13,14 @@ PYTORCH: dict[str, str] = {
         affine_grid_generator as_strided_ as_strided_scatter batch_norm
         binary_cross_entropy_with_logits cholesky
         constant_pad_nd convolution cosine_embedding_loss ctc_loss dequantize eig embedding embedding_bag
-        embedding_renorm_ empty_permuted empty_strided frexp frobenius_norm frombuffer geqrf gradient grid_sampler gru
+        embedding_renorm_ empty_permuted empty_strided frexp frobenius_norm geqrf gradient grid_sampler gru
         gru_cell hinge_embedding_loss histogram histogramdd instance_norm kaiser_window
         kl_div lstm lstm_cell lstsq lu lu_solve lu_unpack margin_ranking_loss narrow_copy native_batch_norm
         native_dropout native_group_norm native_layer_norm nonzero_static norm_except_dim nuclear_norm orgqr ormqr
         pca_lowrank poisson_nll_loss quantize_per_channel quantize_per_tensor range rnn_relu rnn_tanh
         segment_reduce solve sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
         svd_lowrank symeig triangular_solve triplet_margin_loss unravel_index""",
-    "gradwire.linalg": "cholesky_ex inv_ex ldl_factor ldl_factor_ex ldl_solve lu_factor_ex solve_ex",
+    "gradwire.linalg": "ldl_factor ldl_factor_ex ldl_solve lu_factor_ex solve_ex",
     "gradwire.fft": "fftfreq hfft2 hfftn ihfft2 ihfftn rfftfreq",
     "gradwire.special": """
         airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u

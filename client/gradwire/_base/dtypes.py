@@ -13,6 +13,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from gradwire._base.errors import GradwireNotImplementedError
 from gradwire.v1 import types_pb2 as pb
 
 
@@ -85,13 +86,52 @@ BY_NUMPY = {item.numpy: item for item in ALL if item.numpy is not None}
 BY_PYTHON = {float: float64, int: int64, builtins.bool: bool_, complex: complex128}
 
 
+class AbsentDtype(dtype):
+    """A dtype of PyTorch's that no server computes with: it can be compared and printed only."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, itemsize: int) -> None:
+        for field, value in (("name", name), ("numpy", None), ("itemsize", itemsize), ("title", name)):
+            setattr(self, field, value)
+        self.is_floating_point, self.is_complex = "float" in name, name.startswith("complex")
+
+    def __getattr__(self, name: str) -> object:
+        if name == "code":
+            error = GradwireNotImplementedError(f"gradwire has no tensors of torch.{self.name}")
+            error.reason = "NOT_SUPPORTED"
+            raise error
+        raise AttributeError(name)
+
+
+#: PyTorch's dtypes that are missing here, by name.
+ABSENT = {
+    each.name: each
+    for each in (
+        AbsentDtype("complex32", 4),
+        *(AbsentDtype(f"float8_{kind}", 1) for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")),
+        AbsentDtype("float4_e2m1fn_x2", 1),
+        *(AbsentDtype(name, 1) for name in ("qint8", "quint8", "quint4x2", "quint2x4", "bits8")),
+        *(AbsentDtype(f"{sign}int{bits}", 1) for sign in ("", "u") for bits in range(1, 8)),
+        AbsentDtype("qint32", 4),
+    )
+}
+ABSENT["chalf"] = ABSENT["complex32"]
+
+
 def as_dtype(value: object) -> dtype:
     """A dtype from a dtype or from Python's float, int, bool or complex. Raises TypeError for anything else."""
     if isinstance(value, dtype):
         return value
-    if isinstance(value, type) and value in BY_PYTHON:
-        return BY_PYTHON[value]
+    if isinstance(value, type):
+        found = BY_PYTHON.get(value, getattr(value, "dtype", None))
+        if isinstance(found, dtype):  # of Python's types, or of a class such as FloatTensor
+            return found
     raise TypeError(f"dtype must be a gradwire.dtype such as gradwire.float32, not {value!r}")
+
+
+# PyTorch's devices that no server has. Their names can be compared.
+_OTHER_DEVICES = frozenset(("meta", "mps", "xpu", "hpu", "npu", "mtia", "ipu", "xla", "mlu", "musa", "sdaa", "neuron"))
 
 
 class device:
@@ -111,10 +151,24 @@ class device:
             if not number.isdecimal():
                 raise RuntimeError(f"Invalid device string: '{type}'")
             index = int(number)
-        if kind not in ("cpu", "cuda"):
+        if kind not in ("cpu", "cuda") and kind not in _OTHER_DEVICES:
             raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {kind}")
         self.type = kind
         self.index = index
+
+    def __enter__(self) -> device:
+        """Make tensors on the device in the block: only the server's CPU, or "meta", which is the same here.
+
+        Raises NotImplementedError for others.
+        """
+        if self.type not in ("cpu", "meta"):
+            raise GradwireNotImplementedError(
+                f"gradwire does not support `with torch.device('{self}')`: give device='{self}' to each function"
+            )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
     def __repr__(self) -> str:
         index = "" if self.index is None else f", index={self.index}"

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
+from gradwire._alias.imports import alias, alias_in_children
 from gradwire._base.version import __version__
-from gradwire._alias.imports import alias_torch, alias_torch_in_children
 
 _GROUP = "gradwire.commands"
 
@@ -31,8 +31,8 @@ def run(arguments: Sequence[str]) -> int:
         parser.error(f"there is no file {options.script}")
     if options.address:
         os.environ["GRADWIRE_ADDRESS"] = options.address
-    alias_torch()
-    alias_torch_in_children()
+    alias()
+    alias_in_children()
     sys.argv = [options.script, *options.args]
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
     runpy.run_path(options.script, run_name="__main__")

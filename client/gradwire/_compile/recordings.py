@@ -18,7 +18,7 @@ from gradwire._compile.usage_tracker import CallUsage, UsageTracker
 from gradwire._graph import commands
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.results import new_proxy, watch_retained
+from gradwire._proxy.results import TENSOR_CLASS, new_proxy, watch_retained
 from gradwire._session.sessions import current_session
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
@@ -121,9 +121,7 @@ class RecordedCall:
             return found
         made = {id(handle) for handle in self.recorder.live_handles()}
         for handle in self.results:
-            if id(handle) in made and (
-                handle.__dict__.keys() - {"_view"} or type(handle).__module__ != "gradwire._tensor.tensor"
-            ):
+            if id(handle) in made and (handle.__dict__.keys() - {"_view"} or type(handle) is not TENSOR_CLASS[0]):
                 return "it returns a tensor of another class or with added attributes"
         known = {id(handle) for handle in self.results}
         known.update(id(leaf._grad) for leaf in self.session.watched.values())

@@ -34,6 +34,22 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return make_tensor(np.from_dlpack(ext_tensor), device=target_device)
 
 
+def frombuffer(
+    buffer: Any, *, dtype: dtypes.dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of one dimension of a buffer's bytes, which are copied (torch.frombuffer). Raises ValueError."""
+    kind = np.dtype("<u2") if dtype.numpy is None else dtype.numpy
+    array = np.frombuffer(buffer, kind, count, offset)
+    if dtype is dtypes.bfloat16:
+        array = np.left_shift(array, 16, dtype=np.uint32).view(np.float32)
+    return make_tensor(array, dtype, requires_grad=requires_grad)
+
+
+def to_dlpack(tensor: Tensor) -> Any:
+    """A DLPack capsule of a copy of the values in CPU memory (torch.utils.dlpack.to_dlpack)."""
+    return tensor.__dlpack__()
+
+
 def from_torch(tensor: Any) -> Tensor:
     """Make a leaf of a PyTorch tensor's values and dtype. It requires grad if the PyTorch tensor is a leaf that does.
 

@@ -70,11 +70,12 @@ def get_device(input: Tensor) -> int:
     return input.get_device()
 
 
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, axes: Any = None) -> Tensor:
     """Sum products over the last dims of a and the first dims of b, or over two lists of dims (torch.tensordot).
 
     dims: a number, two lists of equal length, or a tensor of either. A tensor is read, which waits for the server.
     """
+    dims = dims if axes is None else axes  # NumPy's name
     given = dims.tolist() if isinstance(dims, Tensor) else dims
     if isinstance(given, (list, tuple)):
         if len(given) != 2:

@@ -70,6 +70,28 @@ channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 
 
+class layout:
+    """How a tensor's elements are stored; here all tensors are strided."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
+sparse_bsr = layout("sparse_bsr")
+sparse_bsc = layout("sparse_bsc")
+jagged = layout("jagged")
+
+
 class _Switches:
     """Current values of the settings."""
 
@@ -100,6 +122,21 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 def are_deterministic_algorithms_enabled() -> bool:
     """Setting of use_deterministic_algorithms."""
     return _Switches.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Setting `warn_only` of use_deterministic_algorithms."""
+    return _Switches.warn_only
+
+
+def get_autocast_dtype(device_type: str) -> dtypes.dtype:
+    """The dtype that autocast would choose for a kind of device: it is disabled here."""
+    return dtypes.float16 if device_type == "cuda" else dtypes.bfloat16
+
+
+def get_default_device() -> dtypes.device:
+    """The device of new tensors: the server's CPU."""
+    return dtypes.device("cpu")
 
 
 def set_float32_matmul_precision(precision: str) -> None:

@@ -85,6 +85,17 @@ def set_rng_state(new_state: Tensor) -> None:
     current_session().wait(_command(state=_state_bytes(new_state)))
 
 
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **options: Any) -> Iterator[None]:
+    """Restore the session's generator after the block (torch.random.fork_rng)."""
+    state = get_rng_state() if enabled else None
+    try:
+        yield
+    finally:
+        if state is not None:
+            set_rng_state(state)
+
+
 def _state_tensor(state: bytes) -> Tensor:
     return make_tensor(np.frombuffer(state, np.uint8))
 

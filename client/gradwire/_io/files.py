@@ -1,5 +1,8 @@
 """save and load: store nested dicts, lists, numbers and tensors as a safetensors file, without pickle.
 
+Names of PyTorch's checkpoints (`.pt`, `.pth`, …) and objects that safetensors cannot hold get PyTorch's own format
+(`pytorch_writer`, `pytorch_reader`).
+
 A tensor is stored under its path ("state.0.exp_avg"), so any safetensors reader sees a flat dict of tensors as
 expected. Nesting, numbers, flags and shared tensors are JSON in the metadata. A file without this metadata is a dict
 of its tensors. A file is read and checked completely before any tensor is made. It is written to a temporary file and
@@ -21,11 +24,17 @@ import numpy as np
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError
 from gradwire._base.modes import no_grad
-from gradwire._functions.create import empty, make_tensor, to_bfloat16
+from gradwire._functions.create import empty
+from gradwire._functions.pickled import from_stored, stored_array
+from gradwire._io.pytorch_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from gradwire._io.pytorch_reader import is_pytorch, read_pytorch
+from gradwire._io.pytorch_writer import written
 from gradwire._session.saved_files import read_file, write_file
 from gradwire._tensor.ops import view_as_complex
 from gradwire._tensor.tensor import Tensor
-from gradwire._tensor.values import Array, read_array
+from gradwire._tensor.values import Array
+
+__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
 
 _METADATA = "gradwire"
 _FORMAT = 1
@@ -47,52 +56,91 @@ _CODES = {
 }
 
 
-def save(obj: Any, f: Any, *, on: str = "client", **options: Any) -> None:
-    """Write nested dicts, lists, tuples, numbers, strings and tensors to a path or binary file (torch.save).
+# Endings of names by which PyTorch programs call their checkpoints.
+_PYTORCH_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".tar", ".pkl", ".pickle")
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+    *,
+    on: str = "client",
+) -> None:
+    """Write an object to a path or binary file (torch.save).
+
+    A path that ends in .pt, .pth, .bin, .ckpt, .tar, .pkl or .pickle gets PyTorch's format, which PyTorch's torch.load
+    reads. Other files are safetensors: nested dicts, lists, tuples, numbers, strings and tensors, complex numbers as
+    pairs. An object that safetensors cannot hold is stored in PyTorch's format, unless the path ends in .safetensors.
 
     With `on="server"` the file is on the server's disk, `f` is its name there, and no tensor data is transferred.
 
-    The format is safetensors, whatever the file's name. Complex numbers are stored as pairs of real numbers. An
-    existing file is replaced only by a complete one. Raises TypeError for any other object, naming its path, and
-    ImportError without the safetensors package.
+    An existing file is replaced only by a complete one. Raises PicklingError for an object that cannot be pickled. For
+    a path that ends in .safetensors raises TypeError, naming the place of the object, and ImportError without the
+    safetensors package. `pickle_module` and the underscored options have no effect.
     """
-    if options:
-        raise GradwireTypeError(f"save() takes an object and a file, not {', '.join(options)}: it pickles nothing")
     if _is_on_server(on):
         save_on_server(obj, f)
         return
-    library = _library()
-    writer = _Writer(_stored)
-    tree = writer.encode_all(obj)
+    path = "" if hasattr(f, "write") else os.fspath(f)
+    content = written(obj, pickle_protocol) if str(path).endswith(_PYTORCH_ENDINGS) else _content_of(obj, str(path))
+    if hasattr(f, "write"):
+        f.write(content)
+    else:
+        _replace(path, content)
+
+
+def _content_of(obj: Any, path: str) -> bytes:
+    """A safetensors file's content; of PyTorch's format if safetensors cannot hold the object or is not installed."""
+    must = path.endswith(".safetensors")
+    try:
+        library = _library()
+        writer = _Writer(_stored)
+        tree = writer.encode_all(obj)
+    except (GradwireTypeError, ImportError):
+        if must:
+            raise
+        return written(obj)
     specs = {
         name: library.TensorSpec(dtype=dtype, shape=list(shape), data_ptr=array.ctypes.data, data_len=array.nbytes)
         for name, (array, dtype, shape) in writer.arrays.items()
     }
-    content = bytes(library.serialize(specs, {_METADATA: _described(tree)}))
-    if hasattr(f, "write"):
-        f.write(content)
-    else:
-        _replace(os.fspath(f), content)
+    return bytes(library.serialize(specs, {_METADATA: _described(tree)}))
 
 
 def load(
-    f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None, on: str = "client"
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = True,
+    mmap: bool | None = None,
+    on: str = "client",
+    **pickle_load_args: Any,
 ) -> Any:
-    """Read what `save` wrote to a path or binary file, or any safetensors file as a dict of tensors (torch.load).
+    """Read a file of `save` or of PyTorch's torch.save, or any safetensors file as a dict of tensors (torch.load).
 
     With `on="server"` `f` is the name of a file on the server's disk, and no tensor data is transferred.
 
-    `map_location` is the device of the tensors, by default the server's CPU memory. `weights_only` and `mmap` have no
+    `map_location` is the device of the tensors; a dict or function maps the devices of a file of torch.save. By default
+    safetensors are on the server's CPU, others where they were saved. With `weights_only` a file may hold tensors and
+    plain data only and runs no code; without, it may hold any object, and code. `mmap` and arguments for pickle have no
     effect. Raises FileNotFoundError, EOFError for an empty file, RuntimeError for a truncated file or another format,
-    TypeError for an unknown dtype, ImportError without the safetensors package.
+    UnpicklingError for what weights_only does not allow, TypeError for an unknown dtype, ImportError if safetensors are
+    read without the safetensors package.
     """
     if _is_on_server(on):
         return load_on_server(f, map_location)
+    name = str(getattr(f, "name", "the file")) if hasattr(f, "read") else str(os.fspath(f))
+    content = bytes(f.read()) if hasattr(f, "read") else _content(name)
+    if is_pytorch(content):
+        return read_pytorch(content, name, map_location, weights_only is not False)
     library = _library()
-    name = str(getattr(f, "name", "the file")) if hasattr(f, "read") else os.fspath(f)
-    content = f.read() if hasattr(f, "read") else _content(name)
-    device = "cpu" if map_location is None else dtypes.device_name(map_location)
-    arrays, metadata = _parse(library, bytes(content), name)
+    device = "cpu" if map_location is None or callable(map_location) else dtypes.device_name(map_location)
+    arrays, metadata = _parse(library, content, name)
     return _read(_Reader(arrays, device, name), metadata)
 
 
@@ -256,13 +304,11 @@ def _join(path: str, key: Any) -> str:
 
 
 def _stored(value: Tensor) -> tuple[Array, str, tuple[int, ...]]:
-    """A tensor's array with its dtype and shape in the file; complex numbers become pairs, bfloat16 uint16."""
-    array = np.ascontiguousarray(read_array(value)).reshape(value.shape)
+    """A tensor's array with its dtype and shape in the file; complex numbers become pairs."""
+    array = stored_array(value)
     if value.is_complex():
         real = array.view(array.real.dtype).reshape(*value.shape, 2)
         return real, real.dtype.name, tuple(real.shape)
-    if value.dtype is dtypes.bfloat16:
-        return np.ascontiguousarray(to_bfloat16(array)), "bfloat16", tuple(value.shape)
     return array, value.dtype.name, tuple(value.shape)
 
 
@@ -276,10 +322,9 @@ def _parse(library: Any, content: bytes, name: str) -> tuple[dict[str, tuple[Arr
     try:
         found = library.deserialize(content)
     except library.SafetensorError as problem:
-        hint = ""
-        if content[:2] in (b"PK", b"\x80\x02"):
-            hint = " It looks like a file of torch.save: write it anew with safetensors.torch.save_file"
-        raise GradwireRuntimeError(f"{name} is not a complete safetensors file: {problem}.{hint}") from None
+        raise GradwireRuntimeError(
+            f"{name} is no file of torch.save and no complete safetensors file: {problem}."
+        ) from None
     metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__") or {}
     arrays = {}
     for key, described in found:
@@ -357,9 +402,7 @@ class _Reader:
             dtype = dtype.to_complex()
             assert dtype.numpy is not None
             array = array.view(dtype.numpy).reshape(array.shape[:-1])
-        elif dtype is dtypes.bfloat16:
-            array = np.left_shift(array, 16, dtype=np.uint32).view(np.float32).reshape(array.shape)
-        return make_tensor(array, dtype, self.device)
+        return from_stored(array, dtype, self.device)
 
 
 class _ServerReader(_Reader):

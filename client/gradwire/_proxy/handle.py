@@ -35,7 +35,7 @@ class StorageState:
     refreshed before use. `left` says whether the base left the graph. Then only the server knows its views' history.
     """
 
-    __slots__ = ("changes", "left", "version")
+    __slots__ = ("__weakref__", "changes", "left", "version")
 
     def __init__(self) -> None:
         self.changes = 0

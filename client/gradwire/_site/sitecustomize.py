@@ -17,11 +17,11 @@ if os.environ.get("GRADWIRE_ALIAS_TORCH") == "1":
     if _is_lacking:
         sys.path.append(_home)
     try:
-        from gradwire._alias.imports import alias_torch
+        from gradwire._alias.imports import alias
     except ImportError as missing:
         sys.stderr.write(f"gradwire: `torch` is not gradwire in this process, for {missing}\n")
     else:
-        alias_torch()
+        alias()
     finally:
         if _is_lacking:
             sys.path.remove(_home)

@@ -17,6 +17,7 @@ from gradwire._base.errors import two_sessions
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.results import refresh
 from gradwire._tensor.indexing import Index
+from gradwire._tensor.overrides import OverriddenError, overriding
 from gradwire._transport import wire
 from gradwire.v1 import types_pb2 as pb
 
@@ -62,7 +63,7 @@ class Operands:
         elif isinstance(value, (np.number, np.bool_)):
             self.add(op, value.item())
         else:
-            raise TypeError(
+            raise (OverriddenError if overriding(value) else TypeError)(
                 f"{op}(): an argument of type {kind.__name__} is neither a tensor nor a value that ops take"
             )
 

@@ -7,6 +7,8 @@ kept short: make the key, pack the bytes, make the proxy.
 from __future__ import annotations
 
 import inspect
+import math
+import re
 from collections.abc import Sequence
 from functools import cache
 from sys import _getframe
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import float32, get_default_dtype
-from gradwire._base.errors import two_sessions
+from gradwire._base.errors import GradwireTypeError, two_sessions
 from gradwire._base.modes import GRAD_ENABLED, wire_mode
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
@@ -25,6 +27,7 @@ from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.in_place import check_in_place
+from gradwire._tensor.overrides import OverriddenError, call_override
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
 from gradwire._transport.wire import Value, make_template
 from gradwire.v1 import service_pb2, types_pb2
@@ -95,7 +98,11 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
                 operands = Operands(key, values, edges, session)
             else:
                 operands.session = session
-            operands.add(op, value)
+            try:
+                operands.add(op, value)
+            except OverriddenError:
+                sent_args, sent_kwargs = _without_defaults(op, args, kwargs)
+                return call_override(op, sent_args, sent_kwargs, _getframe(1).f_code.co_varnames[:1] == ("self",))
             session = operands.session
     if kwargs:
         if operands is None:
@@ -109,7 +116,13 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
 
     entry = session.memo.get(tuple(key))
     if entry is None or (entry.fixed and any(values[place] != value for place, value in entry.fixed)):
-        return _first_call(session, key, op, args, kwargs, result, values, edges, (code, frame.f_lasti))
+        try:
+            return _first_call(session, key, op, args, kwargs, result, values, edges, (code, frame.f_lasti))
+        except GradwireTypeError as refused:
+            with_number = _with_number(op, args, kwargs, str(refused))
+            if with_number is None:
+                raise
+        return _call(op, *with_number, result)
     if not entry.plain:
         return _repeat(session, entry, args, values, edges, op, result)
     tensor_id = next(session.ids)
@@ -256,6 +269,31 @@ def _first_call(
         return args[0]
     made = _results(session, [output.id for output in outputs], specs, same, edges, args, values)
     return pack_results(op, made, result)
+
+
+def _with_number(
+    op: str, args: tuple[Any, ...], kwargs: _NamedValues, refusal: str
+) -> tuple[tuple[Any, ...], list[tuple[str, Any]]] | None:
+    """The arguments with a number in place of the tensor of one element that the server refused; None if it refused
+    something else. PyTorch reads such tensors, too.
+    """
+    found = re.search(r"argument '(\w+)' must be .*not a tensor", refusal)
+    if found is None:
+        return None
+    wanted = found[1]
+    names = _parameters(op)[0]
+
+    def number(name: str, value: Any) -> Any:
+        is_number = name == wanted and isinstance(value, Handle) and math.prod(value._spec.shape) == 1
+        return value.item() if is_number else value
+
+    changed_args = tuple([number(name, value) for name, value in zip(names, args, strict=False)])
+    changed_kwargs = [(name, number(name, value)) for name, value in kwargs]
+    before = [*args, *(value for _, value in kwargs)]
+    after = [*changed_args, *(value for _, value in changed_kwargs)]
+    if len(before) != len(after) or all(one is other for one, other in zip(before, after, strict=True)):
+        return None
+    return changed_args, changed_kwargs
 
 
 def _returned_inputs(

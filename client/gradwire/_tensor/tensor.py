@@ -37,6 +37,7 @@ from gradwire._tensor.in_place_views import InPlaceViews
 from gradwire._tensor.indexing import as_operand, make_index
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
+from gradwire._tensor.storages import Address, UntypedStorage, data_address
 from gradwire._tensor.warnings import warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
@@ -144,6 +145,36 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def nbytes(self) -> int:
         """Bytes of all elements."""
         return self.numel() * self.itemsize
+
+    def data_ptr(self) -> Address:
+        """A number that is equal for tensors on the same memory; no address of this process (torch.Tensor.data_ptr).
+
+        Raises AttributeError for a view.
+        """
+        return data_address(self)
+
+    def untyped_storage(self) -> UntypedStorage:
+        """The tensor's memory: which tensors share it, and its size (torch.Tensor.untyped_storage)."""
+        return UntypedStorage(self)
+
+    def storage(self) -> UntypedStorage:
+        """The same as `untyped_storage`."""
+        return UntypedStorage(self)
+
+    @property
+    def layout(self) -> Any:
+        """torch.strided."""
+        return wired("strided")
+
+    def as_subclass(self, cls: type[_T]) -> _T:
+        """This tensor's values as an instance of a subclass, in the same graph (torch.Tensor.as_subclass)."""
+        made: Tensor = _call("view", (self, tuple(self._spec.shape)))
+        return made._as_subclass(cls)
+
+    @staticmethod
+    def _make_subclass(cls: type[_T], data: Tensor, require_grad: bool = False) -> _T:
+        """A leaf of a subclass on the values of `data`."""
+        return data.detach()._as_subclass(cls).requires_grad_(require_grad)
 
     def stride(self, dim: int | None = None) -> Any:
         """Strides in elements: the distance between neighbours in each dimension, or in one."""
@@ -537,9 +568,8 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return self.detach()._as_subclass(type(self)).requires_grad_(self.requires_grad)
 
     def __reduce_ex__(self, protocol: object) -> Any:
-        raise GradwireTypeError(
-            "a tensor lives on a server and cannot be pickled: pickle t.detach().numpy(), and make a tensor of it there"
-        )
+        """Pickle the values, which are read from the server and uploaded again where they are loaded."""
+        return wired("reduce_tensor")(self)
 
     def __deepcopy__(self: _T, memo: dict[int, Any]) -> _T:
         if not self.is_leaf:

@@ -1,6 +1,7 @@
 """Differentiation (torch.autograd): backward and grad, modes, checks, and derivatives of functions."""
 
 from gradwire._base.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from gradwire._base.wiring import names_of_paths
 from gradwire._functions.backward import backward, grad
 from gradwire._graph.anomaly import detect_anomaly, set_detect_anomaly
 from gradwire.autograd import anomaly_mode, function, functional, grad_mode, graph
@@ -27,3 +28,5 @@ __all__ = [
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
+
+__getattr__ = names_of_paths(__name__)

@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
+from gradwire._base.wiring import names_of_paths
 from gradwire._functions.create import zeros
-from gradwire._functions.random import manual_seed
+from gradwire._functions.legacy import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
+from gradwire._functions.random import get_rng_state, manual_seed, set_rng_state
 from gradwire._session.sessions import current_session
+from gradwire._tensor.tensor import Tensor
+from gradwire.cuda._streams import Event, Stream, StreamContext, current_stream, default_stream, stream
+from gradwire.cuda._streams import device_context as device
 
 __all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "Event",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
+    "Stream",
+    "StreamContext",
     "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
     "device_count",
     "empty_cache",
     "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "init",
     "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "ipc_collect",
     "manual_seed",
     "manual_seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "stream",
     "synchronize",
 ]
 
@@ -68,3 +113,50 @@ def empty_cache() -> None:
 def manual_seed_all(seed: int) -> None:
     """Start the session's random numbers over; one generator serves all devices."""
     manual_seed(seed)
+
+
+def set_device(device: Any) -> None:
+    """Check that the server has the GPU. "cuda" goes on to mean its first one.
+
+    Raises RuntimeError if it has not.
+    """
+    number = getattr(device, "index", device)
+    get_device_name(number if isinstance(number, int) else None)
+
+
+def get_device_properties(device: Any = None) -> SimpleNamespace:
+    """The name of a GPU. Raises RuntimeError if there is none."""
+    number = getattr(device, "index", device)
+    return SimpleNamespace(name=get_device_name(number if isinstance(number, int) else None))
+
+
+def init() -> None:
+    """Do nothing: the server has initialized its GPUs."""
+
+
+def ipc_collect() -> None:
+    """Do nothing: processes share no memory of GPUs."""
+
+
+def is_initialized() -> bool:
+    """The same as `is_available`."""
+    return is_available()
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """The same as `is_available`."""
+    return is_available()
+
+
+def get_rng_state_all() -> list[Tensor]:
+    """The session's state of random numbers for each GPU: one generator serves all devices."""
+    return [get_rng_state() for _ in range(device_count())]
+
+
+def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
+    """Restore what `get_rng_state_all` returned."""
+    for state in new_states:
+        set_rng_state(state)
+
+
+__getattr__ = names_of_paths(__name__)

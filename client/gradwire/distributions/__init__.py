@@ -4,6 +4,7 @@ Samples of the location-scale family, Uniform, Exponential and MultivariateNorma
 gradients pass them (`rsample`).
 """
 
+from gradwire._base.wiring import names_of_paths
 from gradwire.distributions import constraints, kl, transforms
 from gradwire.distributions._base import Distribution
 from gradwire.distributions._discrete import (
@@ -24,7 +25,16 @@ from gradwire.distributions._joined import (
     MultivariateNormal,
     TransformedDistribution,
 )
-from gradwire.distributions._location import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
+from gradwire.distributions._location import (
+    Cauchy,
+    Exponential,
+    Gumbel,
+    HalfCauchy,
+    HalfNormal,
+    Laplace,
+    Normal,
+    Uniform,
+)
 from gradwire.distributions.kl import kl_divergence, register_kl
 from gradwire.distributions.transforms import (
     AffineTransform,
@@ -53,6 +63,7 @@ __all__ = [
     "Gamma",
     "Geometric",
     "Gumbel",
+    "HalfCauchy",
     "HalfNormal",
     "Independent",
     "Laplace",
@@ -78,3 +89,5 @@ __all__ = [
     "register_kl",
     "transforms",
 ]
+
+__getattr__ = names_of_paths(__name__)

@@ -145,6 +145,55 @@ class Cauchy(_LocationScale):
         return math.log(4 * math.pi) + self.scale.log()
 
 
+class HalfCauchy(Distribution):
+    """The absolute value of a Cauchy variable around zero. Like torch.distributions.HalfCauchy."""
+
+    arg_constraints = {"scale": constraints.positive}  # noqa: RUF012
+    support = constraints.nonnegative
+    has_rsample = True
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        (self.scale,) = broadcast_all(scale)
+        super().__init__(self.scale.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """inf."""
+        return full_like(self.scale, math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        """0."""
+        return zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Tensor:
+        """inf."""
+        return full_like(self.scale, math.inf)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """See Distribution."""
+        return (self.scale.new_empty(self._extended(sample_shape)).cauchy_() * self.scale).abs()
+
+    def log_prob(self, value: Any) -> Tensor:
+        """See Distribution."""
+        z = self._checked(value) / self.scale
+        made: Tensor = math.log(2 / math.pi) - self.scale.log() - ops.log1p(z**2)
+        return made
+
+    def cdf(self, value: Any) -> Tensor:
+        """See Distribution."""
+        return 2 * ops.atan(self._checked(value) / self.scale) / math.pi
+
+    def icdf(self, value: Any) -> Tensor:
+        """See Distribution."""
+        return ops.tan(math.pi * value / 2) * self.scale
+
+    def entropy(self) -> Tensor:
+        """See Distribution."""
+        return math.log(2 * math.pi) + self.scale.log()
+
+
 class Gumbel(_LocationScale):
     """exp(-z - exp(-z)) with z = (x - loc) / scale. Like torch.distributions.Gumbel."""
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from gradwire._base.wiring import names_of_paths
 from gradwire.func._derivatives import (
     grad,
     grad_and_value,
@@ -41,7 +42,7 @@ def __getattr__(name: str) -> Any:
         from gradwire.nn.utils.stateless import functional_call
 
         return functional_call
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return names_of_paths(__name__)(name)
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,6 @@
 """Layers, losses and containers with PyTorch's names; parameters live on the server as every tensor does."""
 
+from gradwire._base.wiring import names_of_paths
 from gradwire.nn import functional, init, parameter, utils
 from gradwire.nn._activation import (
     CELU,
@@ -101,6 +102,7 @@ from gradwire.nn._norm import (
     RMSNorm,
 )
 from gradwire.nn._parameter import (
+    Buffer,
     Parameter,
 )
 from gradwire.nn._pool import (
@@ -260,6 +262,7 @@ __all__ = [
     "GroupNorm",
     "RMSNorm",
     "LocalResponseNorm",
+    "Buffer",
     "Parameter",
     "AvgPool1d",
     "MaxPool1d",
@@ -320,3 +323,5 @@ __all__ = [
     "TransformerDecoder",
     "Transformer",
 ]
+
+__getattr__ = names_of_paths(__name__)

@@ -20,7 +20,8 @@ from gradwire._base.modes import no_grad
 from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._error_context import blame
-from gradwire.nn._parameter import Parameter, set_owner
+from gradwire.nn._hooks.of_all_modules import HOOKS, PRE_HOOKS
+from gradwire.nn._parameter import Buffer, Parameter, set_owner
 
 M = TypeVar("M", bound="Module")
 Held = TypeVar("Held")
@@ -31,7 +32,7 @@ def _forward_missing(self: Module, *args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
-class Module:
+class Module(_state.StateHooks):
     """The base of all layers and models. Subclass it, assign layers in `__init__`, compute in `forward`.
 
     Like torch.nn.Module.
@@ -50,13 +51,30 @@ class Module:
         set_plainly("training", True)
         for registry in _REGISTRIES:
             set_plainly(registry, {})
-        set_plainly("_non_persistent_buffers", set())
+        set_plainly("_non_persistent_buffers_set", set())
         set_plainly("_forward_pre_hooks", {})
         set_plainly("_forward_hooks", {})
         set_plainly("_backward_pre_hooks", {})
         set_plainly("_backward_hooks", {})
         set_plainly("_hooks_with_kwargs", set())
         set_plainly("_always_called", set())
+        for hooks in _state.HOOKS:
+            set_plainly(hooks, {})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Attributes for pickle and copies: all but the weak reference to the module that holds this one."""
+        state = self.__dict__.copy()
+        state.pop("_owner", None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of `__getstate__`; what is held gets its names again."""
+        if "_non_persistent_buffers_set" not in self.__dict__:
+            Module.__init__(self)
+        self.__dict__.update(state)
+        for held in (*self._parameters.items(), *self._modules.items()):
+            if held[1] is not None:
+                set_owner(held[1], self, held[0])
 
     def __getattr__(self, name: str) -> Any:
         # Reached only where ordinary look-up found nothing.
@@ -75,6 +93,10 @@ class Module:
                 self.__dict__[registry][name] = value
                 set_owner(value, self, name)
                 return
+        if isinstance(value, Buffer):
+            self._forget(name, but="_buffers")
+            self.register_buffer(name, value, value.__dict__["_persistent_buffer"])
+            return
         for registry, wanted in (
             ("_parameters", "parameter '{}' (gradwire.nn.Parameter or None expected)"),
             ("_modules", "child module '{}' (gradwire.nn.Module or None expected)"),
@@ -97,7 +119,7 @@ class Module:
     def _forget(self, name: str, but: str = "") -> None:
         self.__dict__.pop(name, None)
         if but != "_buffers":
-            self.__dict__["_non_persistent_buffers"].discard(name)
+            self.__dict__["_non_persistent_buffers_set"].discard(name)
         for registry in _REGISTRIES:
             if registry != but:
                 self.__dict__[registry].pop(name, None)
@@ -151,7 +173,7 @@ class Module:
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (gradwire.Tensor or None required)"
             )
         self._buffers[name] = tensor
-        (self._non_persistent_buffers.discard if persistent else self._non_persistent_buffers.add)(name)
+        (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Hold a submodule under a name. Raises KeyError for a bad or taken name, TypeError for a non-Module."""
@@ -168,7 +190,14 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, with the hooks around it."""
-        if not (self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks):
+        if not (
+            self._forward_pre_hooks
+            or self._forward_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or PRE_HOOKS
+            or HOOKS
+        ):
             try:
                 return self.forward(*args, **kwargs)
             except Exception as error:
@@ -185,6 +214,10 @@ class Module:
             raise
 
     def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any], ended: set[int]) -> Any:
+        for hook in list(PRE_HOOKS.values()):
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
         for number, hook in list(self._forward_pre_hooks.items()):
             if number in self._hooks_with_kwargs:
                 changed = hook(self, args, kwargs)
@@ -206,6 +239,10 @@ class Module:
             backward = BackwardHooks(self, [*self._backward_hooks.values()], [*self._backward_pre_hooks.values()])
             args = backward.take(args)
         result = self.forward(*args, **kwargs)
+        for hook in list(HOOKS.values()):
+            changed = hook(self, args, kwargs, result)
+            if changed is not None:
+                result = changed
         for number, hook in list(self._forward_hooks.items()):
             ended.add(number)
             named = (kwargs,) if number in self._hooks_with_kwargs else ()
@@ -452,9 +489,13 @@ class Module:
 
     # Saving and loading.
 
-    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> OrderedDict[str, Tensor]:
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> OrderedDict[str, Any]:
         """Parameters and persistent buffers by path; detached but on the same storage, unless `keep_vars`."""
-        return _state.collect(self, prefix, keep_vars)
+        given: dict[str, Any] = {"destination": destination, "prefix": prefix, "keep_vars": keep_vars}
+        given.update(zip(given, args, strict=False))
+        return _state.collect(self, **given)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> _state.IncompatibleKeys:
         """Take the values of a `state_dict`, by copying or with `assign` by taking its tensors.
@@ -484,6 +525,12 @@ class Module:
         if not child_lines and len(extra_lines) <= 1:
             return f"{self._get_name()}({extra})"
         return f"{self._get_name()}(\n  " + "\n  ".join(extra_lines + child_lines) + "\n)"
+
+
+def add_indent(text: str, spaces: int) -> str:
+    """The text with every line but the first moved right (torch.nn.modules.module._addindent)."""
+    first, *rest = text.split("\n")
+    return "\n".join([first, *(spaces * " " + line for line in rest)])
 
 
 def indented(text: str) -> str:
@@ -518,11 +565,20 @@ def _replace_data(param: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
     param.grad = new_grad.requires_grad_(grad.requires_grad)
 
 
+def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """What the arguments of `to` name: device, dtype, non_blocking, memory format (torch._C._nn._parse_to)."""
+    memory_format = kwargs.pop("memory_format", None)
+    non_blocking = bool(kwargs.get("non_blocking", False))
+    device, dtype = _target(*args, **kwargs)
+    return None if device is None else dtypes.device(device), dtype, non_blocking, memory_format
+
+
 def _target(*args: Any, **kwargs: Any) -> tuple[Any, dtypes.dtype | None]:
     """The device and dtype that the arguments of `to` name."""
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     like = kwargs.pop("tensor", None)
     kwargs.pop("non_blocking", None)  # commands never block for data to move
+    kwargs.pop("memory_format", None)  # the layout is always row-major
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
     for place, argument in enumerate(args):

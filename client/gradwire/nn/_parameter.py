@@ -40,6 +40,27 @@ class Parameter(Tensor):
         return made
 
 
+class _Buffers(type):
+    """Makes isinstance true for the tensors that `Buffer` made."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor) and "_persistent_buffer" in instance.__dict__
+
+
+class Buffer(metaclass=_Buffers):
+    """`Buffer(data, persistent=True)`: a tensor that a module registers as a buffer when it is assigned to it.
+
+    It is outside of the graph, on the storage of `data`. Like torch.nn.Buffer.
+    """
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
+        """Return the tensor."""
+        source = empty(0) if data is None else data
+        made: Tensor = source.detach().requires_grad_(source.requires_grad)
+        made.__dict__["_persistent_buffer"] = persistent
+        return made
+
+
 def set_owner(held: Any, owner: Any, name: str) -> None:
     """Remember, weakly, that a module holds a parameter or module under a name."""
     object.__setattr__(held, "_owner", (weakref.ref(owner), name))

@@ -72,6 +72,7 @@ from gradwire._tensor.ops import (
 )
 from gradwire._tensor.ops import nn_functional_unfold as unfold
 from gradwire._tensor.tensor import Tensor
+from gradwire.nn._functional.antialias import interpolate_antialias
 from gradwire.nn._functional.grid import affine_grid
 from gradwire.nn._functional.loss import (
     binary_cross_entropy,
@@ -645,6 +646,8 @@ def interpolate(
     """The last dimensions at another size, or scaled, together or each; torch.nn.functional.interpolate."""
     if isinstance(scale_factor, int | float):
         scale_factor = [float(scale_factor)] * (input.ndim - 2)
+    if antialias:
+        return interpolate_antialias(input, size, scale_factor, mode, align_corners, recompute_scale_factor)
     return ops.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
 
 

@@ -231,6 +231,17 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     return tensor.shape[1] * per_pair, tensor.shape[0] * per_pair
 
 
+# The names by which libraries call them.
+_calculate_fan_in_and_fan_out = _fans
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    """The number of inputs or outputs. Raises ValueError for another mode."""
+    if mode.lower() not in ("fan_in", "fan_out"):
+        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+    return _fans(tensor)[mode.lower() == "fan_out"]
+
+
 def _drawing(generator: Generator | None) -> AbstractContextManager[None]:
     """Inside the block, the generator draws random numbers; from the session's own if it is None."""
     return nullcontext() if generator is None else generator.used()

@@ -1,5 +1,8 @@
-"""The module of the name that PyTorch programs import Parameter from."""
+"""The module of the name that PyTorch programs import Buffer, Parameter from."""
 
+from gradwire._base.wiring import names_of_paths
 from gradwire.nn._parameter import Parameter
 
-__all__ = ["Parameter"]
+__all__ = ["Buffer", "Parameter"]
+
+__getattr__ = names_of_paths(__name__)

@@ -22,6 +22,15 @@ from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import clear_grad
 from gradwire.optim._steps import Steps
 
+
+class _RequiredParameter:
+    """The default of an option that has none (torch.optim.optimizer.required)."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
 Params: TypeAlias = "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]"
 
 
@@ -34,7 +43,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if self._stepping:
+        if self._stepping or "_step_pre_hooks" not in self.__dict__:  # a wrapper that is no optimizer of its own
             return step(self, *args, **kwargs)
         self._stepping = self._opt_called = True
         try:
@@ -91,6 +100,20 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Groups, state and defaults, for pickle and copies. Hooks are not copied, as in PyTorch."""
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what `__getstate__` gave, and further attributes."""
+        self._steps = Steps()
+        self._step_pre_hooks = {}
+        self._step_post_hooks = {}
+        self.__dict__.update(state)
+        for group in self.param_groups:
+            for option, default in self.defaults.items():
+                group.setdefault(option, default)
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Optimize more parameters: a dictionary with "params" and options. Raises as the constructor does."""
         if not isinstance(param_group, dict):
@@ -111,6 +134,8 @@ class Optimizer:
         if names:
             param_group["param_names"] = names
         for option, default in self.defaults.items():
+            if default is required and option not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {option}")
             param_group.setdefault(option, default)
         self.param_groups.append(param_group)
 
@@ -260,6 +285,26 @@ def _like(param: Tensor, value: Any) -> Any:
         return copy.deepcopy(value)
     dtype = param.dtype if param.is_floating_point() else value.dtype
     return value.detach().clone().to(param.device, dtype)
+
+
+def unchanged(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A step as it is: the decorators of PyTorch's steps have no effect here."""
+    return step
+
+
+def _default_to_fused_or_foreach(params: Any, differentiable: bool, use_fused: bool = False) -> tuple[bool, bool]:
+    """Whether a step is fused, or over lists of tensors: neither, each op is a command of one batch."""
+    return False, False
+
+
+def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
+    """Devices whose steps can be captured."""
+    return ["cuda"]
+
+
+def _get_value(x: Any) -> Any:
+    """A number, read if it is a tensor."""
+    return x.item() if isinstance(x, Tensor) else x
 
 
 def refuse_negative(name: str, value: float) -> None:

@@ -159,6 +159,9 @@ def _warn_of_epoch() -> None:
     )
 
 
+_LRScheduler = LRScheduler  # its name before PyTorch 2.0
+
+
 class _Lambdas(LRScheduler):
     """What depends on functions of the epoch, one per group; those that are objects are part of the state."""
 

@@ -1,5 +1,6 @@
 """Beside the layers (torch.nn.utils): clipping, packed sequences, parametrizations, fused batch norms."""
 
+from gradwire._base.wiring import names_of_paths
 from gradwire.nn.utils import parametrizations, parametrize, rnn, stateless
 from gradwire.nn.utils._clip import (
     clip_grad_norm,
@@ -39,3 +40,5 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+__getattr__ = names_of_paths(__name__)

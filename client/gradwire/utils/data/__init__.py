@@ -4,8 +4,10 @@ Samples are drawn in the calling thread: a batch of a `TensorDataset` is one com
 their values.
 """
 
+from gradwire._base.wiring import names_of_paths
 from gradwire.utils.data import dataloader, dataset, sampler
 from gradwire.utils.data._collate import default_collate, default_convert
+from gradwire.utils.data._distributed import DistributedSampler
 from gradwire.utils.data.dataloader import DataLoader
 from gradwire.utils.data.dataset import (
     ChainDataset,
@@ -32,6 +34,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",
@@ -54,3 +57,6 @@ __all__ = [
 def get_worker_info() -> None:
     """None: samples are drawn in the calling process."""
     return
+
+
+__getattr__ = names_of_paths(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gradwire._functions.random import Generator
 from gradwire.utils.data._collate import default_collate, default_convert
@@ -14,7 +14,22 @@ from gradwire.utils.data.sampler import BatchSampler, RandomSampler, SequentialS
 __all__ = ["DataLoader", "default_collate", "default_convert"]
 
 
-class DataLoader:
+T = TypeVar("T", covariant=True)
+
+
+class _BaseDataLoaderIter:
+    """Class of PyTorch's iterators of loaders, for isinstance: here they are Python's own."""
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """Those without workers."""
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """Those with workers."""
+
+
+class DataLoader(Generic[T]):
     """Batches of a data set: `for x, y in DataLoader(dataset, batch_size=32, shuffle=True)`.
 
     `batch_size=None` hands out samples as they are; `sampler`, `batch_sampler` and `collate_fn` take the place of the
@@ -56,6 +71,7 @@ class DataLoader:
         self.pin_memory_device = pin_memory_device
         self.in_order = in_order
         self.generator = generator
+        self._iterator = None  # libraries look whether one is kept for all epochs
         self._iterates = isinstance(dataset, IterableDataset)
         if self._iterates:
             for name, value in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):

@@ -1,0 +1,118 @@
+"""torch._foreach_*: an op applied to each of a list of tensors, which optimizers call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
+
+_UNARY = frozenset(
+    {
+        *("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac"),
+        *("lgamma", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin"),
+        *("sinh", "sqrt", "tan", "tanh", "trunc"),
+    }
+)
+_BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "clamp_max", "clamp_min"]
+_POINTWISE = ["addcmul", "addcdiv"]
+_PREFIX = "_foreach_"
+
+
+def _per_tensor(given: Any, count: int) -> Sequence[Any]:
+    """One value per tensor: of a list, or the same value for all."""
+    return given if isinstance(given, (list, tuple)) else [given] * count
+
+
+def _limit(name: str, tensor: Tensor, other: Any) -> Tensor:
+    """Maximum or minimum with a tensor or a number."""
+    if isinstance(other, Tensor):
+        made: Tensor = ops.maximum(tensor, other) if name in ("maximum", "clamp_min") else ops.minimum(tensor, other)
+        return made
+    is_lower = name in ("maximum", "clamp_min")
+    limited: Tensor = tensor.clamp(min=other) if is_lower else tensor.clamp(max=other)
+    return limited
+
+
+def _binary(name: str, tensor: Tensor, other: Any, alpha: Any) -> Tensor:
+    if name in ("add", "sub"):
+        made: Tensor = getattr(tensor, name)(other, alpha=alpha)
+        return made
+    if name in ("mul", "div"):
+        scaled: Tensor = getattr(tensor, name)(other)
+        return scaled
+    return _limit(name, tensor, other)
+
+
+def _out_of_place(name: str) -> Callable[..., list[Tensor]] | None:
+    """The function without its prefix and final underscore; None for an unknown name."""
+    if name in _UNARY:
+        return lambda tensors: [getattr(each, name)() for each in tensors]
+    if name in _BINARY:
+
+        def binary(tensors: Sequence[Tensor], other: Any, *, alpha: Any = 1) -> list[Tensor]:
+            others = _per_tensor(other, len(tensors))
+            return [_binary(name, each, second, alpha) for each, second in zip(tensors, others, strict=True)]
+
+        return binary
+    if name in _POINTWISE:
+
+        def pointwise(
+            tensors: Sequence[Tensor],
+            first: Sequence[Tensor],
+            second: Sequence[Tensor],
+            value: Any = 1,
+            scalars: Any = None,
+        ) -> list[Tensor]:
+            numbers = value if scalars is None else scalars
+            values = numbers.tolist() if isinstance(numbers, Tensor) and numbers.dim() else numbers
+            each = zip(tensors, first, second, _per_tensor(values, len(tensors)), strict=True)
+            return [getattr(a, name)(b, c, value=float(number)) for a, b, c, number in each]
+
+        return pointwise
+    return _OTHERS.get(name)
+
+
+def _lerp(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: Any) -> list[Tensor]:
+    weights = _per_tensor(weight, len(tensors))
+    return [ops.lerp(a, b, w) for a, b, w in zip(tensors, ends, weights, strict=True)]
+
+
+def _pow(tensors: Any, exponent: Any) -> list[Tensor]:
+    if isinstance(tensors, (int, float)):
+        return [ops.pow(tensors, each) for each in exponent]
+    return [ops.pow(each, e) for each, e in zip(tensors, _per_tensor(exponent, len(tensors)), strict=True)]
+
+
+def _norm(tensors: Sequence[Tensor], ord: float = 2, dtype: Any = None) -> list[Tensor]:
+    return [ops.linalg_vector_norm(each, ord, dtype=dtype) for each in tensors]
+
+
+_OTHERS: dict[str, Callable[..., list[Tensor]]] = {
+    "lerp": _lerp,
+    "pow": _pow,
+    "norm": _norm,
+    "max": lambda tensors: [each.max() for each in tensors],
+    "clone": lambda tensors: [each.clone() for each in tensors],
+    "copy": lambda tensors, sources, non_blocking=False: list(sources),
+    "zero": lambda tensors: [ops.zeros_like(each) for each in tensors],
+}
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith(_PREFIX):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    base = name.removeprefix(_PREFIX)
+    function = _out_of_place(base.removesuffix("_"))
+    if function is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    if not base.endswith("_"):
+        return function
+
+    def in_place(tensors: Sequence[Tensor], *args: Any, **kwargs: Any) -> None:
+        for each, value in zip(tensors, function(tensors, *args, **kwargs), strict=True):
+            each.copy_(value)
+
+    in_place.__name__ = name
+    return in_place

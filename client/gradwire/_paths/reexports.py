@@ -1,0 +1,96 @@
+"""Module paths of PyTorch whose names are in other modules of gradwire.
+
+Each value names the homes, searched in order, then pairs `name=home.name` for names that differ.
+"""
+
+_NN_HOMES = {
+    "activation": "nn._activation nn._transformer",
+    "adaptive": "nn",
+    "batchnorm": "nn._norm _NormBase=nn._norm._BatchNorm",
+    "channelshuffle": "nn._shape",
+    "container": "nn._containers",
+    "conv": "nn._conv",
+    "distance": "nn._shape",
+    "dropout": "nn._layers _DropoutNd=nn._layers._Dropout",
+    "flatten": "nn._layers",
+    "fold": "nn._shape",
+    "instancenorm": "nn._norm",
+    "linear": "nn._layers nn._transformer",
+    "loss": "nn._loss",
+    "module": "nn._module nn._hooks.of_all_modules _IncompatibleKeys=nn._state.IncompatibleKeys "
+    "_addindent=nn._module.add_indent Parameter=nn.Parameter RemovableHandle=utils.hooks.RemovableHandle",
+    "normalization": "nn._norm",
+    "padding": "nn._shape _ConstantPadNd=nn._shape._ConstantPad",
+    "pixelshuffle": "nn._shape",
+    "pooling": "nn._pool",
+    "rnn": "nn._rnn",
+    "sparse": "nn._layers",
+    "transformer": "nn._transformer",
+    "upsampling": "nn._shape",
+    "utils": "nn.utils._tuples",
+}
+_DISTRIBUTIONS = (
+    "bernoulli", "beta", "categorical", "dirichlet", "gamma", "independent", "multivariate_normal", "normal", "poisson",
+    "uniform",
+)  # fmt: skip
+_OPTIMIZERS = "adadelta adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd"
+
+REEXPORTS: dict[str, str] = {
+    "": "_functions.foreach _functions.asserts torch=. ScriptModule=jit.ScriptModule ScriptFunction=jit.ScriptFunction "
+    "Stream=cuda.Stream Event=cuda.Event OutOfMemoryError=_base.errors.GradwireMemoryError "
+    "legacy_contiguous_format=_functions.legacy.contiguous_format "
+    "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_io.pytorch_globals.TypedStorage",
+    "nn": "DataParallel=nn.parallel.DataParallel",
+    "nn.modules": "nn",
+    **{f"nn.modules.{name}": homes for name, homes in _NN_HOMES.items()},
+    "nn.parallel.data_parallel": "nn.parallel",
+    "nn.parallel.distributed": "nn.parallel",
+    "nn.utils.clip_grad": "nn.utils._clip nn.utils",
+    "nn.utils.convert_parameters": "nn.utils",
+    "nn.utils.fusion": "nn.utils._fusion",
+    "nn.utils.spectral_norm": "nn.utils._norm_hooks",
+    "nn.utils.weight_norm": "nn.utils._norm_hooks",
+    "optim.optimizer": "optim._optimizer ParamsT=optim._optimizer.Params "
+    "_use_grad_for_differentiable=optim._optimizer.unchanged",
+    **{f"optim.{name}": "optim" for name in _OPTIMIZERS.split()},
+    "utils.data.distributed": "utils.data._distributed",
+    "utils.data._utils": "",
+    "utils.data._utils.collate": "utils.data._collate",
+    "utils.data._utils.worker": "utils.data",
+    "utils.dlpack": "_functions.exchange",
+    "utils.model_zoo": "load_url=hub.load_state_dict_from_url tqdm=hub.tqdm",
+    "utils._pytree": "func._tree_names",
+    "fx": "wrap=jit.unused",
+    "fx._pytree": "func._tree_names",
+    "amp.autocast_mode": "amp",
+    "amp.grad_scaler": "amp",
+    "cuda.amp": "amp custom_bwd=amp._autocast.custom_bwd custom_fwd=amp._autocast.custom_fwd",
+    "cuda.amp.autocast_mode": "cuda.amp",
+    "cuda.amp.grad_scaler": "amp",
+    "cpu.amp": "amp",
+    "cuda.random": "cuda",
+    "cuda.memory": "cuda",
+    "autograd.gradcheck": "autograd.gradcheck",
+    "autograd.profiler": "profiler",
+    "profiler.profiler": "profiler",
+    "distributions.distribution": "distributions",
+    "distributions.utils": "distributions._utils",
+    **{f"distributions.{name}": "distributions" for name in _DISTRIBUTIONS},
+    "functional": ".",
+    "random": "_functions.random",
+    "serialization": "_io.files _io.pytorch_globals",
+    "storage": "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_io.pytorch_globals.TypedStorage",
+    "_tensor": "_tensor.tensor",
+    "_jit_internal": "jit",
+    "_dynamo._trace_wrapped_higher_order_op": "TransformGetItemToIndex=_tensor.subclasses.DisableTorchFunction",
+    "_C._nn": "nn.functional _parse_to=nn._module.parse_to",
+    "_C": "DisableTorchFunctionSubclass=_tensor.subclasses.DisableTorchFunction "
+    "DisableTorchFunction=_tensor.subclasses.DisableTorchFunction Generator=_functions.random.Generator "
+    "DispatchKey=_tensor.subclasses.DispatchKey DispatchKeySet=_tensor.subclasses.DispatchKeySet "
+    "_ExcludeDispatchKeyGuard=_tensor.subclasses.ExcludeDispatchKeyGuard TensorBase=_tensor.tensor.Tensor "
+    "Size=_base.dtypes.Size dtype=_base.dtypes.dtype device=_base.dtypes.device",
+    "_custom_ops": "library",
+    "_utils": "_io.pytorch_globals",
+    "signal.windows": ".",
+    "sparse": "",
+}

@@ -1,0 +1,136 @@
+"""Storages: which tensors share memory, and how much memory it is. The addresses are made up, but stable."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from gradwire._base.absent import GradwireAbsentError
+from gradwire._base.wiring import wired
+from gradwire._proxy.results import share_storage
+
+if TYPE_CHECKING:
+    from gradwire._tensor.tensor import Tensor
+
+# Far enough apart for any tensor, and not those of the process's memory.
+_STEP = 1 << 40
+_numbers = itertools.count(1)
+_addresses: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+
+def address(tensor: Tensor) -> int:
+    """An address for the memory of a tensor: equal for all tensors on the same memory."""
+    storage = tensor._storage or share_storage(tensor, tensor)
+    if storage not in _addresses:
+        _addresses[storage] = next(_numbers) * _STEP
+    return _addresses[storage]
+
+
+@functools.total_ordering
+class Address:
+    """An address of a tensor's element: a number that can be compared, added to and hashed, but is no int.
+
+    C functions that are called by ctypes get the address of a copy of the values in this process. What they write to it
+    is lost.
+    """
+
+    def __init__(self, tensor: Tensor, number: int) -> None:
+        self._tensor = tensor
+        self._number = number
+        self._copy: Any = None
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        if self._copy is None:
+            self._copy = wired("stored_array")(self._tensor.detach())
+        return ctypes.c_void_p(self._copy.ctypes.data + self._number - address(self._tensor))
+
+    def __add__(self, other: int) -> Address:
+        return Address(self._tensor, self._number + other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return Address(self._tensor, self._number - other) if type(other) is int else self._number - int(other)
+
+    def __mod__(self, other: int) -> int:
+        return self._number % other
+
+    def __int__(self) -> int:
+        return self._number
+
+    __hash__ = __index__ = __int__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (Address, int)) and self._number == int(other)
+
+    def __lt__(self, other: Any) -> bool:
+        return self._number < int(other)
+
+    def __repr__(self) -> str:
+        return str(self._number)
+
+
+def data_address(tensor: Tensor) -> Address:
+    """The address of a tensor's first element. Raises GradwireAbsentError for a view: the server knows its offset."""
+    if "_view" in tensor.__dict__:
+        raise GradwireAbsentError(
+            "gradwire has no data_ptr() of a view: use untyped_storage().data_ptr(), which is equal for tensors that "
+            "share memory"
+        )
+    return Address(tensor, address(tensor))
+
+
+class FileBytes(np.ndarray[Any, Any]):
+    """Bytes of a file in this process."""
+
+    def untyped(self) -> FileBytes:
+        """The bytes themselves."""
+        return self
+
+
+class UntypedStorage:
+    """The memory of a tensor (torch.UntypedStorage): its address and size. Its bytes are on the server."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        view = tensor.__dict__.get("_view")
+        self._base: Tensor = tensor if view is None else view.base
+        self._address = address(tensor)
+        self.device = tensor.device
+
+    @staticmethod
+    def from_file(filename: str, shared: bool = False, nbytes: int = 0) -> FileBytes:
+        """The bytes of a file, for a library that makes tensors of parts of them by `asarray`. Raises OSError.
+
+        They are an array of this process, not on the server. `shared` is refused.
+        """
+        if shared:
+            raise GradwireAbsentError("gradwire has no storage that shares a file: its bytes are on the server")
+        return np.memmap(filename, np.uint8, "r", shape=(nbytes,) if nbytes else None).view(FileBytes)
+
+    def data_ptr(self) -> int:
+        """Its address: no address of this process."""
+        return self._address
+
+    _cdata = property(data_ptr)
+
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self._base.nbytes
+
+    size = __len__ = nbytes
+
+    def element_size(self) -> int:
+        """1: it is made of bytes."""
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self._address == other._address
+
+    def __hash__(self) -> int:
+        return hash(self._address)

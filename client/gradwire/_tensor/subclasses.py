@@ -1,0 +1,44 @@
+"""Switches of PyTorch's dispatcher (torch._C): they exist for libraries that set them, and have no effect here."""
+
+from __future__ import annotations
+
+
+class DisableTorchFunction:
+    """Context in which subclasses' `__torch_function__` is not called (torch._C.DisableTorchFunctionSubclass).
+
+    It is never called for tensors here.
+    """
+
+    def __enter__(self) -> DisableTorchFunction:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class _Keys(type):
+    """Class whose attributes are all names of keys."""
+
+    def __getattr__(cls, name: str) -> str:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
+class DispatchKey(metaclass=_Keys):
+    """Names of backends and layers of PyTorch's dispatcher: ops have one implementation here."""
+
+
+class DispatchKeySet(frozenset[str]):
+    """Several of them."""
+
+    def __new__(cls, *keys: str) -> DispatchKeySet:
+        """A set of these keys."""
+        return super().__new__(cls, keys)
+
+
+class ExcludeDispatchKeyGuard(DisableTorchFunction):
+    """Context in which keys are passed over: none is used here."""
+
+    def __init__(self, keys: object) -> None:
+        self.keys = keys

@@ -1,0 +1,213 @@
+"""Custom ops written in Python (torch.library): functions that run in the client. Compiled ones are refused.
+
+`torch.ops.<namespace>.<name>` calls the registered function. Its derivative is that of the ops it calls, or of
+`register_autograd`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gradwire._base.refused import refusal, refused
+from gradwire.autograd.function import Function
+
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "get_ctx",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "ops",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_torch_dispatch",
+    "register_vmap",
+    "triton_op",
+    "wrap_triton",
+]
+
+_COMPILED = "an extension's compiled op runs in no server; write it as an autograd.Function, or with torch.library"
+# Functions of ops by "namespace::name".
+_implementations: dict[str, Callable[..., Any]] = {"torchvision::_cuda_version": lambda: -1}
+_derivatives: dict[str, type[Function]] = {}
+
+infer_schema = refused("library.infer_schema", "schemas are not checked here")
+get_ctx = refused("library.get_ctx", "shapes are not inferred apart from values")
+triton_op = refused("library.triton_op", "a client sends no code to the server")
+wrap_triton = refused("library.wrap_triton", "a client sends no code to the server")
+
+
+def _name(op: Any) -> str:
+    """ "namespace::name" of an op, given as a text, with a schema or overload, or as the op."""
+    text = op if isinstance(op, str) else op._qualname
+    return str(text).partition("(")[0].partition(".")[0].strip()
+
+
+def _computes(key: str) -> bool:
+    """Whether functions of a dispatch key compute values: not their shapes, derivatives, casts or batches."""
+    return not key.startswith(("Meta", "Auto", "Functorch", "Batched", "Fake", "ADInplace"))
+
+
+class Library:
+    """Ops of a namespace: `define` names them, `impl` gives their functions."""
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Return the op's name; the schema is not used."""
+        return _name(schema)
+
+    def impl(self, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
+        """Let a function compute an op, unless it only computes shapes."""
+        name = _name(op_name)
+        if _computes(dispatch_key or self.dispatch_key):
+            _implementations[name if "::" in name else f"{self.ns}::{name}"] = fn
+
+
+class CustomOpDef:
+    """An op whose function is Python."""
+
+    def __init__(self, name: str, fn: Callable[..., Any]) -> None:
+        self._qualname = name
+        self._init_fn = fn
+        self.__name__ = name.rpartition("::")[2]
+        _implementations[name] = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _run(self._qualname, args, kwargs)
+
+    def register_fake(self, fn: Any = None, /) -> Any:
+        """Return the function: shapes are not inferred apart from values."""
+        return fn if fn is not None else lambda given: given
+
+    register_vmap = register_fake
+
+    def register_kernel(self, device_types: Any, fn: Any = None, /) -> Any:
+        """Return the function unused: the op's own function computes on all devices."""
+        return fn if fn is not None else lambda given: given
+
+    def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Any = None) -> None:
+        """Set the op's derivative."""
+        register_autograd(self, backward, setup_context=setup_context)
+
+
+def custom_op(name: str, fn: Any = None, /, *, mutates_args: Any = (), **options: Any) -> Any:
+    """Make an op of a Python function (torch.library.custom_op); without a function, a decorator that does."""
+    return CustomOpDef(name, fn) if fn is not None else lambda given: CustomOpDef(name, given)
+
+
+def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()) -> Any:
+    """Name an op; its function comes by `impl`."""
+    return lambda given: given
+
+
+def impl(qualname: Any, types: str | Iterable[str], func: Any = None, *, lib: Any = None) -> Any:
+    """Let a function compute an op; without a function, a decorator."""
+
+    keys = (types,) if isinstance(types, str) else tuple(types)
+
+    def register(given: Callable[..., Any]) -> Callable[..., Any]:
+        if any(map(_computes, keys)):
+            _implementations[_name(qualname)] = given
+        return given
+
+    return register(func) if func is not None else register
+
+
+def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Any = None) -> Any:
+    """The same as `impl`."""
+    return impl(op, device_types, func)
+
+
+def register_fake(op: Any, func: Any = None, /, *, lib: Any = None, **options: Any) -> Any:
+    """Return the function unused: shapes are not inferred apart from values."""
+    return func if func is not None else lambda given: given
+
+
+impl_abstract = register_vmap = register_fake
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
+    """Do nothing: autocast is disabled."""
+
+
+def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None) -> Any:
+    """Return the function unused: commands are not intercepted in the client."""
+    return func if func is not None else lambda given: given
+
+
+def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Any = None, lib: Any = None) -> None:
+    """Set an op's derivative: `backward(ctx, *grads)`, and `setup_context(ctx, inputs, output)` before it."""
+    name = _name(op)
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        made = _implementations[name](*args)
+        if setup_context is not None:
+            setup_context(ctx, args, made)
+        return made
+
+    _derivatives[name] = type(name.rpartition("::")[2], (Function,), {"forward": forward, "backward": backward})
+
+
+def _run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if name in _derivatives and not kwargs:
+        return _derivatives[name].apply(*args)
+    if name not in _implementations:
+        raise refusal("ops." + name.replace("::", "."), _COMPILED)
+    return _implementations[name](*args, **kwargs)
+
+
+class _Op:
+    """An op of `torch.ops`, whatever its overload: `torch.ops.namespace.name.default`."""
+
+    def __init__(self, name: str) -> None:
+        self._qualname = name
+        self.__name__ = name.rpartition("::")[2]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _run(self._qualname, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<op {self._qualname}>"
+
+
+class _Namespace:
+    """The ops of a namespace."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Op(f"{self._name}::{name}")
+
+
+class _Ops:
+    """torch.ops."""
+
+    def __init__(self) -> None:
+        self.loaded_libraries: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Namespace(name)
+
+    def load_library(self, path: str) -> None:
+        """Note a library of compiled ops. Its ops are refused by name when they are called: they run in no server."""
+        self.loaded_libraries.add(path)
+
+
+ops = _Ops()
