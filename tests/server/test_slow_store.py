@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +24,7 @@ from tests.server.memory_stores import MemoryObjects
 from tests.server.test_durability import Storing
 
 STORE = f"{__name__}:the_objects"
+ROOT = Path(__file__).parents[2]
 
 
 class Gated(MemoryObjects):
@@ -220,3 +224,33 @@ def test_other_sessions_are_answered_while_the_store_is_slow(
     case = Case(slow)
     case.delayed(prepare(case))
     assert not {name for name in OBJECTS.threads if name in ("event loop", "gradwire-compute")}
+
+
+class Stuck(MemoryObjects):
+    """Objects that no call ever writes."""
+
+    def put(self, name: str, data: bytes) -> None:
+        threading.Event().wait()
+
+
+def the_stuck_objects() -> Stuck:
+    """The store of a server's front and worker."""
+    return Stuck()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_store_that_never_answers_does_not_keep_the_server_alive(tmp_path: Path, workers: int) -> None:
+    flags = ["--port=0", f"--workers={workers}", f"--state-dir={tmp_path}", "--grace-seconds=1"]
+    flags += ["--durability=snapshot", f"--snapshot-store={__name__}:the_stuck_objects"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "gradwire_server", *flags], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().split()[-1]
+            with gradwire.connect(address):
+                gradwire.ones(3).tolist()
+                server.send_signal(signal.SIGTERM)
+                assert server.wait(WAIT) == 3  # the session is lost
+        finally:
+            server.kill()

@@ -5,8 +5,10 @@ Imports no NumPy before BLAS's environment is set.
 
 import asyncio
 import logging
+import os
 import signal
 import sys
+import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from gradwire_server.rpc.traces import Traces
 
 _LOST = 3  # exit status if sessions could not be stored
+_EXIT_SECONDS = 5.0  # for threads to end, after all else has
 
 log = logging.getLogger("gradwire.server")
 
@@ -109,7 +112,22 @@ def serve(context: click.Context, /, config: str, **values: Any) -> None:
         raise click.ClickException(str(error)) from None
     if lost:
         log.error("%d sessions are lost: they were to be stored and could not be", lost)
+    _bound_exit(_LOST if lost else 0)
+    if lost:
         context.exit(_LOST)
+
+
+def _bound_exit(status: int) -> None:
+    """End the process soon, even if a thread never ends: a store that never answers must not keep it alive."""
+
+    def end() -> None:
+        log.error("threads did not end within %g s; what they do is given up", _EXIT_SECONDS)
+        logging.shutdown()
+        os._exit(status)
+
+    timer = threading.Timer(_EXIT_SECONDS, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _check_bind(settings: Settings) -> None:

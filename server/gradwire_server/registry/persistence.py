@@ -88,7 +88,11 @@ class Persistence:
             self._tasks.append(asyncio.create_task(self._snapshots()))
 
     async def stop(self, grace: float) -> int:
-        """Store all sessions within the grace, in seconds. Returns how many sessions are lost."""
+        """Store all sessions within the grace, in seconds. Returns how many sessions are lost.
+
+        Calls of the store that have not begun by then are not made.
+        """
+        deadline = time.monotonic() + grace
         ending = (*self._tasks, *self._storing.values())
         for task in ending:
             task.cancel()
@@ -109,6 +113,9 @@ class Persistence:
             lost += 1
             why = entry.unstored or f"it was not written within {grace:.0f} seconds"
             log.error("session is lost", extra={"session": entry.short_id, "principal": entry.owner, "error": why})
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=max(0.0, deadline - time.monotonic()))
+        self._threads.shutdown(wait=False, cancel_futures=True)
         return lost
 
     async def _save(self, entry: SessionEntry[Worker], last: bool = False) -> bool:

@@ -99,6 +99,7 @@ class SessionCatalog:
         self.stored_sessions: dict[bytes, StoredSession] = {}  # in the order of storing
         self._numbers = itertools.count(1)
         self.lock = -1
+        self.closed = False  # then it deletes nothing: another server may use the directory
         # Wall time is read once per snapshot: a clock that jumps later expires nothing early.
         self._named_until: dict[tuple[Path, int], float] = {}
 
@@ -146,6 +147,7 @@ class SessionCatalog:
 
     def close(self) -> None:
         """Release the directory. Workers that still run keep its lock."""
+        self.closed = True
         if self.lock >= 0:
             os.close(self.lock)
             self.lock = -1
@@ -257,6 +259,8 @@ class SessionCatalog:
 
     def _delete(self, folder: Path) -> None:
         """Delete stored files that no client waits for. The log shows a failure; the next start finds what is left."""
+        if self.closed:
+            return
         try:
             self.store.remove(folder)
         except OSError as error:
