@@ -181,7 +181,7 @@ class PytorchSampler:
 
     def all_integers(self, like: Like, dtype: DType, most: int) -> Array:
         """Integers from 0 to `most`, the dtype's largest exact one: of one word, for 64 bits of two."""
-        wide = dtype in (dtypes.int64, dtypes.float64)
+        wide = dtype in (dtypes.int64, dtypes.float64) or most >= 1 << 32
         return in_memory_order(like, lambda count: self._integers(count, 0, most + 1, dtype, wide))
 
     def _integers(self, count: int, low: int, span: int, dtype: DType, wide: bool | None = None) -> Any:
@@ -195,7 +195,8 @@ class PytorchSampler:
                     return drawn.view(np.int64).astype(dtype, copy=False)
                 drawn %= np.uint64(span)
             else:
-                drawn = (self._source.words(size) % np.uint32(span)).astype(np.uint64)
+                narrow = self._source.words(size)
+                drawn = (narrow if span == 1 << 32 else narrow % np.uint32(span)).astype(np.uint64)
             if low:
                 drawn += np.uint64(low % (1 << 64))
             return drawn.view(np.int64).astype(dtype, copy=False)

@@ -157,7 +157,7 @@ def test_long_rows_are_searched_as_short_ones(monkeypatch: pytest.MonkeyPatch, s
     np.testing.assert_array_equal(short, [np.searchsorted(e, d, side=side) for e, d in zip(edges, drawn, strict=True)])
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64", "bool", "float32", "float16"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64", "uint32", "uint64", "bool", "float32", "float16"])
 def test_random_stays_within_what_the_dtype_holds(dtype: str) -> None:
     target = tensor(np.zeros(1000, dtypes.BY_NAME[dtype]))
     found = draw.random(target).array
