@@ -67,12 +67,13 @@ class Twister:
             self._fresh = False
             self._bits.random_raw(count, output=False)
 
-    def copy(self) -> Twister:
-        """A generator that draws the same."""
-        made = Twister()
-        made._bits.state = self._bits.state
-        made._fresh, made.kept = self._fresh, self.kept
-        return made
+    def mark(self) -> tuple[Any, bool, float | None]:
+        """The present place, for `rewind`."""
+        return self._bits.state, self._fresh, self.kept
+
+    def rewind(self, mark: tuple[Any, bool, float | None]) -> None:
+        """Continue from a place of `mark`."""
+        self._bits.state, self._fresh, self.kept = mark
 
     def get_state(self, seed: int) -> bytes:
         """The state in PyTorch's layout, `STATE_BYTES` long. seed: where it started."""

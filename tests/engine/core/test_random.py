@@ -102,15 +102,17 @@ def test_the_count_of_draws_tells_whether_the_state_may_have_changed() -> None:
         before = generator.draws
 
 
-def test_copies_and_skips() -> None:
+def test_rewinds_and_skips() -> None:
     twister = Twister(5)
     twister.words(10)
     twister.kept = 0.5
-    copy = twister.copy()
+    begin = twister.mark()
     words = twister.words(2000)
-    assert copy.kept == 0.5
-    copy.skip(1500)
-    np.testing.assert_array_equal(copy.words(500), words[1500:])
+    twister.kept = None
+    twister.rewind(begin)
+    assert twister.kept == 0.5
+    twister.skip(1500)
+    np.testing.assert_array_equal(twister.words(500), words[1500:])
 
 
 @pytest.mark.parametrize("state", [b"", b"{}", b"[]", b"1", b'{"seed": 1}', b"\xff", bytes(5056), b"x" * 5056])

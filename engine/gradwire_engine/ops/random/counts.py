@@ -26,17 +26,17 @@ _TAILS = (
 
 
 class _Uniform:
-    """Uniform numbers drawn ahead from a copy, so that the source advances by those used."""
+    """Uniform numbers, drawn ahead and counted."""
 
     def __init__(self, source: Twister) -> None:
         self.used = 0
-        self._ahead = source.copy()
+        self._source = source
 
     def numbers(self) -> Iterator[float]:
         """The numbers, without end; counts them."""
         size = 16
         while True:
-            for number in self._ahead.uniform(size).tolist():
+            for number in self._source.uniform(size).tolist():
                 self.used += 1
                 yield number
             size = min(4 * size, _PART)
@@ -44,15 +44,18 @@ class _Uniform:
 
 def _drawn(source: Twister, shape: tuple[int, ...], one: Callable[..., float], *given: Any) -> Array:
     """An array of `one(next uniform number, *elements)`. Raises EngineError: CANCELLED, without a draw."""
-    uniform = _Uniform(source)
+    uniform, begin = _Uniform(source), source.mark()
     following = uniform.numbers().__next__
     made = np.empty(math.prod(shape))
     flat = [np.broadcast_to(each, shape).reshape(-1) for each in given]
-    for first in range(0, made.size, _PART):
-        pause()
-        part = slice(first, first + _PART)
-        rows = zip(*(each[part].astype(np.float64).tolist() for each in flat), strict=True)
-        made[part] = [one(following, *row) for row in rows]
+    try:
+        for first in range(0, made.size, _PART):
+            pause()
+            part = slice(first, first + _PART)
+            rows = zip(*(each[part].astype(np.float64).tolist() for each in flat), strict=True)
+            made[part] = [one(following, *row) for row in rows]
+    finally:
+        source.rewind(begin)
     source.skip(2 * uniform.used)
     return made.reshape(shape)
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradwire_engine import Context, Generator, activate, tensor
+from gradwire_engine import Context, EngineError, Generator, Reason, activate, tensor
 from gradwire_engine.core import dtypes
 from gradwire_engine.ops.nn import dropout
-from gradwire_engine.ops.random import draw
+from gradwire_engine.ops.random import counts, draw
 from tests.engine.oracle import torch
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -245,3 +245,18 @@ def test_counts(case: Case, most: int) -> None:
         lambda: draw.binomial(tensor(np.floor(rates)), tensor(chances)),
         lambda: torch.binomial(theirs[0].floor(), theirs[1].expand(20, 7)),
     )
+
+
+def test_a_cancelled_draw_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = iter([None, None])
+
+    def pause() -> None:
+        if next(pauses, 1) == 1:
+            raise EngineError(Reason.CANCELLED, "no more")
+
+    monkeypatch.setattr(counts, "pause", pause)
+    generator = Generator(3)
+    before = generator.get_state()
+    with activate(Context(generator=generator)), pytest.raises(EngineError, match="no more"):
+        draw.poisson(tensor(np.full(20000, 3.0)))
+    assert generator.get_state() == before
