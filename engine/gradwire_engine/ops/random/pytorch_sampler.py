@@ -131,7 +131,7 @@ class PytorchSampler:
         drawn = self.normal(shape, dtype, 0.0, std if by_number else 1.0)
         if not by_number:
             drawn = np.multiply(drawn, std, out=drawn, casting="unsafe")
-        return np.add(drawn, mean, out=drawn, casting="unsafe")
+        return np.add(drawn, mean if hasattr(mean, "dtype") else dtype.type(mean), out=drawn, casting="unsafe")
 
     def _normal_pairs(self, count: int, dtype: DType, finish: Callable[[Any], Any]) -> Any:
         """`finish` of standard normal numbers, two of two uniform numbers of 53 bits. An odd one is kept for later."""
@@ -154,23 +154,30 @@ class PytorchSampler:
 
         In half types the uniform numbers of an incomplete block are not drawn.
         """
-        made = np.empty(count, dtype)
         wide, whole = dtype == dtypes.float64, count // box_muller.BLOCK * box_muller.BLOCK
+        draw: Callable[[int], Any] = self._source.uniform if wide else self._unit24
 
-        def block(size: int) -> Any:
+        def block(uniform: Any) -> Any:
             if wide:
-                return _scaled(box_muller.doubles(self._source.uniform(size)), std, mean)
-            drawn = box_muller.singles(self._unit24(size))
+                return _scaled(box_muller.doubles(uniform), std, mean)
+            drawn = box_muller.singles(uniform)
             if (mean, std) != (0, 1):
                 drawn = (drawn * np.float64(np.float32(std)) + float(np.float32(mean))).astype(np.float32)
             return drawn
 
-        for part in _parts(whole):
-            made[part] = block(part.stop - part.start)
+        made = np.empty(count, dtype)
+        *others, last = _parts(whole)
+        for part in others:
+            made[part] = block(draw(part.stop - part.start))
+        uniform = draw(last.stop - last.start)
         if whole < count:
             if dtype.itemsize > 2:
                 self._source.skip((count - whole) * (2 if wide else 1))
-            made[-box_muller.BLOCK :] = block(box_muller.BLOCK)
+            uniform = np.concatenate([uniform, draw(box_muller.BLOCK)])
+        drawn = block(uniform)
+        made[last] = drawn[: last.stop - last.start]
+        if whole < count:
+            made[-box_muller.BLOCK :] = drawn[-box_muller.BLOCK :]
         return made
 
     def integers(self, like: Like, low: int, high: int, dtype: DType) -> Array:
