@@ -80,9 +80,10 @@ _MODULES = (
 )  # fmt: skip
 # PyTorch's modules without a file: tables say what they have (`_paths`).
 _TABLES = (
-    "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes", "cpu", "distributed",
-    "export", "functional", "futures", "fx", "masked", "monitor", "mps", "mtia", "nested", "numa", "onnx", "package",
-    "quantization", "random", "return_types", "serialization", "signal", "sparse", "storage", "xpu",
+    "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes", "cpu",
+    "distributed", "export", "functional", "futures", "fx", "masked", "monitor", "mps", "mtia", "nested", "numa",
+    "onnx", "package", "quantization", "random", "return_types", "serialization", "signal", "sparse", "storage",
+    "xpu",
 )  # fmt: skip
 _NAMES = {
     "_base.version": "__version__",

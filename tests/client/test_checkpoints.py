@@ -1,8 +1,11 @@
 """Checkpoints: files of torch.save are read and written, and tensors, modules and optimizers are pickled and copied."""
 
 import copy
+import ctypes
 import io
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -176,6 +179,42 @@ def test_storages_tell_which_tensors_share_memory():
     assert x[1:].untyped_storage().nbytes() == 16
     with pytest.raises(AttributeError, match="of a view"):
         storages.data_address(x[1:])
+
+
+def test_c_functions_read_a_copy_that_lives_as_long_as_the_tensor():
+    x = gradwire.tensor([1.0, 2.0, 3.0])
+
+    def read():
+        pointer = ctypes.cast(x.data_ptr() + 4, ctypes.POINTER(ctypes.c_float))
+        return np.ctypeslib.as_array(pointer, (2,))
+
+    first = read()
+    assert first.tolist() == [2.0, 3.0]
+    x.add_(1.0)
+    assert read().tolist() == first.tolist() == [3.0, 4.0]
+
+
+def test_files_of_safetensors_for_pytorch(tmp_path):
+    program = """
+import gradwire
+gradwire.alias()
+import torch
+from safetensors.torch import load_file, save_file
+state = {name: torch.randn(50, 30) for name in "abcdef"} | {"half": torch.ones(3).bfloat16()}
+save_file(state, "x.safetensors")
+assert all(torch.equal(value, state[name]) for name, value in load_file("x.safetensors").items())
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+
+
+def test_buffers_are_registered_when_they_are_assigned():
+    net = nn.Module()
+    net.kept, net.passing = nn.Buffer(gradwire.ones(2)), nn.Buffer(gradwire.ones(2), persistent=False)
+    assert [name for name, _ in net.named_buffers()] == ["kept", "passing"]
+    assert list(net.state_dict()) == ["kept"]
+    assert isinstance(net.kept, nn.Buffer)
 
 
 def test_state_hooks_are_called():

@@ -17,7 +17,8 @@ _NN_HOMES = {
     "instancenorm": "nn._norm",
     "linear": "nn._layers nn._transformer",
     "loss": "nn._loss",
-    "module": "nn._module nn._hooks.of_all_modules _IncompatibleKeys=nn._state.IncompatibleKeys "
+    "module": "nn._module nn._hooks.of_all_modules _EXTRA_STATE_KEY_SUFFIX=nn._state.EXTRA_STATE_KEY "
+    "_IncompatibleKeys=nn._state.IncompatibleKeys "
     "_addindent=nn._module.add_indent Parameter=nn.Parameter RemovableHandle=utils.hooks.RemovableHandle",
     "normalization": "nn._norm",
     "padding": "nn._shape _ConstantPadNd=nn._shape._ConstantPad",

@@ -44,7 +44,7 @@ REASONS: dict[str, str] = {
     "mtia": "the server has no such device",
     "cuda.graphs": "torch.compile records the commands of a call",
     "cuda.comm": "use tensor.to(device)",
-    "nn.attention.flex_attention": "AuxOutput AuxRequest use torch.nn.functional.scaled_dot_product_attention with attn_mask",
+    "nn.attention.flex_attention": "use torch.nn.functional.scaled_dot_product_attention with attn_mask",
     "nn.attention.bias": "use torch.nn.functional.scaled_dot_product_attention with attn_mask",
     "nn.utils.prune": "multiply the weight by a mask, with nn.utils.parametrize",
     "nn.intrinsic": "there are no quantized tensors",
@@ -332,6 +332,7 @@ REFUSED: dict[str, str] = {
     "mps": "empty_cache Event current_allocated_memory driver_allocated_memory synchronize",
     "mtia": "Event Stream current_device",
     "nn.attention.flex_attention": """
+        AuxOutput AuxRequest
         BlockMask and_masks create_block_mask create_mask flex_attention or_masks noop_mask""",
     "nn.attention.bias": "CausalBias CausalVariant causal_lower_right causal_upper_left",
     "nn.utils.prune": """

@@ -31,24 +31,33 @@ def address(tensor: Tensor) -> int:
     return _addresses[storage]
 
 
+def _host_copy(tensor: Tensor) -> Any:
+    """The tensor's present values in this process: the same memory at each call, unless its size changed."""
+    fresh = wired("stored_array")(tensor.detach())
+    copies = tensor.__dict__.setdefault("_host_copies", [])
+    if not copies or copies[-1].shape != fresh.shape or copies[-1].dtype != fresh.dtype:
+        copies.append(fresh.copy())  # the earlier ones stay: their addresses may be in use
+    else:
+        np.copyto(copies[-1], fresh)
+    return copies[-1]
+
+
 @functools.total_ordering
 class Address:
     """An address of a tensor's element: a number that can be compared, added to and hashed, but is no int.
 
-    C functions that are called by ctypes get the address of a copy of the values in this process. What they write to it
-    is lost.
+    C functions that are called by ctypes get the address of a copy of the values in this process, which lives as long as
+    the tensor. What they write to it is lost.
     """
 
     def __init__(self, tensor: Tensor, number: int) -> None:
         self._tensor = tensor
         self._number = number
-        self._copy: Any = None
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
-        if self._copy is None:
-            self._copy = wired("stored_array")(self._tensor.detach())
-        return ctypes.c_void_p(self._copy.ctypes.data + self._number - address(self._tensor))
+        copy = _host_copy(self._tensor)
+        return ctypes.c_void_p(copy.ctypes.data + self._number - address(self._tensor))
 
     def __add__(self, other: int) -> Address:
         return Address(self._tensor, self._number + other)

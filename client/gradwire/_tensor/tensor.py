@@ -630,7 +630,11 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             return _call("view_dtype", (self, dtypes.as_dtype(wanted)))
         return _call("view", (self, _sizes(size)))
 
-    def contiguous(self) -> Tensor:
+    def clone(self, *, memory_format: Any = None) -> Tensor:
+        """A copy that stays in the graph (torch.Tensor.clone). `memory_format` has no effect: it is row-major."""
+        return _call("clone", (self,))
+
+    def contiguous(self, memory_format: Any = None) -> Tensor:
         """This tensor if its elements are row-major without gaps; else a copy with that layout."""
         return self if self.is_contiguous() else _call("contiguous", (self,))
 

@@ -95,7 +95,8 @@ class Module(_state.StateHooks):
                 return
         if isinstance(value, Buffer):
             self._forget(name, but="_buffers")
-            self.register_buffer(name, value, value.__dict__["_persistent_buffer"])
+            held: Any = value
+            self.register_buffer(name, held, held.__dict__["_persistent_buffer"])
             return
         for registry, wanted in (
             ("_parameters", "parameter '{}' (gradwire.nn.Parameter or None expected)"),

@@ -39,7 +39,7 @@ class IncompatibleKeys(NamedTuple):
 HOOKS = (
     "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
-_EXTRA = "_extra_state"
+EXTRA_STATE_KEY = "_extra_state"
 # The copies that the running `load_state_dict` makes once nothing is refused; None outside of it.
 _copies: ContextVar[list[tuple[Any, str, Tensor, bool]] | None] = ContextVar("_copies", default=None)
 
@@ -107,7 +107,7 @@ class StateHooks:
         for name, held in self._own_state().items():
             destination[prefix + name] = held if keep_vars else held.detach()
         if _has_extra_state(self):
-            destination[prefix + _EXTRA] = self.get_extra_state()
+            destination[prefix + EXTRA_STATE_KEY] = self.get_extra_state()
 
     def _load_from_state_dict(
         self,
@@ -146,7 +146,7 @@ class StateHooks:
     def _load_extra_state(
         self, state_dict: Mapping[str, Any], prefix: str, strict: bool, missing: list[str], unexpected: list[str]
     ) -> None:
-        key = prefix + _EXTRA
+        key = prefix + EXTRA_STATE_KEY
         if _has_extra_state(self):
             if key in state_dict:
                 self.set_extra_state(state_dict[key])
@@ -162,7 +162,7 @@ def _has_extra_state(module: Any) -> bool:
 
 def _is_unexpected(module: Any, own: Mapping[str, Any], key: str, prefix: str) -> bool:
     """Whether a key of the module's own is not in its state, or is of a submodule that it has not."""
-    if not key.startswith(prefix) or key == prefix + _EXTRA:
+    if not key.startswith(prefix) or key == prefix + EXTRA_STATE_KEY:
         return False
     name, dot, _ = key[len(prefix) :].partition(".")
     return name not in (module._modules if dot else own)

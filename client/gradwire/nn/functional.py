@@ -62,7 +62,6 @@ from gradwire._tensor.ops import (
     poisson_nll_loss,
     prelu,
     rms_norm,
-    scaled_dot_product_attention,
     soft_margin_loss,
     softplus,
     softshrink,
@@ -668,6 +667,31 @@ def ctc_loss(
         given if isinstance(given, Tensor) else tensor(list(given)) for given in (input_lengths, target_lengths)
     )
     return ops.ctc_loss(log_probs, targets, lengths, sizes, blank, reduction, zero_infinity)
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query @ key.T * scale + mask) @ value; torch.nn.functional.scaled_dot_product_attention.
+
+    query: (..., l, e); key: (..., s, e); value: (..., s, v). attn_mask: (..., l, s), added to the scores; or bool, True
+    to attend. With `enable_gqa` each head of key and value, in dimension -3, serves several heads of the query. Raises
+    RuntimeError if their number does not divide the query's.
+    """
+    if enable_gqa:
+        heads = int(query.shape[-3])
+        if heads % int(key.shape[-3]) or heads % int(value.shape[-3]):
+            raise RuntimeError("the number of heads in key and value must divide the number of heads in query")
+        key = ops.repeat_interleave(key, heads // int(key.shape[-3]), -3)
+        value = ops.repeat_interleave(value, heads // int(value.shape[-3]), -3)
+    return ops.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

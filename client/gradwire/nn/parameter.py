@@ -1,7 +1,7 @@
-"""The module of the name that PyTorch programs import Buffer, Parameter from."""
+"""The module of the name that PyTorch programs import Parameter from."""
 
 from gradwire._base.wiring import names_of_paths
-from gradwire.nn._parameter import Parameter
+from gradwire.nn._parameter import Buffer, Parameter
 
 __all__ = ["Buffer", "Parameter"]
 
