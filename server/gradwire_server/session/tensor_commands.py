@@ -332,7 +332,8 @@ def manual_seed(
         _restore(generator, request.state)
     if answer is not None:
         answer.seed = generator.seed
-        answer.state = generator.get_state()
+        if which is None or generator.algorithm != MT19937:
+            answer.state = generator.get_state()
         answer.algorithm = _ALGORITHM_NUMBERS[generator.algorithm]
 
 
