@@ -157,13 +157,10 @@ class device:
         self.index = index
 
     def __enter__(self) -> device:
-        """Make tensors on the device in the block: only the server's CPU, or "meta", which is the same here.
-
-        Raises NotImplementedError for others.
-        """
-        if self.type not in ("cpu", "meta"):
+        """Make tensors on the server's CPU in the block, as without it. Raises NotImplementedError for other devices."""
+        if self.type != "cpu":
             raise GradwireNotImplementedError(
-                f"gradwire does not support `with torch.device('{self}')`: give device='{self}' to each function"
+                f"gradwire does not support `with torch.device('{self}')`: give the device to each function"
             )
         return self
 

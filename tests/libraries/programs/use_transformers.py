@@ -1,6 +1,7 @@
 """Small models of several families, from their configurations: training steps, generation, saving."""
 
 import torch
+from safetensors.torch import load_file
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -69,6 +70,13 @@ vit = ViTForImageClassification(
 trained(vit, pixel_values=torch.randn(2, 3, 16, 16), labels=torch.tensor([0, 1]))
 llama.eval()
 llama.save_pretrained("llama")
-again = LlamaForCausalLM.from_pretrained("llama")
+again = LlamaForCausalLM(llama.config)
+again.load_state_dict(load_file("llama/model.safetensors"))
 again.eval()
 assert torch.allclose(again(tokens).logits, llama(tokens).logits, atol=1e-5)
+try:
+    LlamaForCausalLM.from_pretrained("llama")
+except NotImplementedError as refused:
+    assert "gradwire" in str(refused) and "meta" in str(refused)
+else:
+    raise AssertionError("models without values cannot be made")
