@@ -17,8 +17,19 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"gradwire": "client", "gradwire_engine": "engine", "gradwire_server": "server"}
 ALLOWED = {
     # IPython only inside a notebook. safetensors for files. PyTorch for from_torch and to_torch. tqdm for bars. rich
-    # for `gradwire top`.
-    "gradwire": {"gradwire", "grpc", "google", "numpy", "IPython", "rich", "safetensors", "torch", "tqdm"},
+    # for `gradwire top`. tensorboardX for utils.tensorboard.
+    "gradwire": {
+        "gradwire",
+        "grpc",
+        "google",
+        "numpy",
+        "IPython",
+        "rich",
+        "safetensors",
+        "tensorboardX",
+        "torch",
+        "tqdm",
+    },
     "gradwire_engine": {"gradwire_engine", "numpy", "cupy", "cupyx", "scipy", "ml_dtypes", "llvmlite"},
 }
 

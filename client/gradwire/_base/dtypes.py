@@ -157,7 +157,7 @@ class device:
         self.index = index
 
     def __enter__(self) -> device:
-        """Make tensors on the server's CPU in the block, as without it. Raises NotImplementedError for other devices."""
+        """Make tensors on the server's CPU in the block, as without it. Raises NotImplementedError for others."""
         if self.type != "cpu":
             raise GradwireNotImplementedError(
                 f"gradwire does not support `with torch.device('{self}')`: give the device to each function"
