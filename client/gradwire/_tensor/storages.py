@@ -46,7 +46,7 @@ def _host_copy(tensor: Tensor) -> Any:
 class Address:
     """An address of a tensor's element: a number that can be compared, added to and hashed, but is no int.
 
-    C functions that are called by ctypes get the address of a copy of the values in this process. The copy lives as long
+    C functions that are called by ctypes get the address of a copy of the values in this process. It lives as long
     as the tensor. What they write to it is lost.
     """
 
