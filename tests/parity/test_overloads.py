@@ -60,6 +60,7 @@ MORE = {
     "new_empty": [s(t(2), (3,))],
     "nonzero": [s(t(2, 3)), s(t(2, 3), as_tuple=True)],
     "normal": [s(0.0, 1.0, (3,)), s(t(3), 1.0), s(t(3), _POSITIVE)],
+    "bernoulli_": [s(t(3, low=0.0, high=1.0, grad=False)), s(t(3, grad=False), 0.5)],
     "normal_": [s(t(3, grad=False))],
     "poisson": [s(_POSITIVE)],
     "rand": [s((3,))],

@@ -291,6 +291,7 @@ TAKEN = {
     "NUMBER": "float integer boolean complex", "FLOAT": "float integer", "INTEGER": "integer", "BOOLEAN": "boolean",
     "STRING": "string", "DTYPE": "dtype", "DEVICE": "string", "INTEGERS": "integers integer",
     "FLOATS": "floats integers", "INDEX": "index", "NUMBER_OR_STRING": "float integer boolean complex string",
+    "INTEGERS_OR_STRING": "integers integer string",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What each command promises, sent alone."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,12 +244,17 @@ def test_the_generator_is_seeded_saved_and_restored(session: Remote) -> None:
     np.testing.assert_array_equal(session.read(session.op("rand", [4]).id), first)
 
 
-@pytest.mark.parametrize("change", ["nonsense", "deep", "negative", "large"])
-def test_a_generator_state_that_is_none_changes_nothing(session: Remote, change: str) -> None:
+@pytest.mark.parametrize("change", ["nonsense", "deep", "negative", "large", "zeros", "random"])
+@pytest.mark.parametrize("algorithm", [types_pb2.RANDOM_ALGORITHM_PCG64, types_pb2.RANDOM_ALGORITHM_MT19937])
+def test_a_generator_state_that_is_none_changes_nothing(session: Remote, change: str, algorithm: Any) -> None:
     read = commands_pb2.ManualSeedRequest(session_id=session.id)
+    other = commands_pb2.ManualSeedRequest(session_id=session.id, seed=5, algorithm=types_pb2.RANDOM_ALGORITHM_PCG64)
+    state = json.loads(session.stub.ManualSeed(other).state)
+    session.stub.ManualSeed(commands_pb2.ManualSeedRequest(session_id=session.id, seed=7, algorithm=algorithm))
     before = session.stub.ManualSeed(read)
-    state = json.loads(before.state)
     states = {
+        "zeros": bytes(5056),
+        "random": np.random.default_rng(3).bytes(5056),
         "nonsense": b"nonsense",
         "deep": b"[" * 100_000,
         "negative": json.dumps({**state, "seed": -1}).encode(),

@@ -183,10 +183,10 @@ NAMES = {
     "saved", "dirty", "non_differentiable", "unpacked", "page_token", "principal",
 }  # fmt: skip
 OWN = {
-    "acknowledged_seq", "attempt", "client", "count", "device", "epoch", "first", "first_seq", "key", "lease_ms",
-    "max_protocol", "min_protocol", "moved", "nonce", "numbers", "offset", "op", "page_size", "prefix", "program",
-    "repeat", "seed", "sliced", "state", "string", "through_seq", "timeout_ms", "total_bytes", "traceparent", "ttl_ms",
-    "value", "words", "writer",
+    "acknowledged_seq", "attempt", "client", "count", "device", "epoch", "first", "first_seq", "key", "known_hash",
+    "lease_ms", "max_protocol", "min_protocol", "moved", "nonce", "numbers", "offset", "op", "page_size", "prefix",
+    "program", "repeat", "seed", "sliced", "state", "string", "through_seq", "timeout_ms", "total_bytes", "traceparent",
+    "ttl_ms", "value", "words", "writer",
 }  # fmt: skip
 _NAMING = {
     FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_UINT64,

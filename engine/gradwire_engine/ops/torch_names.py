@@ -27,11 +27,11 @@ NO_IN_PLACE_METHODS = {
 }  # fmt: skip
 # ... and those that are methods only.
 NO_FUNCTIONS = {
-    "H", "T", "cauchy", "contiguous", "copy", "elu", "expand", "expand_as", "exponential", "gelu", "geometric",
-    "getitem", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "linear", "log_normal", "logsigmoid",
-    "mH", "mT", "mish", "new_empty", "new_full", "new_ones", "new_zeros", "normal_", "random", "relu6", "repeat",
-    "reshape_as", "setitem", "silu", "softmin", "softplus", "softshrink", "softsign", "sum_to_size", "take_geometry",
-    "tanhshrink", "to", "type_as", "unfold", "uniform", "view", "view_as", "view_dtype", "zero",
+    "H", "T", "bernoulli_", "cauchy", "contiguous", "copy", "elu", "expand", "expand_as", "exponential", "gelu",
+    "geometric", "getitem", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "linear", "log_normal",
+    "logsigmoid", "mH", "mT", "mish", "new_empty", "new_full", "new_ones", "new_zeros", "normal_", "random", "relu6",
+    "repeat", "reshape_as", "setitem", "silu", "softmin", "softplus", "softshrink", "softsign", "sum_to_size",
+    "take_geometry", "tanhshrink", "to", "type_as", "unfold", "uniform", "view", "view_as", "view_dtype", "zero",
 }  # fmt: skip
 # PyTorch's second names: functions and methods, with their in-place forms where the first has one ...
 ALIASES = {

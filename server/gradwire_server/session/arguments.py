@@ -5,6 +5,7 @@ no reader and is refused, for every op.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from gradwire.v1 import types_pb2
@@ -133,7 +134,9 @@ class NamedOp:
         self.op: Op | Composite
         self.op, self.in_place = lookup(name)
         self.name = name
-        params = self.op.params
+        params = tuple(self.op.params)
+        if self.in_place:
+            params = (replace(params[0], kind=Kind.TENSOR), *params[1:])  # what is changed is a tensor
         self.apply: Callable[[tuple[Any, ...]], Any] = self.op.in_place if self.in_place else self.op.apply
         self.params = params
         self.readers = [readers_of(param) for param in params]

@@ -46,8 +46,11 @@ def test_a_call_for_a_process_that_has_ended_is_refused_before_another_starts() 
         while worker.alive:
             await asyncio.sleep(0.001)
         entry = SessionEntry("id", 9, worker, 60.0, 0.0)
-        late = [worker.call(entry, "Op", _NEG) for _ in range(40)]  # more than the process would get at once
-        return [await _refused(each) for each in (*late, worker.request("Op", 9, _NEG), worker.list_ops())]
+        late: list[Awaitable[bytes]] = [
+            worker.call(entry, "Op", _NEG) for _ in range(40)
+        ]  # more than the process would get at once
+        late += [worker.request("Op", 9, _NEG), asyncio.ensure_future(worker.list_ops())]
+        return list(await asyncio.gather(*map(_refused, late)))
 
     assert set(run(use)) == {"UNAVAILABLE"}
 

@@ -174,7 +174,7 @@ def _bernoulli_like(xp: Any, input: Array, p: float | None = None) -> Array:
     return sampler_for(xp).chance(input, p).astype(input.dtype)
 
 
-@composite(name="bernoulli_", differentiable=False, writes=True)
+@composite(name="bernoulli_", differentiable=False, writes=True, draws=True)
 def bernoulli_(input: Array, p: float | None = None) -> Array:
     """Write 1 with the probability given by each element, or by p, else 0 (torch.Tensor.bernoulli_)."""
     return _bernoulli_like.in_place((input, p))
