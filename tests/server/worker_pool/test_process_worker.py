@@ -40,8 +40,9 @@ async def _refused(answer: Awaitable[Any]) -> str:
     return refusal.value.reason
 
 
-def test_a_call_for_a_process_that_has_ended_is_refused_before_another_starts() -> None:
+def test_a_call_for_a_process_that_has_ended_is_refused_before_another_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     async def use(backend: WorkersBackend, worker: ProcessWorker) -> list[str]:
+        monkeypatch.setattr(worker, "_launch", asyncio.Event().wait)  # no other process starts
         os.kill(worker.pid, signal.SIGKILL)
         while worker.alive:
             await asyncio.sleep(0.001)
