@@ -35,6 +35,8 @@ OPTIMIZERS = [
     "Adagrad(params)",
     "Adagrad(params, lr=0.3, lr_decay=0.1, weight_decay=0.05, initial_accumulator_value=0.2, eps=1e-6)",
     "Adagrad(params, lr=0.01, maximize=True)",
+    "ASGD(params, lr=0.05)",
+    "ASGD(params, lr=0.1, lambd=0.1, alpha=0.5, t0=3, weight_decay=0.01)",
     "RMSprop(params)",
     "RMSprop(params, lr=0.02, alpha=0.9, momentum=0.7, weight_decay=0.1)",
     "RMSprop(params, lr=0.02, centered=True, eps=1e-5)",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire._functions.create import zeros_like
+from gradwire._compile.recorder import counting, varying
+from gradwire._functions.create import tensor, zeros_like
 from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_negative, refuse_unsupported
 
 
@@ -49,14 +50,21 @@ class ASGD(Optimizer):
             grad = decayed(param, given, group)
             state = self.state[param]
             if not state:
-                state.update(step=0, eta=float(group["lr"]), mu=1.0, ax=zeros_like(param.detach()))
+                state.update(step=0, eta=tensor(float(group["lr"])), ax=zeros_like(param.detach()))
             state["step"] += 1
-            param.mul_(1 - group["lambd"] * state["eta"])
-            param.add_(grad, alpha=-state["eta"])
-            if state["mu"] == 1:
-                state["ax"].copy_(param)
-            else:
-                state["ax"].add_(param.sub(state["ax"]).mul_(state["mu"]))
-            step, lr = state["step"], float(group["lr"])
-            state["eta"] = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
-            state["mu"] = 1 / max(1, step - group["t0"])
+            counting(param, state, "step")
+            kind = (id(group), state["step"])
+
+            def share(ahead: int, state: dict[str, Any] = state) -> float:
+                return 1 / max(1, state["step"] + ahead - 1 - group["t0"])
+
+            def rate(ahead: int, state: dict[str, Any] = state) -> float:
+                lr = float(group["lr"])
+                return float(lr / (1 + group["lambd"] * lr * (state["step"] + ahead)) ** group["alpha"])
+
+            # A step uses the rate that the step before computed from its own lr, so the rate is a tensor.
+            eta = state["eta"]
+            param.mul_(1 - group["lambd"] * eta)
+            param.addcmul_(grad, eta, value=-1)
+            state["ax"].lerp_(param, varying(param, ("share", kind), share))
+            eta.fill_(varying(param, ("rate", kind), rate))
