@@ -93,12 +93,16 @@ def test_trajectory_is_pytorchs_step_by_step(text):
     assert ours.w.requires_grad
 
 
-def test_learning_rate_may_change_between_steps():
-    ours, theirs = Fit(gw, "Adam(params, lr=0.1)"), Fit(torch, "Adam(params, lr=0.1)")
-    for step in range(10):
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("text", OPTIMIZERS)
+def test_learning_rate_may_change_between_steps(text, compiled):
+    ours, theirs = Fit(gw, text), Fit(torch, text)
+    step_of = {ours: gw.compile(ours.step) if compiled else ours.step, theirs: theirs.step}
+    first = ours.optimizer.param_groups[0]["lr"]
+    for step in range(12):
         for fit in (ours, theirs):
-            fit.optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
-            fit.step()
+            fit.optimizer.param_groups[0]["lr"] = first / (1 + step // 3)
+            step_of[fit]()
     np.testing.assert_allclose(ours.values(), theirs.values(), rtol=1e-10, atol=1e-10)
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from gradwire._base import dtypes
 from gradwire._compile.recorder import counting, varying
 from gradwire._functions.create import zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_betas, refuse_negative, refuse_unsupported
+from gradwire.optim._optimizer import (
+    Optimizer,
+    Params,
+    decayed,
+    refuse_betas,
+    refuse_negative,
+    refuse_unsupported,
+    rounded_to_default,
+)
 
 
 class Adamax(Optimizer):
@@ -171,7 +176,6 @@ class NAdam(_Moments):
 def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[Callable[[int], float], Callable[[int], float]]:
     """The momentum so many steps from this one, and the product of all of them up to there."""
     begun: list[tuple[int, float]] = [(state["step"] - 1, state.get("mu_product", 1.0))]
-    kind = np.dtype("float64" if dtypes.get_default_dtype() is dtypes.float64 else "float32")
 
     def at(step: int) -> float:
         return float(group["betas"][0] * (1.0 - 0.5 * 0.96 ** (step * group["momentum_decay"])))
@@ -185,8 +189,7 @@ def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[Callable[[in
         if wanted < done:
             raise AssertionError(f"NAdam's momenta are known from step {done} on, not at {wanted}")
         for step in range(done + 1, wanted + 1):
-            # In the precision of PyTorch's tensor for it.
-            value = float(kind.type(value) * kind.type(at(step)))
+            value = rounded_to_default(rounded_to_default(value) * rounded_to_default(at(step)))
         if ahead == 0:
             begun[0] = (wanted, value)
         return value

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from gradwire._compile.recorder import counting, varying
-from gradwire._functions.create import tensor, zeros_like
-from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_negative, refuse_unsupported
+from gradwire._functions.create import zeros_like
+from gradwire.optim._optimizer import (
+    Optimizer,
+    Params,
+    decayed,
+    refuse_negative,
+    refuse_unsupported,
+    rounded_to_default,
+)
+
+Number: TypeAlias = Callable[[int], float]
 
 
 class ASGD(Optimizer):
@@ -50,21 +60,49 @@ class ASGD(Optimizer):
             grad = decayed(param, given, group)
             state = self.state[param]
             if not state:
-                state.update(step=0, eta=tensor(float(group["lr"])), ax=zeros_like(param.detach()))
+                state.update(step=0, eta=rounded_to_default(float(group["lr"])), mu=1.0, ax=zeros_like(param.detach()))
+            rate, share, advance = _schedule(group, state)
+            advance(1)
             state["step"] += 1
-            counting(param, state, "step")
-            kind = (id(group), state["step"])
+            counting(param, state, "step", advance)
+            kind = (id(group), state["step"], rate(0))
 
-            def share(ahead: int, state: dict[str, Any] = state) -> float:
-                return 1 / max(1, state["step"] + ahead - 1 - group["t0"])
+            def kept(ahead: int, rate: Number = rate) -> float:
+                return 1 - float(group["lambd"] * rate(ahead))
 
-            def rate(ahead: int, state: dict[str, Any] = state) -> float:
-                lr = float(group["lr"])
-                return float(lr / (1 + group["lambd"] * lr * (state["step"] + ahead)) ** group["alpha"])
+            def by_grad(ahead: int, rate: Number = rate) -> float:
+                return -rate(ahead)
 
-            # A step uses the rate that the step before computed from its own lr, so the rate is a tensor.
-            eta = state["eta"]
-            param.mul_(1 - group["lambd"] * eta)
-            param.addcmul_(grad, eta, value=-1)
+            param.mul_(varying(param, ("kept", kind), kept))
+            param.add_(grad, alpha=varying(param, ("by_grad", kind), by_grad))
             state["ax"].lerp_(param, varying(param, ("share", kind), share))
-            eta.fill_(varying(param, ("rate", kind), rate))
+
+
+def _schedule(group: dict[str, Any], state: dict[str, Any]) -> tuple[Number, Number, Callable[[int], None]]:
+    """Rate and share of the average in the step so many steps ahead, and what moves the state on by steps.
+
+    A step uses the rate and the share that the step before computed, from the options that it had.
+    """
+    used: dict[str, float] = {}
+
+    def eta(step: int) -> float:
+        lr = float(group["lr"])
+        return rounded_to_default(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
+
+    def mu(step: int) -> float:
+        return rounded_to_default(1 / max(1, step - group["t0"]))
+
+    def advance(updates: int) -> None:
+        if updates:
+            done = state["step"] + updates
+            used["eta"] = state["eta"] if updates == 1 else eta(done - 1)
+            used["mu"] = state["mu"] if updates == 1 else mu(done - 1)
+            state.update(eta=eta(done), mu=mu(done))
+
+    def rate(ahead: int) -> float:
+        return eta(state["step"] + ahead - 1) if ahead else used["eta"]
+
+    def share(ahead: int) -> float:
+        return mu(state["step"] + ahead - 1) if ahead else used["mu"]
+
+    return rate, share, advance

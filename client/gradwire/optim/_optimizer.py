@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from gradwire._base import dtypes
 from gradwire._base.modes import enable_grad, no_grad
 from gradwire._functions.create import tensor
@@ -35,7 +37,7 @@ Params: TypeAlias = "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tupl
 
 
 # What PyTorch keeps as tensors of one element, and is a number here: the corrections are computed with it.
-_NUMBERS = ("step", "mu_product")
+_NUMBERS = ("step", "mu_product", "eta", "mu")
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -318,6 +320,11 @@ def refuse_betas(betas: tuple[float, float]) -> None:
     for place, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+
+
+def rounded_to_default(number: float) -> float:
+    """A number in the precision of PyTorch's tensor for it, which has the default dtype or float32."""
+    return number if dtypes.get_default_dtype() is dtypes.float64 else float(np.float32(number))
 
 
 def decayed(param: Tensor, grad: Tensor, group: dict[str, Any]) -> Tensor:
