@@ -258,7 +258,6 @@ class Runtime:
     def execute(self, call: PendingCall) -> Steps[bytes]:
         """Execute a call in steps. Raises Refusal, OutOfOrder; nothing else."""
         session, durability = call.session, call.session.durability
-        held = session.account.bytes
         try:
             step = self._lifecycle.get(call.method)
             if step is not None:
@@ -289,9 +288,8 @@ class Runtime:
                         durability.uncommitted = False
                     answer = done.value
                     return answer
-                self._count_bytes(session.account.bytes - held)
+                self._count_session(session)
                 self.quotas.publish(session)
-                held = session.account.bytes
                 yield awaited
                 self.update_limits(session)
         except (Refusal, OutOfOrder) as refused:
@@ -303,8 +301,7 @@ class Runtime:
                 return self._break_session(call, error)
             raise refusal_of(error, call.method, session.command.log_fields()) from None
         finally:
-            if session.account.bytes != held:
-                self._count_bytes(session.account.bytes - held)
+            self._count_session(session)
             self.quotas.publish(session)
 
     def _break_session(self, call: PendingCall, error: Exception) -> bytes:
@@ -331,9 +328,8 @@ class Runtime:
 
     def apply_deferred_releases(self, session: Session) -> None:
         """Apply the session's deferred release, after the call was answered."""
-        held = session.account.bytes
         session.apply_deferred_releases()
-        self._count_bytes(session.account.bytes - held)
+        self._count_session(session)
         self.quotas.publish(session)
 
     def _persist(self, checkpointer: Checkpointer, call: PendingCall, answer: bytes) -> Steps[bytes]:
@@ -389,6 +385,13 @@ class Runtime:
         left = self.limits.max_bytes - self.counters.total() + session.account.bytes
         session.account.limit = max(1, min(self.limits.max_session_bytes, left))
         self.quotas.limit(session)
+
+    def _count_session(self, session: Session) -> None:
+        """Count a session's bytes as of now: the garbage collector may have changed them since it last computed."""
+        change = session.account.bytes - session.usage.counted
+        if change:
+            session.usage.counted += change
+            self._count_bytes(change)
 
     def _count_bytes(self, change: int) -> None:
         self.bytes += change
@@ -492,6 +495,9 @@ class Runtime:
         schedules = [each.schedule for each in self.sessions.values()]
         if all(not each.queue and now - each.idle_since > _IDLE_SECONDS for each in schedules):
             give_back()  # only when idle: a computing session would allocate the memory again
-        self.bytes = self.reserved + sum(each.account.bytes for each in self.sessions.values())
+        self.bytes = self.reserved
+        for each in self.sessions.values():
+            each.usage.counted = 0
+            self._count_session(each)
         self._count_bytes(0)
         return b""

@@ -25,7 +25,7 @@ from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import check_index
 from gradwire_engine.ops.base.fill import copy, fill
 from gradwire_engine.ops.base.index_accumulation import add_rows, combine_at
-from gradwire_engine.ops.shape.shape import alias, reshape, select, slice_, unsqueeze
+from gradwire_engine.ops.shape.shape import alias, check_step, reshape, select, slice_, unsqueeze
 
 Index = Any
 Ints = Any
@@ -253,8 +253,10 @@ def _parse(shape: tuple[int, ...], key: Any) -> tuple[tuple[Any, ...], list[Any]
 def _normalize_item(item: Any) -> Any:
     """Normalize one item of a key: integers and 0-dim integer tensors become ints, lists become arrays.
 
-    Raises EngineError: INDEX_OUT_OF_RANGE for another type.
+    Raises EngineError: INDEX_OUT_OF_RANGE for another type, ARGUMENT_VALUE for a slice whose step is below 1.
     """
+    if isinstance(item, slice) and item.step is not None:
+        check_step(int(item.step))
     if item is None or item is Ellipsis or isinstance(item, slice | bool):
         return item
     if isinstance(item, list):

@@ -388,11 +388,16 @@ def slice_(
     """Slice a dimension: start to end, by step. Raises EngineError: ARGUMENT_VALUE for a step of 0 or less."""
     if not input.ndim:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, "slice() cannot be applied to a 0-dim tensor.")
+    check_step(step)
+    return at(input, normalize_dim(dim, input.ndim), slice(start, end, step))
+
+
+def check_step(step: int) -> None:
+    """Check the step of a slice. Raises EngineError: ARGUMENT_VALUE for 0 or less."""
     if step <= 0:
         raise EngineError(
             Reason.ARGUMENT_VALUE, "slice step cannot be zero" if step == 0 else "step must be greater than zero"
         )
-    return at(input, normalize_dim(dim, input.ndim), slice(start, end, step))
 
 
 @op(name="_slice_backward", cost=of_shape(2, 1))

@@ -25,8 +25,8 @@ class Usage:
     """A session's consumption and its principal.
 
     Writers: the runtime sets `owner`, `counter_row` and `meter` when it opens the session, and clears `counter_row`
-    when it drops it (worker/runtime.py). The quotas set `published` and `budget` (worker/quotas.py). The scheduler adds
-    to `computed` (worker/scheduler.py).
+    when it drops it; it also sets `counted` (worker/runtime.py). The quotas set `published` and `budget`
+    (worker/quotas.py). The scheduler adds to `computed` (worker/scheduler.py).
 
     Invariants:
 
@@ -34,12 +34,13 @@ class Usage:
     - `computed` only grows.
     """
 
-    __slots__ = ("budget", "computed", "counter_row", "meter", "owner", "published")
+    __slots__ = ("budget", "computed", "counted", "counter_row", "meter", "owner", "published")
 
     def __init__(self) -> None:
         self.owner = 0  # its principal's number; 0 without a principal
         self.counter_row = 0  # of its principal in the shared counters; 0 without a quota
         self.published = PrincipalTotals()  # as last written to the shared counters
         self.computed = 0.0  # seconds
+        self.counted = 0  # bytes of it in the worker's total
         self.budget: Budget | None = None  # of its own compute quota; None without one
         self.meter: CommandMeter | None = None  # the worker's, if it counts

@@ -129,6 +129,15 @@ def test_a_key_of_ints_and_slices_gives_a_view_and_one_of_arrays_a_copy() -> Non
     assert not np.shares_memory(index.getitem(x, tensor(np.array([1]))).array, x.array)
 
 
+@pytest.mark.parametrize("key", [slice(None, None, 0), (0, slice(None, None, -1)), (slice(None, None, 0), LONG)])
+def test_a_write_through_a_slice_without_a_positive_step_is_refused(key) -> None:
+    x = tensor(np.zeros((3, 4, 5)))
+    with pytest.raises(EngineError) as caught:
+        index.setitem.in_place((x, key, 1.0))
+    assert caught.value.reason is Reason.ARGUMENT_VALUE
+    assert not x.array.any()
+
+
 def test_setitem_in_place_writes_into_the_storage_and_cuts_the_gradient() -> None:
     leaf = tensor(np.ones((2, 3)), True)
     x = leaf * 2.0
