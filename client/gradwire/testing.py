@@ -44,8 +44,6 @@ def assert_close(
 
     Tolerances are by default those of the dtype. Raises ValueError for only one of `rtol` and `atol`.
     """
-    if (rtol is None) != (atol is None):
-        raise ValueError(f"rtol and atol must both be specified or both be unspecified, but got {rtol=} and {atol=}")
     options = (rtol, atol, equal_nan, check_device, check_dtype, check_stride)
     problem = _difference(actual, expected, "", options)
     if problem:
@@ -76,6 +74,8 @@ def _is_sequence(value: Any) -> bool:
 
 def _of_leaves(actual: Any, expected: Any, place: str, options: tuple[Any, ...]) -> str:
     rtol, atol, equal_nan, check_device, check_dtype, check_stride = options
+    if (rtol is None) != (atol is None):
+        raise ValueError(f"rtol and atol must both be specified or both be unspecified, but got {rtol=} and {atol=}")
     where = f" at {place}" if place else ""
     left, right = as_tensor(actual).detach(), as_tensor(expected).detach()
     are_numbers = not (isinstance(actual, (Tensor, np.ndarray)) or isinstance(expected, (Tensor, np.ndarray)))

@@ -18,6 +18,7 @@ def made(t):
     return [
         d.LogNormal(one, two),
         d.HalfNormal(two),
+        d.HalfCauchy(two),
         d.Exponential(two),
         d.Gamma(two, one),
         d.Beta(two, one),
@@ -53,11 +54,30 @@ def test_modes_and_entropies_are_pytorchs():
     agree(lambda t: t.distributions.Multinomial(4, t.tensor([0.2, 0.5, 0.3], dtype=t.float64)).entropy())
 
 
+def test_log_probabilities_are_pytorchs_with_their_gradients():
+    def case(t):
+        scale = t.tensor([0.4, 1.7], dtype=t.float64, requires_grad=True)
+        value = t.tensor([0.3, 2.0], dtype=t.float64, requires_grad=True)
+        found = []
+        for kind in (t.distributions.HalfNormal, t.distributions.HalfCauchy):
+            each = kind(scale)
+            log_prob = each.log_prob(value)
+            found += [at.detach() for at in (log_prob, each.mean, each.variance, each.cdf(value))]
+            found += t.autograd.grad(log_prob.sum(), (scale, value))
+        return found
+
+    agree(case)
+    refuse(lambda t: t.distributions.HalfCauchy(t.tensor(-1.0)), ValueError, "Expected parameter scale")
+    refuse(
+        lambda t: t.distributions.HalfCauchy(t.tensor(1.0)).log_prob(t.tensor(-1.0)), ValueError, "within the support"
+    )
+
+
 def test_quantiles_are_pytorchs_and_undo_the_cdf():
     def case(t):
         d, at = t.distributions, t.tensor([0.1, 0.5, 0.9], dtype=t.float64)
         found = []
-        for each in (d.LogNormal(0.3, 0.7), d.HalfNormal(1.5), d.Gumbel(0.2, 1.1)):
+        for each in (d.LogNormal(0.3, 0.7), d.HalfNormal(1.5), d.HalfCauchy(0.8), d.Gumbel(0.2, 1.1)):
             value = each.icdf(at)
             found += [value, bool((each.cdf(value) - at).abs().max() < 1e-6)]
         return found

@@ -1,0 +1,101 @@
+"""Small functions of PyTorch that libraries call: checks, hooks of all modules, grouped heads, lists of tensors."""
+
+import pytest
+
+from tests.client.oracle import agree, refuse
+
+pytestmark = pytest.mark.usefixtures("session")
+
+CHECKS = {
+    "_check": RuntimeError,
+    "_check_index": IndexError,
+    "_check_value": ValueError,
+    "_check_type": TypeError,
+    "_check_not_implemented": NotImplementedError,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_raises_its_kind_with_its_message(name):
+    agree(lambda t: getattr(t, name)(True, lambda: "it is"))
+    refuse(lambda t: getattr(t, name)(False, lambda: "it is not"), CHECKS[name], "it is not")
+    refuse(lambda t: getattr(t, name)(False), CHECKS[name], "Expected cond to be True")
+
+
+def test_asserts_raise():
+    refuse(lambda t: t._assert(t.tensor(1) > 2, "too small"), AssertionError, "too small")
+    refuse(lambda t: t._assert_async(t.tensor(False)), RuntimeError, "Expected")
+    refuse(lambda t: t._check_is_size(-1), RuntimeError, "Expected|size")
+    agree(lambda t: [t.sym_int(2.0), t.sym_max(2, 3), t.sym_min(2, 3), t.sym_not(True), isinstance(3, t.SymInt)])
+
+
+def test_hooks_of_all_modules_run_before_their_own_until_removed():
+    def case(t):
+        seen = []
+        module = t.nn.modules.module
+        first, second = t.nn.Linear(2, 2), t.nn.Sequential(t.nn.ReLU(), t.nn.Tanh())
+        second.register_forward_hook(lambda each, args, output: seen.append("own"))
+        handles = [
+            module.register_module_forward_pre_hook(lambda each, args: seen.append(("before", type(each).__name__))),
+            module.register_module_forward_hook(lambda each, args, output: seen.append(("after", type(each).__name__))),
+            module.register_module_forward_hook(
+                lambda each, args, named, output: seen.append(sorted(named)), with_kwargs=True
+            ),
+        ]
+        first(t.ones(1, 2))
+        second(input=t.ones(1, 2))
+        for handle in handles:
+            handle.remove()
+        first(t.ones(1, 2))
+        replaced = module.register_module_forward_hook(lambda each, args, output: output * 0 + 7)
+        changed = t.nn.ReLU()(t.ones(2))
+        replaced.remove()
+        given = module.register_module_forward_pre_hook(lambda each, args: (args[0] - 3,))
+        shifted = t.nn.Identity()(t.ones(2))
+        given.remove()
+        return seen, changed, shifted
+
+    agree(case)
+
+
+@pytest.mark.parametrize(("heads", "grouped"), [(6, 2), (4, 1), (3, 3)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_grouped_heads_of_attention_have_pytorchs_values_and_gradients(heads, grouped, causal):
+    def case(t):
+        def given(count, start):
+            made = t.arange(2 * count * 5 * 4, dtype=t.float64).reshape(2, count, 5, 4)
+            return ((made + start) * 0.7).sin().requires_grad_()
+
+        query, key, value = given(heads, 1.0), given(grouped, 2.0), given(grouped, 3.0)
+        made = t.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=True)
+        (made * made.detach().cos()).sum().backward()
+        return made.detach(), query.grad, key.grad, value.grad
+
+    agree(case)
+
+
+def test_heads_that_do_not_divide_are_refused():
+    def case(t):
+        ones = t.ones(1, 3, 5, 4), t.ones(1, 2, 5, 4)
+        return t.nn.functional.scaled_dot_product_attention(ones[0], ones[1], ones[1], enable_gqa=True)
+
+    refuse(case, RuntimeError, "divide")
+
+
+@pytest.mark.parametrize("count", [10, 11, 3])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_ranks_share_the_samples_as_in_pytorch(count, drop_last, shuffle):
+    def case(t):
+        kind, found = t.utils.data.distributed.DistributedSampler, []
+        for rank in range(4):
+            sampler = kind(range(count), 4, rank, shuffle=shuffle, seed=5, drop_last=drop_last)
+            sampler.set_epoch(2)
+            found.append([len(sampler), *sampler])
+        return found
+
+    agree(case)
+
+
+def test_a_rank_out_of_range_is_refused():
+    refuse(lambda t: t.utils.data.distributed.DistributedSampler([1], 2, 2), ValueError, "Invalid rank 2")
