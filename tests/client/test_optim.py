@@ -106,6 +106,18 @@ def test_learning_rate_may_change_between_steps(text, compiled):
     np.testing.assert_allclose(ours.values(), theirs.values(), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("option", ["foreach", "fused"])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_how_fast_a_step_is_asked_to_be_changes_no_result(name, option):
+    plain, asked = Fit(gw, f"{name}(params, lr=0.1)"), Fit(gw, f"{name}(params, lr=0.1, {option}=True)")
+    for _ in range(4):
+        plain.step()
+        asked.step()
+    np.testing.assert_array_equal(plain.values(), asked.values())
+    with pytest.raises(RuntimeError, match="cannot be `True` together"):
+        Fit(gw, f"{name}(params, lr=0.1, foreach=True, fused=True)")
+
+
 def test_groups_have_options_of_their_own():
     fits = []
     for library in (gw, torch):
