@@ -14,6 +14,7 @@ from gradwire.v1 import programs_pb2 as p
 from gradwire_engine.core.context import Account
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.op import Op
+from gradwire_server.session import interpreter, retry
 from tests.server.harness import Id, Remote, Running, command, op
 from tests.server.test_programs import descent
 
@@ -106,3 +107,23 @@ def test_a_program_that_finds_no_memory_somewhere_goes_well_the_next_time(
         response = session.run(command(p.RunProgramRequest(hash=digest, inputs=[fresh, x], numbers=[0.5])))
         assert not response.results[0].HasField("error"), response.results[0].error
         np.testing.assert_allclose(session.read(fresh), [0, 0, 0], atol=1e-6)
+
+
+def test_a_program_that_finds_no_memory_for_its_answer_has_run_once(
+    session: Remote, in_process: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = descent().SerializeToString()
+    digest = hashlib.sha256(raw).digest()
+    session.stub.RegisterProgram(p.RegisterProgramRequest(session_id=session.id, hash=digest, program=raw))
+    w, x = session.create([1, 2, 3], requires_grad=True), session.create([1, 1, 1])
+    run = command(p.RunProgramRequest(hash=digest, inputs=[w, x], numbers=[0.25], outputs=[1000]))
+    monkeypatch.setattr(retry, "_free_memory", lambda session: True)  # a plan or a graph was freed
+    scarce = Scarce(monkeypatch, interpreter, "fill_spec")
+    scarce.left = 1
+    (result,) = session.run(run).results
+    assert scarce.missed == 1
+    assert result.error.reason == errors_pb2.REASON_MEMORY_LIMIT
+    np.testing.assert_allclose(session.read(w), [0.5, 1, 1.5])
+    (result,) = session.run(run).results  # the output's id is free
+    assert not result.HasField("error"), result.error
+    np.testing.assert_allclose(session.read(w), [0.25, 0.5, 0.75])

@@ -271,8 +271,13 @@ class _ProgramRun:
                 try:
                     self._collect(repetition, outputs)
                 except (EngineError, MemoryError) as error:
-                    raise self._failed(error, None, repetition) from None
-        return [Tensor(array) for array in self.collected] if self.stacked else outputs
+                    raise self.failed(error, None, repetition) from None
+        if not self.stacked:
+            return outputs
+        try:
+            return [Tensor(array) for array in self.collected]
+        except (EngineError, MemoryError) as error:
+            raise self.failed(error, None, self.repeat - 1) from None
 
     def once(self, repetition: int, numbers: Sequence[float]) -> Generator[None, None, list[Tensor]]:
         """Run one repetition, by its plan or step by step; return the outputs. Yields in pauses."""
@@ -283,7 +288,7 @@ class _ProgramRun:
             try:
                 return (yield from plan.run(bound, numbers, self.session.grad_context))
             except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
-                raise self._failed(error, plan.failed_step, repetition) from None
+                raise self.failed(error, plan.failed_step, repetition) from None
         self.program.stepwise_runs += 1
         scope = RunScope(self.session, self.commands, dict(enumerate(bound, 1)), numbers, plan)
         cancel_token = self.session.cancel_token
@@ -302,11 +307,11 @@ class _ProgramRun:
                     yield from steps
                 done += 1
         except Exception as error:  # noqa: BLE001 - becomes this step's refusal; the unforeseen is logged
-            raise self._failed(error, done, repetition) from None
+            raise self.failed(error, done, repetition) from None
         try:
             outputs = scope.tensors(self.program.outputs)
         except Refusal as refusal:
-            raise self._failed(refusal, None, repetition) from None
+            raise self.failed(refusal, None, repetition) from None
         if plan is not None:
             self._keep_plan(plan, outputs)
         return outputs
@@ -367,7 +372,7 @@ class _ProgramRun:
         refusal = self.session.cancel_token.refusal()
         return Refusal(refusal.reason, refusal.message.replace("; no tensor has changed", ""))
 
-    def _failed(self, error: Exception, step: int | None, repetition: int) -> Refusal:
+    def failed(self, error: Exception, step: int | None, repetition: int) -> Refusal:
         """Refusal of a failed step, with its place. Never an error that would make the command be retried."""
         if isinstance(error, EngineError) and error.reason.value == "CANCELLED":
             error = self._stopped()
@@ -386,11 +391,18 @@ def run_program(
 ) -> Iterator[None]:
     """Run a program, whose steps are of `commands`, and bind its outputs; yields in pauses."""
     session.enter(session.grad_context)
-    outputs = yield from _ProgramRun(session, request, commands).all()
+    run = _ProgramRun(session, request, commands)
+    outputs = yield from run.all()
     session.current = session.grad_context
     CURRENT.set(session.grad_context)
-    names = session.allot(request.outputs, len(outputs))
-    for tensor_id, tensor in zip(names, outputs, strict=True):
-        session.bind(tensor_id, tensor)
-        if answer is not None:
-            fill_spec(answer.outputs.add(), tensor, tensor_id)
+    names: Sequence[int] = ()
+    try:
+        names = session.allot(request.outputs, len(outputs))
+        for tensor_id, tensor in zip(names, outputs, strict=True):
+            session.bind(tensor_id, tensor)
+            if answer is not None:
+                fill_spec(answer.outputs.add(), tensor, tensor_id)
+    except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
+        for tensor_id in names:
+            session.store.pop(tensor_id, None)
+        raise run.failed(error, None, run.repeat - 1) from None
