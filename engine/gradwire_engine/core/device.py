@@ -83,6 +83,12 @@ def scipy_of(xp: Any, name: str) -> ModuleType:
     return importlib.import_module(f"scipy.{name}") if xp is np else xp.scipy(name)
 
 
+def load_scipy() -> None:
+    """Load the modules of SciPy that ops load with their first use, so that forks share them."""
+    for name in ("fft", "linalg", "special"):
+        scipy_of(np, name)
+
+
 def module_for(device: str) -> Any:
     """The array module of a device, given by its canonical name."""
     return np if device == CPU else cupy()

@@ -12,7 +12,6 @@ import math
 from typing import Any, Literal
 
 import numpy as np
-import scipy.linalg
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, host, module_of
@@ -25,7 +24,7 @@ from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import real
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.linalg.costs import lapack
-from gradwire_engine.ops.linalg.linalg import adjoint, needs_matrices, solve_triangular
+from gradwire_engine.ops.linalg.linalg import adjoint, needs_matrices, solve_triangular, solvers
 from gradwire_engine.ops.linalg.matrix import fold
 from gradwire_engine.ops.shape.join import cat, diag_embed, tril, triu
 from gradwire_engine.ops.shape.shape import diagonal, narrow
@@ -78,7 +77,7 @@ def _not_definite_error(matrices: Any) -> EngineError:
     """PyTorch's error for the first matrix that is not positive-definite."""
     which, order = "", 1
     for number, place in enumerate(np.ndindex(matrices.shape[:-2])):
-        (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (matrices[place],))
+        (potrf,) = solvers(np).get_lapack_funcs(("potrf",), (matrices[place],))
         order = int(potrf(matrices[place], lower=True)[1])
         if order > 0:
             which = f"(Batch element {number}): " if place else ""

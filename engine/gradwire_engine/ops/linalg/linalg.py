@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of, scipy_of
@@ -88,7 +87,10 @@ def needs_float(name: str, input: Array, kernel: str | None = None) -> None:
 
 
 def solvers(xp: Any) -> ModuleType:
-    """SciPy's or CuPy's module of further decompositions and solvers, for an array module."""
+    """SciPy's or CuPy's module of further decompositions and solvers, for an array module.
+
+    It is loaded with its first use, since that takes as long as the rest of the engine.
+    """
     return scipy_of(xp, "linalg")
 
 
@@ -97,7 +99,7 @@ def _zero_pivot(matrices: Array) -> tuple[Shape, int] | None:
     host = matrices if isinstance(matrices, np.ndarray) else matrices.get()
     for place in np.ndindex(host.shape[:-2]):
         if host.shape[-1]:
-            factored, _, info = scipy.linalg.get_lapack_funcs(("getrf",), (host[place],))[0](host[place])
+            factored, _, info = solvers(np).get_lapack_funcs(("getrf",), (host[place],))[0](host[place])
             zeros = np.flatnonzero(np.diagonal(factored) == 0)
             if info > 0 or len(zeros):
                 return place, int(info if info > 0 else zeros[0] + 1)
@@ -456,7 +458,7 @@ solve_triangular.sized_by(lambda A, B, *rest: solved_bytes(A, B))
 
 
 def _cpu_triangle(A: Array, B: Array, upper: bool, left: bool, unitriangular: bool) -> Array:
-    (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (A, B))
+    (trsm,) = solvers(np).get_blas_funcs(("trsm",), (A, B))
     return trsm(1, A, B, side=not left, lower=not upper, diag=unitriangular)
 
 

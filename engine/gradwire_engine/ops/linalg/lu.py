@@ -11,7 +11,6 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
@@ -57,7 +56,7 @@ def _factorize(xp: Any, A: Array) -> tuple[Array, Array]:
     if not A.size:
         return packed, pivots
     if xp is np:
-        (getrf,) = scipy.linalg.get_lapack_funcs(("getrf",), (packed,))
+        (getrf,) = solvers(np).get_lapack_funcs(("getrf",), (packed,))
     for place in np.ndindex(A.shape[:-2]):
         packed[place], rows = getrf(packed[place])[:2] if xp is np else solvers(xp).lu_factor(packed[place])
         pivots[place] = rows + 1
