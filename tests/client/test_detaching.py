@@ -58,6 +58,49 @@ def test_data_can_be_assigned():
     agree(case)
 
 
+@pytest.mark.parametrize("reads_before", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t, x: setattr(x, "data", t.ones(2, 3, dtype=t.float32)),
+        lambda t, x: setattr(x, "data", t.ones(5, dtype=t.float64)),
+        lambda t, x: x.t_(),
+        lambda t, x: x.unsqueeze_(0),
+    ],
+    ids=["dtype", "sizes", "t_", "unsqueeze_"],
+)
+def test_a_gradient_keeps_its_dtype_and_sizes_when_its_tensor_has_others(change, reads_before):
+    def read(tensor):
+        return tensor.grad
+
+    def case(t):
+        x = t.ones(2, 3, dtype=t.float64, requires_grad=True)
+        (x * x).sum().backward()
+        if reads_before:
+            read(x)
+        with t.no_grad():
+            change(t, x)
+        fresh = t.ones(x.shape, dtype=x.dtype, requires_grad=True)  # as the changed tensor: its gradient is like it
+        fresh.sum().backward()
+        return [(str(read(each).dtype), tuple(read(each).shape), read(each).tolist()) for each in (x, fresh)]
+
+    agree(case)
+
+
+def test_a_compiled_function_sees_the_dtype_of_a_gradient_that_is_unlike_its_tensor():
+    def case(t):
+        w = t.tensor([1.0, 2.0], requires_grad=True)
+        (w * w).sum().backward()
+        doubled = t.compile(lambda: w.grad * 2) if t.__name__ == "gradwire" else lambda: w.grad * 2
+        seen = [str(doubled().dtype) for _ in range(4)]
+        w.data, w.grad = w.data.double(), None
+        (w * w).sum().backward()
+        w.data = w.data.float()
+        return seen + [str(doubled().dtype) for _ in range(4)]
+
+    agree(case)
+
+
 def test_clone_stays_in_the_graph():
     def case(t):
         x = leaf(t)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from gradwire._compile.recorder import Recorder
-from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
+from gradwire._proxy.handle import UNKNOWN, Handle
+from gradwire._proxy.results import unnamed_gradient
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
@@ -62,7 +63,7 @@ class LeafGradients:
             if leaf._grad._id in known:  # every way to reach the gradient must give the same object
                 self.shared.add(leaf._grad._id)
             else:
-                leaf._grad = PRESENT
+                leaf._grad = unnamed_gradient(leaf)
 
     def leave(self, recorder: Recorder) -> None:
         """Restore the proxies of gradients that the call did not replace."""

@@ -18,7 +18,7 @@ from gradwire._compile.usage_tracker import CallUsage, UsageTracker
 from gradwire._graph import commands
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.results import TENSOR_CLASS, new_proxy, watch_retained
+from gradwire._proxy.results import TENSOR_CLASS, new_proxy, unnamed_gradient, watch_retained
 from gradwire._session.sessions import current_session
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
@@ -143,12 +143,19 @@ class RecordedCall:
 
 
 def grad_state(handle: Handle) -> Any:
-    """State of a tensor's gradient: None without one, else whether it is known to have a graph."""
+    """State of a tensor's gradient: None without one, else whether it is known to have a graph.
+
+    A gradient of other sizes or another dtype than the tensor's is like no other, so no recording fits it.
+    """
     grad = handle._grad
     if grad is UNKNOWN:
         _ = handle.grad  # type: ignore[attr-defined]
         grad = handle._grad
-    return None if grad is None else isinstance(grad, Handle) and grad._spec.requires_grad
+    if grad is None:
+        return None
+    if unnamed_gradient(handle) is UNKNOWN:
+        return object()
+    return isinstance(grad, Handle) and grad._spec.requires_grad
 
 
 def _session_of(call: FunctionCall, reachable: ReachableState) -> SessionProtocol:
@@ -207,7 +214,7 @@ class Recording:
         #: Per input: its index, its gradient state before, its gradient after, and whether the call assigned a new one.
         self.leaves: list[tuple[int, Any, Any, bool]] = []
         for place, handle in enumerate((*trace.feeds, *trace.captures)):
-            state = handle._grad if handle._grad is None or handle._grad is UNKNOWN else PRESENT
+            state = unnamed_gradient(handle)
             self.leaves.append((place, recorded.had(handle), state, place + 1 in replaced))
         self.entry = tuple((place, had) for place, had, _, _ in self.leaves)
         #: Outputs that have a gradient: number -> (whether by retain_grad, whether the gradient is set).

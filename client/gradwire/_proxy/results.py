@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gradwire._proxy.handle import UNKNOWN, Handle, StorageState, ViewOf
+from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle, StorageState, ViewOf
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.shadow_graph import Edge, Leaf, unknown_node, unneeded_edge
 
@@ -136,6 +136,7 @@ def share_storage(made: Handle, source: Handle) -> StorageState:
 
 def update_strides(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
     """Update a proxy after an in-place change of sizes and strides. No value was written, so its base is unchanged."""
+    expect_other_gradient(target)
     view: ViewOf | None = target.__dict__.get("_view")
     if not recorded or not edges or spec.is_leaf:
         update_in_place(target, spec, edges, False)
@@ -241,6 +242,22 @@ def pack_results(op: str, made: tuple[Any, ...], result: Any) -> Any:
     if len(made) < len(result):  # optional results were not requested: unique(return_counts=True)
         return made
     return return_type(op, tuple(result))(*made)
+
+
+def expect_other_gradient(target: Handle) -> None:
+    """Note that a tensor's sizes or dtype change, so that its gradient, which keeps its own, may be unlike it."""
+    if target._grad is PRESENT:
+        target._grad = UNKNOWN
+
+
+def unnamed_gradient(target: Handle) -> Any:
+    """A tensor's gradient state without the gradient's proxy: PRESENT if the gradient is like the tensor."""
+    grad = target._grad
+    if not isinstance(grad, Handle):
+        return grad
+    mine, its = target._spec, grad._spec
+    alike = mine.dtype is its.dtype and mine.shape == its.shape and mine.device_name == its.device_name
+    return PRESENT if alike else UNKNOWN
 
 
 def mark_gradients(owners: Sequence[Any], state: Any) -> None:

@@ -26,7 +26,14 @@ from gradwire._graph.hooks import RemovableHandle, hook_accumulated, hook_tensor
 from gradwire._graph.nodes import Node, grad_fn_of
 from gradwire._proxy import results
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
-from gradwire._proxy.results import new_proxy, refresh, share_storage, watch_leaf, watch_retained
+from gradwire._proxy.results import (
+    expect_other_gradient,
+    new_proxy,
+    refresh,
+    share_storage,
+    watch_leaf,
+    watch_retained,
+)
 from gradwire._tensor import values
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.casts import Casts
@@ -419,6 +426,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
             raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
         self._spec = commands.set_data(self, value)
+        expect_other_gradient(self)
 
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:
         """Change this proxy's class to a subclass. The proxy is not copied, so it must have no other holders."""

@@ -77,6 +77,8 @@ REFUSALS = [
     refuses("histc", RuntimeError, "bins must be > 0", t(3), 0),
     refuses("cov", RuntimeError, "two or fewer dimensions", t(2, 2, 2)),
     refuses("cov", RuntimeError, "fweights cannot be negative", t(2, 2), fweights=ints(1, -1)),
+    refuses("cov", RuntimeError, "weights sum to zero", t(2, 2), fweights=ints(0, 0)),
+    refuses("cov", RuntimeError, "aweights cannot be negative", t(2, 2), aweights=of(float("nan"), 1.0)),
     refuses("cov", RuntimeError, "integral", t(2, 2), fweights=t(2, grad=False)),
     refuses("cov", RuntimeError, "same numel", t(2, 3), aweights=t(2, grad=False, low=1)),
     refuses("cov", RuntimeError, "bool dtype is not supported", of(True, False, dtype="bool")),

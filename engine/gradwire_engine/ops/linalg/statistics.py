@@ -81,7 +81,7 @@ def _check_weights(name: str, weights: Any, count: int, whole: bool) -> None:
             f"cov(): expected {name} to have the same numel as there are observations in the input but got "
             f"{weights.shape[0] if weights.ndim else 1} numel and {count} observations",
         )
-    if bool((getattr(weights, "array", weights) < 0).any()):
+    if not bool((getattr(weights, "array", weights) >= 0).all()):  # nan counts as negative
         raise EngineError(Reason.RUNTIME, f"cov(): {name} cannot be negative")
 
 
@@ -90,7 +90,8 @@ def cov(input: Array, *, correction: int = 1, fweights: Array | None = None, awe
     """Covariance matrix of variables, one per row (torch.cov).
 
     fweights: integer frequency of each column. aweights: float weight of each column.
-    Raises EngineError: RUNTIME for more than two dimensions, or weights of another shape or dtype.
+    Raises EngineError: RUNTIME for more than two dimensions, for weights of another shape or dtype, and for weights
+    that are negative or sum to zero.
     """
     if input.ndim > 2:
         raise EngineError(
@@ -113,6 +114,8 @@ def cov(input: Array, *, correction: int = 1, fweights: Array | None = None, awe
     else:
         weights = reshape(weights, (-1,))
         weight_sum = total(weights)
+        if not bool(getattr(weight_sum, "array", weight_sum)):
+            raise EngineError(Reason.RUNTIME, "cov(): weights sum to zero, can't be normalized")
         centred = rows - unsqueeze(div(total(rows * weights, 1), weight_sum), 1)
         spread = centred * weights
         if aweights is None or not correction:
