@@ -13,8 +13,8 @@ import pytest
 from gradwire_engine import Tensor, backward, call, tensor
 from gradwire_engine.compile.fusion import depthwise as depthwise_convolutions
 from gradwire_engine.compile.fusion import fused as fused_plans
-from gradwire_engine.compile.fusion import threads
-from gradwire_engine.compile.fusion.threads import Pool
+from gradwire_engine.core import threads
+from gradwire_engine.core.threads import Pool
 from gradwire_engine.core.context import Context, activate
 from tests.engine.compile.fusing import fused, run, traced
 

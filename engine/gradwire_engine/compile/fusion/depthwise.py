@@ -19,7 +19,7 @@ import numpy as np
 
 from gradwire_engine.compile.fusion.form import CYCLE, SHIFTED, Loop
 from gradwire_engine.compile.fusion.kernel_cache import Kernel
-from gradwire_engine.compile.fusion.threads import POOL
+from gradwire_engine.core.threads import POOL
 from gradwire_engine.compile.trace import Instr, Ref, Reg
 
 Array = Any

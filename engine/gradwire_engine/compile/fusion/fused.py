@@ -23,7 +23,7 @@ from gradwire_engine.compile.fusion.form import FULL, Loop
 from gradwire_engine.compile.fusion.grouping import Group, Index, groups_of
 from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels, available
 from gradwire_engine.compile.fusion.llvm_printer import is_flat, printed
-from gradwire_engine.compile.fusion.threads import LARGE, POOL
+from gradwire_engine.core.threads import LARGE, POOL
 from gradwire_engine.compile.kernels.registry import Kernel as PlanKernel
 from gradwire_engine.compile.schedule import Schedule
 from gradwire_engine.core.errors import EngineError, Reason

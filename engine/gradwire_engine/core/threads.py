@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-
-from gradwire_engine.compile.fusion.kernel_cache import Entry
 
 #: Operations on elements from which a loop is divided: about a quarter of a millisecond.
 LARGE = 1 << 23
 _ALIGNED = 64  # rows: a division of a flat loop begins at a cache line
+Entry = Callable[[int, int, "int | None", int], None]
 _Job = tuple[Entry, int, int, "int | None", int, "SimpleQueue[None]"]
 
 
