@@ -1,30 +1,40 @@
-"""Threads for large loops: a kernel's rows are divided among this thread and helpers that wait in a pool.
+"""Threads for large computations: work is divided among this thread and helpers that wait in a pool.
 
-Rows are independent, and the order of operations in a row is fixed. So results do not depend on the number of threads.
+Each part's order of operations is fixed. So results do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 
 #: Operations on elements from which a loop is divided: about a quarter of a millisecond.
 LARGE = 1 << 23
 _ALIGNED = 64  # rows: a division of a flat loop begins at a cache line
-Entry = Callable[[int, int, "int | None", int], None]
-_Job = tuple[Entry, int, int, "int | None", int, "SimpleQueue[None]"]
+#: A compiled loop: its rows from a first to before a last, with scratch memory and a table of operands.
+Entry = Callable[[int, int, "int | None", int], object]
+_Done = SimpleQueue["BaseException | None"]
 
 
 class Pool:
-    """Helper threads of this process. Several threads may use it at once."""
+    """Helper threads of this process. Several threads may use it at once. A fork starts helpers of its own.
+
+    threads: this process's share of the cores. A server sets it as workers become busy or idle.
+    """
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self.threads = 1
+        self.forget_helpers()
+
+    def forget_helpers(self) -> None:
+        """Begin without helpers: a fork has none of its parent's."""
+        self._jobs: SimpleQueue[tuple[Callable[[], object], _Done]] = SimpleQueue()
         self._lock = threading.Lock()
         self._helpers = 0
-        self._process = os.getpid()
 
     def run(self, entry: Entry, end: int, scratch: Sequence[int | None], table: int) -> None:
         """Run a kernel's rows from 0 to `end` in as many threads as there are addresses of scratch memory."""
@@ -35,17 +45,45 @@ class Pool:
         if not begins or not self._ensure(len(begins)):
             entry(0, end, scratch[0], table)
             return
-        done: SimpleQueue[None] = SimpleQueue()
-        for place, begin in enumerate(begins, 1):
-            self._jobs.put((entry, begin, min(begin + step, end), scratch[place], table, done))
-        entry(0, step, scratch[0], table)
-        for _ in begins:
-            done.get()
+        parts = [partial(entry, 0, step, scratch[0], table)]
+        parts += [
+            partial(entry, begin, min(begin + step, end), scratch[place], table)
+            for place, begin in enumerate(begins, 1)
+        ]
+        self._together(parts)
+
+    def each(self, job: Callable[[int], object], count: int) -> None:
+        """Call `job` with each number below `count`, in the pool's number of threads. Raises what a job raises."""
+        most = min(self.threads, count)
+        if most <= 1 or not self._ensure(most - 1):
+            for number in range(count):
+                job(number)
+            return
+        numbers = deque(range(count))
+
+        def work() -> None:
+            while True:
+                try:
+                    number = numbers.popleft()
+                except IndexError:
+                    return
+                job(number)
+
+        self._together([work] * most)
+
+    def _together(self, parts: Sequence[Callable[[], object]]) -> None:
+        """Run the first part in this thread and the others in helpers; return when all have ended."""
+        done: _Done = SimpleQueue()
+        for part in parts[1:]:
+            self._jobs.put((part, done))
+        errors = [_outcome(parts[0])]
+        errors += [done.get() for _ in parts[1:]]
+        for error in errors:
+            if error is not None:
+                raise error
 
     def _ensure(self, count: int) -> bool:
         """Start helpers until there are so many; False if that is not possible."""
-        if os.getpid() != self._process:
-            return False  # a fork has no helpers
         with self._lock:
             while self._helpers < count:
                 try:
@@ -56,11 +94,22 @@ class Pool:
         return True
 
     def _work(self) -> None:
+        jobs = self._jobs
         while True:
-            entry, begin, end, scratch, table, done = self._jobs.get()
-            entry(begin, end, scratch, table)
-            done.put(None)
+            part, done = jobs.get()
+            done.put(_outcome(part))
+
+
+def _outcome(part: Callable[[], object]) -> BaseException | None:
+    """Run a part; the error that it raised. The caller must wait for all parts, since they use its memory."""
+    try:
+        part()
+    except BaseException as error:  # noqa: BLE001 - raised where the parts were divided
+        return error
+    return None
 
 
 #: The helpers of this process.
 POOL = Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=POOL.forget_helpers)

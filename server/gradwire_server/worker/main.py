@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.core.device import cupy, limit_pools
+from gradwire_engine.core.threads import POOL
 from gradwire_server.common import blas
 from gradwire_server.common.errors import Refusal, extend
 from gradwire_server.common.limits import cap_process
@@ -114,8 +115,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _use_threads(number: int) -> None:
-    """Set the threads of a plan's large loops."""
-    OPTIONS.threads = number
+    """Set the threads of large loops and convolutions."""
+    POOL.threads = number
 
 
 class CallPipe:

@@ -7,6 +7,7 @@ from typing import Any
 from gradwire.v1 import service_pb2
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.core.device import cupy, limit_pools
+from gradwire_engine.core.threads import POOL
 from gradwire_server.common import blas
 from gradwire_server.common.limits import Limits, cap_process
 from gradwire_server.common.shared_counters import SharedCounters
@@ -48,7 +49,7 @@ class ThreadWorker(Worker):
         """Start the thread. With `owns_process`, set what the whole process has: plans' compilation, memory, pools."""
         self._loop = asyncio.get_running_loop()
         if self.owns_process:
-            OPTIONS.mode, OPTIONS.threads = self.runtime.limits.jit, blas.threads()
+            OPTIONS.mode, POOL.threads = self.runtime.limits.jit, blas.threads()
             if cupy() is None:
                 cap_process(self.runtime.limits.max_bytes)
             limit_pools()

@@ -15,6 +15,7 @@ from gradwire_engine.compile.fusion.batch_norm import BatchNormCall, batch_norms
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.trace import Instr, Ref
 from gradwire_engine.core.context import Context, activate
+from gradwire_engine.core.threads import POOL
 from gradwire_engine.op.declaration import OPS
 from tests.engine.compile.fusing import fused, run, traced
 
@@ -146,7 +147,7 @@ def test_any_number_of_threads_computes_the_same_bits(dtype: str, monkeypatch: p
     quick, _ = fused(traced(normalized, tensors(arrays)))
     made = []
     for number in (1, 2, 5):
-        monkeypatch.setattr(fused_plans.OPTIONS, "threads", number)
+        monkeypatch.setattr(POOL, "threads", number)
         given = tensors(arrays)
         run(quick, given)
         made.append([each.array.tobytes() for each in given] + [each.grad.array.tobytes() for each in given[:3]])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +11,8 @@ import pytest
 from gradwire_engine import Tensor, backward, call, tensor
 from gradwire_engine.compile.fusion import depthwise as depthwise_convolutions
 from gradwire_engine.compile.fusion import fused as fused_plans
-from gradwire_engine.core import threads
-from gradwire_engine.core.threads import Pool
 from gradwire_engine.core.context import Context, activate
+from gradwire_engine.core.threads import POOL, Pool
 from tests.engine.compile.fusing import fused, run, traced
 
 pytest.importorskip("llvmlite")
@@ -72,7 +69,7 @@ def test_any_number_of_threads_computes_the_same_bits(
     expected = gradients(quick, arrays)
     assert not divided
     for number in (2, 3, 7):
-        monkeypatch.setattr(fused_plans.OPTIONS, "threads", number)
+        monkeypatch.setattr(POOL, "threads", number)
         assert gradients(quick, arrays) == expected
     if shape[0] > 1:
         assert set(divided) == {2, 3, 7}
@@ -90,51 +87,5 @@ def test_a_depthwise_convolution_computes_the_same_bits(monkeypatch: pytest.Monk
     quick, _ = fused(traced(program, [tensor(array, True) for array in arrays]))
     expected = gradients(quick, arrays)
     for number in (2, 4, 9):
-        monkeypatch.setattr(fused_plans.OPTIONS, "threads", number)
+        monkeypatch.setattr(POOL, "threads", number)
         assert gradients(quick, arrays) == expected
-
-
-def recorded(pool: Pool, end: int, count: int) -> list[tuple[int, int, int | None]]:
-    """The parts that a pool divides so many rows into; scratch addresses are numbers."""
-    parts: list[tuple[int, int, int | None]] = []
-    pool.run(lambda begin, end, scratch, table: parts.append((begin, end, scratch)), end, range(count), 0)
-    return sorted(parts)
-
-
-@pytest.mark.parametrize(("end", "count"), [(1, 4), (3, 4), (10, 3), (1000, 2), (1001, 3), (64, 64), (4097, 5)])
-def test_each_row_is_computed_once_with_its_threads_scratch_memory(end: int, count: int) -> None:
-    parts = recorded(Pool(), end, count)
-    assert [begin for begin, _, _ in parts] == [0, *[stop for _, stop, _ in parts[:-1]]]
-    assert parts[-1][1] == end
-    assert all(begin < stop for begin, stop, _ in parts)
-    assert len({scratch for _, _, scratch in parts}) == len(parts) <= count
-
-
-def test_several_threads_use_a_pool_at_once() -> None:
-    pool, wrong = Pool(), []
-
-    def use() -> None:
-        for _ in range(200):
-            parts = recorded(pool, 1000, 3)
-            if [begin for begin, _, _ in parts] != [0, 384, 768]:
-                wrong.append(parts)
-
-    users = [threading.Thread(target=use) for _ in range(3)]
-    for user in users:
-        user.start()
-    for user in users:
-        user.join()
-    assert not wrong
-
-
-def test_a_fork_and_a_process_without_more_threads_compute_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Pool()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: -1)
-        assert recorded(pool, 1000, 3) == [(0, 1000, 0)]
-
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threads.threading, "Thread", refuse)
-    assert recorded(pool, 1000, 3) == [(0, 1000, 0)]

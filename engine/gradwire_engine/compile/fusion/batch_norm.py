@@ -16,9 +16,9 @@ import numpy as np
 from gradwire_engine.compile.fusion.form import COLUMN, CYCLE, WHOLE, Loop
 from gradwire_engine.compile.fusion.grouping import writes_of
 from gradwire_engine.compile.fusion.kernel_cache import Kernel
-from gradwire_engine.core.threads import POOL
 from gradwire_engine.compile.schedule import Schedule
 from gradwire_engine.compile.trace import Instr, Ref
+from gradwire_engine.core.threads import POOL
 
 Array = Any
 _CODES = {np.dtype(np.float32): "f4", np.dtype(np.float64): "f8"}

@@ -19,8 +19,8 @@ import numpy as np
 
 from gradwire_engine.compile.fusion.form import CYCLE, SHIFTED, Loop
 from gradwire_engine.compile.fusion.kernel_cache import Kernel
-from gradwire_engine.core.threads import POOL
 from gradwire_engine.compile.trace import Instr, Ref, Reg
+from gradwire_engine.core.threads import POOL
 
 Array = Any
 Fallback = Callable[[Sequence[Any]], Array]

@@ -23,10 +23,10 @@ from gradwire_engine.compile.fusion.form import FULL, Loop
 from gradwire_engine.compile.fusion.grouping import Group, Index, groups_of
 from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels, available
 from gradwire_engine.compile.fusion.llvm_printer import is_flat, printed
-from gradwire_engine.core.threads import LARGE, POOL
 from gradwire_engine.compile.kernels.registry import Kernel as PlanKernel
 from gradwire_engine.compile.schedule import Schedule
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.threads import LARGE, POOL
 
 Array = Any
 Mode = Literal["off", "on", "verify"]
@@ -44,14 +44,10 @@ _UNITS = 512.0
 
 @dataclass
 class Options:
-    """Whether plans of this process are fused, with what kernels, and in how many threads.
-
-    A server sets the mode when it starts, and the threads as workers become busy or idle.
-    """
+    """Whether plans of this process are fused, and with what kernels. A server sets the mode when it starts."""
 
     mode: Mode = "off"
     kernels: Kernels = KERNELS
-    threads: int = 1
 
     def fuses(self) -> bool:
         """Whether new plans of this process are fused."""
@@ -277,7 +273,7 @@ class FusedCall:
         """Run the kernel."""
         for copy, array in self._copies.values():
             np.copyto(copy, array)
-        threads = min(OPTIONS.threads, self._lanes)
+        threads = min(POOL.threads, self._lanes)
         if threads > 1:
             POOL.run(self.entry, self._end, self._addresses[:threads], self._address)
         else:
@@ -309,14 +305,14 @@ def norm_call(norm: BatchNorm, kernels: dict[str, Kernel]) -> BatchNormCall:
     rows = norm.images * norm.channels
     large = any(work(loop, rows * norm.length) >= LARGE for loop in norm.loops().values())
     most = min(rows, _MOST_THREADS) if large else 1
-    return BatchNormCall(norm, kernels, lambda: min(OPTIONS.threads, most))
+    return BatchNormCall(norm, kernels, lambda: min(POOL.threads, most))
 
 
 def convolution_kernel(conv: Depthwise, loaded: Kernel, fallback: Fallback) -> PlanKernel:
     """The kernel of a plan's instruction that is a depthwise convolution."""
     large = work(loop_of(conv), conv.channels * conv.length) >= LARGE
     most = min(conv.channels, _MOST_THREADS) if large else 1
-    call = DepthwiseCall(conv, loaded, fallback, lambda: min(OPTIONS.threads, most))
+    call = DepthwiseCall(conv, loaded, fallback, lambda: min(POOL.threads, most))
     if OPTIONS.mode != "verify":
         return PlanKernel(call.run, nbytes=call.nbytes)
 
