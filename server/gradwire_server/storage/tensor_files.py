@@ -29,10 +29,10 @@ from gradwire_engine.core.device import CPU, canonical, selected, to_device
 from gradwire_engine.core.device import device_of as place_of
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE
+from gradwire_server.common.safetensors import CRC, TensorInfo, damaged, head_of, read_head
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.instructions import FileInstruction
-from gradwire_server.storage.safetensors import CRC, TensorInfo, damaged, head_of, read_head
 
 if TYPE_CHECKING:
     from gradwire_server.session.session import PendingCall, Session

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gradwire_engine.core import dtypes
+from gradwire_server.common import safetensors
 from gradwire_server.common.errors import Refusal
-from gradwire_server.storage import safetensors
 
 ARRAYS = {
     "half": (dtypes.bfloat16, (3,)),
