@@ -3,6 +3,7 @@
 import hashlib
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf.message import Message
 
@@ -23,10 +24,11 @@ from gradwire_server.session.specs import fill_spec
 from gradwire_server.session.state.cancel_token import CancelToken
 from tests.server.harness import Id, op
 from tests.server.memory_stores import MemoryLogs, MemorySnapshots
+from tests.server.program_files import file_of, file_payload
 from tests.server.test_stores import STATE, Stored, order_of
 
 # Ids of a session that each command is tried in. NEW is the first that is free.
-X, SQUARE, SUM, PLAIN, HELD, OTHER, HOOKED, END, INNER, OUTER, NEW = range(1, 12)
+X, SQUARE, SUM, PLAIN, HELD, OTHER, HOOKED, END, INNER, OUTER, FILE, NEW = range(1, 13)
 HOOK = 1000
 VALUES = t.Payload(dtype=t.DTYPE_FLOAT32, shape=[2], data=bytes(range(8)))
 FLOAT32 = t.DTYPE_FLOAT32
@@ -42,6 +44,10 @@ PROGRAM = p.Program(
     outputs=[2],
 ).SerializeToString()
 OTHER_PROGRAM = p.Program(numbers=1).SerializeToString()
+
+
+NAMED_PROGRAM = p.Program(inputs=[p.ProgramInput(dtype=FLOAT32, shape=[2], name="w", state=True)])
+PROGRAM_FILE = file_of({"w": np.ones(2, np.float32)}, {"none": NAMED_PROGRAM})
 
 
 def leaf(number: int, requires_grad: bool = True) -> s.Command:
@@ -76,6 +82,7 @@ PREPARATION = [
     applied("exp", Id(PLAIN), outputs=[INNER]),
     applied("mul", Id(INNER), Id(X), outputs=[OUTER]),
     s.Command(release=c.ReleaseRequest(tensors=[INNER])),
+    s.Command(create=c.CreateRequest(id=FILE, payload=file_payload(PROGRAM_FILE))),
 ]
 
 #: A request of each command. Each changes something but those of read-only commands, and one of a command that
@@ -106,6 +113,8 @@ REQUESTS: dict[str, Message] = {
     "name_edge": h.NameEdgeRequest(tensor=SQUARE, edge=NEW),
     "pack_saved": h.PackSavedRequest(number=NEW, step=h.PACK_STEP_BEGIN),
     "saved_value": h.SavedValueRequest(tensor=OUTER, name="self"),
+    "load_program": p.LoadProgramRequest(file=FILE, ids=[NEW]),
+    "save_program": p.SaveProgramRequest(file=FILE, id=NEW),
 }
 each_command = pytest.mark.parametrize("name", list(COMMANDS))
 each_step = pytest.mark.parametrize("name", [name for name, facts in FACTS.items() if facts.is_step])

@@ -137,6 +137,8 @@ REQUESTS: dict[str, Make] = {
         p.RegisterProgramRequest(session_id=v.session, hash=hashlib.sha256(PROGRAM).digest(), program=PROGRAM)
     ],
     "RunProgram": lambda v: [p.RunProgramRequest(session_id=v.session, hash=v.program, inputs=[v.tensor], outputs=[9])],
+    "LoadProgram": lambda v: [p.LoadProgramRequest(session_id=v.session, file=v.tensor)],
+    "SaveProgram": lambda v: [p.SaveProgramRequest(session_id=v.session, file=v.tensor, id=9)],
     "RegisterHook": lambda v: [
         h.RegisterHookRequest(session_id=v.session, hook=v.hook, tensor=v.tensor, kind=kind) for kind in (1, 2)
     ] + [h.RegisterHookRequest(session_id=v.session, hook=v.hook, node=v.node, kind=kind) for kind in (3, 4)],

@@ -52,4 +52,6 @@ FACTS: dict[str, CommandFacts] = {
     "name_edge": CommandFacts("NameEdge", makes="edge", runs_client_code=True),
     "pack_saved": CommandFacts("PackSaved", runs_client_code=True),
     "saved_value": CommandFacts("SavedValue"),
+    "load_program": CommandFacts("LoadProgram", makes="ids"),
+    "save_program": CommandFacts("SaveProgram", makes="id"),
 }

@@ -160,6 +160,16 @@ class AutogradServiceStub(object):
                 request_serializer=gradwire_dot_v1_dot_programs__pb2.RunProgramRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_programs__pb2.RunProgramResponse.FromString,
                 _registered_method=True)
+        self.LoadProgram = channel.unary_unary(
+                '/gradwire.v1.AutogradService/LoadProgram',
+                request_serializer=gradwire_dot_v1_dot_programs__pb2.LoadProgramRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_programs__pb2.LoadProgramResponse.FromString,
+                _registered_method=True)
+        self.SaveProgram = channel.unary_unary(
+                '/gradwire.v1.AutogradService/SaveProgram',
+                request_serializer=gradwire_dot_v1_dot_programs__pb2.SaveProgramRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_programs__pb2.SaveProgramResponse.FromString,
+                _registered_method=True)
         self.RegisterHook = channel.unary_unary(
                 '/gradwire.v1.AutogradService/RegisterHook',
                 request_serializer=gradwire_dot_v1_dot_hooks__pb2.RegisterHookRequest.SerializeToString,
@@ -470,6 +480,20 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LoadProgram(self, request, context):
+        """Loads a program file: its tensors and its programs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SaveProgram(self, request, context):
+        """Makes a program file with the tensors' present values.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RegisterHook(self, request, context):
         """Registers a hook: backward stops at a place of the graph until the client has run it.
         """
@@ -739,6 +763,16 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.RunProgram,
                     request_deserializer=gradwire_dot_v1_dot_programs__pb2.RunProgramRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_programs__pb2.RunProgramResponse.SerializeToString,
+            ),
+            'LoadProgram': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadProgram,
+                    request_deserializer=gradwire_dot_v1_dot_programs__pb2.LoadProgramRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_programs__pb2.LoadProgramResponse.SerializeToString,
+            ),
+            'SaveProgram': grpc.unary_unary_rpc_method_handler(
+                    servicer.SaveProgram,
+                    request_deserializer=gradwire_dot_v1_dot_programs__pb2.SaveProgramRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_programs__pb2.SaveProgramResponse.SerializeToString,
             ),
             'RegisterHook': grpc.unary_unary_rpc_method_handler(
                     servicer.RegisterHook,
@@ -1495,6 +1529,60 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/RunProgram',
             gradwire_dot_v1_dot_programs__pb2.RunProgramRequest.SerializeToString,
             gradwire_dot_v1_dot_programs__pb2.RunProgramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadProgram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/LoadProgram',
+            gradwire_dot_v1_dot_programs__pb2.LoadProgramRequest.SerializeToString,
+            gradwire_dot_v1_dot_programs__pb2.LoadProgramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveProgram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/SaveProgram',
+            gradwire_dot_v1_dot_programs__pb2.SaveProgramRequest.SerializeToString,
+            gradwire_dot_v1_dot_programs__pb2.SaveProgramResponse.FromString,
             options,
             channel_credentials,
             insecure,

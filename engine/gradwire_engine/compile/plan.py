@@ -331,6 +331,11 @@ class Plan(Schedule):
                 return False
         return _pattern(inputs) == self.pattern
 
+    def input_shape(self, place: int) -> tuple[int, ...]:
+        """The shape of an input, for which the plan was made."""
+        shape: tuple[int, ...] = self.regs[self.input_regs[place]].shape
+        return shape
+
     def _bind(self, arrays: list[Any]) -> None:
         """Bind these arrays to the inputs' registers and generate the code again."""
         values = self.values

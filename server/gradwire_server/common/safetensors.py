@@ -54,12 +54,16 @@ def head_of(arrays: dict[str, tuple[DType, tuple[int, ...]]], metadata: dict[str
     return _LENGTH.pack(len(raw)) + raw, order
 
 
-def read_head(file: Any, name: str, most: int) -> tuple[list[TensorInfo], dict[str, str], int]:
+def read_head(
+    file: Any, name: str, most: int, total: int | None = None
+) -> tuple[list[TensorInfo], dict[str, str], int]:
     """Read a file's tensors in byte order, its metadata, and the head's CRC-32; check the file's length.
 
-    Raises Refusal: SNAPSHOT_DAMAGED, DTYPE, MESSAGE_TOO_LARGE for a head of more than `most` bytes; OSError.
+    `total` is the length of a file that is not on the disk. Raises Refusal: SNAPSHOT_DAMAGED, DTYPE, MESSAGE_TOO_LARGE
+    for a head of more than `most` bytes; OSError.
     """
-    total = os.fstat(file.fileno()).st_size
+    if total is None:
+        total = os.fstat(file.fileno()).st_size
     start = file.read(_LENGTH.size)
     size = _LENGTH.unpack(start)[0] if len(start) == _LENGTH.size else total
     if size > total - _LENGTH.size:

@@ -18,6 +18,7 @@ from gradwire_server.session.hook_commands import (
 )
 from gradwire_server.session.interpreter import run_program
 from gradwire_server.session.prepared_calls import prepare
+from gradwire_server.session.program_files import load_program, save_program
 from gradwire_server.session.programs import register_program
 from gradwire_server.session.saved_tensor_hooks import pack_saved, saved_value
 from gradwire_server.session.session import Session
@@ -68,6 +69,8 @@ _SPECS = (
     CommandSpec("graph", graph),
     CommandSpec("register_program", register_program),
     CommandSpec("run_program", _run_program, refusal_keeps_effects=True),
+    CommandSpec("load_program", load_program),
+    CommandSpec("save_program", save_program),
     CommandSpec("register_hook", register_hook),
     CommandSpec("remove_hook", remove_hook),
     CommandSpec("resume_backward", resume_backward, refusal_keeps_effects=True),

@@ -20,13 +20,14 @@ from gradwire_engine.compile.schedule import NotPlannable
 from gradwire_engine.compile.trace import Num
 from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import CURRENT, Context
-from gradwire_engine.core.device import CPU, module_for
+from gradwire_engine.core.device import CPU, is_writable, module_for
 from gradwire_engine.core.dtypes import name_of
 from gradwire_engine.op.op import Op
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal, began, refusal_of
 from gradwire_server.session.command_spec import CommandSpec
-from gradwire_server.session.programs import Input, Step, filled, find_program, refuse_argument
+from gradwire_server.session.programs import Input, Program, Step, filled, find_program, refuse_argument
+from gradwire_server.session.rules import Rules
 from gradwire_server.session.specs import fill_spec
 
 if TYPE_CHECKING:
@@ -187,13 +188,20 @@ class _ProgramRun:
         self.repeat = request.repeat or 1
         if self.repeat > MAX_REPEAT:
             refuse_argument("repeat", f"a program is run at most {MAX_REPEAT} times, not {self.repeat}")
-        if len(request.inputs) != len(program.inputs):
-            refuse_argument("inputs", f"the program has {len(program.inputs)} inputs, not {len(request.inputs)}")
+        if request.named and not program.by_name:
+            refuse_argument("named", "the program's inputs have no names")
+        given_inputs = _bound_by_name(program, request) if program.by_name else request.inputs
+        if len(given_inputs) != len(program.inputs):
+            refuse_argument("inputs", f"the program has {len(program.inputs)} inputs, not {len(given_inputs)}")
         self.sliced = frozenset(request.sliced)
         self.first = request.first
         if any(index >= len(program.inputs) for index in self.sliced):
             refuse_argument("sliced", f"the program has {len(program.inputs)} inputs, counted from 0")
         given, count = len(request.numbers), program.numbers
+        if program.rules is not None:
+            count = len(program.rules.given)
+            if any(index in self.sliced for index in program.rules.counters):
+                refuse_argument("sliced", "a counter has no rows to slice")
         if given not in (count, count * self.repeat):
             refuse_argument("numbers", f"the program takes {count} numbers for each of {self.repeat} runs, not {given}")
         numbers = list(request.numbers)
@@ -204,7 +212,7 @@ class _ProgramRun:
             refuse_argument("outputs", f"the program has {len(program.outputs)} outputs, not {len(self.ids)}")
         session.check_all_new(self.ids)
         session.check_room(len(program.outputs))
-        self.inputs = session.tensors(request.inputs)
+        self.inputs = session.tensors(given_inputs)
         for index, (wanted, tensor) in enumerate(zip(program.inputs, self.inputs, strict=True)):
             array = tensor.array
             is_fitting = array.shape == wanted.shape and array.dtype is wanted.dtype and type(array) is np.ndarray
@@ -215,40 +223,66 @@ class _ProgramRun:
                 or self.sliced
             ):
                 self._check_input(index, wanted, tensor)
+        self.rows = -1 if program.dynamic is None else self._check_rows(program.dynamic)
         self.collected: list[Any] = []
         metadata = session.cancel_token.repeated()
         #: In a replay, the repetition that was refused, and its step; -1 else.
         self.refused_in = -1 if metadata is None else int(metadata.get("repetition", 0))
         self.refused_step = None if metadata is None or "step" not in metadata else int(metadata["step"])
 
+    def _check_rows(self, first: int) -> int:
+        """Number of rows of the dynamic inputs. Raises Refusal: SHAPE unless it is the same for all."""
+        inputs = self.program.inputs
+        rows = self._rows_of(first)
+        for index, wanted in enumerate(inputs):
+            if wanted.dynamic and (given := self._rows_of(index)) != rows:
+                raise Refusal(
+                    "SHAPE",
+                    f"input {_title(index, wanted)} has {given} rows, but {_title(first, inputs[first])} has {rows}: "
+                    "they must have the same number",
+                    input=index,
+                )
+        return rows
+
+    def _rows_of(self, index: int) -> int:
+        """First size of an input in each repetition."""
+        shape = self.program.inputs[index].shape if index in self.sliced else self.inputs[index].shape
+        rows: int = shape[0]
+        return rows
+
     def _check_input(self, index: int, wanted: Input, tensor: Tensor) -> None:
         shape: tuple[int, ...] = tensor.shape
+        title = _title(index, wanted)
         if index in self.sliced:
             rows = wanted.shape[0] * (self.first + self.repeat) if wanted.shape else 0
             if not wanted.shape or not shape or shape[1:] != wanted.shape[1:] or shape[0] < rows:
                 raise Refusal(
                     "SHAPE",
-                    f"input {index} is cut into {self.first + self.repeat} slices of {list(wanted.shape)}, which "
+                    f"input {title} is cut into {self.first + self.repeat} slices of {list(wanted.shape)}, which "
                     f"{list(shape)} does not give",
                     input=index,
                 )
             if tensor.requires_grad:
-                raise Refusal("REQUIRES_GRAD", f"input {index} is sliced and may not require a gradient", input=index)
+                raise Refusal("REQUIRES_GRAD", f"input {title} is sliced and may not require a gradient", input=index)
+        elif wanted.dynamic:
+            if shape[1:] != wanted.shape[1:] or not shape or not shape[0]:
+                sizes = ", ".join(["n", *map(str, wanted.shape[1:])])
+                raise Refusal("SHAPE", f"input {title} must have shape [{sizes}], not {list(shape)}", input=index)
         elif shape != wanted.shape:
             raise Refusal(
-                "SHAPE", f"input {index} must have shape {list(wanted.shape)}, not {list(shape)}", input=index
+                "SHAPE", f"input {title} must have shape {list(wanted.shape)}, not {list(shape)}", input=index
             )
         if tensor.dtype != wanted.dtype:
             raise Refusal(
-                "DTYPE", f"input {index} must be {name_of(wanted.dtype)}, not {name_of(tensor.dtype)}", input=index
+                "DTYPE", f"input {title} must be {name_of(wanted.dtype)}, not {name_of(tensor.dtype)}", input=index
             )
         if tensor.device != wanted.device:
             raise Refusal(
-                "DEVICE_MISMATCH", f"input {index} must be on {wanted.device}, not {tensor.device}", input=index
+                "DEVICE_MISMATCH", f"input {title} must be on {wanted.device}, not {tensor.device}", input=index
             )
         if tensor.requires_grad != wanted.requires_grad:
             needs = "require a gradient" if wanted.requires_grad else "require no gradient"
-            raise Refusal("REQUIRES_GRAD", f"input {index} must {needs}", input=index)
+            raise Refusal("REQUIRES_GRAD", f"input {title} must {needs}", input=index)
 
     def slice(self, index: int, repetition: int) -> Tensor:
         """The tensor bound to an input in a repetition."""
@@ -263,7 +297,9 @@ class _ProgramRun:
         """Run all repetitions; return the outputs. Yields in pauses."""
         outputs: list[Tensor] = []
         for repetition in range(self.repeat):
-            numbers = self.numbers[repetition if len(self.numbers) > 1 else 0]
+            numbers: Sequence[float] = self.numbers[repetition if len(self.numbers) > 1 else 0]
+            if self.program.rules is not None:
+                numbers = self._evaluate(self.program.rules, numbers, repetition)
             if repetition == self.refused_in:
                 yield from self._until_refused(repetition, numbers)
             outputs = yield from self.once(repetition, numbers)
@@ -278,6 +314,22 @@ class _ProgramRun:
             return [Tensor(array) for array in self.collected]
         except (EngineError, MemoryError) as error:
             raise self.failed(error, None, self.repeat - 1) from None
+
+    def _evaluate(self, rules: Rules, given: Sequence[float], repetition: int) -> list[float]:
+        """Evaluate the rules, set the counters, and return the repetition's numbers. Raises Refusal."""
+        inputs = self.inputs
+        try:
+            numbers, changed = rules.evaluate([float(inputs[index].array) for index in rules.counters], given)
+            for index in changed:
+                if not is_writable(inputs[index].array):
+                    refuse_argument("inputs", f"input {index} is a counter and cannot be written")
+        except Refusal as refusal:
+            raise self._failed(refusal, None, repetition) from None
+        for index, value in changed.items():
+            counter = inputs[index]
+            counter.array[...] = value
+            counter.storage.changed()
+        return numbers
 
     def once(self, repetition: int, numbers: Sequence[float]) -> Generator[None, None, list[Tensor]]:
         """Run one repetition, by its plan or step by step; return the outputs. Yields in pauses."""
@@ -331,8 +383,9 @@ class _ProgramRun:
             self.program.stepwise_because = "an input has hooks"
             return None
         plans = self.program.plans
+        dynamic = self.program.dynamic
         for place, plan in enumerate(plans):
-            if plan.fits(bound):
+            if (dynamic is None or plan.input_shape(dynamic)[0] == self.rows) and plan.fits(bound):
                 plans[place] = plan.fastest(self.session.account)
                 return plans[place]
         if self.program.tries >= MAX_PLANS:
@@ -381,6 +434,35 @@ class _ProgramRun:
             refusal.metadata["step"] = str(step)
         refusal.metadata["repetition"] = str(repetition)
         return began(refusal)
+
+
+def _title(index: int, wanted: Input) -> str:
+    return repr(wanted.name) if wanted.name else str(index)
+
+
+def _bound_by_name(program: Program, request: programs_pb2.RunProgramRequest) -> list[int]:
+    """The inputs' ids, those given by name in their places. Raises Refusal: ARGUMENT_VALUE."""
+    ids = [*request.inputs, *[0] * (len(program.inputs) - len(request.inputs))]
+    if len(ids) > len(program.inputs):
+        refuse_argument("inputs", f"the program has {len(program.inputs)} inputs, not {len(ids)}")
+    for named in request.named:
+        index = program.by_name.get(named.name)
+        if index is None:
+            allowed = ", ".join(program.by_name) or "none"
+            raise Refusal(
+                "ARGUMENT_VALUE",
+                f"the program has no input {named.name[:100]!r}; it has {allowed}",
+                argument="named",
+                given=named.name[:100],
+                allowed=allowed,
+            )
+        if ids[index]:
+            refuse_argument("named", f"input {named.name!r} is given twice")
+        ids[index] = named.id
+    if not all(ids):
+        missing = [_title(index, wanted) for index, wanted in enumerate(program.inputs) if not ids[index]]
+        refuse_argument("named", f"the program's inputs {', '.join(missing)} are not given")
+    return ids
 
 
 def run_program(

@@ -15,11 +15,13 @@ from google.protobuf.message import DecodeError
 from gradwire.v1 import programs_pb2
 from gradwire.v1.command_facts import FACTS
 from gradwire_engine import EngineError
-from gradwire_engine.core.device import canonical
+from gradwire_engine.core.device import CPU, canonical
+from gradwire_engine.core.dtypes import float64
 from gradwire_engine.graph.tensor import Storage
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import dtype_of
 from gradwire_server.session.arguments import NamedOp, named_op
+from gradwire_server.session.rules import Rules
 
 if TYPE_CHECKING:
     from gradwire_engine.compile.plan import Plan
@@ -45,12 +47,20 @@ Decoded: TypeAlias = "tuple[Any, ...]"
 
 @dataclass(slots=True)
 class Input:
-    """Required dtype, shape, device and requires_grad of an input."""
+    """Required dtype, shape, device and requires_grad of an input, and its name."""
 
     dtype: "DType"
     shape: tuple[int, ...]
     device: str
     requires_grad: bool
+    name: str = ""
+    dynamic: bool = False
+    state: bool = False
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether a rule may use it."""
+        return self.dtype == float64 and not self.shape and self.device == CPU and not self.requires_grad
 
 
 @dataclass(slots=True)
@@ -83,7 +93,16 @@ class Program:
         session.account.admit(len(raw) * _DECODED)
         self.raw = raw
         self.inputs = [_read_input(item) for item in message.inputs]
+        self.by_name = {item.name: index for index, item in enumerate(self.inputs) if item.name}
+        if len(self.by_name) < sum(1 for item in self.inputs if item.name):
+            raise Refusal("MALFORMED", "two inputs of a program have the same name", argument="inputs")
+        #: The first input whose first dimension may have any size; None if all are fixed.
+        self.dynamic = next((index for index, item in enumerate(self.inputs) if item.dynamic), None)
         self.numbers = message.numbers
+        if message.rules and self.numbers > len(raw):  # each is an argument of a step, or no step needs it
+            raise _over("numbers", self.numbers, len(raw))
+        counters = frozenset(index for index, item in enumerate(self.inputs) if item.is_counter)
+        self.rules = Rules(message.rules, self.numbers, counters) if message.rules else None
         checker = _Checker(len(self.inputs), self.numbers)
         self.steps: list[Step] = []
         for number, step in enumerate(message.steps):
@@ -118,7 +137,11 @@ def _over(what: str, given: int, limit: int) -> Refusal:
 def _read_input(item: programs_pb2.ProgramInput) -> Input:
     if any(size < 0 for size in item.shape) or len(item.shape) > 64:
         raise Refusal("MALFORMED", "a program's input has a shape that no tensor has", argument="inputs")
-    return Input(dtype_of(item.dtype), tuple(item.shape), canonical(item.device or None), item.requires_grad)
+    if item.dynamic and not item.shape:
+        raise Refusal("MALFORMED", "a program's dynamic input has no dimension", argument="inputs")
+    device = canonical(item.device or None)
+    facts = item.requires_grad, item.name, item.dynamic, item.state
+    return Input(dtype_of(item.dtype), tuple(item.shape), device, *facts)
 
 
 class _Checker:
@@ -213,19 +236,33 @@ def register_program(
         raise Refusal("ARGUMENT_VALUE", "the hash is not the SHA-256 of the program's bytes", argument="hash")
     programs = session.programs
     if name not in programs:
-        made = Program(raw, session)
-        if not session.max_programs:
-            limit = session.limits.max_principal_programs
-            raise Refusal("PROGRAM_LIMIT", f"the principal's sessions hold {limit} programs, its limit", limit=limit)
-        while len(programs) >= session.max_programs:
-            programs.popitem(last=False)  # clients register a dropped program again
-        programs[name] = made
+        keep_programs(session, {name: Program(raw, session)})
     if answer is not None:
         program = programs[name]
         answer.programs = len(programs)
         answer.planned_runs = program.planned_runs
         answer.stepwise_runs = program.stepwise_runs
         answer.stepwise_because = program.stepwise_because
+
+
+def keep_programs(session: "Session", made: dict[bytes, Program]) -> None:
+    """Keep new programs by their hashes; over the limit, drop the least recently run ones.
+
+    Raises Refusal: PROGRAM_LIMIT.
+    """
+    programs = session.programs
+    if not session.max_programs:
+        limit = session.limits.max_principal_programs
+        raise Refusal("PROGRAM_LIMIT", f"the principal's sessions hold {limit} programs, its limit", limit=limit)
+    if len(made) > session.max_programs:
+        raise Refusal(
+            "PROGRAM_LIMIT",
+            f"the session keeps at most {session.max_programs} programs, not {len(made)}",
+            limit=session.max_programs,
+        )
+    while len(programs) + len(made) > session.max_programs:
+        programs.popitem(last=False)  # clients register a dropped program again
+    programs.update(made)
 
 
 def find_program(session: "Session", name: bytes) -> Program:
