@@ -1,0 +1,64 @@
+"""Python's client gives PyTorch's answers to every scenario, and the scenarios are what live PyTorch answers."""
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import gradwire
+from gradwire._transport import retransmission
+from gradwire._transport.embedded import EmbeddedServer
+from tests.client.proxy import cutting
+from tests.conformance.interpreter import Checker, compare
+from tests.conformance.make import FOLDER, stale, texts
+
+SCENARIOS = {
+    f"{path.stem}: {scenario['name']}": scenario
+    for path in sorted(FOLDER.glob("*.json"))
+    for scenario in json.loads(path.read_text("utf-8"))
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    running = EmbeddedServer()
+    yield running.address
+    running.stop()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(name: str, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = SCENARIOS[name]
+    if "cuts" in scenario:
+        monkeypatch.setenv("GRADWIRE_LOCAL_STREAM", "0")
+        monkeypatch.setenv("GRADWIRE_SHARED_MEMORY", "0")
+        monkeypatch.setattr(retransmission, "_FIRST_BACKOFF", 0.005)
+        drawn = random.Random(name)
+        with cutting(server, iter(lambda: drawn.randint(*scenario["cuts"]), None)) as proxy:
+            run(proxy.address, scenario)
+            assert proxy.broken > 1
+    else:
+        run(server, scenario)
+
+
+def run(address: str, scenario: dict[str, Any]) -> None:
+    session = gradwire.connect(address)
+    try:
+        Checker(gradwire).run(scenario["steps"])
+    finally:
+        session.close()
+
+
+def test_scenarios_are_pytorchs_answers() -> None:
+    pytest.importorskip("torch", reason="PyTorch is the oracle of the scenarios")
+    assert not stale(texts()), "run `python -m tests.conformance.make`"
+
+
+def test_a_wrong_answer_fails() -> None:
+    said = {"dtype": "float32", "shape": [2], "values": [1.0, 2.0]}
+    compare({**said, "values": [1.0, 2.000001]}, said, {})
+    for wrong in ({"values": [1.0, 2.1]}, {"values": ["nan", 2.0]}, {"shape": [1, 2]}, {"dtype": "float64"}):
+        with pytest.raises(AssertionError):
+            compare({**said, **wrong}, said, {})
