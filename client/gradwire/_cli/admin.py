@@ -41,7 +41,7 @@ def add_server(parser: argparse.ArgumentParser) -> None:
 
 def server_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tuple[str, Transport]:
     """Server's address and a transport to it. Exits the program if the arguments are invalid."""
-    address = options.address or os.environ.get("GRADWIRE_ADDRESS") or ADDRESS
+    address = (options.address or os.environ.get("GRADWIRE_ADDRESS") or ADDRESS).partition(",")[0].strip()
     try:
         credentials = from_environment(None, options.ca, options.cert, options.key, options.tls)
         if not credentials.metadata and not credentials.tls and stays_here(address):

@@ -47,7 +47,10 @@ class RecorderProtocol(Protocol):
 class SessionProtocol(Protocol):
     """The session of a proxy (`_session.session.Session`)."""
 
-    address: str
+    @property
+    def address(self) -> str:
+        """The address of the server that has the session."""
+
     every_call_waits: bool
     memo: dict[tuple[object, ...], MemoEntry]
     buffer: deque[Any]

@@ -41,6 +41,7 @@ from gradwire._session.saving import Snapshot, restore_on, restored_tensors, sav
 from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
 from gradwire._transport.finalizer import ORPHANS, Finalizer
+from gradwire._transport.opening import open_session
 from gradwire._transport.retransmission import (
     MAX_IN_FLIGHT,
     PATIENCE_SECONDS,
@@ -50,7 +51,7 @@ from gradwire._transport.retransmission import (
     WaitTimeout,
 )
 from gradwire._transport.tracing import traceparent
-from gradwire._transport.transport import OUTCOME_WAIT_SECONDS, PROTOCOL, SIGNAL_CHECK_SECONDS, Transport, client_name
+from gradwire._transport.transport import OUTCOME_WAIT_SECONDS, SIGNAL_CHECK_SECONDS, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1.command_facts import FACTS
@@ -110,7 +111,6 @@ class Session:
         wrap_handlers()
         self._transport = transport
         self._embedded = embedded
-        self.address = transport.address
         #: Whether every call waits (GRADWIRE_SYNC=1).
         self.every_call_waits = sync
         restored = None
@@ -118,11 +118,7 @@ class Session:
             restored = restore_on(transport, restore, client_name())
             answer = restored.session
         else:
-            answer = transport.call(
-                "OpenSession",
-                service_pb2.OpenSessionRequest(min_protocol=PROTOCOL, max_protocol=PROTOCOL, client=client_name()),
-                service_pb2.OpenSessionResponse,
-            )
+            answer = open_session(transport)
         self.session_id = answer.session_id
         self.limits = answer.limits
         self._bulk = Bulk(transport, answer)
@@ -163,6 +159,11 @@ class Session:
         self._restored = restored
         #: The named tensors of a session opened by gradwire.restore(); empty for others.
         self.tensors: dict[str, Any] = {}
+
+    @property
+    def address(self) -> str:
+        """The address of the server that has the session. In a cluster it may change."""
+        return self._transport.address
 
     def begin(self) -> None:
         """Open the stream. If it fails, the session ends like an unreferenced one."""

@@ -17,7 +17,7 @@ from gradwire._base.errors import GradwireError
 from gradwire._base.signals import wrap_handlers
 from gradwire._session.entered import ENTERED
 from gradwire._session.session import Session
-from gradwire._transport.connection_advice import checked, explained
+from gradwire._transport.connection_advice import checked_all, explained
 from gradwire._transport.credentials import Credentials, from_environment
 from gradwire._transport.embedded import EmbeddedServer
 from gradwire._transport.finalizer import ORPHANS
@@ -45,8 +45,9 @@ def connect(
 ) -> Session:
     """Open a session and make it the process's default.
 
-    `address` is "host:port" or "unix:/path". The default is GRADWIRE_ADDRESS. Without it, an embedded server is started
-    as a child process, which ends with this process.
+    `address` is "host:port" or "unix:/path", or several of them, separated by commas: servers of one cluster. The
+    session then continues at another server if its own fails. The default is GRADWIRE_ADDRESS. Without it, an embedded
+    server is started as a child process, which ends with this process.
 
     `token` authenticates the caller. With `ca`, `cert` or `tls=True` the connection is encrypted, and the server must
     prove its name. `ca` is a PEM file of trusted authorities; the default is gRPC's list. `cert` and `key` are PEM
@@ -95,7 +96,8 @@ def restore(
         raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
     else:
         here = current_session()
-        session = _open_session(here.address, here._transport.credentials, patience, restore=name)
+        addresses = ",".join(here._transport.servers.given)
+        session = _open_session(addresses, here._transport.credentials, patience, restore=name)
     _default = session
     return session
 
@@ -143,7 +145,7 @@ def _open_session(
         # The last registered function runs first: sessions end before a server that they may share.
         atexit.unregister(_close_all)
         atexit.register(_close_all)
-    transport = Transport(checked(address), credentials)
+    transport = Transport(checked_all(address), credentials)
     try:
         sync = os.environ.get("GRADWIRE_SYNC", "") not in ("", "0")
         session = Session(transport, embedded, sync, restore, patience)
@@ -152,7 +154,7 @@ def _open_session(
         if embedded is not None:
             embedded.stop()
         elif isinstance(error, GradwireError):
-            raise explained(error, address, credentials) from None
+            raise explained(error, transport.address, credentials) from None
         raise
     with _open_lock:
         _open.add(session)

@@ -1020,7 +1020,8 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     """Covariance matrix of variables, one per row (torch.cov).
 
     fweights: integer frequency of each column. aweights: float weight of each column.
-    Raises EngineError: RUNTIME for more than two dimensions, or weights of another shape or dtype.
+    Raises EngineError: RUNTIME for more than two dimensions, for weights of another shape or dtype, and for weights
+    that are negative or sum to zero.
     """
     return _call("cov", (input,), (("correction", correction), ("fweights", fweights), ("aweights", aweights),))
 

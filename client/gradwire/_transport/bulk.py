@@ -74,6 +74,7 @@ class Retries:
 
     def renew(self) -> None:
         """Restart the waits and the deadline after progress."""
+        self._address = self._transport.address
         self._waits = iter((*_WAITS, _LONGEST_WAIT))
         self._until = time.monotonic() + self._transport.patience
 
@@ -85,8 +86,10 @@ class Retries:
         wait = next(self._waits, None)
         if wait is None and time.monotonic() < self._until:
             wait = _LONGEST_WAIT
-        if wait is None or found.reason != "UNAVAILABLE":
+        if wait is None or found.reason not in ("UNAVAILABLE", "SESSION_MOVED"):
             raise found from None
+        self._transport.leave(self._address, found)
+        self._address = self._transport.address
         self._transport.sleep_handling_signals(wait * random.uniform(0.7, 1.3))
 
 
@@ -209,7 +212,7 @@ class Bulk:
             return
         except BROKEN as error:
             found = self._transport.explain(error)
-            if found.reason not in ("UNAVAILABLE", "NOT_SUPPORTED"):
+            if found.reason not in ("UNAVAILABLE", "SESSION_MOVED", "NOT_SUPPORTED"):
                 raise found from None
 
     def _upload_shared(self, start: service_pb2.UploadStart, data: memoryview) -> str:

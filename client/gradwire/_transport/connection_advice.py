@@ -36,6 +36,12 @@ def checked(address: str, source: str = "the address") -> str:
     raise ValueError(f"{source} {address!r} {what}: give HOST:PORT, as {host}:50051, or unix:/path")
 
 
+def checked_all(addresses: str, source: str = "the address") -> tuple[str, ...]:
+    """The addresses of a comma-separated list, at least one. Raises ValueError for invalid ones."""
+    parts = [part.strip() for part in addresses.split(",")]
+    return tuple(dict.fromkeys(checked(part, source) for part in parts if part)) or (checked(addresses, source),)
+
+
 def explained(error: GradwireError, address: str, credentials: Credentials | None) -> GradwireError:
     """The error of the first call to a server, with advice if the cause is known."""
     if error.reason == "UNAUTHENTICATED":

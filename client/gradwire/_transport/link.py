@@ -279,7 +279,7 @@ class Link:
     """An open stream for one sending and one receiving thread."""
 
     def __init__(self, call: StreamCall, address: str) -> None:
-        self._address = address
+        self.address = address
         self._call = call
         self._reading = threading.Lock()
         self.attached = False  # whether the server accepted the attach
@@ -389,7 +389,7 @@ class Link:
     def _why(self, code: grpc.StatusCode, details: str, trailers: Any) -> Exception:
         if code is grpc.StatusCode.OK:
             return LinkBroken(make_error(pb.REASON_UNAVAILABLE, "the server ended the stream", 14))
-        found, named = error_of_status(code, details, trailers, self._address)
+        found, named = error_of_status(code, details, trailers, self.address)
         # STREAM_TAKEN means that this client attached twice: no other client has its writer.
         broken = found.reason in ("UNAVAILABLE", "STREAM_TAKEN") or (not named and code in _BREAKS)
         return LinkBroken(found) if broken else found

@@ -2,7 +2,8 @@
 
 The client keeps each batch until its answer arrives. After a broken link, the next link carries all unanswered batches
 again, in order. The server answers repeated commands from its response cache, so each command applies once. The
-server's credit limits the unanswered bytes.
+server's credit limits the unanswered bytes. The next link may lead to another server of a cluster, where the session
+continues.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ _PARTS, _LONGEST_SILENCE = 4, 10.0
 #: Maximum number of in-flight batches.
 MAX_IN_FLIGHT = 8
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.05, 2.0
+# With several servers: the longest wait before the next link, how long a server may be silent before the next one is
+# tried, how often it is asked meanwhile, and how many of these questions must be unanswered.
+_LONGEST_BACKOFF_OF_SEVERAL, _SILENCE_OF_ONE, _BETWEEN_OF_SEVERAL, _LEAST_UNANSWERED = 0.5, 3.0, 1.0, 2
 _SIGNAL_CHECK_SECONDS = 0.05  # seconds between checks for pending signals
 _LEAST_FAILURES = 3  # failures before giving up, regardless of their duration
 # The parent's links, kept alive in a forked child: their finalizers would wait for locks of threads it lacks.
@@ -106,6 +110,9 @@ class Retransmission:
         self._opening = False
         self._last_keepalive_at = 0.0
         self._unanswered_keepalives = 0  # since the last answer
+        # With several servers: when the one in use became so, and the questions that it did not answer.
+        self._moved_at = self._last_message_at
+        self._unanswered_here = 0
         self._fatal_error: GradwireError | None = None
 
     def connect(self) -> None:
@@ -166,7 +173,12 @@ class Retransmission:
             try:
                 message = link.receive_batch()
             except LinkBroken as broken:
-                self._retry_after_break(broken.error)
+                self._retry_after_break(broken.error, link.address)
+                continue
+            except GradwireError as error:
+                if error.reason != "SESSION_MOVED":
+                    raise
+                self._retry_after_break(error, link.address)
                 continue
             answered = list(islice(self.in_flight, message.batches or 1))
             response = message.batch
@@ -230,9 +242,10 @@ class Retransmission:
         silent = now - max(self._last_message_at, self._wait_began_at)
         if self._fatal_error is not None or not (self.in_flight or self._opening):
             return
-        between = min(_LONGEST_SILENCE, self.patience / _PARTS)
+        several = self._transport.servers.several
+        between = min(_BETWEEN_OF_SEVERAL if several else _LONGEST_SILENCE, self.patience / _PARTS)
         if self._last_message_at >= self._last_keepalive_at:
-            self._unanswered_keepalives = 0
+            self._unanswered_keepalives = self._unanswered_here = 0
         if (
             silent > self.patience and self._unanswered_keepalives >= _LEAST_FAILURES
         ):  # otherwise this process may have been suspended
@@ -242,8 +255,23 @@ class Retransmission:
         elif silent > between and now - self._last_keepalive_at > between:
             self._last_keepalive_at = now
             self._unanswered_keepalives += 1
+            self._unanswered_here += 1
             request = service_pb2.KeepAliveRequest(session_id=self._session_id)
             self._transport.call_in_background("KeepAlive", request, self.patience, self._note_message)
+        unanswered, silent_here = self._unanswered_here, min(silent, now - self._moved_at)
+        if several and unanswered > _LEAST_UNANSWERED and silent_here > _SILENCE_OF_ONE:
+            self._leave_silent(silent)
+
+    def _leave_silent(self, silent: float) -> None:
+        """Try the next server. The thread that waits for the silent one opens the next link."""
+        error = make_error(pb.REASON_UNAVAILABLE, f"it has been silent for {silent:.1f} seconds", 14)
+        self._leave(self._transport.address, error)
+        self.drop()
+        self._transport.drop_link()
+
+    def _leave(self, address: str, error: GradwireError) -> None:
+        self._transport.leave(address, error)
+        self._moved_at, self._unanswered_here = time.monotonic(), 0
 
     def _note_message(self) -> None:
         self._last_message_at = time.monotonic()
@@ -270,13 +298,14 @@ class Retransmission:
             self._attempts += 1
             try:
                 response = link.attach(self._session_id, self._writer, self._attempts, self._epoch, self.acknowledged)
-            except LinkBroken as broken:
-                self._retry_after_break(broken.error)
+            except (LinkBroken, GradwireError) as found:
+                error = found.error if isinstance(found, LinkBroken) else found
+                if isinstance(found, GradwireError) and found.reason != "SESSION_MOVED":
+                    raise self._session_lost(found) from None
+                self._retry_after_break(error, link.address)
                 if interrupted():
                     raise Interrupted from None
                 continue
-            except GradwireError as error:
-                raise self._session_lost(error) from None
             except BaseException:
                 link.drop()
                 raise
@@ -305,8 +334,11 @@ class Retransmission:
         reason = pb.Reason.Value(f"REASON_{error.reason}")
         return make_error(reason, message, error.code, error.metadata)
 
-    def _retry_after_break(self, error: GradwireError) -> None:
-        """Drop the broken link and wait before the next one. Raises GradwireError after the patience."""
+    def _retry_after_break(self, error: GradwireError, address: str) -> None:
+        """Drop the broken link to `address` and wait before the next one. Raises GradwireError after the patience.
+
+        The next link may lead to another server. The second failure tells that a server, not a connection, is gone.
+        """
         self.drop()
         if self._transport.closed:
             raise self._transport.closed_error()
@@ -323,10 +355,13 @@ class Retransmission:
         futile = now - max(self._last_answer_at, self._wait_began_at)
         if self._failures >= _LEAST_FAILURES and (failing > self.patience or futile > _MOST_PATIENCES * self.patience):
             raise self._timed_out(max(failing, futile), str(error))
+        if self._failures > 1 or error.reason == "SESSION_MOVED":
+            self._leave(address, error)
         ends = now + self._backoff * random.uniform(0.7, 1.3)
         while (left := ends - time.monotonic()) > 0 and not interrupted() and not self._transport.closed:
             self._transport.sleep(min(left, _SIGNAL_CHECK_SECONDS))
-        self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
+        longest = _LONGEST_BACKOFF_OF_SEVERAL if self._transport.servers.several else _LONGEST_BACKOFF
+        self._backoff = min(2 * self._backoff, longest)
 
 
 def patience_of(given: float | None) -> float:

@@ -1,7 +1,8 @@
 """Transport: makes gRPC calls and raises typed errors. bulk.py transfers the chunks of large tensors.
 
 Batches are sent as bytes on a `Link`, because the session serializes them itself. Rare calls use the generated
-messages. Ctrl-C can interrupt every wait in this module.
+messages. Ctrl-C can interrupt every wait in this module. With several addresses, a call that does not reach its server
+is repeated at the next one (servers.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gradwire._base.version import __version__
 from gradwire._transport.credentials import Credentials
 from gradwire._transport.link import Link, open_call
 from gradwire._transport.local import LocalCall, NotLocal, wanted
+from gradwire._transport.servers import Servers
 from gradwire._transport.status import error_of_call
 from gradwire._transport.tracing import traceparent
 from gradwire.v1 import errors_pb2
@@ -57,16 +59,16 @@ _log = logging.getLogger("gradwire")
 
 
 class Transport:
-    """A channel to one server, with the caller's credentials."""
+    """Channels to a server, or to the servers of a cluster, with the caller's credentials."""
 
-    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
-        self.address = address
+    def __init__(self, addresses: str | Sequence[str], credentials: Credentials | None = None) -> None:
+        """`addresses` are one server's, or those of several servers of one cluster."""
         self.credentials = credentials = credentials or Credentials()
         self._metadata = credentials.metadata
         self._closing = threading.Event()
         #: Seconds that a server may be unreachable after its first answer.
         self.patience = 0.0
-        self._channel = credentials.channel(address, _OPTIONS)
+        self.servers = Servers((addresses,) if isinstance(addresses, str) else tuple(addresses), credentials, _OPTIONS)
         self._link: Link | None = None
         #: The socket name for local streams; empty for none.
         self.local_stream = ""
@@ -85,14 +87,16 @@ class Transport:
         """Make a unary call. Retry after `waits` seconds if it did not reach the server. Raises GradwireError."""
         if self.closed:
             raise self.closed_error()
-        method = self._channel.unary_unary(
-            _SERVICE + name, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
-        )
+        serialize, parse = type(request).SerializeToString, answer.FromString
         for wait in self._waits() if waits is None else (*waits, None):
+            address = self.address
             try:
+                method = self._channel.unary_unary(
+                    _SERVICE + name, request_serializer=serialize, response_deserializer=parse
+                )
                 result: _M = result_of(method.future(request, timeout=timeout, metadata=self._headers()))
             except grpc.RpcError as error:
-                self._refuse_unless_retriable(error, wait)
+                self._refuse_unless_retriable(error, wait, address)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
                 raise self.closed_error() from None
             else:
@@ -108,10 +112,30 @@ class Transport:
             yield _LONGEST_WAIT
         yield None
 
-    def _refuse_unless_retriable(self, error: grpc.RpcError, wait: float | None) -> None:
-        found = error_of_call(error, self.address)
-        if wait is None or found.reason != "UNAVAILABLE":
+    def _refuse_unless_retriable(self, error: grpc.RpcError, wait: float | None, address: str) -> None:
+        found = error_of_call(error, address)
+        if wait is None or found.reason not in ("UNAVAILABLE", "SESSION_MOVED"):
             raise found from None
+        self.leave(address, found)
+
+    @property
+    def address(self) -> str:
+        """The address of the server in use."""
+        return self.servers.address
+
+    @property
+    def _channel(self) -> grpc.Channel:
+        return self.servers.channel
+
+    def leave(self, address: str, error: GradwireError) -> None:
+        """Use another server from now on, if the one at `address` is in use: the one that has the session, or the next.
+
+        Does nothing if there is no other.
+        """
+        endpoint = error.metadata.get("endpoint", "") if error.reason == "SESSION_MOVED" else ""
+        if self.servers.move(address, endpoint):
+            self.local_stream = ""
+            _log.warning("%s: continuing at %s: %s", address, self.address, error)
 
     def _headers(self) -> tuple[tuple[str, str], ...]:
         """Metadata of every call: the token and the trace."""
@@ -133,8 +157,9 @@ class Transport:
             if before.is_local:
                 self._rejected = 0 if before.attached else self._rejected + 1
         try:
+            address = self.address
             call = self._local_call() or open_call(self._channel, self._metadata)
-            self._link = Link(call, self.address)
+            self._link = Link(call, address)
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
         return self._link
@@ -216,7 +241,7 @@ class Transport:
         self._closing.set()
         if self._link is not None:
             self._link.drop()
-        self._channel.close()
+        self.servers.close()
 
 
 class StreamInterrupted(grpc.RpcError):

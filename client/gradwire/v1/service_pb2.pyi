@@ -61,18 +61,20 @@ PARAMETER_KIND_NUMBER_OR_STRING: ParameterKind
 PARAMETER_KIND_INTEGERS_OR_STRING: ParameterKind
 
 class OpenSessionRequest(_message.Message):
-    __slots__ = ("session_id", "min_protocol", "max_protocol", "lease_ms", "client")
+    __slots__ = ("session_id", "min_protocol", "max_protocol", "lease_ms", "client", "follows_endpoint")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     MAX_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     min_protocol: int
     max_protocol: int
     lease_ms: int
     client: str
-    def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
+    follows_endpoint: bool
+    def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ..., follows_endpoint: bool = ...) -> None: ...
 
 class OpenSessionResponse(_message.Message):
     __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits", "machine", "expires_unix_ms", "local_stream", "first_id", "last_id")

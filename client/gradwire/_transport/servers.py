@@ -1,0 +1,78 @@
+"""Servers: the addresses of a cluster's servers, and the one in use.
+
+The addresses are those that the program gave, and the one that a server named last. A session may live at any of them.
+A channel stays open until `close`: another thread may have a call on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+
+from gradwire._transport.connection_advice import checked
+from gradwire._transport.credentials import Credentials
+
+
+class Servers:
+    """Channels by address. Thread-safe."""
+
+    def __init__(self, addresses: Sequence[str], credentials: Credentials, options: list[Any]) -> None:
+        """Use the first address first."""
+        self.given = tuple(addresses)
+        self.address = self.given[0]
+        self.channel: grpc.Channel = credentials.channel(self.address, options)
+        self._credentials = credentials
+        self._options = options
+        self._named = ""  # the address that a server named last
+        self._channels = {self.address: self.channel}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def several(self) -> bool:
+        """Whether there is another server to try."""
+        return len(self.given) > 1 or self._named not in ("", self.given[0])
+
+    def move(self, address: str, endpoint: str = "") -> bool:
+        """Use `endpoint`, or without it the next server, unless `address` is no longer in use.
+
+        Returns whether another server is in use now.
+        """
+        with self._lock:
+            if self._closed or address != self.address:
+                return False
+            with contextlib.suppress(ValueError):  # not an address: try the next one
+                if endpoint:
+                    self._named = checked(endpoint)
+                    return self._use(self._named)
+            known = [*self.given, *(() if self._named in ("", *self.given) else (self._named,))]
+            at = known.index(self.address) if self.address in known else -1
+            return self._use(known[(at + 1) % len(known)])
+
+    def _use(self, address: str) -> bool:
+        if address == self.address:
+            return False
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._credentials.channel(address, self._options_of(address))
+        self.address, self.channel = address, channel
+        return True
+
+    def _options_of(self, address: str) -> list[Any]:
+        """Options of a channel. A server that another one named must prove the name of the program's first address."""
+        if not self._credentials.tls or address in self.given:
+            return self._options
+        name = self.given[0].rpartition(":")[0].strip("[]")
+        return [*self._options, ("grpc.ssl_target_name_override", name)]
+
+    def close(self) -> None:
+        """Close all channels and cancel their calls."""
+        with self._lock:
+            self._closed = True
+            channels = list(self._channels.values())
+        for channel in channels:
+            channel.close()
