@@ -382,7 +382,7 @@ class Program:
 
     def watch(self, p: Any, q: Any, choice: float) -> None:
         def turned(g: Any) -> Any:
-            return g + g.sum() * 0.5
+            return None if g is None else g + g.sum() * 0.5  # None: no gradient reached the node
 
         def changed(leaf: Any) -> None:
             if leaf.grad is not None:
