@@ -1,1 +1,1 @@
-"""Array modules other than NumPy, with NumPy's behaviour."""
+"""Array modules other than NumPy, with NumPy's behaviour, and native libraries."""

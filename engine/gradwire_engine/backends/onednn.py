@@ -1,0 +1,310 @@
+"""oneDNN by ctypes: layouts, primitives and reorders of float32 arrays in CPU memory.
+
+The library is that of the wheel `onednn-cpu-gomp` (extra `[onednn]`). It is loaded at its first use; without it,
+`library` is None. A primitive runs in its caller's thread alone, so callers divide the work themselves: OpenMP gets one
+thread and starts none. Therefore no OpenMP threads wait for work, forks may compute too, and the number of threads
+does not change a result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
+
+log = logging.getLogger("gradwire.engine")
+
+PACKAGE = "onednn-cpu-gomp"
+_FILE, _MAJOR = "libdnnl.so.3", 3
+# Numbers of dnnl_types.h.
+_F32, _ANY, _CPU, _IN_ORDER, _USER_SCRATCHPAD = 3, 1, 1, 1, 1
+_TRAINING, _DIRECT = 64, 1  # of forward: with the same kernels as inference
+_SUCCESS, _OUT_OF_MEMORY, _UNIMPLEMENTED = 0, 1, 3
+_NAME_QUERY, _SCRATCHPAD_QUERY = 8, 136
+FROM, TO, SCRATCHPAD = 1, 17, 80
+SOURCE, WEIGHTS, BIAS, RESULT = 1, 33, 41, 17
+SOURCE_GRADIENT, WEIGHTS_GRADIENT, RESULT_GRADIENT = 129, 161, 145
+_QUERIES = {1: 129, 129: 130, 33: 131, 161: 132, 17: 133, 145: 134}  # of an argument's layout
+_Dims = ctypes.c_int64 * 12
+_Handle = ctypes.c_void_p
+_Out = ctypes.POINTER(ctypes.c_void_p)
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = (("number", ctypes.c_int), ("memory", _Handle))
+
+
+class _Version(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_int),
+        ("minor", ctypes.c_int),
+        ("patch", ctypes.c_int),
+        ("hash", ctypes.c_char_p),
+        ("cpu_runtime", ctypes.c_uint),
+        ("gpu_runtime", ctypes.c_uint),
+    )
+
+
+_DIMS = ctypes.POINTER(ctypes.c_int64)
+_SIGNATURES: dict[str, Sequence[Any]] = {
+    "engine_create": (_Out, ctypes.c_int, ctypes.c_size_t),
+    "stream_create": (_Out, _Handle, ctypes.c_uint),
+    "set_primitive_cache_capacity": (ctypes.c_int,),
+    "memory_desc_create_with_tag": (_Out, ctypes.c_int, _DIMS, ctypes.c_int, ctypes.c_int),
+    "memory_desc_create_with_strides": (_Out, ctypes.c_int, _DIMS, ctypes.c_int, _DIMS),
+    "memory_desc_clone": (_Out, _Handle),
+    "memory_desc_equal": (_Handle, _Handle),
+    "memory_desc_destroy": (_Handle,),
+    "memory_create": (_Out, _Handle, _Handle, _Handle),
+    "memory_set_data_handle": (_Handle, _Handle),
+    "memory_destroy": (_Handle,),
+    "primitive_attr_create": (_Out,),
+    "primitive_attr_set_scratchpad_mode": (_Handle, ctypes.c_int),
+    "primitive_desc_query": (_Handle, ctypes.c_int, ctypes.c_int, _Handle),
+    "primitive_desc_destroy": (_Handle,),
+    "primitive_create": (_Out, _Handle),
+    "primitive_execute": (_Handle, _Handle, ctypes.c_int, _Handle),
+    "primitive_destroy": (_Handle,),
+    "reorder_primitive_desc_create": (_Out, *[_Handle] * 5),
+    "convolution_forward_primitive_desc_create": (
+        (_Out, _Handle, ctypes.c_int, ctypes.c_int, *[_Handle] * 4, *[_DIMS] * 4, _Handle)
+    ),
+    "convolution_backward_data_primitive_desc_create": (
+        (_Out, _Handle, ctypes.c_int, *[_Handle] * 3, *[_DIMS] * 4, _Handle, _Handle)
+    ),
+    "convolution_backward_weights_primitive_desc_create": (
+        (_Out, _Handle, ctypes.c_int, *[_Handle] * 4, *[_DIMS] * 4, _Handle, _Handle)
+    ),
+}
+
+
+class _Owned:
+    """A handle of the library, freed with its owner."""
+
+    __slots__ = ("_free", "handle")
+
+    def __init__(self, handle: _Handle, free: Any) -> None:
+        self.handle, self._free = handle, free
+
+    def __del__(self) -> None:
+        self._free(self.handle)
+
+
+class Layout(_Owned):
+    """Shape and order of an array's elements in memory; an open one is chosen by a primitive."""
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self, library: Library, handle: _Handle) -> None:
+        super().__init__(handle, library.calls["memory_desc_destroy"])
+        self.nbytes = int(library.size_of(handle))
+
+
+class Memory(_Owned):
+    """An address with a layout. One thread at a time uses it."""
+
+    __slots__ = ("_layout", "_set")
+
+    def __init__(self, library: Library, layout: Layout) -> None:
+        handle = library.made("memory_create", layout.handle, library.engine, None)
+        super().__init__(handle, library.calls["memory_destroy"])
+        self._set, self._layout = library.calls["memory_set_data_handle"], layout
+
+    def point(self, address: int) -> None:
+        """Set the address."""
+        self._set(self.handle, address)
+
+
+class Primitive(_Owned):
+    """A computation with fixed layouts.
+
+    name: of the implementation. scratch: layout of its temporary memory; None if it needs none.
+    """
+
+    __slots__ = ("_execute", "_layouts", "_stream", "name", "scratch")
+
+    def __init__(self, library: Library, descriptor: _Handle, arguments: Sequence[int] = ()) -> None:
+        """Make the primitive of a primitive descriptor, which is freed; `arguments` have a `layout`."""
+        try:
+            self._layouts = {
+                number: library.copied(library.queried(descriptor, _QUERIES[number], 0)) for number in arguments
+            }
+            scratch = library.copied(library.queried(descriptor, _SCRATCHPAD_QUERY, 0))
+            self.scratch = scratch if scratch.nbytes else None
+            name = ctypes.c_char_p()
+            library.call("primitive_desc_query", descriptor, _NAME_QUERY, 0, ctypes.byref(name))
+            self.name = (name.value or b"").decode()
+            handle = library.made("primitive_create", descriptor)
+        finally:
+            library.calls["primitive_desc_destroy"](descriptor)
+        super().__init__(handle, library.calls["primitive_destroy"])
+        self._execute, self._stream = library.calls["primitive_execute"], library.stream
+
+    def layout(self, argument: int) -> Layout:
+        """The layout of an argument."""
+        return self._layouts[argument]
+
+
+class Call:
+    """A primitive with its memory. Call it in one thread at a time. Raises RuntimeError."""
+
+    __slots__ = ("_arguments", "_count", "_execute", "_held", "_library", "_stream")
+
+    def __init__(self, library: Library, primitive: Primitive, memory: Mapping[int, Memory]) -> None:
+        self._arguments = (_Argument * len(memory))(
+            *[_Argument(number, each.handle) for number, each in memory.items()]
+        )
+        self._count, self._held = len(memory), (primitive, list(memory.values()))
+        self._library, self._execute, self._stream = library, library.calls["primitive_execute"], library.stream
+
+    def __call__(self) -> None:
+        self._library.use_one_thread()
+        status = self._execute(self._held[0].handle, self._stream, self._count, self._arguments)
+        if status:
+            raise _error("primitive_execute", status)
+
+
+class Library:
+    """The loaded library: one engine, one stream. Any thread may use it."""
+
+    def __init__(self, path: str) -> None:
+        """Load the library. Raises OSError if it cannot be loaded or is another version."""
+        loaded = ctypes.CDLL(path)
+        self.calls: dict[str, Any] = {}
+        try:
+            for name, arguments in _SIGNATURES.items():
+                function = self.calls[name] = loaded[f"dnnl_{name}"]
+                function.argtypes = arguments
+            describe, self._query, self._size = (
+                loaded[f"dnnl_{name}"] for name in ("version", "primitive_desc_query_md", "memory_desc_get_size")
+            )
+            self._set_threads = loaded["omp_set_num_threads"]
+        except AttributeError as error:
+            raise OSError(f"{path} is not oneDNN with OpenMP: {error}") from error
+        describe.restype = ctypes.POINTER(_Version)
+        self._query.restype, self._query.argtypes = _Handle, (_Handle, ctypes.c_int, ctypes.c_int)
+        self._size.restype, self._size.argtypes = ctypes.c_size_t, (_Handle,)
+        version = describe().contents
+        self.version = f"{version.major}.{version.minor}.{version.patch}"
+        if version.major != _MAJOR:
+            raise OSError(f"{path} is oneDNN {self.version}, not {_MAJOR}")
+        self._threads = threading.local()
+        self.use_one_thread()
+        self.engine = self.made("engine_create", _CPU, 0)
+        self.stream = self.made("stream_create", self.engine, _IN_ORDER)
+        self._attributes = self.made("primitive_attr_create")
+        self.call("primitive_attr_set_scratchpad_mode", self._attributes, _USER_SCRATCHPAD)
+        self.call("set_primitive_cache_capacity", 0)  # callers keep their primitives
+
+    def use_one_thread(self) -> None:
+        """Give OpenMP one thread wherever this thread uses the library."""
+        if not hasattr(self._threads, "one"):
+            self._set_threads(1)
+            self._threads.one = True
+
+    def call(self, name: str, *args: Any) -> None:
+        """Call a function. Raises RuntimeError, MemoryError."""
+        status = self.calls[name](*args)
+        if status != _SUCCESS:
+            raise _error(name, status)
+
+    def made(self, name: str, *args: Any) -> _Handle:
+        """Call a function that makes something. Raises RuntimeError, MemoryError."""
+        handle = _Handle()
+        self.call(name, ctypes.byref(handle), *args)
+        return handle
+
+    def queried(self, descriptor: _Handle, what: int, index: int) -> _Handle:
+        """A layout of a primitive descriptor, which owns it."""
+        return _Handle(self._query(descriptor, what, index))
+
+    def size_of(self, layout: _Handle) -> int:
+        """Bytes of an array with a layout; 0 for an open layout."""
+        return int(self._size(layout))
+
+    def copied(self, layout: _Handle) -> Layout:
+        """A layout of its own."""
+        return Layout(self, self.made("memory_desc_clone", layout))
+
+    def open_layout(self, shape: Sequence[int]) -> Layout:
+        """A layout that a primitive chooses."""
+        return Layout(self, self.made("memory_desc_create_with_tag", len(shape), _Dims(*shape), _F32, _ANY))
+
+    def plain_layout(self, shape: Sequence[int], strides: Sequence[int] = ()) -> Layout:
+        """The layout of a row-major array, or with other strides in elements."""
+        if not strides:
+            steps = [1]
+            for length in reversed(shape[1:]):
+                steps.insert(0, steps[0] * length)
+            strides = steps
+        made = self.made("memory_desc_create_with_strides", len(shape), _Dims(*shape), _F32, _Dims(*strides))
+        return Layout(self, made)
+
+    def is_same(self, layout: Layout, other: Layout) -> bool:
+        """Whether two layouts place all elements alike."""
+        return bool(self.calls["memory_desc_equal"](layout.handle, other.handle))
+
+    def reorder(self, given: Layout, wanted: Layout) -> Primitive | None:
+        """The copy from one layout to another (FROM, TO); None if they are the same. Raises RuntimeError."""
+        if self.is_same(given, wanted):
+            return None
+        engine = self.engine
+        made = self.made("reorder_primitive_desc_create", given.handle, engine, wanted.handle, engine, None)
+        return Primitive(self, made)
+
+    def convolution(
+        self, kind: str, source: Layout, weights: Layout, bias: Layout | None, result: Layout, stride: Sequence[int],
+        padding: Sequence[int], dilation: Sequence[int],
+    ) -> Primitive | None:  # fmt: skip
+        """A convolution ("forward") or its gradient by "source" or "weights"; None if there is no implementation.
+
+        weights: (o, c, *kernel), or with groups (groups, o / groups, c / groups, *kernel). Raises RuntimeError.
+        """
+        self.use_one_thread()
+        window = [_Dims(*each) for each in (stride, [gap - 1 for gap in dilation], padding, padding)]
+        layouts = [source.handle, weights.handle, None if bias is None else bias.handle, result.handle]
+        made, attributes = _Handle(), self._attributes
+        out = ctypes.byref(made)
+        if kind == "forward":
+            arguments = (SOURCE, WEIGHTS, RESULT)
+            create = self.calls["convolution_forward_primitive_desc_create"]
+            status = create(out, self.engine, _TRAINING, _DIRECT, *layouts, *window, attributes)
+        elif kind == "source":
+            arguments = (SOURCE_GRADIENT, WEIGHTS, RESULT_GRADIENT)
+            create = self.calls["convolution_backward_data_primitive_desc_create"]
+            status = create(out, self.engine, _DIRECT, *layouts[:2], layouts[3], *window, None, attributes)
+        else:
+            arguments = (SOURCE, WEIGHTS_GRADIENT, RESULT_GRADIENT)
+            create = self.calls["convolution_backward_weights_primitive_desc_create"]
+            status = create(out, self.engine, _DIRECT, *layouts, *window, None, attributes)
+        if status == _UNIMPLEMENTED:
+            return None
+        if status:
+            raise _error(f"convolution, {kind}", status)
+        return Primitive(self, made, arguments)
+
+
+def _error(name: str, status: int) -> Exception:
+    kind = MemoryError if status == _OUT_OF_MEMORY else RuntimeError
+    return kind(f"oneDNN: {name} failed with status {status}")
+
+
+@cache
+def library() -> Library | None:
+    """The library; None if it is not installed or cannot be loaded, which is logged."""
+    try:
+        files = distribution(PACKAGE).files or ()
+    except PackageNotFoundError:
+        return None
+    path = next((file.locate() for file in files if file.name == _FILE), None)
+    try:
+        if path is None:
+            raise OSError(f"{PACKAGE} contains no {_FILE}")
+        return Library(str(path))
+    except OSError as error:
+        log.warning("oneDNN is installed, but cannot be loaded; convolutions use NumPy: %s", error)
+        return None

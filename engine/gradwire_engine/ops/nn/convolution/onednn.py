@@ -1,0 +1,367 @@
+"""Convolutions of float32 arrays by oneDNN (backends/onednn.py): which ones, in what parts, and in what memory.
+
+oneDNN computes on blocks of channels, so arrays are reordered before and after. A batch is computed in parts of a few
+images: a part's reordered arrays fit a cache, and parts run in several threads. The shapes alone decide the parts, and
+the parts of a weight's gradient are added in order. So results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine.backends.onednn import (
+    BIAS,
+    FROM,
+    RESULT,
+    RESULT_GRADIENT,
+    SCRATCHPAD,
+    SOURCE,
+    SOURCE_GRADIENT,
+    TO,
+    WEIGHTS,
+    WEIGHTS_GRADIENT,
+    Call,
+    Layout,
+    Library,
+    Memory,
+    Primitive,
+    library,
+)
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.threads import POOL
+from gradwire_engine.ops.base.checks import admit
+
+Shape = tuple[int, ...]
+# Nanoseconds of a core per multiply-add, and per element of input and output for its reorder.
+_PRODUCT, _ELEMENT = 0.03, 0.35
+# A part takes about so long, and there are at most so many: each part costs 10 to 20 µs.
+_PART, _MOST_PARTS = 400_000, 16
+# Bytes of a weight gradient's parts.
+_MOST_PARTIAL = 16 << 20
+# Multiply-adds from which oneDNN's own products of columns ("gemm") are slower than NumPy's, and those with few
+# channels, which oneDNN fills up to blocks of eight.
+_LARGE, _FEW = 1 << 21, 4
+# Bytes of temporary memory that each thread keeps, as BLAS does; more is freed.
+_KEPT = 4 << 20
+_ALIGNED = 64
+_CACHED = 256
+_BYTE = np.dtype(np.uint8)
+_ARGUMENTS = {
+    "forward": (SOURCE, WEIGHTS, RESULT),
+    "source": (SOURCE_GRADIENT, WEIGHTS, RESULT_GRADIENT),
+    "weights": (SOURCE, WEIGHTS_GRADIENT, RESULT_GRADIENT),
+}
+_WRITTEN = {"forward": 2, "source": 0, "weights": 1}
+
+
+def forward(
+    input: Array, weight: Array, bias: Array | None, output: Shape, stride: Any, padding: Any, dilation: Any,
+    groups: int,
+) -> Array | None:  # fmt: skip
+    """The convolution of (n, c, *size) with (o, c / groups, *kernel), of spatial size `output`; None: use NumPy."""
+    if not _fits(input, weight, bias):
+        return None
+    shape = (input.shape[0], weight.shape[0], *output)
+    made = _convolution(
+        "forward", input.shape, weight.shape, shape, tuple(stride), tuple(padding), tuple(dilation), groups,
+        bias is not None,
+    )  # fmt: skip
+    return None if made is None else made(input, weight, None, bias)
+
+
+def source_gradient(
+    grad: Array, weight: Array, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array | None:
+    """The transpose of `forward`: (n, o, *output) to (n, c, *size); None: use NumPy."""
+    if not _fits(grad, weight, None):
+        return None
+    shape = (grad.shape[0], groups * weight.shape[1], *size)
+    made = _convolution(
+        "source", shape, weight.shape, grad.shape, tuple(stride), tuple(padding), tuple(dilation), groups, False
+    )
+    return None if made is None else made(None, weight, grad, None)
+
+
+def weight_gradient(
+    input: Array, grad: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array | None:
+    """The gradient of `forward`'s weight: (n, c, *size) with (n, o, *output) to (o, c / groups, *kernel)."""
+    if not _fits(input, grad, None):
+        return None
+    shape = (grad.shape[1], input.shape[1] // groups, *kernel)
+    made = _convolution(
+        "weights", input.shape, shape, grad.shape, tuple(stride), tuple(padding), tuple(dilation), groups, False
+    )
+    return None if made is None else made(input, None, grad, None)
+
+
+def _fits(one: Array, other: Array, bias: Array | None) -> bool:
+    wanted = dtypes.float32
+    if one.dtype != wanted or other.dtype != wanted or not (bias is None or bias.dtype == wanted):
+        return False
+    return library() is not None
+
+
+@lru_cache(_CACHED)
+def _convolution(
+    kind: str, source: Shape, weight: Shape, result: Shape, stride: Shape, padding: Shape, dilation: Shape,
+    groups: int, biased: bool,
+) -> Convolution | None:  # fmt: skip
+    """The convolution of these shapes; None where NumPy is faster, or where only NumPy computes it."""
+    loaded = library()
+    if loaded is None or 0 in (*source, *weight, *result) or math.prod(weight[2:]) == 1:
+        return None  # one kernel element: a matrix product, without columns and reorders
+    reached = tuple(
+        (size + 2 * pad - gap * (k - 1) - 1) // step + 1
+        for size, pad, gap, k, step in zip(source[2:], padding, dilation, weight[2:], stride, strict=True)
+    )
+    products = math.prod(result) * math.prod(weight[1:])
+    if reached != result[2:] or (kind == "source" and groups == 1 and weight[1] < _FEW and products >= _LARGE):
+        return None
+    try:
+        made = Convolution(loaded, kind, source, weight, result, (stride, padding, dilation), groups, biased)
+    except LookupError:
+        return None
+    slow = products >= _LARGE and "gemm" in made.name
+    return None if slow or made.name.startswith("ref") else made
+
+
+class _Room(threading.local):
+    """Temporary memory of each thread."""
+
+    kept: Array | None = None
+
+    def take(self, nbytes: int) -> tuple[int, Array | None]:
+        """The aligned address of so many bytes, and the array that holds them until the next call."""
+        if not nbytes:
+            return 0, None
+        room = self.kept
+        if room is None or room.nbytes < nbytes + _ALIGNED:
+            room = np.empty(nbytes + _ALIGNED, np.uint8)
+            if nbytes <= _KEPT:
+                self.kept = room
+        return _aligned(room), room
+
+
+_ROOM = _Room()
+
+
+def _aligned(array: Array) -> int:
+    """The first aligned address in an array of bytes."""
+    address = _address(array)
+    return address + -address % _ALIGNED
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _whole(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNED) * _ALIGNED
+
+
+class _Side:
+    """An operand of a part: its row-major layout, the primitive's, and the reorder between them."""
+
+    def __init__(self, loaded: Library, shape: Shape, primitive: Primitive, number: int, written: bool) -> None:
+        self.number, self.written = number, written
+        self.plain, self.chosen = loaded.plain_layout(shape), primitive.layout(number)
+        pair = (self.chosen, self.plain) if written else (self.plain, self.chosen)
+        self.reorder = loaded.reorder(*pair)
+        self.nbytes = 0 if self.reorder is None else _whole(self.chosen.nbytes)
+
+
+class _Part:
+    """The convolution of some images."""
+
+    def __init__(
+        self, loaded: Library, kind: str, source: Shape, weight: Shape, result: Shape, window: Sequence[Shape],
+        biased: bool, chosen: Layout | None = None,
+    ) -> None:  # fmt: skip
+        """Make the primitives; `chosen` is the weight's layout, if another part has one. Raises LookupError."""
+        opened = loaded.open_layout
+        bias = loaded.plain_layout(result[1:2]) if biased else None
+        made = loaded.convolution(kind, opened(source), chosen or opened(weight), bias, opened(result), *window)
+        if made is None:
+            raise LookupError
+        self.library, self.primitive, self.bias = loaded, made, bias
+        self.numbers, written = _ARGUMENTS[kind], _WRITTEN[kind]
+        self.weights = made.layout(self.numbers[1])
+        self.sides = [
+            _Side(loaded, shape, made, self.numbers[place], written == place)
+            for place, shape in ((0, source), (2, result))
+        ]
+        self.nbytes = sum(side.nbytes for side in self.sides) + (0 if made.scratch is None else made.scratch.nbytes)
+        self._idle: list[_Bound] = []
+
+    def run(self, source: int, weights: int, result: int, bias: int) -> None:
+        """Compute on these addresses, in this thread."""
+        try:
+            bound = self._idle.pop()
+        except IndexError:
+            bound = _Bound(self)
+        address, _held = _ROOM.take(self.nbytes)
+        bound.run(source, weights, result, bias, address)
+        self._idle.append(bound)
+
+
+class _Bound:
+    """A part's calls with their memory, for one thread at a time."""
+
+    def __init__(self, part: _Part) -> None:
+        loaded, primitive, memory = part.library, part.primitive, {}
+        self.weights = memory[part.numbers[1]] = Memory(loaded, part.weights)
+        self.plain = [Memory(loaded, side.plain) for side in part.sides]
+        self.room: list[tuple[Memory, int]] = []
+        before, after = [], []
+        for side, plain in zip(part.sides, self.plain, strict=True):
+            memory[side.number] = plain
+            if side.reorder is None:
+                continue
+            blocked = memory[side.number] = Memory(loaded, side.chosen)
+            self.room.append((blocked, side.nbytes))
+            if side.written:
+                after.append(Call(loaded, side.reorder, {FROM: blocked, TO: plain}))
+            else:
+                before.append(Call(loaded, side.reorder, {FROM: plain, TO: blocked}))
+        if primitive.scratch is not None:
+            memory[SCRATCHPAD] = Memory(loaded, primitive.scratch)
+            self.room.append((memory[SCRATCHPAD], primitive.scratch.nbytes))
+        self.bias = None
+        if part.bias is not None:
+            self.bias = memory[BIAS] = Memory(loaded, part.bias)
+        self.calls = [*before, Call(loaded, primitive, memory), *after]
+
+    def run(self, source: int, weights: int, result: int, bias: int, room: int) -> None:
+        """Compute on these addresses; `room` is the temporary memory's."""
+        self.plain[0].point(source)
+        self.plain[1].point(result)
+        self.weights.point(weights)
+        if self.bias is not None:
+            self.bias.point(bias)
+        for memory, nbytes in self.room:
+            memory.point(room)
+            room += nbytes
+        for call in self.calls:
+            call()
+
+
+class Convolution:
+    """A convolution, or its gradient by the source or by the weights, of fixed shapes.
+
+    name: of oneDNN's implementation.
+    """
+
+    def __init__(
+        self, loaded: Library, kind: str, source: Shape, weight: Shape, result: Shape, window: Sequence[Shape],
+        groups: int, biased: bool,
+    ) -> None:  # fmt: skip
+        """Make the primitives; `window` is stride, padding and dilation. Raises LookupError without implementation."""
+        self.kind, self.shapes = kind, (source, weight, result)
+        grouped = weight if groups == 1 else (groups, weight[0] // groups, *weight[1:])
+        images, step = source[0], _images_of_part(kind, source, weight, result)
+
+        def part(count: int, chosen: Layout | None) -> _Part:
+            shapes = (count, *source[1:]), grouped, (count, *result[1:])
+            return _Part(loaded, kind, *shapes, window, biased, chosen)
+
+        first = part(step, None)
+        self.name, self._weights = first.primitive.name, first.weights
+        self._parts = [first] * (images // step)
+        if images % step:
+            self._parts.append(part(images % step, first.weights))
+        self._steps = [4 * step * math.prod(shape[1:]) for shape in (source, result)]  # bytes from part to part
+        plain = loaded.plain_layout(grouped)
+        pair = (first.weights, plain) if kind == "weights" else (plain, first.weights)
+        reorder = loaded.reorder(*pair)
+        self._ends = None if reorder is None else (Memory(loaded, pair[0]), Memory(loaded, pair[1]))
+        self._reorder = None
+        if reorder is not None and self._ends is not None:
+            self._reorder = Call(loaded, reorder, {FROM: self._ends[0], TO: self._ends[1]})
+        self._lock = threading.Lock()
+        # Of the weights in the primitives' layout, or of the parts of their gradient.
+        copies = len(self._parts) if kind == "weights" else 1
+        self._room_nbytes = copies * _whole(first.weights.nbytes) if copies > 1 or reorder is not None else 0
+
+    def __call__(
+        self, source: Array | None, weight: Array | None, result: Array | None, bias: Array | None = None,
+        out: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """Compute the operand that is None: into `out`, which is row-major, or a new array.
+
+        Raises EngineError: MEMORY_LIMIT.
+        """
+        given = [each for each in (source, weight, result, bias) if each is not None]
+        nbytes = sum(each.nbytes for each in given if not each.flags.c_contiguous)  # they are copied
+        nbytes += self._room_nbytes + min(len(self._parts), POOL.threads) * self._parts[0].nbytes
+        if out is None:
+            nbytes += 4 * math.prod(self.shapes[_WRITTEN[self.kind]])
+        admit((nbytes,), _BYTE)
+        if out is None:
+            out = np.empty(self.shapes[_WRITTEN[self.kind]], np.float32)
+        arrays = [out if each is None else np.ascontiguousarray(each) for each in (source, weight, result)]
+        shift = None if bias is None else np.ascontiguousarray(bias)
+        if not self._room_nbytes:
+            self._run(arrays, _address(arrays[1]), 0, shift)
+            return out
+        room = np.empty(self._room_nbytes + _ALIGNED, np.uint8)
+        address = _aligned(room)
+        if self.kind == "weights":
+            self._run(arrays, address, _whole(self._weights.nbytes), shift)
+            self._add(room, address, out)
+        else:
+            self._copy(_address(arrays[1]), address)
+            self._run(arrays, address, 0, shift)
+        return out
+
+    def _run(self, arrays: Sequence[Array], weights: int, step: int, bias: Array | None) -> None:
+        """Compute all parts; their weights begin `step` bytes apart."""
+        begins, steps = (_address(arrays[0]), _address(arrays[2])), self._steps
+        shift = 0 if bias is None else _address(bias)
+
+        def run(number: int) -> None:
+            source, result = begins[0] + number * steps[0], begins[1] + number * steps[1]
+            self._parts[number].run(source, weights + number * step, result, shift)
+
+        if len(self._parts) == 1:
+            run(0)
+        else:
+            POOL.each(run, len(self._parts))
+
+    def _add(self, room: Array, address: int, out: Array) -> None:
+        """Add the parts of the weight's gradient in order, into the row-major `out`."""
+        count, nbytes = len(self._parts), _whole(self._weights.nbytes)
+        begin = address - _address(room)
+        parts = room[begin : begin + count * nbytes].reshape(count, nbytes)[:, : self._weights.nbytes].view(np.float32)
+        for part in parts[1:]:
+            parts[0] += part
+        if self._reorder is None:
+            out.reshape(-1)[...] = parts[0]
+        else:
+            self._copy(address, _address(out))
+
+    def _copy(self, given: int, wanted: int) -> None:
+        """Reorder the weights."""
+        if self._reorder is None or self._ends is None:
+            raise AssertionError("the weights have one layout")
+        with self._lock:  # one thread at a time sets the addresses
+            for memory, address in zip(self._ends, (given, wanted), strict=True):
+                memory.point(address)
+            self._reorder()
+
+
+def _images_of_part(kind: str, source: Shape, weight: Shape, result: Shape) -> int:
+    """Images of each part but the last."""
+    products = math.prod(result) * math.prod(weight[1:])
+    most = min(source[0], _MOST_PARTS)
+    if kind == "weights":
+        most = min(most, _MOST_PARTIAL // (4 * math.prod(weight)))
+    duration = products * _PRODUCT + (math.prod(source) + math.prod(result)) * _ELEMENT
+    return -(-source[0] // max(1, min(most, round(duration / _PART))))
