@@ -107,16 +107,19 @@ class Layout(_Owned):
 class Memory(_Owned):
     """An address with a layout. One thread at a time uses it."""
 
-    __slots__ = ("_layout", "_set")
+    __slots__ = ("_address", "_layout", "_set")
 
     def __init__(self, library: Library, layout: Layout) -> None:
         handle = library.made("memory_create", layout.handle, library.engine, None)
         super().__init__(handle, library.calls["memory_destroy"])
         self._set, self._layout = library.calls["memory_set_data_handle"], layout
+        self._address = 0
 
     def point(self, address: int) -> None:
         """Set the address."""
-        self._set(self.handle, address)
+        if address != self._address:
+            self._set(self.handle, address)
+            self._address = address
 
 
 class Primitive(_Owned):
@@ -125,7 +128,7 @@ class Primitive(_Owned):
     name: of the implementation. scratch: layout of its temporary memory; None if it needs none.
     """
 
-    __slots__ = ("_execute", "_layouts", "_stream", "name", "scratch")
+    __slots__ = ("_layouts", "name", "scratch")
 
     def __init__(self, library: Library, descriptor: _Handle, arguments: Sequence[int] = ()) -> None:
         """Make the primitive of a primitive descriptor, which is freed; `arguments` have a `layout`."""
@@ -142,7 +145,6 @@ class Primitive(_Owned):
         finally:
             library.calls["primitive_desc_destroy"](descriptor)
         super().__init__(handle, library.calls["primitive_destroy"])
-        self._execute, self._stream = library.calls["primitive_execute"], library.stream
 
     def layout(self, argument: int) -> Layout:
         """The layout of an argument."""
@@ -150,20 +152,19 @@ class Primitive(_Owned):
 
 
 class Call:
-    """A primitive with its memory. Call it in one thread at a time. Raises RuntimeError."""
+    """A primitive with its memory. Call it in one thread at a time, after `use_one_thread`. Raises RuntimeError."""
 
-    __slots__ = ("_arguments", "_count", "_execute", "_held", "_library", "_stream")
+    __slots__ = ("_arguments", "_count", "_execute", "_held", "_primitive", "_stream")
 
     def __init__(self, library: Library, primitive: Primitive, memory: Mapping[int, Memory]) -> None:
         self._arguments = (_Argument * len(memory))(
             *[_Argument(number, each.handle) for number, each in memory.items()]
         )
-        self._count, self._held = len(memory), (primitive, list(memory.values()))
-        self._library, self._execute, self._stream = library, library.calls["primitive_execute"], library.stream
+        self._count, self._held, self._primitive = len(memory), (primitive, *memory.values()), primitive.handle
+        self._execute, self._stream = library.calls["primitive_execute"], library.stream
 
     def __call__(self) -> None:
-        self._library.use_one_thread()
-        status = self._execute(self._held[0].handle, self._stream, self._count, self._arguments)
+        status = self._execute(self._primitive, self._stream, self._count, self._arguments)
         if status:
             raise _error("primitive_execute", status)
 

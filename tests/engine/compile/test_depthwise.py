@@ -13,6 +13,7 @@ from gradwire_engine.compile.fusion import depthwise as depthwise_convolutions
 from gradwire_engine.compile.fusion import fused as fused_plans
 from gradwire_engine.compile.fusion.depthwise import DepthwiseCall, depthwise
 from gradwire_engine.core.context import CURRENT, Context, activate
+from gradwire_engine.ops.nn.convolution import onednn
 from tests.engine.compile.fusing import fused, run, traced
 
 pytest.importorskip("llvmlite")
@@ -21,6 +22,7 @@ pytest.importorskip("llvmlite")
 @pytest.fixture(autouse=True)
 def context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(depthwise_convolutions, "_LEAST", 1)
+    monkeypatch.setattr(onednn, "library", lambda: None)  # it precedes the compiled kernels
     with activate(Context()), np.errstate(all="ignore"):
         yield
 

@@ -163,7 +163,7 @@ def machine_of(steps: Schedule, built: Callable[[str], Kernel | None]) -> Machin
         if kernel is not None:
             made.groups.append((group, kernel))
     for place, instr in enumerate(steps.instrs):
-        conv = depthwise(instr, steps.regs)
+        conv = None if steps.kernels[place] is not None else depthwise(instr, steps.regs)
         kernel = None if conv is None else built(printed(loop_of(conv)))
         if conv is not None and kernel is not None:
             made.convolutions.append((place, conv, kernel))

@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from gradwire_engine.core.threads import POOL
 from gradwire_engine.ops.base.checks import admit
 
 Shape = tuple[int, ...]
+Kind = Literal["forward", "source", "weights"]
 # Nanoseconds of a core per multiply-add, and per element of input and output for its reorder.
 _PRODUCT, _ELEMENT = 0.03, 0.35
 # A part takes about so long, and there are at most so many: each part costs 10 to 20 µs.
@@ -53,12 +54,12 @@ _KEPT = 4 << 20
 _ALIGNED = 64
 _CACHED = 256
 _BYTE = np.dtype(np.uint8)
-_ARGUMENTS = {
+_ARGUMENTS: dict[Kind, tuple[int, int, int]] = {
     "forward": (SOURCE, WEIGHTS, RESULT),
     "source": (SOURCE_GRADIENT, WEIGHTS, RESULT_GRADIENT),
     "weights": (SOURCE, WEIGHTS_GRADIENT, RESULT_GRADIENT),
 }
-_WRITTEN = {"forward": 2, "source": 0, "weights": 1}
+_WRITTEN: dict[Kind, int] = {"forward": 2, "source": 0, "weights": 1}
 
 
 def forward(
@@ -69,10 +70,7 @@ def forward(
     if not _fits(input, weight, bias):
         return None
     shape = (input.shape[0], weight.shape[0], *output)
-    made = _convolution(
-        "forward", input.shape, weight.shape, shape, tuple(stride), tuple(padding), tuple(dilation), groups,
-        bias is not None,
-    )  # fmt: skip
+    made = prepared("forward", input.shape, weight.shape, shape, stride, padding, dilation, groups, bias is not None)
     return None if made is None else made(input, weight, None, bias)
 
 
@@ -83,10 +81,8 @@ def source_gradient(
     if not _fits(grad, weight, None):
         return None
     shape = (grad.shape[0], groups * weight.shape[1], *size)
-    made = _convolution(
-        "source", shape, weight.shape, grad.shape, tuple(stride), tuple(padding), tuple(dilation), groups, False
-    )
-    return None if made is None else made(None, weight, grad, None)
+    made = prepared("source", shape, weight.shape, grad.shape, stride, padding, dilation, groups, False)
+    return None if made is None else made(None, weight, grad)
 
 
 def weight_gradient(
@@ -96,10 +92,8 @@ def weight_gradient(
     if not _fits(input, grad, None):
         return None
     shape = (grad.shape[1], input.shape[1] // groups, *kernel)
-    made = _convolution(
-        "weights", input.shape, shape, grad.shape, tuple(stride), tuple(padding), tuple(dilation), groups, False
-    )
-    return None if made is None else made(input, None, grad, None)
+    made = prepared("weights", input.shape, shape, grad.shape, stride, padding, dilation, groups, False)
+    return None if made is None else made(input, None, grad)
 
 
 def _fits(one: Array, other: Array, bias: Array | None) -> bool:
@@ -109,9 +103,19 @@ def _fits(one: Array, other: Array, bias: Array | None) -> bool:
     return library() is not None
 
 
+def prepared(
+    kind: Kind, source: Shape, weight: Shape, result: Shape, stride: Any, padding: Any, dilation: Any, groups: int,
+    biased: bool,
+) -> Convolution | None:  # fmt: skip
+    """The convolution of float32 arrays of these shapes; None: use NumPy."""
+    if library() is None:
+        return None
+    return _convolution(kind, source, weight, result, tuple(stride), tuple(padding), tuple(dilation), groups, biased)
+
+
 @lru_cache(_CACHED)
 def _convolution(
-    kind: str, source: Shape, weight: Shape, result: Shape, stride: Shape, padding: Shape, dilation: Shape,
+    kind: Kind, source: Shape, weight: Shape, result: Shape, stride: Shape, padding: Shape, dilation: Shape,
     groups: int, biased: bool,
 ) -> Convolution | None:  # fmt: skip
     """The convolution of these shapes; None where NumPy is faster, or where only NumPy computes it."""
@@ -136,18 +140,17 @@ def _convolution(
 class _Room(threading.local):
     """Temporary memory of each thread."""
 
-    kept: Array | None = None
+    kept: tuple[int, int, Array | None] = 0, 0, None  # bytes, address, array
 
     def take(self, nbytes: int) -> tuple[int, Array | None]:
         """The aligned address of so many bytes, and the array that holds them until the next call."""
-        if not nbytes:
-            return 0, None
-        room = self.kept
-        if room is None or room.nbytes < nbytes + _ALIGNED:
+        size, address, room = self.kept
+        if size < nbytes:
             room = np.empty(nbytes + _ALIGNED, np.uint8)
+            address = _aligned(room)
             if nbytes <= _KEPT:
-                self.kept = room
-        return _aligned(room), room
+                self.kept = nbytes, address, room
+        return address, room
 
 
 _ROOM = _Room()
@@ -182,7 +185,7 @@ class _Part:
     """The convolution of some images."""
 
     def __init__(
-        self, loaded: Library, kind: str, source: Shape, weight: Shape, result: Shape, window: Sequence[Shape],
+        self, loaded: Library, kind: Kind, source: Shape, weight: Shape, result: Shape, window: Sequence[Shape],
         biased: bool, chosen: Layout | None = None,
     ) -> None:  # fmt: skip
         """Make the primitives; `chosen` is the weight's layout, if another part has one. Raises LookupError."""
@@ -207,6 +210,7 @@ class _Part:
             bound = self._idle.pop()
         except IndexError:
             bound = _Bound(self)
+        self.library.use_one_thread()
         address, _held = _ROOM.take(self.nbytes)
         bound.run(source, weights, result, bias, address)
         self._idle.append(bound)
@@ -260,11 +264,11 @@ class Convolution:
     """
 
     def __init__(
-        self, loaded: Library, kind: str, source: Shape, weight: Shape, result: Shape, window: Sequence[Shape],
+        self, loaded: Library, kind: Kind, source: Shape, weight: Shape, result: Shape, window: Sequence[Shape],
         groups: int, biased: bool,
     ) -> None:  # fmt: skip
         """Make the primitives; `window` is stride, padding and dilation. Raises LookupError without implementation."""
-        self.kind, self.shapes = kind, (source, weight, result)
+        self.library, self.kind, self.shapes = loaded, kind, (source, weight, result)
         grouped = weight if groups == 1 else (groups, weight[0] // groups, *weight[1:])
         images, step = source[0], _images_of_part(kind, source, weight, result)
 
@@ -351,17 +355,18 @@ class Convolution:
         """Reorder the weights."""
         if self._reorder is None or self._ends is None:
             raise AssertionError("the weights have one layout")
+        self.library.use_one_thread()
         with self._lock:  # one thread at a time sets the addresses
             for memory, address in zip(self._ends, (given, wanted), strict=True):
                 memory.point(address)
             self._reorder()
 
 
-def _images_of_part(kind: str, source: Shape, weight: Shape, result: Shape) -> int:
-    """Images of each part but the last."""
+def _images_of_part(kind: Kind, source: Shape, weight: Shape, result: Shape) -> int:
+    """Images of each part but the last. There are 1, 2, 4, 8 or 16 parts: most numbers of threads share them evenly."""
     products = math.prod(result) * math.prod(weight[1:])
-    most = min(source[0], _MOST_PARTS)
+    duration = products * _PRODUCT + (math.prod(source) + math.prod(result)) * _ELEMENT
+    most = min(source[0], _MOST_PARTS, round(duration / _PART))
     if kind == "weights":
         most = min(most, _MOST_PARTIAL // (4 * math.prod(weight)))
-    duration = products * _PRODUCT + (math.prod(source) + math.prod(result)) * _ELEMENT
-    return -(-source[0] // max(1, min(most, round(duration / _PART))))
+    return -(-source[0] // (1 << max(1, most).bit_length() - 1))
