@@ -127,6 +127,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "glu": {"dim": -1},
     "grid_sample": {"mode": 'bilinear', "padding_mode": 'zeros', "align_corners": None},
     "group_norm": {"weight": None, "bias": None, "eps": 1e-05},
+    "gru_layer": {"bias_ih": None, "bias_hh": None, "batch_sizes": (), "reverse": False},
     "hardshrink": {"lambd": 0.5},
     "hardtanh": {"min_val": -1.0, "max_val": 1.0},
     "hinge_embedding_loss": {"margin": 1.0, "size_average": None, "reduce": None, "reduction": 'mean'},
@@ -179,6 +180,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "lp_pool1d": {"stride": None, "ceil_mode": False},
     "lp_pool2d": {"stride": None, "ceil_mode": False},
     "lp_pool3d": {"stride": None, "ceil_mode": False},
+    "lstm_layer": {"bias_ih": None, "bias_hh": None, "weight_hr": None, "batch_sizes": (), "reverse": False},
     "margin_ranking_loss": {"margin": 0.0, "size_average": None, "reduce": None, "reduction": 'mean'},
     "max": {"dim": None, "keepdim": False, "other": None},
     "max_pool1d": {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False},
@@ -234,6 +236,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "randperm": {"dtype": None, "device": None, "requires_grad": False},
     "repeat_interleave": {"dim": None, "output_size": None},
     "rms_norm": {"weight": None, "eps": None},
+    "rnn_layer": {"bias_ih": None, "bias_hh": None, "batch_sizes": (), "reverse": False, "nonlinearity": 'tanh'},
     "roll": {"dims": ()},
     "rot90": {"k": 1, "dims": (0, 1)},
     "round": {"decimals": 0},
@@ -1606,6 +1609,15 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     return _call("group_norm", (input, num_groups, weight, bias, eps))
 
 
+def gru_layer(input: Tensor, h_0: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None = None, bias_hh: Tensor | None = None, batch_sizes: int | Sequence[int] = (), reverse: bool = False) -> Any:
+    """One layer of torch.nn.GRU in one direction: the outputs of all steps, and the last h.
+
+    input, h_0, batch_sizes: as in lstm_layer. weight_ih: (3 h, i); weight_hh: (3 h, h); biases: (3 h,).
+    Raises EngineError: SHAPE, RUNTIME.
+    """
+    return _call("gru_layer", (input, h_0, weight_ih, weight_hh, bias_ih, bias_hh, batch_sizes, reverse), (), ('output', 'h_n'))
+
+
 def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input > other, elementwise (torch.gt)."""
     made = _call("gt", (input, other))
@@ -2356,6 +2368,16 @@ def lp_pool3d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int]
     return _call("lp_pool3d", (input, norm_type, kernel_size, stride, ceil_mode))
 
 
+def lstm_layer(input: Tensor, h_0: Tensor, c_0: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None = None, bias_hh: Tensor | None = None, weight_hr: Tensor | None = None, batch_sizes: int | Sequence[int] = (), reverse: bool = False) -> Any:
+    """One layer of torch.nn.LSTM in one direction: the outputs of all steps, and the last h and c.
+
+    input: (t, n, i); or the data of a packed sequence (rows, i), with the rows of each step in batch_sizes, which do not
+    increase. h_0: (n, p); c_0: (n, h). weight_ih: (4 h, i); weight_hh: (4 h, p); biases: (4 h,); weight_hr: (p, h), if p
+    is not h. All may have the same batch dimensions before these. Raises EngineError: SHAPE, RUNTIME.
+    """
+    return _call("lstm_layer", (input, h_0, c_0, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, batch_sizes, reverse), (), ('output', 'h_n', 'c_n'))
+
+
 def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input < other, elementwise (torch.lt)."""
     made = _call("lt", (input, other))
@@ -3040,6 +3062,15 @@ def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tenso
     eps: by default the machine epsilon; float32's for half types. Raises EngineError: RUNTIME.
     """
     return _call("rms_norm", (input, normalized_shape, weight, eps))
+
+
+def rnn_layer(input: Tensor, h_0: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None = None, bias_hh: Tensor | None = None, batch_sizes: int | Sequence[int] = (), reverse: bool = False, nonlinearity: str = 'tanh') -> Any:
+    """One layer of torch.nn.RNN in one direction: the outputs of all steps, and the last h.
+
+    input, h_0, batch_sizes: as in lstm_layer. weight_ih: (h, i); weight_hh: (h, h); biases: (h,).
+    Raises EngineError: SHAPE, RUNTIME.
+    """
+    return _call("rnn_layer", (input, h_0, weight_ih, weight_hh, bias_ih, bias_hh, batch_sizes, reverse, nonlinearity), (), ('output', 'h_n'))
 
 
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:

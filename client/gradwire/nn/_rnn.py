@@ -1,7 +1,7 @@
 """Recurrent layers: RNN, LSTM and GRU over sequences, and their cells.
 
-A layer multiplies its whole input by the input weights in one product; each step computes only the recurrent part. All
-of it is ordinary ops, so every step is deferred, differentiable twice, and nothing is waited for.
+A layer is one op for each direction, which computes all steps: `lstm_layer`, `gru_layer` or `rnn_layer`. A cell computes
+one step by ordinary ops.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class RNNBase(Module):
                 raise RuntimeError(f"{what} {wanted}, got {list(state.shape)}")
         return held
 
-    def _walk(self, sequence: Tensor, first: State, sizes: list[int] | None = None) -> tuple[Tensor, State]:
+    def _walk(self, sequence: Tensor, first: State, sizes: Sequence[int] = ()) -> tuple[Tensor, State]:
         """All layers over (L, N, in), or over packed data (total, in) with these sizes of its steps."""
         given, lasts = sequence, []
         for layer in range(self.num_layers):
@@ -206,45 +206,20 @@ class RNNBase(Module):
         return given, tuple(ops.stack([last[part] for last in lasts]) for part in range(len(first)))
 
     def _one_way(
-        self, sequence: Tensor, state: State, suffix: str, backwards: bool, sizes: list[int] | None
+        self, sequence: Tensor, state: State, suffix: str, backwards: bool, sizes: Sequence[int]
     ) -> tuple[Tensor, State]:
         held: dict[str, Any] = {
             name: self._parameters.get(f"{name}_{suffix}")
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         }
-        given = F.linear(sequence, held["weight_ih"], held["bias_ih"])
-        if sizes is not None:
-            return self._packed_steps(given.split(sizes), state, held, backwards)
-        steps = given.unbind(0)
-        outputs = []
-        for each in reversed(steps) if backwards else steps:
-            state = _stepped(self.mode, each, state, held["weight_hh"], held["bias_hh"], held["weight_hr"])
-            outputs.append(state[0])
-        return ops.stack(outputs[::-1] if backwards else outputs), state
-
-    def _packed_steps(
-        self, steps: Sequence[Tensor], first: State, held: dict[str, Any], backwards: bool
-    ) -> tuple[Tensor, State]:
-        """Steps that have fewer and fewer sequences; backwards the shorter ones join in when they begin."""
-        outputs, ended = [], []
-        count = steps[-1 if backwards else 0].shape[0]
-        state = tuple(part[:count] for part in first)
-        for given in reversed(steps) if backwards else steps:
-            size = given.shape[0]
-            if size < count:
-                ended.append(tuple(part[size:] for part in state))
-                state = tuple(part[:size] for part in state)
-            elif size > count:
-                state = tuple(ops.cat([part, begun[count:size]]) for part, begun in zip(state, first, strict=True))
-            count = size
-            state = _stepped(self.mode, given, state, held["weight_hh"], held["bias_hh"], held["weight_hr"])
-            outputs.append(state[0])
-        if ended:
-            # The longest sequences come first, and end last.
-            state = tuple(
-                ops.cat([state[part], *(each[part] for each in reversed(ended))]) for part in range(len(first))
-            )
-        return ops.cat(outputs[::-1] if backwards else outputs), state
+        weights = [held[name] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        if self.mode == "LSTM":
+            made = ops.lstm_layer(sequence, *state, *weights, held["weight_hr"], sizes, backwards)
+        elif self.mode == "GRU":
+            made = ops.gru_layer(sequence, *state, *weights, sizes, backwards)
+        else:
+            made = ops.rnn_layer(sequence, *state, *weights, sizes, backwards, self.mode[4:].lower())
+        return made[0], tuple(made[1:])
 
     def _expects(self) -> str:
         first = "N, L" if self.batch_first else "L, N"

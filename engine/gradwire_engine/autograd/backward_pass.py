@@ -435,7 +435,7 @@ class BackwardPass:
         gradient = gradients[0]
         whole = None
         if node.outputs is not None:
-            whole = self._materialized(node, gradients)
+            whole = self._materialized(node, gradients, node.op.unfilled_outputs)
             gradient = whole[0]
         op, headroom = node.op, self.headroom
         if headroom is not None:
@@ -521,13 +521,13 @@ class BackwardPass:
         elif edge is not None and wanted is not None:
             self._add(edge[0], edge[1], fit(gradient, wanted))
 
-    def _materialized(self, node: Node, gradients: list[Any]) -> tuple[Any, ...]:
-        """Gradients of all outputs: zeros for missing ones, None for non-differentiable outputs."""
+    def _materialized(self, node: Node, gradients: list[Any], unfilled: Sequence[int] = ()) -> tuple[Any, ...]:
+        """Gradients of all outputs: zeros for missing ones; None for unfilled and for non-differentiable outputs."""
         outputs = node.outputs or ()
         given = gradients + [None] * (len(outputs) - len(gradients))
         return tuple(
-            gradient if gradient is not None or meta is None else self._zeros(meta)
-            for gradient, meta in zip(given, outputs, strict=True)
+            gradient if gradient is not None or meta is None or place in unfilled else self._zeros(meta)
+            for place, (gradient, meta) in enumerate(zip(given, outputs, strict=True))
         )
 
     def _zeros(self, meta: Meta) -> Any:

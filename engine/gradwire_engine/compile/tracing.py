@@ -31,11 +31,13 @@ _SAME_EACH_TIME = frozenset(
 class Tracer(Trace):
     """Records one run on these inputs."""
 
-    def __init__(self, inputs: Sequence[Tensor]) -> None:
+    def __init__(self, inputs: Sequence[Tensor], fuses: bool = False) -> None:
+        """fuses: whether the plan will compile groups of instructions to machine code."""
         super().__init__()
         self.inputs = list(inputs)
         #: Backend of the kernels (kernels/registry.py). Arrays of a GPU end the trace.
         self.backend = backend_of(self.inputs[0].array) if self.inputs else "numpy"
+        self.fuses = fuses
         self._numbers = CURRENT.get().nodes
         self.first_node = self._numbers.next  # number of the run's first node
         self.input_regs: list[int] = []

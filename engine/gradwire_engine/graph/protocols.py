@@ -50,6 +50,10 @@ class GraphOp(Named, Protocol):
         """Plans made so far, by bit mask of the inputs that need a gradient."""
 
     @property
+    def unfilled_outputs(self) -> tuple[int, ...]:
+        """Indices of results whose missing gradient is None for the formulas, not zeros."""
+
+    @property
     def grows_back(self) -> bool:
         """Whether a small output gradient may give a large input gradient."""
 

@@ -37,6 +37,7 @@ class Declaration(Signature):
         data_dependent: bool | Callable[..., bool] = False,
         outputs: tuple[str, ...] = (),
         differentiable_outputs: tuple[int, ...] | None = None,
+        unfilled_outputs: tuple[int, ...] = (),
         in_place: bool | None = None,
         of_numbers: bool = False,
         drops_grad: bool = False,
@@ -55,6 +56,7 @@ class Declaration(Signature):
         node: PyTorch's name of the graph node, or a function of the arguments that returns it.
         outputs: names of several results. `differentiable_outputs`: indices of those that get gradients; None: all.
             () for a single result without gradient: the in-place form gives zeros.
+        unfilled_outputs: indices of results whose missing gradient is None for the formulas, not zeros.
         in_place: whether there is a form that ends in an underscore; default: whether the op promotes.
         data_dependent: whether result shapes depend on values, or a function of the arguments that returns it.
         of_numbers: whether all operands may be numbers, if each may be one.
@@ -77,6 +79,7 @@ class Declaration(Signature):
         self.data_dependent = data_dependent
         self.outputs = outputs or (("...",) if view == "multiple" else ())
         self.differentiable_outputs = differentiable_outputs
+        self.unfilled_outputs = unfilled_outputs
         self.node_name = node or "".join(part.capitalize() for part in self.name.split("_")) + "Backward0"
         self.tensor_positions = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
         self.list_position = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
@@ -197,6 +200,8 @@ class Declaration(Signature):
         is_output = name in ("out", "outs") or (name.startswith("out") and name[3:].isdecimal())
         if is_output and name not in self.positions:
             return ("output", int(name[3:] or 0))
+        if name.endswith("_rest"):
+            return ("rest", self.positions[name.removesuffix("_rest")])
         meta = name.endswith("_meta")
         place = self.positions.get(name.removesuffix("_meta"))
         if place is None:

@@ -50,7 +50,7 @@ class Saving:
         self.lone = self.getters[0][1] if kinds in (["input"], ["argument"]) else None
         #: Whether a formula reads values of arrays.
         self.reads_values = any(getattr(formula, "reads_values", False) for _, formula, _, _ in found)
-        self.saves_tensors = any(kind in ("input", "output", "inputs") for kind, _ in self.getters)
+        self.saves_tensors = any(kind in ("input", "output", "inputs", "rest") for kind, _ in self.getters)
 
     def _place(self, name: str) -> int:
         if name not in self.names:
@@ -86,6 +86,9 @@ def _saved(kind: str, place: int, args: tuple[Any, ...], outputs: tuple[Tensor, 
     value = args[place]
     if kind == "inputs":
         return [Saved(item, -1) if type(item) is Tensor else item for item in value]
+    if kind == "rest":
+        first, *others = [Saved(item, -1) if type(item) is Tensor else item for item in value]
+        return [meta_of(value[0]) if type(value[0]) is Tensor else first, *others]
     if kind == "metas":
         return [meta_of(item) if type(item) is Tensor else item for item in value]
     return meta_of(value) if type(value) is Tensor else value

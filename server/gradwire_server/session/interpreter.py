@@ -15,6 +15,7 @@ import numpy as np
 
 from gradwire.v1 import programs_pb2
 from gradwire_engine import EngineError, Tensor
+from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.schedule import NotPlannable
 from gradwire_engine.compile.trace import Num
@@ -393,18 +394,22 @@ class _ProgramRun:
                 self.program.stepwise_because = f"its inputs were of more than {MAX_PLANS} kinds"
             return None
         self.program.tries += 1
-        tracer = Tracer(bound)
+        tracer = Tracer(bound, OPTIONS.fuses() and self._may_fuse())
         if tracer.failed is None:
             return tracer
         self.program.stepwise_because = tracer.failed
         return None
 
+    def _may_fuse(self) -> bool:
+        """Whether plans may change to machine code: a replay must repeat every bit, but counts from a checkpoint on."""
+        return self.session.durability.log_notes is None
+
     def _keep_plan(self, tracer: Tracer, outputs: Sequence[Tensor]) -> None:
         program = self.program
         try:
             plan = Plan(tracer, outputs, program.numbers, self.session.account)
-            if self.session.durability.log_notes is not None:
-                plan.fusion = None  # a replay must repeat every bit, but counts the runs from a checkpoint on
+            if not self._may_fuse():
+                plan.fusion = None
             program.plans.append(plan)
         except (NotPlannable, EngineError, MemoryError) as why:  # the last two: memory is short
             program.stepwise_because = str(why)

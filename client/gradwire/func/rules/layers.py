@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._base.errors import refuse
+from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import is_batched, spread, value_at
 from gradwire.func._pytree import tree_map
 from gradwire.func.rules.calls import OpCall, padded, rule
@@ -93,3 +94,13 @@ def embedding(call: OpCall) -> Any:
     if call.get("padding_idx") is not None:
         raise refuse("vmap: embedding with a weight per sample takes no padding_idx")
     return weight[call.args[0]]
+
+
+@rule("lstm_layer gru_layer rnn_layer")
+def recurrent(call: OpCall) -> Any:
+    """The op takes a layer for each sample, so all tensors get the batch in front."""
+    for name in call.names:
+        value = call.get(name)
+        if isinstance(value, Tensor):
+            call.set(name, spread(value, call.level))
+    return call.wrap(call.run())

@@ -9,6 +9,7 @@ from gradwire_engine.ops.nn import (
     norms,
     pooling,
     prelu,
+    recurrent,
     sampling,
     softmax,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "norms",
     "pooling",
     "prelu",
+    "recurrent",
     "sampling",
     "softmax",
 ]
