@@ -71,7 +71,7 @@ def shrinking(*rules, numbers=1, dynamic=False):
 
 RULES = (
     rule(("input", 1), ("input", 1), 1.0, "ADD"),
-    rule(("number", 0), 1.0, 0.5, ("input", 1), "POWER", "SUBTRACT"),
+    rule(("number", 0), 1.0, 0.5, ("input", 1), 1.0, "ADD", "POWER", "SUBTRACT"),
 )
 TENSORS = {"w": np.array([2, 4], np.float32), "step": np.float64(0)}
 

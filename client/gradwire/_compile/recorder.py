@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base.call_site import describe_call_site, find_call_site
 from gradwire._base.errors import GradwireError, make_error
 from gradwire._base.signals import handlers_running
+from gradwire._compile.symbolic import Formula, formula_of, value_of
 from gradwire._proxy.handle import Handle
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 from gradwire.v1.command_facts import FACTS
@@ -51,6 +52,8 @@ class Recorder:
         self.obstacle: str | None = None
         #: Per number of the program: a function from repetitions ahead to the number's value.
         self.numbers: list[Callable[[int], float]] = []
+        #: Per number: its formula, where optimizers and schedulers have symbolic numbers (export).
+        self.formulas: list[Formula] = []
         #: Counters of repetitions, called with the number of new repetitions.
         self.counters: dict[int, Callable[[int], None]] = {}
         self._numbered: dict[object, int] = {}
@@ -140,12 +143,13 @@ class Recorder:
 
     # Called by optimizers.
 
-    def add_varying(self, key: object, value: float, now: Callable[[int], float]) -> float:
+    def add_varying(self, key: object, value: Any, now: Callable[[int], float]) -> float:
         """Register a varying number of the program. `now(ahead)` is its value `ahead` repetitions after a call."""
         if key not in self._numbered:
             self._numbered[key] = len(self.numbers)
             self.numbers.append(now)
-        made = Varying(value)
+            self.formulas.append(formula_of(value))
+        made = Varying(value_of(value))
         made.place = self._numbered[key]
         return made
 

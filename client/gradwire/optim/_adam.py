@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._compile.recorder import counting, varying
+from gradwire._compile.symbolic import key_of
 from gradwire._functions.create import zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.optim._optimizer import Optimizer, Params, refuse_betas, refuse_negative, refuse_unsupported
+from gradwire.optim._optimizer import Optimizer, Params, rate_of, refuse_betas, refuse_negative, refuse_unsupported
 
 
 class Adam(Optimizer):
@@ -61,16 +62,16 @@ class Adam(Optimizer):
 
     def _update_one(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
-        state = self._state_of(param, group["amsgrad"])
+        state = self.state[param]
+        if not state:
+            state.update(self._initial_state(param, group))
         state["step"] += 1
         counting(param, state, "step")
         # Parameters that have made as many steps share their numbers.
-        kind = (id(group), state["step"])
+        kind = (id(group), key_of(state["step"]))
         if group["weight_decay"] != 0:
             if group["decoupled_weight_decay"]:
-                param.mul_(
-                    varying(param, ("decay", kind), lambda ahead: 1 - float(group["lr"]) * group["weight_decay"])
-                )
+                param.mul_(varying(param, ("decay", kind), lambda ahead: 1 - rate_of(group) * group["weight_decay"]))
             else:
                 grad = grad.add(param, alpha=group["weight_decay"])
         mean: Tensor = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
@@ -78,21 +79,15 @@ class Adam(Optimizer):
         if group["amsgrad"]:
             square = state["max_exp_avg_sq"].copy_(ops.maximum(state["max_exp_avg_sq"], square))
         root = varying(param, ("root", kind), lambda ahead: (1 - beta2 ** (state["step"] + ahead)) ** 0.5)
-        size = varying(
-            param, ("size", kind), lambda ahead: -float(group["lr"]) / (1 - beta1 ** (state["step"] + ahead))
-        )
+        size = varying(param, ("size", kind), lambda ahead: -rate_of(group) / (1 - beta1 ** (state["step"] + ahead)))
         divisor = (square.sqrt() / root).add_(group["eps"])
         param.addcdiv_(mean, divisor, value=size)
 
-    def _state_of(self, param: Tensor, amsgrad: bool) -> dict[str, Any]:
-        state = self.state[param]
-        if not state:
-            # A plain number, where PyTorch keeps a tensor: the corrections are computed here.
-            state["step"] = 0
-            state["exp_avg"] = zeros_like(param)
-            state["exp_avg_sq"] = zeros_like(param)
-            if amsgrad:
-                state["max_exp_avg_sq"] = zeros_like(param)
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        # A plain number, where PyTorch keeps a tensor: the corrections are computed here.
+        state: dict[str, Any] = {"step": 0, "exp_avg": zeros_like(param), "exp_avg_sq": zeros_like(param)}
+        if group["amsgrad"]:
+            state["max_exp_avg_sq"] = zeros_like(param)
         return state
 
 

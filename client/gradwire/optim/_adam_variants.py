@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from gradwire._compile.recorder import counting, varying
+from gradwire._compile.symbolic import SymbolicNumber, key_of, larger, less_or_equal, select
 from gradwire._functions.create import zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
@@ -13,11 +14,15 @@ from gradwire.optim._optimizer import (
     Optimizer,
     Params,
     decayed,
+    rate_of,
     refuse_betas,
     refuse_negative,
     refuse_unsupported,
     rounded_to_default,
 )
+
+# Of repetitions ahead.
+_Number: TypeAlias = Callable[[int], Any]
 
 
 class Adamax(Optimizer):
@@ -56,36 +61,42 @@ class Adamax(Optimizer):
         }
         super().__init__(params, defaults)
 
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": 0, "exp_avg": zeros_like(param), "exp_inf": zeros_like(param)}
+
     def _update(self, group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         for param, given in self._gradients(group):
             grad = decayed(param, given, group)
             state = self.state[param]
             if not state:
-                state.update(step=0, exp_avg=zeros_like(param), exp_inf=zeros_like(param))
+                state.update(self._initial_state(param, group))
             state["step"] += 1
             counting(param, state, "step")
 
-            def size(ahead: int, state: dict[str, Any] = state) -> float:
-                return float(-float(group["lr"]) / (1 - beta1 ** (state["step"] + ahead)))
+            def size(ahead: int, state: dict[str, Any] = state) -> Any:
+                return -rate_of(group) / (1 - beta1 ** (state["step"] + ahead))
 
             mean = state["exp_avg"].lerp_(grad, 1 - beta1)
             greatest = state["exp_inf"].mul_(beta2)
             greatest.copy_(ops.maximum(greatest, grad.abs().add_(group["eps"])))
-            param.addcdiv_(mean, greatest, value=varying(param, ("size", id(group), state["step"]), size))
+            param.addcdiv_(mean, greatest, value=varying(param, ("size", id(group), key_of(state["step"])), size))
 
 
 class _Moments(Optimizer):
     """What keeps the means of the gradient and of its square, and decays weights in either way."""
 
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": 0, "exp_avg": zeros_like(param), "exp_avg_sq": zeros_like(param)}
+
     def _begin(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
         """The parameter's state, one step later but for its means, and the gradient with its decay."""
         state = self.state[param]
         if not state:
-            state.update(step=0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
+            state.update(self._initial_state(param, group))
         state["step"] += 1
         if group["weight_decay"] != 0 and group["decoupled_weight_decay"]:
-            kept = varying(param, ("decay", id(group)), lambda ahead: 1 - float(group["lr"]) * group["weight_decay"])
+            kept = varying(param, ("decay", id(group)), lambda ahead: 1 - rate_of(group) * group["weight_decay"])
             param.mul_(kept)
             return state, grad
         return state, decayed(param, grad, group)
@@ -146,26 +157,22 @@ class NAdam(_Moments):
             momentum, product = _momenta(group, state)
             state["mu_product"] = product(0)
 
-            def also(updates: int, state: dict[str, Any] = state, product: Callable[[int], float] = product) -> None:
+            def also(updates: int, state: dict[str, Any] = state, product: _Number = product) -> None:
                 state["mu_product"] = product(updates)
 
             counting(param, state, "step", also)
             beta2 = group["betas"][1]
-            kind = (id(group), state["step"])
+            kind = (id(group), key_of(state["step"]))
 
-            def left(ahead: int, state: dict[str, Any] = state, beta2: float = beta2) -> float:
-                return float(1 - beta2 ** (state["step"] + ahead))
+            def left(ahead: int, state: dict[str, Any] = state, beta2: float = beta2) -> Any:
+                return 1 - beta2 ** (state["step"] + ahead)
 
-            def by_grad(
-                ahead: int, momentum: Callable[[int], float] = momentum, product: Callable[[int], float] = product
-            ) -> float:
-                return -float(group["lr"]) * (1 - momentum(ahead)) / (1 - product(ahead))
+            def by_grad(ahead: int, momentum: _Number = momentum, product: _Number = product) -> Any:
+                return -rate_of(group) * (1 - momentum(ahead)) / (1 - product(ahead))
 
-            def by_mean(
-                ahead: int, momentum: Callable[[int], float] = momentum, product: Callable[[int], float] = product
-            ) -> float:
+            def by_mean(ahead: int, momentum: _Number = momentum, product: _Number = product) -> Any:
                 following = momentum(ahead + 1)
-                return -float(group["lr"]) * following / (1 - product(ahead) * following)
+                return -rate_of(group) * following / (1 - product(ahead) * following)
 
             mean, square = self._moved(state, grad, group["betas"])
             divisor = (square / varying(param, ("left", kind), left)).sqrt_().add_(group["eps"])
@@ -173,28 +180,34 @@ class NAdam(_Moments):
             param.addcdiv_(mean, divisor, value=varying(param, ("mean", kind), by_mean))
 
 
-def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[Callable[[int], float], Callable[[int], float]]:
+def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[_Number, _Number]:
     """The momentum so many steps from this one, and the product of all of them up to there."""
-    begun: list[tuple[int, float]] = [(state["step"] - 1, state.get("mu_product", 1.0))]
+    begun: list[tuple[int, Any]] = [(state["step"] - 1, state.get("mu_product", 1.0))]
 
-    def at(step: int) -> float:
-        return float(group["betas"][0] * (1.0 - 0.5 * 0.96 ** (step * group["momentum_decay"])))
+    def at(step: Any) -> Any:
+        return group["betas"][0] * (1.0 - 0.5 * 0.96 ** (step * group["momentum_decay"]))
 
-    def momentum(ahead: int) -> float:
+    def momentum(ahead: int) -> Any:
         return at(state["step"] + ahead)
 
-    def product(ahead: int) -> float:
+    def product(ahead: int) -> Any:
         done, value = begun[0]
         wanted = state["step"] + ahead
+        if isinstance(wanted, SymbolicNumber):  # only the next step is asked for
+            return _times(value, at(wanted))
         if wanted < done:
             raise AssertionError(f"NAdam's momenta are known from step {done} on, not at {wanted}")
         for step in range(done + 1, wanted + 1):
-            value = rounded_to_default(rounded_to_default(value) * rounded_to_default(at(step)))
+            value = _times(value, at(step))
         if ahead == 0:
             begun[0] = (wanted, value)
         return value
 
     return momentum, product
+
+
+def _times(product: Any, momentum: Any) -> Any:
+    return rounded_to_default(rounded_to_default(product) * rounded_to_default(momentum))
 
 
 class RAdam(_Moments):
@@ -240,13 +253,13 @@ class RAdam(_Moments):
         for param, given in self._gradients(group):
             state, grad = self._begin(param, given, group)
             counting(param, state, "step")
-            kind = (id(group), state["step"])
+            kind = (id(group), key_of(state["step"]))
 
-            def size(ahead: int, state: dict[str, Any] = state) -> float:
+            def size(ahead: int, state: dict[str, Any] = state) -> Any:
                 step = state["step"] + ahead
-                return float(-float(group["lr"]) / (1 - beta1**step) * _rectification(beta2, step)[0])
+                return -rate_of(group) / (1 - beta1**step) * _rectification(beta2, step)[0]
 
-            def share(ahead: int, state: dict[str, Any] = state) -> float:
+            def share(ahead: int, state: dict[str, Any] = state) -> Any:
                 return _rectification(beta2, state["step"] + ahead)[1]
 
             # A step divides by sqrt(v) + eps or by 1, which is its power 1 or 0: so every step has the same ops.
@@ -255,12 +268,18 @@ class RAdam(_Moments):
             param.addcdiv_(mean, divisor, value=varying(param, ("size", kind), size))
 
 
-def _rectification(beta2: float, step: int) -> tuple[float, float]:
+def _rectification(beta2: float, step: Any) -> tuple[Any, Any]:
     """RAdam's factor for a step, and the power of sqrt(v) + eps that it divides by."""
     longest = 2 / (1 - beta2) - 1
+    if longest <= 5:
+        return 1.0, 0.0
     left = 1 - beta2**step
     length = longest - 2 * step * beta2**step / left
-    if length <= 5:
-        return 1.0, 0.0
-    rectified = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-    return float(rectified**0.5 * left**0.5), 1.0
+    is_short = less_or_equal(length, 5)
+
+    def factor() -> Any:
+        known = larger(length, 5)  # the formula of a step that is not rectified has no root of a negative number
+        rectified = (known - 4) * (known - 2) * longest / ((longest - 4) * (longest - 2) * known)
+        return rectified**0.5 * left**0.5
+
+    return select(is_short, lambda: 1.0, factor), select(is_short, lambda: 0.0, lambda: 1.0)

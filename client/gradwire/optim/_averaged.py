@@ -6,17 +6,20 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from gradwire._compile.recorder import counting, varying
+from gradwire._compile.symbolic import key_of, larger
 from gradwire._functions.create import zeros_like
+from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import (
     Optimizer,
     Params,
     decayed,
+    rate_of,
     refuse_negative,
     refuse_unsupported,
     rounded_to_default,
 )
 
-Number: TypeAlias = Callable[[int], float]
+Number: TypeAlias = Callable[[int], Any]
 
 
 class ASGD(Optimizer):
@@ -55,22 +58,30 @@ class ASGD(Optimizer):
         }
         super().__init__(params, defaults)
 
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "step": 0,
+            "eta": rounded_to_default(float(group["lr"])),
+            "mu": 1.0,
+            "ax": zeros_like(param.detach()),
+        }
+
     def _update(self, group: dict[str, Any]) -> None:
         for param, given in self._gradients(group):
             grad = decayed(param, given, group)
             state = self.state[param]
             if not state:
-                state.update(step=0, eta=rounded_to_default(float(group["lr"])), mu=1.0, ax=zeros_like(param.detach()))
+                state.update(self._initial_state(param, group))
             rate, share, advance = _schedule(group, state)
             advance(1)
             state["step"] += 1
             counting(param, state, "step", advance)
-            kind = (id(group), state["step"], rate(0))
+            kind = (id(group), key_of(state["step"]), key_of(rate(0)))
 
-            def kept(ahead: int, rate: Number = rate) -> float:
-                return 1 - float(group["lambd"] * rate(ahead))
+            def kept(ahead: int, rate: Number = rate) -> Any:
+                return 1 - group["lambd"] * rate(ahead)
 
-            def by_grad(ahead: int, rate: Number = rate) -> float:
+            def by_grad(ahead: int, rate: Number = rate) -> Any:
                 return -rate(ahead)
 
             param.mul_(varying(param, ("kept", kind), kept))
@@ -83,14 +94,14 @@ def _schedule(group: dict[str, Any], state: dict[str, Any]) -> tuple[Number, Num
 
     A step uses the rate and the share that the step before computed, from the options that it had.
     """
-    used: dict[str, float] = {}
+    used: dict[str, Any] = {}
 
-    def eta(step: int) -> float:
-        lr = float(group["lr"])
+    def eta(step: Any) -> Any:
+        lr = rate_of(group)
         return rounded_to_default(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
 
-    def mu(step: int) -> float:
-        return rounded_to_default(1 / max(1, step - group["t0"]))
+    def mu(step: Any) -> Any:
+        return rounded_to_default(1 / larger(1, step - group["t0"]))
 
     def advance(updates: int) -> None:
         if updates:
@@ -99,10 +110,10 @@ def _schedule(group: dict[str, Any], state: dict[str, Any]) -> tuple[Number, Num
             used["mu"] = state["mu"] if updates == 1 else mu(done - 1)
             state.update(eta=eta(done), mu=mu(done))
 
-    def rate(ahead: int) -> float:
+    def rate(ahead: int) -> Any:
         return eta(state["step"] + ahead - 1) if ahead else used["eta"]
 
-    def share(ahead: int) -> float:
+    def share(ahead: int) -> Any:
         return mu(state["step"] + ahead - 1) if ahead else used["mu"]
 
     return rate, share, advance

@@ -13,10 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from gradwire._base import dtypes
 from gradwire._base.modes import enable_grad, no_grad
+from gradwire._compile.symbolic import SymbolicNumber, rounded_to_float32
 from gradwire._functions.create import tensor
 from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor import ops
@@ -189,6 +188,10 @@ class Optimizer:
         for group in self.param_groups:
             self._update(group)
 
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """State of a parameter before its first step. Empty if the first step itself makes it."""
+        return {}
+
     def _update(self, group: dict[str, Any]) -> None:
         """Change the parameters of a group."""
         raise NotImplementedError(f"{type(self).__name__} gives neither _update nor step")
@@ -322,9 +325,15 @@ def refuse_betas(betas: tuple[float, float]) -> None:
             raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
 
 
-def rounded_to_default(number: float) -> float:
+def rounded_to_default(number: Any) -> Any:
     """A number in the precision of PyTorch's tensor for it, which has the default dtype or float32."""
-    return number if dtypes.get_default_dtype() is dtypes.float64 else float(np.float32(number))
+    return number if dtypes.get_default_dtype() is dtypes.float64 else rounded_to_float32(number)
+
+
+def rate_of(group: dict[str, Any]) -> Any:
+    """The learning rate of a group as a float, or as a symbolic number while its step is exported."""
+    rate = group["lr"]
+    return rate if type(rate) is SymbolicNumber else float(rate)
 
 
 def decayed(param: Tensor, grad: Tensor, group: dict[str, Any]) -> Tensor:

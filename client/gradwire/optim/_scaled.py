@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._compile.recorder import counting, varying
+from gradwire._compile.symbolic import key_of
 from gradwire._functions.create import full_like, zeros_like
 from gradwire._tensor.tensor import Tensor
-from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_negative, refuse_unsupported
+from gradwire.optim._optimizer import Optimizer, Params, decayed, rate_of, refuse_negative, refuse_unsupported
 
 
 def _rate(param: Tensor, group: dict[str, Any]) -> float:
-    return varying(param, ("lr", id(group)), lambda ahead: -float(group["lr"]))
+    return varying(param, ("lr", id(group)), lambda ahead: -rate_of(group))
 
 
 class Adagrad(Optimizer):
@@ -57,24 +58,26 @@ class Adagrad(Optimizer):
         super().__init__(params, defaults)
         for group in self.param_groups:
             for param in group["params"]:
-                begun = full_like(param.detach(), group["initial_accumulator_value"])
-                self.state[param] = {"step": 0, "sum": begun}
+                self.state[param] = self._initial_state(param, group)
+
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": 0, "sum": full_like(param.detach(), group["initial_accumulator_value"])}
 
     def _update(self, group: dict[str, Any]) -> None:
         for param, given in self._gradients(group):
             grad = decayed(param, given, group)
             state = self.state[param]
             if not state:  # a parameter that was added later
-                state.update(step=0, sum=full_like(param.detach(), group["initial_accumulator_value"]))
+                state.update(self._initial_state(param, group))
             state["step"] += 1
             counting(param, state, "step")
 
-            def size(ahead: int, state: dict[str, Any] = state) -> float:
-                return float(-float(group["lr"]) / (1 + (state["step"] + ahead - 1) * group["lr_decay"]))
+            def size(ahead: int, state: dict[str, Any] = state) -> Any:
+                return -rate_of(group) / (1 + (state["step"] + ahead - 1) * group["lr_decay"])
 
             total: Tensor = state["sum"].addcmul_(grad, grad, value=1)
             divisor = total.sqrt().add_(group["eps"])
-            param.addcdiv_(grad, divisor, value=varying(param, ("size", id(group), state["step"]), size))
+            param.addcdiv_(grad, divisor, value=varying(param, ("size", id(group), key_of(state["step"])), size))
 
 
 class RMSprop(Optimizer):
@@ -122,7 +125,9 @@ class RMSprop(Optimizer):
         alpha, eps, momentum = group["alpha"], group["eps"], group["momentum"]
         for param, given in self._gradients(group):
             grad = decayed(param, given, group)
-            state = self._state_of(param, group)
+            state = self.state[param]
+            if not state:
+                state.update(self._initial_state(param, group))
             state["step"] += 1
             counting(param, state, "step")
             square: Tensor = state["square_avg"].mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
@@ -136,15 +141,12 @@ class RMSprop(Optimizer):
             else:
                 param.addcdiv_(grad, divisor, value=_rate(param, group))
 
-    def _state_of(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        state = self.state[param]
-        if not state:
-            state["step"] = 0
-            state["square_avg"] = zeros_like(param)
-            if group["momentum"] > 0:
-                state["momentum_buffer"] = zeros_like(param)
-            if group["centered"]:
-                state["grad_avg"] = zeros_like(param)
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        state: dict[str, Any] = {"step": 0, "square_avg": zeros_like(param)}
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = zeros_like(param)
+        if group["centered"]:
+            state["grad_avg"] = zeros_like(param)
         return state
 
 
@@ -185,13 +187,16 @@ class Adadelta(Optimizer):
         }
         super().__init__(params, defaults)
 
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": 0, "square_avg": zeros_like(param), "acc_delta": zeros_like(param)}
+
     def _update(self, group: dict[str, Any]) -> None:
         rho, eps = group["rho"], group["eps"]
         for param, given in self._gradients(group):
             grad = decayed(param, given, group)
             state = self.state[param]
             if not state:
-                state.update(step=0, square_avg=zeros_like(param), acc_delta=zeros_like(param))
+                state.update(self._initial_state(param, group))
             state["step"] += 1
             counting(param, state, "step")
             square = state["square_avg"].mul_(rho).addcmul_(grad, grad, value=1 - rho)
@@ -234,13 +239,16 @@ class Rprop(Optimizer):
         }
         super().__init__(params, defaults)
 
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": 0, "prev": zeros_like(param), "step_size": full_like(param.detach(), float(group["lr"]))}
+
     def _update(self, group: dict[str, Any]) -> None:
         shorter, longer = group["etas"]
         least, greatest = group["step_sizes"]
         for param, grad in self._gradients(group):
             state = self.state[param]
             if not state:
-                state.update(step=0, prev=zeros_like(param), step_size=full_like(param.detach(), float(group["lr"])))
+                state.update(self._initial_state(param, group))
             state["step"] += 1
             counting(param, state, "step")
             agreement = grad * state["prev"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._compile.recorder import varying
-from gradwire.optim._optimizer import Optimizer, Params, refuse_negative, refuse_unsupported
+from gradwire._functions.create import zeros_like
+from gradwire._tensor.tensor import Tensor
+from gradwire.optim._optimizer import Optimizer, Params, rate_of, refuse_negative, refuse_unsupported
 
 
 class SGD(Optimizer):
@@ -48,6 +50,12 @@ class SGD(Optimizer):
         }
         super().__init__(params, defaults)
 
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        # With dampening, the first step differs from the others.
+        if group["momentum"] == 0 or group["dampening"] != 0:
+            return {}
+        return {"momentum_buffer": zeros_like(param)}
+
     def _update(self, group: dict[str, Any]) -> None:
         momentum, weight_decay = group["momentum"], group["weight_decay"]
         for param in group["params"]:
@@ -66,4 +74,4 @@ class SGD(Optimizer):
                 else:
                     buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
                 grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-            param.add_(grad, alpha=varying(param, ("lr", id(group)), lambda ahead: -float(group["lr"])))
+            param.add_(grad, alpha=varying(param, ("lr", id(group)), lambda ahead: -rate_of(group)))

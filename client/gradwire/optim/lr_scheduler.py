@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from gradwire._compile.symbolic import SymbolicNumber, cosine, equal, less, select
 from gradwire.optim._optimizer import Optimizer
 
 __all__ = [
@@ -141,6 +142,10 @@ class LRScheduler:
     def _times(self, factor: float) -> list[float]:
         return [rate * factor for rate in self._rates()]
 
+    def _each(self, change: Callable[[Any], Any]) -> list[Any]:
+        """The present learning rates, each changed."""
+        return [change(rate) for rate in self._rates()]
+
     def state_dict(self) -> dict[str, Any]:
         """The scheduler's state, without its optimizer."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
@@ -219,8 +224,8 @@ class StepLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """See the class."""
         self._warn_unless_stepping()
-        falls = self.last_epoch != 0 and self.last_epoch % self.step_size == 0
-        return self._times(self.gamma) if falls else self._rates()
+        falls = select(equal(self.last_epoch, 0), lambda: 0, lambda: equal(self.last_epoch % self.step_size, 0))
+        return self._each(lambda rate: select(falls, lambda: rate * self.gamma, lambda: rate))
 
     def _get_closed_form_lr(self) -> list[float]:
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
@@ -239,8 +244,19 @@ class MultiStepLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """See the class."""
         self._warn_unless_stepping()
+        if isinstance(self.last_epoch, SymbolicNumber):
+            return self._each(self._after_milestones)
         falls = self.milestones.get(self.last_epoch, 0)
         return self._times(self.gamma**falls) if falls else self._rates()
+
+    def _after_milestones(self, rate: Any) -> Any:
+        """A rate times gamma if the symbolic `last_epoch` is a milestone."""
+        for milestone, falls in self.milestones.items():
+            rate = self._after_milestone(rate, milestone, self.gamma**falls)
+        return rate
+
+    def _after_milestone(self, rate: Any, milestone: int, factor: float) -> Any:
+        return select(equal(self.last_epoch, milestone), lambda: rate * factor, lambda: rate)
 
     def _get_closed_form_lr(self) -> list[float]:
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
@@ -262,9 +278,12 @@ class ConstantLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """See the class."""
         self._warn_unless_stepping()
-        if self.last_epoch == 0:
-            return self._times(self.factor)
-        return self._times(1.0 / self.factor) if self.last_epoch == self.total_iters else self._rates()
+        begins, ends = equal(self.last_epoch, 0), equal(self.last_epoch, self.total_iters)
+
+        def changed(rate: Any) -> Any:
+            return select(ends, lambda: rate * (1.0 / self.factor), lambda: rate)
+
+        return self._each(lambda rate: select(begins, lambda: rate * self.factor, lambda: changed(rate)))
 
     def _get_closed_form_lr(self) -> list[float]:
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
@@ -297,12 +316,19 @@ class LinearLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """See the class."""
         self._warn_unless_stepping()
-        if self.last_epoch == 0:
-            return self._times(self.start_factor)
-        if self._is_initial or self.last_epoch > self.total_iters:
-            return self._rates()
+        if self._is_initial:
+            return self._times(self.start_factor) if self.last_epoch == 0 else self._rates()
         rise = self.end_factor - self.start_factor
-        return self._times(1.0 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise))
+
+        begins, is_over = equal(self.last_epoch, 0), less(self.total_iters, self.last_epoch)
+
+        def climbed(rate: Any) -> Any:
+            return rate * (1.0 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise))
+
+        def changed(rate: Any) -> Any:
+            return select(is_over, lambda: rate, lambda: climbed(rate))
+
+        return self._each(lambda rate: select(begins, lambda: rate * self.start_factor, lambda: changed(rate)))
 
     def _get_closed_form_lr(self) -> list[float]:
         done = min(self.total_iters, self.last_epoch) / self.total_iters
@@ -336,10 +362,16 @@ class PolynomialLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """See the class."""
         self._warn_unless_stepping()
-        if self._is_initial or self.last_epoch > self.total_iters:
+        if self._is_initial:
             return self._rates()
-        now, before = (1.0 - epoch / self.total_iters for epoch in (self.last_epoch, self.last_epoch - 1))
-        return self._times((now / before) ** self.power)
+
+        is_over = less(self.total_iters, self.last_epoch)
+
+        def lowered(rate: Any) -> Any:
+            now, before = (1.0 - epoch / self.total_iters for epoch in (self.last_epoch, self.last_epoch - 1))
+            return rate * (now / before) ** self.power
+
+        return self._each(lambda rate: select(is_over, lambda: rate, lambda: lowered(rate)))
 
     def _get_closed_form_lr(self) -> list[float]:
         left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
@@ -364,17 +396,21 @@ class CosineAnnealingLR(LRScheduler):
             return self._rates()
         if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
-        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
-            # At the minimum of the cosine the ratio below would divide by zero.
-            rise = (1 - math.cos(math.pi / self.T_max)) / 2
-            return [
-                rate + (base - self.eta_min) * rise for rate, base in zip(self._rates(), self.base_lrs, strict=True)
-            ]
-        ratio = self._height(self.last_epoch) / self._height(self.last_epoch - 1)
-        return [ratio * (rate - self.eta_min) + self.eta_min for rate in self._rates()]
+        is_lowest = equal((self.last_epoch - 1 - self.T_max) % (2 * self.T_max), 0)
+        rise = (1 - math.cos(math.pi / self.T_max)) / 2
 
-    def _height(self, epoch: int) -> float:
-        return 1 + math.cos(math.pi * epoch / self.T_max)
+        def moved(rate: Any) -> Any:
+            ratio = self._height(self.last_epoch) / self._height(self.last_epoch - 1)
+            return ratio * (rate - self.eta_min) + self.eta_min
+
+        def changed(rate: Any, base: float) -> Any:
+            # At the minimum of the cosine the ratio would divide by zero.
+            return select(is_lowest, lambda: rate + (base - self.eta_min) * rise, lambda: moved(rate))
+
+        return [changed(rate, base) for rate, base in zip(self._rates(), self.base_lrs, strict=True)]
+
+    def _height(self, epoch: int) -> Any:
+        return 1 + cosine(math.pi * epoch / self.T_max)
 
     def _get_closed_form_lr(self) -> list[float]:
         half = self._height(self.last_epoch) / 2

@@ -76,7 +76,6 @@ class Rules:
         #: Numbers without a rule, which a run gives.
         self.given = [index for index in range(numbers) if ~index not in self._set]
         self._ruled = [index for index in range(numbers) if ~index in self._set]
-        self._changed = [key for key in self._set if key >= 0]
 
     def _add(self, rule: programs_pb2.NumberRule) -> None:
         target = rule.WhichOneof("target")
@@ -90,6 +89,8 @@ class Rules:
                 raise _malformed(f"number {rule.number} has two rules")
         else:
             key = self._counter(rule.input)
+            if key in self._set:
+                raise _malformed(f"input {key} has two rules")
         if len(rule.terms) > MAX_TERMS:
             raise _malformed(f"a rule has at most {MAX_TERMS} terms, not {len(rule.terms)}")
         self._formulas.append((key, self._formula(rule.terms)))
@@ -131,9 +132,10 @@ class Rules:
         Refusal: ARGUMENT_VALUE if a rule fails.
         """
         values = dict(zip(self.counters, counters, strict=True))
+        changed: dict[int, float] = {}
         for place, (key, formula) in enumerate(self._formulas):
             try:
-                values[key] = formula(values)
+                (changed if key >= 0 else values)[key] = formula(values)
             except (ZeroDivisionError, OverflowError, ValueError) as error:
                 raise Refusal(
                     "ARGUMENT_VALUE", f"rule {place} of the program failed: {error}", argument="rules", rule=place
@@ -143,7 +145,7 @@ class Rules:
             numbers[index] = number
         for index in self._ruled:
             numbers[index] = values[~index]
-        return numbers, {index: values[index] for index in self._changed}
+        return numbers, changed
 
 
 def _constant(value: float) -> Formula:
@@ -166,14 +168,10 @@ def _apply(operator: int, held: list[Formula]) -> None:
         held.append(lambda values: binary(a(values), b(values)))
     elif operator == programs_pb2.RULE_OPERATOR_SELECT:
         condition, a, b = _take(held, 3)
-        held.append(lambda values: _select(condition(values), a(values), b(values)))
+        held.append(lambda values: a(values) if condition(values) else b(values))
     else:
         allowed = ", ".join(programs_pb2.RuleOperator.keys()[1:])
         raise _malformed(f"there is no rule operator {operator}; the server has {allowed}")
-
-
-def _select(condition: float, a: float, b: float) -> float:
-    return a if condition else b
 
 
 def _take(held: list[Formula], count: int) -> list[Formula]:
