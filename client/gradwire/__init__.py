@@ -69,19 +69,20 @@ if _TYPE_CHECKING:
     from gradwire._transport.bulk import progress as progress
     from gradwire.amp import GradScaler as GradScaler
     from gradwire.amp import autocast as autocast
+    from gradwire.export import load_program as load_program
     from gradwire.func import vmap as vmap
     from gradwire.library import ops as ops
     from gradwire.nn._summary import summary as summary
 
 _MODULES = (
-    "accelerator", "amp", "array_api", "autograd", "backends", "compiler", "cuda", "distributions", "fft", "func",
-    "hub", "jit", "library", "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "special", "testing",
-    "torch_version", "types", "utils", "version", "__config__",
+    "accelerator", "amp", "array_api", "autograd", "backends", "compiler", "cuda", "distributions", "export", "fft",
+    "func", "hub", "jit", "library", "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "special",
+    "testing", "torch_version", "types", "utils", "version", "__config__",
 )  # fmt: skip
 # PyTorch's modules without a file: tables say what they have (`_paths`).
 _TABLES = (
     "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes", "cpu",
-    "distributed", "export", "functional", "futures", "fx", "masked", "monitor", "mps", "mtia", "nested", "numa",
+    "distributed", "functional", "futures", "fx", "masked", "monitor", "mps", "mtia", "nested", "numa",
     "onnx", "package", "quantization", "random", "return_types", "serialization", "signal", "sparse", "storage",
     "xpu",
 )  # fmt: skip
@@ -99,6 +100,7 @@ _NAMES = {
     "_io.explain": "explain",
     "nn._summary": "summary",
     "_io.files": "load save",
+    "export._loaded": "load_program",
     "_session.saved_files": "SavedFile delete_saved_file saved_files",
     "func": "vmap",
     "_alias.imports": "alias",

@@ -167,10 +167,13 @@ class Recorder:
 class RecordedProgram:
     """Program of a recorder's commands, with `feeds` as its first inputs and `results` as its outputs.
 
-    `captures` are the outside tensors that are not feeds. Raises GradwireError if the handle of one is unknown.
+    `captures` are the outside tensors that are not feeds. `further` inputs may be added to the program behind these.
+    Raises GradwireError if the handle of one is unknown.
     """
 
-    def __init__(self, recorder: Recorder, feeds: Sequence[Handle], results: Sequence[Handle]) -> None:
+    def __init__(
+        self, recorder: Recorder, feeds: Sequence[Handle], results: Sequence[Handle], further: int = 0
+    ) -> None:
         self.recorder = recorder
         made: set[int] = set()
         known = {handle._id for handle in feeds}
@@ -190,7 +193,7 @@ class RecordedProgram:
         self.slots: dict[int, int] = {}
         for place, handle in enumerate((*feeds, *self.captures)):
             self.slots.setdefault(handle._id, place + 1)
-        self._next = itertools.count(len(feeds) + len(self.captures) + 1)
+        self._next = itertools.count(len(feeds) + len(self.captures) + further + 1)
         self.program = programs_pb2.Program(numbers=len(recorder.numbers))
         for handle in (*feeds, *self.captures):
             self._add_input(handle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gradwire._base.call_site import describe_call_site
 from gradwire._base.errors import GradwireError, make_error, two_sessions
@@ -319,7 +319,7 @@ class Recording:
 
     def _run(self, key: tuple[Any, ...], values: list[Value], build: Callable[[Sequence[Value]], Any]) -> Any:
         session = self.session
-        read = _read_outputs if self._reads else None
+        read = read_outputs if self._reads else None
         return run_program(session, self.trace, lambda: commands.run(session, "run_program", key, values, build, read))
 
     def compare(self, other: Recording) -> None:
@@ -341,7 +341,14 @@ class Recording:
         )
 
 
-def run_program(session: SessionProtocol, trace: RecordedProgram, send: Callable[[], Any]) -> Any:
+class ProgramBytes(Protocol):
+    """A serialized program and its hash."""
+
+    data: bytes
+    hash: bytes
+
+
+def run_program(session: SessionProtocol, trace: ProgramBytes, send: Callable[[], Any]) -> Any:
     """Send the command that runs a program; register the program first unless the server knows it."""
     if trace.hash in session.programs:
         session.programs.move_to_end(trace.hash)
@@ -361,7 +368,7 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _register(session: SessionProtocol, trace: RecordedProgram) -> programs_pb2.RegisterProgramResponse:
+def _register(session: SessionProtocol, trace: ProgramBytes) -> programs_pb2.RegisterProgramResponse:
     request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
     registered = session.wait(service_pb2.Command(register_program=request)).register_program
     session.programs[trace.hash] = None
@@ -370,5 +377,6 @@ def _register(session: SessionProtocol, trace: RecordedProgram) -> programs_pb2.
     return registered
 
 
-def _read_outputs(result: service_pb2.Result) -> tuple[Spec, ...]:
+def read_outputs(result: service_pb2.Result) -> tuple[Spec, ...]:
+    """Descriptions of a run's outputs."""
     return tuple([read_spec(output) for output in result.run_program.outputs])

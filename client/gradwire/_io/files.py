@@ -90,7 +90,7 @@ def save(
     if hasattr(f, "write"):
         f.write(content)
     else:
-        _replace(path, content)
+        replace_file(path, content)
 
 
 def _content_of(obj: Any, path: str) -> bytes:
@@ -205,7 +205,7 @@ def _content(path: str) -> bytes:
         return file.read()
 
 
-def _replace(path: str, content: bytes) -> None:
+def replace_file(path: str, content: bytes) -> None:
     """Write a temporary file in the same folder and move it to `path`."""
     handle, beside = tempfile.mkstemp(prefix=".gradwire-", dir=os.path.dirname(os.path.abspath(path)))
     try:

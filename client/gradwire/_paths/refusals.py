@@ -29,7 +29,7 @@ REASONS: dict[str, str] = {
     "numa": "the server decides where it computes",
     "onnx": "a model has no graph of its own here that could be exported",
     "fx": "Python code is not traced symbolically; torch.compile records the commands of a call",
-    "export": "a model has no graph of its own here that could be exported",
+    "export": "torch.export.export records the commands of a call",
     "distributed": "a program has one process with one session; the server computes on all of its devices",
     "quantization": "there are no quantized tensors; cast the model with model.half() or model.bfloat16()",
     "ao": "there are no quantized tensors; cast the model with model.half() or model.bfloat16()",
@@ -210,9 +210,9 @@ REFUSED: dict[str, str] = {
     "fx.passes.infra.pass_base": "PassBase PassResult",
     "fx.passes.shape_prop": "ShapeProp",
     "export": """
-        AdditionalInputs CustomDecompTable Dim ExportBackwardSignature ExportGraphSignature ExportedProgram
+        AdditionalInputs CustomDecompTable ExportBackwardSignature ExportGraphSignature
         FlatArgsAdapter ModuleCallEntry ModuleCallSignature PassResult ShapesCollection UnflattenedModule
-        default_decompositions dims draft_export export load register_dataclass save unflatten""",
+        default_decompositions draft_export register_dataclass unflatten""",
     "export._trace": "_export",
     "export.decomp_utils": "CustomDecompTable",
     "distributed": """

@@ -718,6 +718,12 @@ class Session:
         ORPHANS.end()
         return self._transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse)
 
+    def _ops_hash(self) -> str:
+        """The hash of the server's ops."""
+        request = service_pb2.ListOpsRequest(prefix=" ")  # of no op
+        answer: service_pb2.ListOpsResponse = self._transport.call("ListOps", request, service_pb2.ListOpsResponse)
+        return answer.hash
+
     def describe(self) -> commands_pb2.DescribeResponse:
         """The number of tensors with an id in the session, and the bytes they hold."""
         self.flush()  # releases of dropped tensors must precede the request

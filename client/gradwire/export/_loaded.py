@@ -1,0 +1,241 @@
+"""Loaded programs: a program file on the server, with its tensors, called like functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradwire._base.errors import GradwireTypeError, GradwireValueError
+from gradwire._compile.recordings import read_outputs, run_program
+from gradwire._compile.result_structure import tensors_of
+from gradwire._functions.create import from_numpy
+from gradwire._graph import commands
+from gradwire._proxy.handle import UNKNOWN, Handle
+from gradwire._proxy.memo import read_spec
+from gradwire._proxy.results import new_proxy
+from gradwire._tensor.tensor import Tensor
+from gradwire._transport.wire import Value
+from gradwire.export._file import programs_of
+from gradwire.v1 import programs_pb2, service_pb2, snapshots_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import SessionProtocol
+
+
+class LoadedFile:
+    """A program file on the server.
+
+    Its programs are attributes and items: `loaded.step(x, y)`, `loaded["step"](x, y)`. If there is only one, the file
+    itself may be called. `state` has the file's tensors by name; programs change them. `save` writes a new file.
+    """
+
+    def __init__(self, content: bytes, path: str) -> None:
+        programs = programs_of(content, path)
+        self._file: Any = from_numpy(np.frombuffer(content, np.uint8))
+        self._session: SessionProtocol = self._file._session
+        request = programs_pb2.LoadProgramRequest(file=self._file._id)
+        answer = self._session.wait(service_pb2.Command(load_program=request)).load_program
+        #: The file's tensors by name: weights, buffers, optimizer state and counters.
+        self.state: dict[str, Tensor] = {
+            each.name: new_proxy(self._session, each.spec.id, read_spec(each.spec)) for each in answer.tensors
+        }
+        #: The programs by name.
+        self.programs: dict[str, LoadedProgram] = {}
+        for named, loaded in zip(programs, answer.programs, strict=True):
+            self.programs[named.name] = LoadedProgram(named.name, loaded, named.data, self.state)
+            self._session.programs[loaded.hash] = None
+
+    def __getitem__(self, name: str) -> LoadedProgram:
+        found = self.programs.get(name)
+        if found is None:
+            raise KeyError(f"the file has no program {name!r}; it has {', '.join(self.programs)}")
+        return found
+
+    def __getattr__(self, name: str) -> LoadedProgram:
+        found = self.__dict__.get("programs", {}).get(name)
+        if found is None:
+            raise AttributeError(f"the file has no program {name!r}; it has {', '.join(self.__dict__['programs'])}")
+        return found  # type: ignore[no-any-return]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the only program. Raises ValueError if there are several."""
+        if len(self.programs) != 1:
+            raise GradwireValueError(f"the file has several programs: {', '.join(self.programs)}; call one by its name")
+        return next(iter(self.programs.values()))(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return "\n".join(repr(program) for program in self.programs.values())
+
+    def save(self, path: Any) -> None:
+        """Write a program file with the present values of all tensors."""
+        request = programs_pb2.SaveProgramRequest(file=self._file._id)
+        request.tensors.extend(snapshots_pb2.NamedTensor(name=name, id=held._id) for name, held in self.state.items())
+        saved = self._session.wait(service_pb2.Command(save_program=request)).save_program.file
+        content: Any = new_proxy(self._session, saved.id, read_spec(saved))
+        with open(os.fspath(path), "wb") as file:
+            file.write(content.numpy().tobytes())
+
+
+@dataclass
+class _Bytes:
+    """A program as the client registers it again if the server dropped it."""
+
+    data: bytes
+    hash: bytes
+
+
+class LoadedProgram:
+    """A program of a file, called with tensors in the order of its inputs, or by their names.
+
+    The answer has the structure of the exported function's: a tensor, or a tuple or dictionary of tensors.
+    """
+
+    def __init__(self, name: str, loaded: programs_pb2.LoadedProgram, data: bytes, state: Mapping[str, Tensor]) -> None:
+        self.name = name
+        self._bytes = _Bytes(data, loaded.hash)
+        self._inputs = [None if item.state else item.name for item in loaded.signature]
+        self._state: list[Any] = [state[item.name] if item.state else None for item in loaded.signature]
+        self._changed = [
+            state[item.name] for item in loaded.signature if item.state and (item.changed or item.requires_grad)
+        ]
+        #: The inputs of each call, by name.
+        self.inputs = {item.name: item for item in loaded.signature if not item.state}
+        #: The outputs.
+        self.outputs = list(loaded.outputs)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(self.inputs)}) -> {', '.join(each.name for each in self.outputs)}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program once."""
+        return self.run(self._bind(args, kwargs))
+
+    def run(
+        self, inputs: Mapping[str, Tensor], *, repeat: int = 1, sliced: Sequence[str] = (), stacked: bool = False
+    ) -> Any:
+        """Run the program `repeat` times in one command; return the last answer.
+
+        `sliced` names inputs of which repetition k takes the k-th rows, as many as the exported input has. With
+        `stacked`, return the answers of all repetitions, along a new first dimension. Raises TypeError for missing and
+        unknown names.
+        """
+        self._check_names(inputs)
+        given = [inputs[name] for name in self.inputs]
+        held = iter(given)
+        ids = [next(held)._id if name is not None else each._id for name, each in self._slots()]
+        session: SessionProtocol = (given[0] if given else self._some_state())._session
+        outputs = [next(session.ids) for _ in self.outputs]
+        places = [place for place, name in enumerate(self._inputs) if name in sliced]
+        build = self._builder(len(ids), repeat, places, stacked)
+        specs = tuple(each._fresh() for each in given)
+        state = [each._id for each in self._state if each is not None]
+        key = (self._bytes.hash, repeat, stacked, tuple(places), specs, *state)
+        read = read_outputs if outputs else None
+        found = run_program(
+            session, self._bytes, lambda: commands.run(session, "run_program", key, [*ids, *outputs], build, read)
+        )
+        for each in self._changed:
+            _note_change(each)
+        made = [new_proxy(session, one, spec) for one, spec in zip(outputs, found or (), strict=True)]
+        session.flush_early()
+        return _structured({each.name: tensor for each, tensor in zip(self.outputs, made, strict=True)})
+
+    def _slots(self) -> list[tuple[str | None, Any]]:
+        return list(zip(self._inputs, self._state, strict=True))
+
+    def _some_state(self) -> Any:
+        found = next((each for each in self._state if each is not None), None)
+        if found is None:
+            raise GradwireValueError(f"{self.name} has neither inputs nor state")
+        return found
+
+    def _builder(
+        self, count: int, repeat: int, places: Sequence[int], stacked: bool
+    ) -> Callable[[Sequence[Value]], service_pb2.Command]:
+        digest = self._bytes.hash
+
+        def build(values: Sequence[Value]) -> service_pb2.Command:
+            request = programs_pb2.RunProgramRequest(
+                hash=digest,
+                inputs=[int(value) for value in values[:count]],
+                repeat=repeat,
+                sliced=places,
+                stacked=stacked,
+                outputs=[int(value) for value in values[count:]],
+            )
+            return service_pb2.Command(run_program=request)
+
+        return build
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        given: list[Any] = tensors_of(tuple(args))
+        names = list(self.inputs)
+        if len(given) > len(names):
+            raise GradwireTypeError(f"{self!r} takes {len(names)} tensors, but {len(given)} were given")
+        bound = dict(zip(names, given, strict=False))
+        for name, value in kwargs.items():
+            parts = [each for each in names if each == name or each.startswith(f"{name}.")]
+            tensors = tensors_of(value)
+            if len(parts) != len(tensors) or not parts:
+                self._check_names({**bound, name: value})
+            bound.update(zip(parts, tensors, strict=True))
+        return bound
+
+    def _check_names(self, given: Mapping[str, Any]) -> None:
+        unknown = [name for name in given if name not in self.inputs]
+        missing = [name for name in self.inputs if name not in given]
+        if unknown or missing:
+            what = f"has no input {unknown[0]!r}" if unknown else f"lacks its input {missing[0]!r}"
+            raise GradwireTypeError(f"{self.name} {what}; its inputs are {', '.join(self.inputs) or 'none'}")
+        for name, value in given.items():
+            if not isinstance(value, Handle):
+                raise GradwireTypeError(f"{self.name}: {name} must be a tensor, not a {type(value).__name__}")
+
+
+def _note_change(tensor: Any) -> None:
+    """Note that a run may have changed a tensor and its gradient."""
+    storage = tensor._storage
+    if storage is not None:
+        storage.version += 1
+        storage.changes += 1
+        tensor._changes_seen = storage.changes
+    if tensor._spec.requires_grad:
+        tensor._grad = UNKNOWN
+
+
+def _structured(outputs: dict[str, Tensor]) -> Any:
+    """The outputs in the structure that their names tell: "output", "0", "loss", "a.0"."""
+    if list(outputs) == ["output"]:
+        return outputs["output"]
+    tree: dict[str, Any] = {}
+    for name, tensor in outputs.items():
+        *path, last = name.split(".")
+        at = tree
+        for key in path:
+            at = at.setdefault(key, {})
+        at[last] = tensor
+    return _tupled(tree) if tree else None
+
+
+def _tupled(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    parts = {key: _tupled(value) for key, value in tree.items()}
+    return tuple(parts.values()) if parts and all(key.isdigit() for key in parts) else parts
+
+
+def load_program(f: Any) -> LoadedFile:
+    """Load a program file from a path or a binary file, as gradwire.export writes it.
+
+    The tensors and the programs are then on the server, in the present session. Raises RuntimeError for a damaged
+    file, and for one that this server cannot read.
+    """
+    if hasattr(f, "read"):
+        return LoadedFile(f.read(), getattr(f, "name", "the file"))
+    path = os.fspath(f)
+    with open(path, "rb") as file:
+        return LoadedFile(file.read(), path)
