@@ -1,0 +1,241 @@
+"""Run the SDKs' tests and conformance runners against a live server (`make test-sdks`).
+
+    python -m tests.conformance.sdks [--only Go] [--matrix]
+
+A language without its toolchain, or without the packages it needs, is skipped with a sentence. --matrix also runs Python's client and
+writes the table language × subject into docs/other-languages.md. README.md tells what the runners are given.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.client.proxy import CuttingProxy
+from tests.conformance.make import FOLDER
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "other-languages.md"
+BEGIN, END = "<!-- matrix: begins -->", "<!-- matrix: ends -->"
+_PREPARE_SECONDS = 90
+_TEST_SECONDS = 300
+_START_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Sdk:
+    """An SDK: what its tests need and how they run."""
+
+    language: str
+    folder: Path
+    tools: tuple[str, ...]
+    prepare: tuple[str, ...]  # fetches packages; if it fails, the language is skipped
+    test: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+SDKS = (
+    Sdk(
+        "Go",
+        ROOT / "client" / "go",
+        ("go",),
+        ("go", "mod", "download"),
+        ("go", "test", "-count=1", "./..."),
+        (("GOTOOLCHAIN", "local"), ("GOFLAGS", "-mod=readonly -buildvcs=false")),
+    ),
+)
+PYTHON = Sdk("Python", ROOT, (), (), (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "tests/conformance"))
+
+
+# Servers for the runners
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """A server on a TCP port of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "gradwire_server", "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        _await(port, process)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def _await(port: int, process: "subprocess.Popen[bytes]") -> None:
+    begun = time.monotonic()
+    while time.monotonic() - begun < _START_SECONDS and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise SystemExit("the server did not start")
+
+
+@contextmanager
+def cutters(target: str) -> Iterator[str]:
+    """The control port: a connection that sends "least most" gets the address of a proxy before `target`."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                control, _ = listening.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=_cut, args=(control, target), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.close()
+
+
+def _cut(control: socket.socket, target: str) -> None:
+    with control, control.makefile("rw") as lines:
+        least, most = map(int, lines.readline().split())
+        drawn = random.Random(most)
+        proxy = CuttingProxy(target, iter(lambda: drawn.randint(least, most), None))
+        try:
+            lines.write(f"{proxy.address}\n")
+            lines.flush()
+            lines.read()
+            try:
+                lines.write(f"{proxy.broken}\n")
+                lines.flush()
+            except OSError:  # the runner does not want to know
+                return
+        finally:
+            proxy.close()
+
+
+# Runs
+
+
+@dataclass
+class Outcome:
+    """How an SDK's tests went: `skipped` says why they did not run."""
+
+    sdk: Sdk
+    skipped: str = ""
+    failed: bool = False
+    output: str = ""
+    seconds: float = 0.0
+    report: dict[str, str] | None = None
+
+
+def run(sdk: Sdk, address: str, control: str) -> Outcome:
+    """Run an SDK's tests; never raises for what is missing."""
+    missing = [tool for tool in sdk.tools if not shutil.which(tool)]
+    if missing:
+        return Outcome(sdk, skipped=f"{', '.join(missing)} is not on the PATH")
+    environment = {**os.environ, **dict(sdk.environment)}
+    if sdk.prepare:
+        prepared = _call(sdk.prepare, sdk.folder, environment, _PREPARE_SECONDS)
+        if prepared.returncode:
+            reason = prepared.stdout.strip().splitlines()[-1:] or ["no answer"]
+            return Outcome(sdk, skipped=f"`{' '.join(sdk.prepare)}` failed: {reason[0]}")
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        environment |= {
+            "GRADWIRE_ADDRESS": address,
+            "GRADWIRE_CUTTING": control,
+            "GRADWIRE_CONFORMANCE": str(Path(__file__).parent),
+            "GRADWIRE_CONFORMANCE_REPORT": str(report),
+        }
+        begun = time.monotonic()
+        answer = _call(sdk.test, sdk.folder, environment, _TEST_SECONDS)
+        seconds = time.monotonic() - begun
+        told = json.loads(report.read_text("utf-8")) if report.exists() else {}
+        return Outcome(sdk, "", answer.returncode != 0, answer.stdout, seconds, told)
+
+
+def _call(
+    command: tuple[str, ...], folder: Path, environment: dict[str, str], seconds: float
+) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, f"no end after {seconds:.0f} seconds")
+
+
+# The matrix
+
+
+def matrix(outcomes: list[Outcome]) -> str:
+    """The table: for each subject, how many scenarios each language passes."""
+    languages = [each for each in outcomes if each.report is not None]
+    lines = ["| subject | scenarios | " + " | ".join(each.sdk.language for each in languages) + " |"]
+    lines.append("| --- |" + " --- |" * (len(languages) + 1))
+    for path in sorted(FOLDER.glob("*.json")):
+        names = [f"{path.stem}: {scenario['name']}" for scenario in json.loads(path.read_text("utf-8"))]
+        cells = [_cell(names, each.report or {}) for each in languages]
+        lines.append(f"| {path.stem.replace('_', ' ')} | {len(names)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(names: list[str], report: dict[str, str]) -> str:
+    passed = sum(report.get(name) == "ok" for name in names)
+    return "all" if passed == len(names) else str(passed)
+
+
+def write_matrix(table: str) -> None:
+    """Put the table into the page."""
+    text = PAGE.read_text("utf-8")
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"{PAGE.name} has no place for the matrix")
+    replacement: Callable[[re.Match[str]], str] = lambda _: f"{BEGIN}\n\n{table}\n\n{END}"  # noqa: E731
+    PAGE.write_text(pattern.sub(replacement, text), "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="one language")
+    parser.add_argument("--matrix", action="store_true", help="run Python's client, too, and write the table")
+    given = parser.parse_args()
+    chosen = [sdk for sdk in ((PYTHON,) if given.matrix else ()) + SDKS if given.only in (None, sdk.language)]
+    with server() as address, cutters(address) as control:
+        outcomes = [run(sdk, address, control) for sdk in chosen]
+    for each in outcomes:
+        if each.skipped:
+            print(f"{each.sdk.language}: skipped, since {each.skipped}")
+            continue
+        if each.failed:
+            print(each.output[-8000:])
+        state = "FAILED" if each.failed else "passed"
+        print(f"{each.sdk.language}: {state} in {each.seconds:.0f} s, {len(each.report or {})} scenarios")
+    if given.matrix:
+        table = matrix(outcomes)
+        print(table)
+        write_matrix(table)
+    if any(each.failed for each in outcomes):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
