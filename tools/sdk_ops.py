@@ -71,6 +71,8 @@ def _of_op(op: service_pb2.OpSchema) -> Iterator[Function]:
     for overload in op.overloads:
         given = [each for each in overload.parameters if not each.HasField("fixed")]
         required = [each for each in given if not each.HasField("default") and not each.keyword_only]
+        if required != list(overload.parameters)[: len(required)]:
+            raise SystemExit(f"{op.name}: a required parameter does not come first, so it has no place")
         yield Function(
             op=op.name,
             name=f"{base}_{overload.name}" if overload.name else base,

@@ -99,13 +99,12 @@ func TestConformance(t *testing.T) {
 		for _, each := range scenarios {
 			name := subject + ": " + each.Name
 			t.Run(name, func(t *testing.T) {
+				defer func() {
+					mu.Lock()
+					defer mu.Unlock()
+					report[name] = map[bool]string{false: "ok", true: "failed"}[t.Failed()]
+				}()
 				each.run(t)
-				mu.Lock()
-				defer mu.Unlock()
-				report[name] = "ok"
-				if t.Failed() {
-					report[name] = "failed"
-				}
 			})
 		}
 	}
@@ -143,15 +142,13 @@ func (c scenario) run(t *testing.T) {
 		t.Error("at the end:", err)
 	}
 	if cuts != nil {
-		reconnects := session.Reconnects()
-		if broken := cuts(); broken < 2 || (reconnects == 0 && broken == 0) {
-			t.Errorf("%d cuts, %d reconnects", broken, reconnects)
+		if broken := cuts(); broken < 2 {
+			t.Errorf("%d cuts, %d reconnects", broken, session.Reconnects())
 		}
+		return // the proxy is gone; the session's lease runs out
 	}
-	if cuts == nil {
-		if err := session.Close(); err != nil {
-			t.Error(err)
-		}
+	if err := session.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
