@@ -264,8 +264,9 @@ class Retransmission:
 
     def _leave_silent(self, silent: float) -> None:
         """Try the next server. The thread that waits for the silent one opens the next link."""
-        error = make_error(pb.REASON_UNAVAILABLE, f"it has been silent for {silent:.1f} seconds", 14)
-        self._leave(self._transport.address, error)
+        address = self._transport.address
+        message = f"it has been silent for {silent:.1f} seconds"
+        self._leave(address, make_error(pb.REASON_UNAVAILABLE, message, 14, {"address": address}))
         self.drop()
         self._transport.drop_link()
 

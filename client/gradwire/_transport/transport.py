@@ -128,11 +128,14 @@ class Transport:
         return self.servers.channel
 
     def leave(self, address: str, error: GradwireError) -> None:
-        """Use another server from now on, if the one at `address` is in use: the one that has the session, or the next.
+        """Use another server from now on: the one that has the session, or the next if `address` was not reached.
 
-        Does nothing if there is no other.
+        Does nothing if `address` is no longer in use, if it answered otherwise, or if there is no other server.
         """
-        endpoint = error.metadata.get("endpoint", "") if error.reason == "SESSION_MOVED" else ""
+        moved = error.reason == "SESSION_MOVED"
+        if not moved and "address" not in error.metadata:  # a refusal of the server itself (status.py)
+            return
+        endpoint = error.metadata.get("endpoint", "") if moved else ""
         if self.servers.move(address, endpoint):
             self.local_stream = ""
             _log.warning("%s: continuing at %s: %s", address, self.address, error)

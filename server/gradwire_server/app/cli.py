@@ -165,14 +165,16 @@ def _tls(settings: Settings) -> "Tls | None":
 
 
 def _catalog(settings: Settings) -> "SessionCatalog":
+    from gradwire_server.common.peer import answers
     from gradwire_server.registry.session_catalog import SessionCatalog
+    from gradwire_server.registry.shared_catalog import SharedCatalog
     from gradwire_server.storage.configured import snapshot_store
 
     try:
         store = snapshot_store(settings.snapshot_store)
     except ValueError as error:
         raise click.UsageError(f"--snapshot-store: {error}") from error
-    return SessionCatalog(
+    arguments = (
         Path(settings.state_dir),
         settings.state_grace,
         settings.max_principal_snapshots,
@@ -182,6 +184,10 @@ def _catalog(settings: Settings) -> "SessionCatalog":
         settings.max_principal_stored_sessions,
         store,
     )
+    if not settings.endpoint:
+        return SessionCatalog(*arguments)
+    encrypts = bool(settings.tls_cert)
+    return SharedCatalog(*arguments, endpoint=settings.endpoint, answers=lambda address: answers(address, tls=encrypts))
 
 
 def _backend(settings: Settings) -> "Backend":

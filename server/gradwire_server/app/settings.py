@@ -231,6 +231,10 @@ class Settings(BaseSettings):
         "",
         description="Directory of stored sessions, which then outlive their lease and the server.",
     )
+    endpoint: Address = Field(
+        "",
+        description="Address of this server for clients and other servers; servers with one may share a --state-dir.",
+    )
     durability: Literal["snapshot", "log"] = Field(
         "snapshot",
         description="What survives a crash: the last snapshot, or with log everything answered; log needs --state-dir.",
@@ -286,6 +290,12 @@ class Settings(BaseSettings):
     def _stores_somewhere(self) -> "Settings":
         if self.durability == "log" and not self.state_dir:
             raise ValueError("--durability=log needs --state-dir")
+        if self.endpoint:
+            _address(self.endpoint)
+            if not self.state_dir:
+                raise ValueError("--endpoint needs --state-dir, which the servers share")
+            if self.snapshot_store:
+                raise ValueError("--endpoint and --snapshot-store exclude each other: owners are folders")
         if self.snapshot_store and not self.state_dir:
             raise ValueError("--snapshot-store needs --state-dir, which holds the server's lock")
         if self.snapshot_store and self.durability == "log":

@@ -111,6 +111,12 @@ class Refusal(Exception):
         self.metadata = {key: str(value) for key, value in metadata.items()}
         self.root_seq = root_seq
 
+    def copy(self) -> "Refusal":
+        """An equal refusal, to be raised by another call."""
+        copied = Refusal(self.reason, self.message, self.root_seq)
+        copied.metadata = dict(self.metadata)
+        return copied
+
     @property
     def code(self) -> grpc.StatusCode:
         """The gRPC status code of the reason."""

@@ -54,7 +54,9 @@ class Backend:
         self._sweeper: asyncio.Task[None]
         self._ops = b""
         self._store = ""
-        self.workers = make(self.load, WorkerEvents(self.registry.begin, self.registry.finish, self.evict, self.lost))
+        registry = self.registry
+        events = WorkerEvents(registry.begin, registry.finish, self.evict, self.moved, self.lost)
+        self.workers = make(self.load, events)
 
     async def persist_in(self, catalog: SessionCatalog, logs: bool, every: float, store: str = "") -> None:
         """Store sessions in a directory, or where `store` says (configured.py). Call before `start`.
@@ -390,6 +392,11 @@ class Backend:
         """Evict a session whose memory is unusable; its files have all that was answered."""
         if self.persistence is not None:
             self.persistence.evict(entry)
+
+    def moved(self, entry: SessionEntry[Worker]) -> None:
+        """Free the memory of a session that another server owns."""
+        if self.persistence is not None:
+            self.persistence.moved(entry)
 
     def required_persistence(self) -> "Persistence":
         """The persistence of sessions. Raises Refusal: NOT_SUPPORTED, if the server stores no sessions."""

@@ -27,12 +27,14 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.registry.principal_rows import PrincipalRows
 from gradwire_server.registry.session_catalog import SessionCatalog, StoredSession, digest_of
 from gradwire_server.registry.session_registry import SessionRegistry
+from gradwire_server.registry.shared_catalog import Lookups, SharedCatalog
 from gradwire_server.storage.instructions import LATER, StorageInstruction
 from gradwire_server.worker.frames import KEEP, NUMBER
 from gradwire_server.worker_pool.session_entry import SHORT_ID_LENGTH, SessionEntry
 from gradwire_server.worker_pool.worker import Worker
 
 _SWEEP_SECONDS = 60.0
+_MOVED_SECONDS = 2.0  # between looks for sessions that another server took over
 _SAVE_WAIT_SECONDS = 1.0  # a busy session delays the periodic snapshots of its worker's other sessions by at most this
 _THREADS = 8  # calls of the store at once
 _PERMANENT = ("SNAPSHOT_DAMAGED", "SNAPSHOT_NOT_FOUND", "DEVICE_UNAVAILABLE", "NOT_SUPPORTED")
@@ -79,6 +81,7 @@ class Persistence:
         self._closing: set[asyncio.Task[None]] = set()  # evictions and confirmations under way
         self._threads = ThreadPoolExecutor(_THREADS, "gradwire-catalog")  # each thread starts when it is needed
         self._storing: dict[str, asyncio.Task[bool]] = {}  # periodic snapshots under way, by session
+        self._lookups = Lookups(catalog, self._in_thread) if isinstance(catalog, SharedCatalog) else None
         backend.registry.restore_evicted = self.restore_evicted
 
     async def start(self) -> None:
@@ -86,6 +89,8 @@ class Persistence:
         self._tasks = [asyncio.create_task(self._sweep())]
         if self.every:
             self._tasks.append(asyncio.create_task(self._snapshots()))
+        if isinstance(self.catalog, SharedCatalog):
+            self._tasks.append(asyncio.create_task(self._look_for_moved(self.catalog)))
 
     async def stop(self, grace: float) -> int:
         """Store all sessions within the grace, in seconds. Returns how many sessions are lost.
@@ -133,6 +138,9 @@ class Persistence:
         if LATER in refusal.metadata:
             log.info("session is stored later", extra=details)
             return
+        if refusal.reason == "SESSION_MOVED":
+            self.moved(entry)
+            return
         self.failures += 1
         entry.unstored = refusal.message
         log.error("session is not stored", extra=details)
@@ -159,6 +167,7 @@ class Persistence:
 
     async def opened(self, entry: SessionEntry[Worker], counter_row: int) -> None:
         """Tell a worker of a new session. With a log, the session is stored before its client gets the answer."""
+        await self._claim(entry)
         answer = entry.worker.request("Open", entry.number, self.instruction(entry, counter_row).pack())
         if self.logs:
             await answer
@@ -166,11 +175,27 @@ class Persistence:
         else:
             answer.add_done_callback(partial(_log_failure, entry))
 
+    async def _claim(self, entry: SessionEntry[Worker]) -> None:
+        """Become a new session's owner, where servers share the directory. Raises Refusal: STORAGE, UNAVAILABLE."""
+        if not isinstance(self.catalog, SharedCatalog):
+            return
+        try:
+            await self._use_store(self.catalog.claim, entry.id)
+        except BaseException:
+            if self.backend.registry.entries.get(entry.id) is entry:  # no worker knows the session yet
+                self.backend.registry.remove(entry)
+                entry.worker.remove_session()
+            raise
+        self._check_open(entry)
+
     def _stored_first(self, entry: SessionEntry[Worker]) -> None:
         """Note that a new session is stored. Raises Refusal: UNAVAILABLE, if its worker ended after it answered."""
+        self._check_open(entry)
+        entry.stored = True
+
+    def _check_open(self, entry: SessionEntry[Worker]) -> None:
         if self.backend.registry.entries.get(entry.id) is not entry:
             raise Refusal("UNAVAILABLE", "the worker process of the session ended; try again")
-        entry.stored = True
 
     async def forget(self, entry: SessionEntry[Worker]) -> None:
         """Delete the files of a session that its ended worker may have stored, and whose id no client has."""
@@ -184,6 +209,8 @@ class Persistence:
         """Restore the caller's session from the session catalog; None if it is not there. Raises Refusal."""
         stored = self.catalog.find(session_id, CALLER.get().name)
         if stored is None:
+            if self._lookups is not None:
+                self._lookups.check(session_id, CALLER.get().name)
             return None
         backend = self.backend
         head = stored.head
@@ -206,6 +233,9 @@ class Persistence:
         if failure is None:
             answer = service_pb2.RestoreSessionResponse.FromString(done.result())
             entry.writers, entry.epoch = answer.session.writer, answer.session.epoch
+            return
+        if isinstance(failure, Refusal) and failure.reason == "SESSION_MOVED":
+            self.moved(entry)
             return
         log.error("session cannot be restored", extra={"session": entry.short_id, "error": str(failure)})
         if self.backend.registry.entries.get(entry.id) is not entry:
@@ -233,6 +263,25 @@ class Persistence:
         entry.worker.remove_session()
         entry.worker.close(entry)
         entry.worker.call(entry, "Drop", KEEP).add_done_callback(_ignore_failure)
+
+    # Other servers.
+
+    def moved(self, entry: SessionEntry[Worker]) -> None:
+        """Free the memory of a session that another server owns. Its files are that server's."""
+        if self.backend.registry.entries.get(entry.id) is entry:
+            self.backend.registry.remove(entry)
+            self._drop(entry)
+            log.info("session is at another server", extra={"session": entry.short_id, "principal": entry.owner})
+
+    async def _look_for_moved(self, catalog: SharedCatalog) -> None:
+        """Free sessions that were taken over while their clients were silent, or that have no log."""
+        while True:
+            await asyncio.sleep(_MOVED_SECONDS)
+            entries = [each for each in self.backend.registry.entries.values() if each.stored]
+            lost = await self._in_thread(catalog.lost, [entry.id for entry in entries])
+            for entry in entries:
+                if entry.id in lost:
+                    self.moved(entry)
 
     # Ending.
 
@@ -312,8 +361,8 @@ class Persistence:
     async def end(self, number: int) -> int:
         """Delete any principal's evicted session; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
         stored = self.catalog.remove_numbered(number)  # before the first await, so no lookup restores it meanwhile
-        await self._use_store(self.catalog.store.remove, stored.folder)
-        short_id = stored.folder.name[:SHORT_ID_LENGTH]
+        await self._use_store(self.catalog.remove_files, stored.folder)
+        short_id = stored.head.session_digest.hex()[:SHORT_ID_LENGTH]
         log.info(
             "stored session ended",
             extra={"file": short_id, "principal": stored.head.principal, "by": CALLER.get().name},
@@ -400,6 +449,7 @@ class Persistence:
         entry.worker.add_session()
         try:
             counter_row = backend.principal_rows.of(owner, backend.registry.has_sessions)
+            await self._claim(entry)
             instruction = self.instruction(entry, counter_row, str(folder), raw)
             answer = await entry.worker.call(entry, "Restore", instruction.pack())
             if self.logs:

@@ -23,6 +23,7 @@ from pathlib import Path
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.storage.configured import snapshot_store
+from gradwire_server.storage.ownership import remove_session
 from gradwire_server.storage.snapshot_files import make_folder
 from gradwire_server.storage.stores import SnapshotStore
 
@@ -69,7 +70,10 @@ def check_name(name: str, what: str) -> None:
 
 
 class SessionCatalog:
-    """Evicted sessions by digest, and named snapshots."""
+    """Evicted sessions by digest, and named snapshots. One server uses the directory (shared_catalog.py: several)."""
+
+    #: Whether other servers use the directory too, so that a session must be claimed before it is used.
+    shared = False
 
     def __init__(
         self,
@@ -107,7 +111,12 @@ class SessionCatalog:
         """Lock the directory and index its sessions. Raises OSError if that fails or another server holds it."""
         for folder in (self.root, self.sessions, self.snapshots):
             make_folder(folder)
-        self.lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._take_lock(self.root / "lock", f"another server holds the state directory {self.root}")
+        self._index()
+
+    def _take_lock(self, path: Path, held: str) -> None:
+        """Lock a file, for this server and its workers. Raises OSError, with `held` if another server has it."""
+        self.lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         until = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
@@ -116,8 +125,11 @@ class SessionCatalog:
             except BlockingIOError:
                 if time.monotonic() >= until:
                     self.close()
-                    raise OSError(f"another server holds the state directory {self.root}") from None
+                    raise OSError(held) from None
                 time.sleep(0.05)
+
+    def _index(self) -> None:
+        """Enter all stored sessions."""
         found: list[tuple[Path, pb.SnapshotHead, Refusal | None]] = []
         for folder in self.store.locations(self.sessions):
             if not _DIGEST.fullmatch(folder.name):
@@ -174,7 +186,11 @@ class SessionCatalog:
 
     def home(self, session_id: str) -> Path:
         """Folder of a session's own state."""
-        return self.sessions / digest_of(session_id).hex()
+        return self.home_of(digest_of(session_id))
+
+    def home_of(self, digest: bytes) -> Path:
+        """Folder of a session's own state, by its digest."""
+        return self.sessions / digest.hex()
 
     def find(self, session_id: str, owner: str) -> StoredSession | None:
         """A principal's evicted session; None if there is none.
@@ -208,7 +224,7 @@ class SessionCatalog:
 
     def put_unread(self, head: pb.SnapshotHead, why: Refusal | None = None) -> StoredSession:
         """Add an evicted session by what is known of its head, without a call of the store; `confirm` does the rest."""
-        return self._hold(self.sessions / head.session_digest.hex(), head, why)
+        return self._hold(self.home_of(head.session_digest), head, why)
 
     def confirm(self, stored: StoredSession, deletes_oldest: bool) -> bool:
         """Read the head of a session added by `put_unread`; False if there is none and it was therefore removed.
@@ -262,9 +278,13 @@ class SessionCatalog:
         if self.closed:
             return
         try:
-            self.store.remove(folder)
+            self.remove_files(folder)
         except OSError as error:
             log.error("stored files cannot be deleted", extra={"file": str(folder), "error": str(error)})
+
+    def remove_files(self, folder: Path) -> None:
+        """Delete a session or a snapshot. Raises OSError."""
+        remove_session(self.store, folder)
 
     def discard(self, session_id: str, owner: str) -> bool:
         """Delete a principal's evicted session; whether there was one. Raises OSError; it then stays in the catalog."""
@@ -274,7 +294,7 @@ class SessionCatalog:
             return False
         del self.stored_sessions[digest]  # first: no lookup restores it meanwhile
         try:
-            self.store.remove(stored.folder)
+            self.remove_files(stored.folder)
         except OSError:
             self.stored_sessions[digest] = stored
             raise

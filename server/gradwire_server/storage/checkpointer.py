@@ -34,6 +34,7 @@ from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.configured import LOGS, snapshot_store
 from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.log_writer import LogWriter
+from gradwire_server.storage.ownership import claim_of, remove_session
 from gradwire_server.storage.replay import Replay
 from gradwire_server.storage.session_files import SessionFiles, files_of
 from gradwire_server.storage.snapshot_decoder import SnapshotDecoder, reserve
@@ -107,7 +108,7 @@ class Checkpointer:
         if files.log is not None and self.log_writer is not None:
             self.log_writer.wal.close(files.log, written=keep)
         if not keep:
-            self._tasks.put(lambda: self.snapshots.remove(files.folder))
+            self._tasks.put(lambda: remove_session(self.snapshots, files.folder))
 
     def opened(self, session: Session, call: PendingCall) -> Steps[bytes]:
         """With logs, store an opened session's first snapshot before its opening is answered."""
@@ -143,7 +144,10 @@ class Checkpointer:
                 "backwards that wait for their client are given up: the session ends here",
                 extra={**session.command.log_fields(), "backwards": abandoned},
             )
-        return (yield from self._save(session, call, files, files.folder, files.head, instruction))
+        try:
+            return (yield from self._save(session, call, files, files.folder, files.head, instruction))
+        except Refusal as refusal:
+            raise _moved(files.folder) or refusal from None
 
     @staticmethod
     def _unchanged(files: SessionFiles, tensors: int, uses: int | None) -> bytes:
@@ -176,6 +180,8 @@ class Checkpointer:
         yield from encoder.steps()
         self._fill(session, head, encoder, request)
         base = folder.parent if files is not None else folder.parent.parent
+        if files is not None and claim_of(folder) is not None:
+            base = folder  # a location without its folder belongs to another server now
         writing: SnapshotWriter | None = None
         try:
             stored = yield from self._in_thread(self.snapshots.list, folder)
@@ -248,6 +254,8 @@ class Checkpointer:
             if files is not None and uses is None:
                 self.snapshots.set_running(files.folder, True, lasting=False)
             size = writing.commit()
+            if files is not None and (moved := _moved(files.folder)) is not None:
+                raise moved  # the new owner may not have seen this snapshot, so it does not count
             if files is not None:
                 files.bytes = size
                 if uses is not None:
@@ -260,6 +268,8 @@ class Checkpointer:
             writing.abandon()
             if files is not None:
                 files.saved_progress = None
+            if files is not None and (moved := _moved(files.folder)) is not None:
+                raise moved from None
             log.error("session cannot be stored", extra={"file": str(writing.folder), "error": str(error)})
             raise (snapshot_files.storage_refusal(error) if isinstance(error, OSError) else error) from None
         finally:
@@ -302,9 +312,22 @@ class Checkpointer:
     def restore(self, session: Session, call: PendingCall, limit: Callable[[Session], None]) -> Steps[bytes]:
         """Fill an empty session from its stored state, after `limit` set the session's limits.
 
-        Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT and others.
+        Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT, SESSION_MOVED and others.
         """
         instruction = StorageInstruction.unpack(call.raw)
+        home = Path(instruction.home)
+        try:
+            answer = yield from self._restore(session, instruction, limit)
+        except Refusal as refusal:
+            raise _moved(home) or refusal from None
+        # A server that takes the session over deletes the files that were being read.
+        if (moved := _moved(home)) is not None:
+            raise moved
+        return answer
+
+    def _restore(
+        self, session: Session, instruction: StorageInstruction, limit: Callable[[Session], None]
+    ) -> Steps[bytes]:
         source = Path(instruction.folder)
         request = pb.RestoreSessionRequest.FromString(instruction.request) if instruction.request else None
         generation = 0
@@ -390,6 +413,15 @@ class Checkpointer:
         else:
             yield from self._in_thread(self.snapshots.set_running, files.folder, True)
         return b""
+
+
+def _moved(folder: Path) -> Refusal | None:
+    """Why another server owns the session of a folder; None if none does, or if the storage does not tell."""
+    held = claim_of(folder)
+    try:
+        return None if held is None else held.lost()
+    except OSError:
+        return None
 
 
 def _check_begun(begun: Future[Refusal | None]) -> None:

@@ -44,9 +44,9 @@ class LogWriter:
         self.wal = WriteAheadLog(store)
 
     def check(self, session: Session) -> None:
-        """Check, before a call, that the session's log can be written. Raises Refusal: UNAVAILABLE."""
+        """Check, before a call, that the session's log can be written. Raises Refusal: UNAVAILABLE, SESSION_MOVED."""
         files = files_of(session)
-        if files is not None and files.log is not None and files.log.failing:
+        if files is not None and files.log is not None and (files.log.failing or files.log.moved is not None):
             self.wal.check(files.log)
 
     def unary(self, call: PendingCall) -> Generator[None, None, bytes]:
@@ -78,6 +78,20 @@ class LogWriter:
         self.record(session, call)
         session.durability.uncommitted = False
         return answer
+
+    def hold(self, call: PendingCall, refusal: Refusal) -> bool:
+        """Hold a refusal until it is known that no other server owns the session; whether that is needed.
+
+        The state that caused the refusal may be older than the new owner's.
+        """
+        files = files_of(call.session)
+        if files is None or files.log is None or files.log.claim is None or call.hold is not None:
+            return False
+        if files.log.moved is not None or call.session.cancel_token.closed:
+            return False
+        refusal.__traceback__ = refusal.__context__ = None  # the frames hold the call, which holds the refusal
+        self._put(call, files.log, (), refusal)
+        return True
 
     def record(self, session: Session, call: PendingCall) -> None:
         """Log an applied call and hold its answer until the record is on disk."""

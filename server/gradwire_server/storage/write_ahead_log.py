@@ -7,6 +7,9 @@ commands do not show: which were refused, and the node numbers.
 A file begins with the number of its flushed bytes, which may have been acknowledged. That number is written after each
 flush and is on disk with the next flush at the latest. An incomplete record after that offset is a write that a crash
 interrupted, and ends the log. An incomplete record before that offset is damage.
+
+Where servers share a directory, each write is followed by a look at the session's owner (ownership.py). What another
+server has taken over is not answered.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.protobuf_peek import bytes_field
 from gradwire_server.storage.configured import LOGS
+from gradwire_server.storage.ownership import claim_of
 from gradwire_server.storage.snapshot_files import LOG, damaged
 from gradwire_server.storage.stores import LogStore
 
@@ -64,6 +68,8 @@ class Log:
         self.failing = False
         self.closed = False
         self.before: Log | None = None  # the previous generation's log, until it is completely written
+        self.claim = claim_of(path.parent)  # None if no other server can own the session
+        self.moved: Refusal | None = None  # set when another server owns it: nothing more is written or answered
 
 
 @dataclass(slots=True)
@@ -178,9 +184,22 @@ class WriteAheadLog:
         self.store.close(target.path)
 
     def _append(self, target: Log, tasks: Sequence[_Task]) -> Refusal | None:
-        """Write and flush records; return the refusal if that fails."""
+        """Write and flush records; return the refusal if that fails, or if another server owns the session."""
         if target.closed:  # a snapshot contains everything, or the session has ended
             return None
+        failure = target.moved or self._written(target, tasks)
+        if target.claim is None or target.moved is not None:
+            return failure
+        try:
+            target.moved = target.claim.lost()
+        except OSError as error:
+            return failure or _refusal(error)
+        if target.moved is None:
+            return failure
+        log.warning("another server owns the session", extra={"file": str(target.path), "why": target.moved.message})
+        return target.moved
+
+    def _written(self, target: Log, tasks: Sequence[_Task]) -> Refusal | None:
         if target.before is not None:
             failure = self._append(target.before, ())
             if failure is not None:  # nothing may be written after a missing record
@@ -214,8 +233,11 @@ class WriteAheadLog:
     def check(self, target: Log) -> None:
         """Check, before a session computes, that its log can be written. Raises Refusal: UNAVAILABLE.
 
-        A failing log is retried in the background, so a later check may succeed.
+        A failing log is retried in the background, so a later check may succeed. Raises SESSION_MOVED, if another
+        server is known to own the session.
         """
+        if target.moved is not None:
+            raise target.moved.copy()
         if target.failing:
             self.put(target, (), None)
             raise _refusal()

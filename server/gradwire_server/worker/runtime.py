@@ -295,6 +295,8 @@ class Runtime:
         except (Refusal, OutOfOrder) as refused:
             if durability.uncommitted:
                 return self._break_session(call, refused)
+            if isinstance(refused, Refusal) and self.log_writer is not None and self.log_writer.hold(call, refused):
+                return b""
             raise
         except Exception as error:  # noqa: BLE001 - a refusal too; the unforeseen is logged
             if durability.uncommitted:

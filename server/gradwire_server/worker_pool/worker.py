@@ -63,6 +63,7 @@ class WorkerEvents:
     begun: Callable[[SessionEntry[Worker], int, str, bytes], None]  # a call was submitted: ticket, method, request
     finished: Callable[[SessionEntry[Worker], int], None]  # a call was answered
     evict: Callable[[SessionEntry[Worker]], None]  # evict a session: its memory is unusable, its files are complete
+    moved: Callable[[SessionEntry[Worker]], None]  # another server owns a session: free its memory
     lost: Callable[[Worker, str], tuple[int, Refusal]]  # a worker ended, and why: sessions lost, refusal
 
 
@@ -198,6 +199,8 @@ class Worker(ABC):
         future, entry, size = unanswered
         if isinstance(failure, Refusal) and RESTORE_SESSION in failure.metadata:
             self.events.evict(entry)
+        elif isinstance(failure, Refusal) and failure.reason == "SESSION_MOVED":
+            self.events.moved(entry)
         if not self._unanswered:
             self.load.ended()
         self.events.finished(entry, ticket)
