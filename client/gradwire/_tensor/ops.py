@@ -2371,9 +2371,9 @@ def lp_pool3d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int]
 def lstm_layer(input: Tensor, h_0: Tensor, c_0: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None = None, bias_hh: Tensor | None = None, weight_hr: Tensor | None = None, batch_sizes: int | Sequence[int] = (), reverse: bool = False) -> Any:
     """One layer of torch.nn.LSTM in one direction: the outputs of all steps, and the last h and c.
 
-    input: (t, n, i); or the data of a packed sequence (rows, i), with the rows of each step in batch_sizes, which do not
-    increase. h_0: (n, p); c_0: (n, h). weight_ih: (4 h, i); weight_hh: (4 h, p); biases: (4 h,); weight_hr: (p, h), if p
-    is not h. All may have the same batch dimensions before these. Raises EngineError: SHAPE, RUNTIME.
+    input: (t, n, i); or the data of a packed sequence (rows, i), with the rows of each step in batch_sizes, which do
+    not increase. h_0: (n, p); c_0: (n, h). weight_ih: (4 h, i); weight_hh: (4 h, p); biases: (4 h,); weight_hr: (p, h),
+    if p is not h. All may have the same batch dimensions before these. Raises EngineError: SHAPE, RUNTIME.
     """
     return _call("lstm_layer", (input, h_0, c_0, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, batch_sizes, reverse), (), ('output', 'h_n', 'c_n'))
 
