@@ -325,7 +325,7 @@ class _ProgramRun:
                 if not is_writable(inputs[index].array):
                     refuse_argument("inputs", f"input {index} is a counter and cannot be written")
         except Refusal as refusal:
-            raise self._failed(refusal, None, repetition) from None
+            raise self.failed(refusal, None, repetition) from None
         for index, value in changed.items():
             counter = inputs[index]
             counter.array[...] = value
