@@ -12,7 +12,8 @@ from typing import Any
 from gradwire_engine.compile.kernels.registry import Choice, Kernel, kernel
 from gradwire_engine.compile.trace import Instr, Ref, Reg
 from gradwire_engine.core import dtypes
-from gradwire_engine.ops.nn.convolution.onednn import Kind, prepared
+from gradwire_engine.ops.nn.convolution.onednn import prepared
+from gradwire_engine.ops.nn.convolution.parts import Kind
 
 Array = Any
 _MADE = -1

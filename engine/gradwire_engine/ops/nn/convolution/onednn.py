@@ -1,8 +1,8 @@
-"""Convolutions of float32 arrays by oneDNN (backends/onednn.py): which ones, in what parts, and in what memory.
+"""Convolutions of float32 arrays by oneDNN (backends/onednn.py): which ones, and in what memory.
 
-oneDNN computes on blocks of channels, so arrays are reordered before and after. A batch is computed in parts of a few
-images: a part's reordered arrays fit a cache, and parts run in several threads. The shapes alone decide the parts, and
-the parts of a weight's gradient are added in order. So results do not depend on the number of threads.
+oneDNN computes on blocks of channels, so arrays are reordered before and after. Parts of a convolution (parts.py) run
+in several threads. The shapes alone decide the parts, and the parts of a weight's gradient are added in order. So
+results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -37,15 +37,8 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.threads import POOL
 from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.nn.convolution.parts import Kind, Shape, cut
 
-Shape = tuple[int, ...]
-Kind = Literal["forward", "source", "weights"]
-# Nanoseconds of a core per multiply-add, and per element of input and output for its reorder.
-_PRODUCT, _ELEMENT = 0.03, 0.35
-# A part takes about so long, and there are at most so many: each part costs 10 to 20 µs.
-_PART, _MOST_PARTS = 400_000, 16
-# Bytes of a weight gradient's parts.
-_MOST_PARTIAL = 16 << 20
 # Multiply-adds from which oneDNN's own products of columns ("gemm") are slower than NumPy's, and those with few
 # channels, which oneDNN fills up to blocks of eight.
 _LARGE, _FEW = 1 << 21, 4
@@ -171,48 +164,52 @@ def _whole(nbytes: int) -> int:
 
 
 class _Side:
-    """An operand of a part: its row-major layout, the primitive's, and the reorder between them."""
+    """An operand of a part: its layout in the caller's array, the primitive's, and the reorder between them."""
 
-    def __init__(self, loaded: Library, shape: Shape, primitive: Primitive, number: int, written: bool) -> None:
+    def __init__(self, loaded: Library, plain: Layout, primitive: Primitive, number: int, written: bool) -> None:
         self.number, self.written = number, written
-        self.plain, self.chosen = loaded.plain_layout(shape), primitive.layout(number)
+        self.plain, self.chosen = plain, primitive.layout(number)
         pair = (self.chosen, self.plain) if written else (self.plain, self.chosen)
         self.reorder = loaded.reorder(*pair)
         self.nbytes = 0 if self.reorder is None else _whole(self.chosen.nbytes)
 
 
 class _Part:
-    """The convolution of some images."""
+    """A part of a convolution: some images, or some channels."""
 
     def __init__(
-        self, loaded: Library, kind: Kind, source: Shape, weight: Shape, result: Shape, window: Sequence[Shape],
-        biased: bool, chosen: Layout | None = None,
+        self, loaded: Library, kind: Kind, shapes: Sequence[Shape], plain: Sequence[Layout | None],
+        window: Sequence[Shape], biased: bool, chosen: Layout | None = None,
     ) -> None:  # fmt: skip
-        """Make the primitives; `chosen` is the weight's layout, if another part has one. Raises LookupError."""
-        opened = loaded.open_layout
-        bias = loaded.plain_layout(result[1:2]) if biased else None
-        made = loaded.convolution(kind, opened(source), chosen or opened(weight), bias, opened(result), *window)
+        """Make the primitives. Raises LookupError.
+
+        plain: layouts of source, weight and result in the caller's arrays; None: the primitive's. chosen: the weight's
+        layout for the primitive, if another part chose one.
+        """
+        source, weight, result = (loaded.open_layout(shape) for shape in shapes)
+        bias = loaded.plain_layout(shapes[2][1:2]) if biased else None
+        made = loaded.convolution(kind, source, chosen or weight, bias, result, *window)
         if made is None:
             raise LookupError
         self.library, self.primitive, self.bias = loaded, made, bias
-        self.numbers, written = _ARGUMENTS[kind], _WRITTEN[kind]
-        self.weights = made.layout(self.numbers[1])
+        numbers, written = _ARGUMENTS[kind], _WRITTEN[kind]
+        self.weights = made.layout(numbers[1])
         self.sides = [
-            _Side(loaded, shape, made, self.numbers[place], written == place)
-            for place, shape in ((0, source), (2, result))
+            _Side(loaded, layout or made.layout(number), made, number, place == written)
+            for place, (layout, number) in enumerate(zip(plain, numbers, strict=True))
         ]
         self.nbytes = sum(side.nbytes for side in self.sides) + (0 if made.scratch is None else made.scratch.nbytes)
         self._idle: list[_Bound] = []
 
-    def run(self, source: int, weights: int, result: int, bias: int) -> None:
-        """Compute on these addresses, in this thread."""
+    def run(self, addresses: Sequence[int], bias: int) -> None:
+        """Compute on source, weight and result at these addresses, in this thread."""
         try:
             bound = self._idle.pop()
         except IndexError:
             bound = _Bound(self)
         self.library.use_one_thread()
         address, _held = _ROOM.take(self.nbytes)
-        bound.run(source, weights, result, bias, address)
+        bound.run(addresses, bias, address)
         self._idle.append(bound)
 
 
@@ -221,7 +218,6 @@ class _Bound:
 
     def __init__(self, part: _Part) -> None:
         loaded, primitive, memory = part.library, part.primitive, {}
-        self.weights = memory[part.numbers[1]] = Memory(loaded, part.weights)
         self.plain = [Memory(loaded, side.plain) for side in part.sides]
         self.room: list[tuple[Memory, int]] = []
         before, after = [], []
@@ -243,11 +239,10 @@ class _Bound:
             self.bias = memory[BIAS] = Memory(loaded, part.bias)
         self.calls = [*before, Call(loaded, primitive, memory), *after]
 
-    def run(self, source: int, weights: int, result: int, bias: int, room: int) -> None:
+    def run(self, addresses: Sequence[int], bias: int, room: int) -> None:
         """Compute on these addresses; `room` is the temporary memory's."""
-        self.plain[0].point(source)
-        self.plain[1].point(result)
-        self.weights.point(weights)
+        for memory, address in zip(self.plain, addresses, strict=True):
+            memory.point(address)
         if self.bias is not None:
             self.bias.point(bias)
         for memory, nbytes in self.room:
@@ -260,7 +255,7 @@ class _Bound:
 class Convolution:
     """A convolution, or its gradient by the source or by the weights, of fixed shapes.
 
-    name: of oneDNN's implementation.
+    name: of oneDNN's implementation. Parts of images have one reordered weight, or one each of its gradient.
     """
 
     def __init__(
@@ -269,30 +264,44 @@ class Convolution:
     ) -> None:  # fmt: skip
         """Make the primitives; `window` is stride, padding and dilation. Raises LookupError without implementation."""
         self.library, self.kind, self.shapes = loaded, kind, (source, weight, result)
-        grouped = weight if groups == 1 else (groups, weight[0] // groups, *weight[1:])
-        images, step = source[0], _images_of_part(kind, source, weight, result)
+        divided = cut(kind, source, weight, result, groups)
+        self._shares = divided.by == "images" and divided.count > 1
 
-        def part(count: int, chosen: Layout | None) -> _Part:
-            shapes = (count, *source[1:]), grouped, (count, *result[1:])
-            return _Part(loaded, kind, *shapes, window, biased, chosen)
+        def part(images: int, chosen: Layout | None) -> _Part:
+            shapes = [(images, *divided.shapes[0][1:]), divided.shapes[1], (images, *divided.shapes[2][1:])]
+            share = groups // divided.count if divided.by == "channels" else groups
+            plain = [
+                loaded.plain_layout(shape, _strides(whole)) for shape, whole in zip(shapes, self.shapes, strict=True)
+            ]
+            if groups > 1:
+                shapes[1] = (share, shapes[1][0] // share, *shapes[1][1:])
+                plain[1] = loaded.plain_layout(shapes[1])
+            given = [plain[0], None if self._shares else plain[1], plain[2]]
+            return _Part(loaded, kind, shapes, given, window, biased, chosen)
 
-        first = part(step, None)
+        images = divided.shapes[0][0]
+        first = part(images, None)
         self.name, self._weights = first.primitive.name, first.weights
-        self._parts = [first] * (images // step)
-        if images % step:
-            self._parts.append(part(images % step, first.weights))
-        self._steps = [4 * step * math.prod(shape[1:]) for shape in (source, result)]  # bytes from part to part
-        plain = loaded.plain_layout(grouped)
-        pair = (first.weights, plain) if kind == "weights" else (plain, first.weights)
+        self._parts = [first] * divided.count
+        if divided.by == "images" and source[0] % images:
+            self._parts[-1] = part(source[0] % images, first.weights)
+        self._steps = [4 * step for step in divided.steps]
+        self._room_nbytes, self._reorder = 0, None
+        if not self._shares:
+            return
+        grouped = weight if groups == 1 else (groups, weight[0] // groups, *weight[1:])
+        plain, chosen = loaded.plain_layout(grouped), first.weights
+        pair = (chosen, plain) if kind == "weights" else (plain, chosen)
         reorder = loaded.reorder(*pair)
-        self._ends = None if reorder is None else (Memory(loaded, pair[0]), Memory(loaded, pair[1]))
-        self._reorder = None
-        if reorder is not None and self._ends is not None:
+        if reorder is not None:
+            self._ends = Memory(loaded, pair[0]), Memory(loaded, pair[1])
             self._reorder = Call(loaded, reorder, {FROM: self._ends[0], TO: self._ends[1]})
-        self._lock = threading.Lock()
-        # Of the weights in the primitives' layout, or of the parts of their gradient.
-        copies = len(self._parts) if kind == "weights" else 1
-        self._room_nbytes = copies * _whole(first.weights.nbytes) if copies > 1 or reorder is not None else 0
+            self._lock = threading.Lock()
+        if kind == "weights":
+            self._steps[1] = _whole(chosen.nbytes)
+            self._room_nbytes = divided.count * self._steps[1]
+        elif reorder is not None:
+            self._room_nbytes = _whole(chosen.nbytes)
 
     def __call__(
         self, source: Array | None, weight: Array | None, result: Array | None, bias: Array | None = None,
@@ -311,37 +320,34 @@ class Convolution:
         if out is None:
             out = np.empty(self.shapes[_WRITTEN[self.kind]], np.float32)
         arrays = [out if each is None else np.ascontiguousarray(each) for each in (source, weight, result)]
+        addresses = [_address(array) for array in arrays]
         shift = None if bias is None else np.ascontiguousarray(bias)
-        if not self._room_nbytes:
-            self._run(arrays, _address(arrays[1]), 0, shift)
-            return out
-        room = np.empty(self._room_nbytes + _ALIGNED, np.uint8)
-        address = _aligned(room)
-        if self.kind == "weights":
-            self._run(arrays, address, _whole(self._weights.nbytes), shift)
-            self._add(room, address, out)
-        else:
-            self._copy(_address(arrays[1]), address)
-            self._run(arrays, address, 0, shift)
+        if self._room_nbytes:
+            room = np.empty(self._room_nbytes + _ALIGNED, np.uint8)
+            plain, addresses[1] = addresses[1], _aligned(room)
+            if self.kind != "weights":
+                self._copy(plain, addresses[1])
+        self._run(addresses, 0 if shift is None else _address(shift))
+        if self._room_nbytes and self.kind == "weights":
+            self._add(room, addresses[1], out)
         return out
 
-    def _run(self, arrays: Sequence[Array], weights: int, step: int, bias: Array | None) -> None:
-        """Compute all parts; their weights begin `step` bytes apart."""
-        begins, steps = (_address(arrays[0]), _address(arrays[2])), self._steps
-        shift = 0 if bias is None else _address(bias)
+    def _run(self, addresses: Sequence[int], bias: int) -> None:
+        """Compute all parts; the first one's operands are at these addresses."""
+        if len(self._parts) == 1:
+            self._parts[0].run(addresses, bias)
+            return
+        steps = self._steps
 
         def run(number: int) -> None:
-            source, result = begins[0] + number * steps[0], begins[1] + number * steps[1]
-            self._parts[number].run(source, weights + number * step, result, shift)
+            places = [address + number * step for address, step in zip(addresses, steps[:3], strict=True)]
+            self._parts[number].run(places, bias + number * steps[3])
 
-        if len(self._parts) == 1:
-            run(0)
-        else:
-            POOL.each(run, len(self._parts))
+        POOL.each(run, len(self._parts))
 
     def _add(self, room: Array, address: int, out: Array) -> None:
         """Add the parts of the weight's gradient in order, into the row-major `out`."""
-        count, nbytes = len(self._parts), _whole(self._weights.nbytes)
+        count, nbytes = len(self._parts), self._steps[1]
         begin = address - _address(room)
         parts = room[begin : begin + count * nbytes].reshape(count, nbytes)[:, : self._weights.nbytes].view(np.float32)
         for part in parts[1:]:
@@ -352,9 +358,9 @@ class Convolution:
             self._copy(address, _address(out))
 
     def _copy(self, given: int, wanted: int) -> None:
-        """Reorder the weights."""
-        if self._reorder is None or self._ends is None:
-            raise AssertionError("the weights have one layout")
+        """Reorder the weight that the parts share, or its gradient."""
+        if self._reorder is None:
+            raise AssertionError("the weight has one layout")
         self.library.use_one_thread()
         with self._lock:  # one thread at a time sets the addresses
             for memory, address in zip(self._ends, (given, wanted), strict=True):
@@ -362,11 +368,6 @@ class Convolution:
             self._reorder()
 
 
-def _images_of_part(kind: Kind, source: Shape, weight: Shape, result: Shape) -> int:
-    """Images of each part but the last. There are 1, 2, 4, 8 or 16 parts: most numbers of threads share them evenly."""
-    products = math.prod(result) * math.prod(weight[1:])
-    duration = products * _PRODUCT + (math.prod(source) + math.prod(result)) * _ELEMENT
-    most = min(source[0], _MOST_PARTS, round(duration / _PART))
-    if kind == "weights":
-        most = min(most, _MOST_PARTIAL // (4 * math.prod(weight)))
-    return -(-source[0] // (1 << max(1, most).bit_length() - 1))
+def _strides(shape: Shape) -> Shape:
+    """Strides of a row-major array, in elements."""
+    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))

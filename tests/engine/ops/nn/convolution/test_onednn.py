@@ -15,8 +15,8 @@ import pytest
 from gradwire_engine import Account, Context, EngineError, Reason, activate, backward, call, tensor
 from gradwire_engine.backends import onednn as bindings
 from gradwire_engine.backends.onednn import library
-from gradwire_engine.core.threads import POOL
-from gradwire_engine.ops.nn.convolution import conv, onednn
+from gradwire_engine.core.threads import POOL, Pool
+from gradwire_engine.ops.nn.convolution import conv, onednn, parts
 
 Arrays = list[np.ndarray[Any, Any]]
 needs_library = pytest.mark.skipif(library() is None, reason="needs oneDNN: pip install gradwire[onednn]")
@@ -36,12 +36,16 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return kinds
 
 
-@pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Parts of few images also in small convolutions."""
-    monkeypatch.setattr(onednn, "_PART", 50)
+@pytest.fixture(params=["images", "channels"])
+def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Small convolutions are divided too, by images or by channels."""
+    if request.param == "images":
+        monkeypatch.setattr(parts, "_PART", 50)
+    else:
+        for name, value in (("_PART", 1e12), ("_PART_OF_CHANNELS", 50), ("_REPEATED", 1e9), ("_BLOCK", 1)):
+            monkeypatch.setattr(parts, name, value)
     onednn._convolution.cache_clear()
-    yield
+    yield request.param
     onednn._convolution.cache_clear()
 
 
@@ -91,7 +95,7 @@ def agree(found: Arrays, expected: Arrays) -> None:
 
 @needs_library
 @pytest.mark.parametrize("seed", range(60))
-def test_random_convolutions_equal_pytorch(seed: int, small_parts: None) -> None:
+def test_random_convolutions_equal_pytorch(seed: int, small_parts: str) -> None:
     torch = pytest.importorskip("torch")
     drawn = Drawn(seed)
     found = drawn.all_passes()
@@ -112,7 +116,7 @@ def test_most_random_convolutions_run_in_onednn(used: list[str]) -> None:
 
 @needs_library
 @pytest.mark.parametrize("seed", range(12))
-def test_second_derivatives_equal_those_in_double_precision(seed: int, small_parts: None, used: list[str]) -> None:
+def test_second_derivatives_equal_those_in_double_precision(seed: int, small_parts: str, used: list[str]) -> None:
     def second(dtype: str) -> list[Any]:
         drawn = Drawn(seed, dtype)
         given = [tensor(each.copy(), True) for each in (drawn.x, drawn.w)]
@@ -152,15 +156,24 @@ def test_transposed_convolutions_equal_pytorch(transposed: str, more: int, used:
 
 
 @needs_library
-@pytest.mark.parametrize("seed", range(12))
-def test_any_number_of_threads_computes_the_same_bits(
-    seed: int, small_parts: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn = Drawn(seed)
-    expected = [each.tobytes() for each in drawn.all_passes()]
-    for threads in (2, 3, 8):
-        monkeypatch.setattr(POOL, "threads", threads)
-        assert [each.tobytes() for each in drawn.all_passes()] == expected
+def test_any_number_of_threads_computes_the_same_bits(small_parts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    each = Pool.each
+
+    def noted(self: Pool, job: Any, count: int) -> None:
+        counts.append(count)
+        each(self, job, count)
+
+    monkeypatch.setattr(Pool, "each", noted)
+    for seed in range(12):
+        drawn = Drawn(seed)
+        monkeypatch.setattr(POOL, "threads", 1)
+        expected = [one.tobytes() for one in drawn.all_passes()]
+        for threads in (2, 3, 8):
+            monkeypatch.setattr(POOL, "threads", threads)
+            assert [one.tobytes() for one in drawn.all_passes()] == expected
+    assert min(counts) > 1
+    assert len(counts) > 40
 
 
 @needs_library
@@ -209,7 +222,7 @@ def test_one_kernel_element_and_wide_products_are_left_to_numpy(used: list[str])
 
 
 @needs_library
-def test_a_fork_computes_the_same_bits_after_its_parent(small_parts: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_computes_the_same_bits_after_its_parent(small_parts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(POOL, "threads", 2)
     drawn = Drawn(5)
     expected = b"".join(each.tobytes() for each in drawn.all_passes())
@@ -306,3 +319,26 @@ def test_nothing_is_loaded_before_the_first_convolution() -> None:
     )
     path = os.pathsep.join(each for each in sys.path if each)
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "weight", "result", "groups", "by", "count"),
+    [
+        ("forward", (16, 32, 32, 32), (32, 32, 3, 3), (16, 32, 32, 32), 1, "images", 8),
+        ("weights", (16, 32, 32, 32), (32, 32, 3, 3), (16, 32, 32, 32), 1, "images", 8),
+        ("forward", (1, 64, 56, 56), (64, 64, 3, 3), (1, 64, 56, 56), 1, "channels", 4),
+        ("source", (1, 64, 56, 56), (64, 64, 3, 3), (1, 64, 56, 56), 1, "channels", 4),
+        ("weights", (8, 512, 7, 7), (512, 512, 3, 3), (8, 512, 7, 7), 1, "channels", 16),
+        ("forward", (1, 512, 60, 60), (512, 1, 3, 3), (1, 512, 60, 60), 512, "channels", 2),
+        ("forward", (1, 20, 56, 56), (20, 20, 3, 3), (1, 20, 56, 56), 1, "images", 1),
+        ("forward", (3, 8, 5, 5), (8, 8, 3, 3), (3, 8, 3, 3), 1, "images", 1),
+    ],
+)
+def test_shapes_decide_the_parts(
+    kind: Any, source: Any, weight: Any, result: Any, groups: int, by: str, count: int
+) -> None:
+    made = parts.cut(kind, source, weight, result, groups)
+    assert (made.by, made.count) == (by, count)
+    for whole, part, step in zip((source, weight, result), made.shapes, made.steps[:3], strict=True):
+        covered = np.prod(part) * (count if step else 1)
+        assert covered == np.prod(whole)
