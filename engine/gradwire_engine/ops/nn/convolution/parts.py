@@ -17,8 +17,9 @@ Kind = Literal["forward", "source", "weights"]
 _PRODUCT, _ELEMENT = 0.03, 0.35
 # A part takes about so long, and there are at most so many: each part costs about 15 µs. Parts of channels take longer,
 # since an operand is reordered for each: for a share of the duration at most.
-_PART, _PART_OF_CHANNELS, _MOST_PARTS, _REPEATED = 400_000, 1_000_000, 16, 0.05
-_BLOCK = 8  # channels
+_PART, _PART_OF_CHANNELS, _MOST_PARTS, _REPEATED = 400_000, 1_500_000, 16, 0.05
+# Channels or groups of a part, at least: with fewer, oneDNN computes fewer blocks of eight channels at once.
+_CHANNELS, _GROUPS = 32, 8
 # Bytes of a weight gradient's parts.
 _MOST_PARTIAL = 16 << 20
 
@@ -63,12 +64,12 @@ def _parts_of_channels(kind: Kind, source: Shape, weight: Shape, result: Shape, 
     """The number of parts, each of whole blocks of channels or of groups."""
     count = _power_of_two(min(_MOST_PARTS, round(duration / _PART_OF_CHANNELS)))
     if groups > 1:
-        while count > 1 and groups % (count * _BLOCK):
+        while count > 1 and groups % (count * _GROUPS):
             count //= 2
         return count
     channels, shared = (source[1], result) if kind == "source" else (result[1], source)
     while count > 1 and (
-        channels % (count * _BLOCK) or count * math.prod(shared) * _ELEMENT / 2 > _REPEATED * duration
+        channels % (count * _CHANNELS) or count * math.prod(shared) * _ELEMENT / 2 > _REPEATED * duration
     ):
         count //= 2
     return count

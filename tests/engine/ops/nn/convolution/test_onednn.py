@@ -42,7 +42,13 @@ def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if request.param == "images":
         monkeypatch.setattr(parts, "_PART", 50)
     else:
-        for name, value in (("_PART", 1e12), ("_PART_OF_CHANNELS", 50), ("_REPEATED", 1e9), ("_BLOCK", 1)):
+        for name, value in (
+            ("_PART", 1e12),
+            ("_PART_OF_CHANNELS", 50),
+            ("_REPEATED", 1e9),
+            ("_CHANNELS", 1),
+            ("_GROUPS", 1),
+        ):
             monkeypatch.setattr(parts, name, value)
     onednn._convolution.cache_clear()
     yield request.param
@@ -326,10 +332,10 @@ def test_nothing_is_loaded_before_the_first_convolution() -> None:
     [
         ("forward", (16, 32, 32, 32), (32, 32, 3, 3), (16, 32, 32, 32), 1, "images", 8),
         ("weights", (16, 32, 32, 32), (32, 32, 3, 3), (16, 32, 32, 32), 1, "images", 8),
-        ("forward", (1, 64, 56, 56), (64, 64, 3, 3), (1, 64, 56, 56), 1, "channels", 4),
-        ("source", (1, 64, 56, 56), (64, 64, 3, 3), (1, 64, 56, 56), 1, "channels", 4),
+        ("forward", (1, 64, 56, 56), (64, 64, 3, 3), (1, 64, 56, 56), 1, "channels", 2),
+        ("source", (1, 64, 56, 56), (64, 64, 3, 3), (1, 64, 56, 56), 1, "channels", 2),
         ("weights", (8, 512, 7, 7), (512, 512, 3, 3), (8, 512, 7, 7), 1, "channels", 16),
-        ("forward", (1, 512, 60, 60), (512, 1, 3, 3), (1, 512, 60, 60), 512, "channels", 2),
+        ("forward", (1, 512, 60, 60), (512, 1, 3, 3), (1, 512, 60, 60), 512, "images", 1),
         ("forward", (1, 20, 56, 56), (20, 20, 3, 3), (1, 20, 56, 56), 1, "images", 1),
         ("forward", (3, 8, 5, 5), (8, 8, 3, 3), (3, 8, 3, 3), 1, "images", 1),
     ],
