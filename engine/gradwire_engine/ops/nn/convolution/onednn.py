@@ -42,6 +42,8 @@ from gradwire_engine.ops.nn.convolution.parts import Kind, Shape, cut
 # Multiply-adds from which oneDNN's own products of columns ("gemm") are slower than NumPy's, and those with few
 # channels, which oneDNN fills up to blocks of eight.
 _LARGE, _FEW = 1 << 21, 4
+# Columns of a depthwise kernel up to which oneDNN computes its gradient without columns of the image.
+_NARROW = 3
 # Bytes of temporary memory that each thread keeps, as BLAS does; more is freed.
 _KEPT = 4 << 20
 _ALIGNED = 64
@@ -86,7 +88,36 @@ def weight_gradient(
         return None
     shape = (grad.shape[1], input.shape[1] // groups, *kernel)
     made = prepared("weights", input.shape, shape, grad.shape, stride, padding, dilation, groups, False)
-    return None if made is None else made(input, None, grad)
+    if made is not None:
+        return made(input, None, grad)
+    depthwise = len(kernel) == 2 and shape[:2] == (groups, 1) and kernel[1] > _NARROW and max(dilation) == 1
+    return _by_columns(input, grad, shape, stride, padding) if depthwise else None
+
+
+def _by_columns(input: Array, grad: Array, shape: Shape, stride: Shape, padding: Shape) -> Array | None:
+    """The gradient of a depthwise weight, some columns of the kernel at a time.
+
+    oneDNN computes narrow kernels ten times as fast as wide ones (AVX2), which it multiplies by columns.
+    """
+    (images, channels, height, length), (step, pad) = input.shape, (stride[1], padding[1])
+    reach = (grad.shape[3] - 1) * step
+    parts = []
+    for first in range(0, shape[3], _NARROW):
+        width = min(_NARROW, shape[3] - first)
+        source = images, channels, height, reach + width
+        piece = (*shape[:3], width)
+        made = prepared("weights", source, piece, grad.shape, stride, (padding[0], 0), (1, 1), channels, False)
+        if made is None:
+            return None
+        parts.append((first, width, made))
+    wide = max(length + 2 * pad, reach + shape[3])
+    admit((images, channels, height, wide), input.dtype)
+    padded = np.zeros((images, channels, height, wide), input.dtype)
+    padded[..., pad : pad + length] = input
+    result = np.empty(shape, input.dtype)
+    for first, width, made in parts:
+        result[..., first : first + width] = made(padded[..., first : first + reach + width], None, grad)
+    return result
 
 
 def _fits(one: Array, other: Array, bias: Array | None) -> bool:

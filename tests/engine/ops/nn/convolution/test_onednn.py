@@ -228,6 +228,28 @@ def test_one_kernel_element_and_wide_products_are_left_to_numpy(used: list[str])
 
 
 @needs_library
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding"),
+    [((28, 28), (7, 7), (1, 1), (3, 3)), ((30, 41), (3, 5), (2, 1), (0, 1)), ((33, 20), (4, 8), (1, 2), (2, 0))],
+)
+def test_the_gradient_of_a_wide_depthwise_kernel_is_computed_by_columns(
+    size: Any, kernel: Any, stride: Any, padding: Any, used: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((4, 64, *size), (64, 1, *kernel)))
+    arguments = (stride, padding, (1, 1), 64)
+    g = rng.standard_normal(conv.convolution(x, w, None, *arguments).shape).astype(np.float32)
+    monkeypatch.setattr(onednn, "_LARGE", 1 << 17)
+    onednn._convolution.cache_clear()
+    used.clear()
+    found = conv.convolution_weight(x, g, *arguments, kernel)
+    assert set(used) == {"weights"}
+    monkeypatch.setattr(onednn, "library", lambda: None)
+    agree([found], [conv.convolution_weight(x, g, *arguments, kernel)])
+    onednn._convolution.cache_clear()
+
+
+@needs_library
 def test_a_fork_computes_the_same_bits_after_its_parent(small_parts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(POOL, "threads", 2)
     drawn = Drawn(5)
