@@ -294,6 +294,22 @@ calls("interpolate/nearest", lambda s: ((s.images(2),), {"scale_factor": 2}))
 calls("grid_sample", lambda s: (s.f(1, 4, s.side // 2, s.side // 2), s.f(1, s.side // 2, s.side // 2, 2)))
 calls("nn.functional.unfold", lambda s: (s.images(2), 2))
 calls("fold", lambda s: (s.f(4, 4 * 4, 64 * s.long // s.side), (65, s.long // s.side + 1), 2))
+calls(
+    "lstm_layer",
+    lambda s: (s.f(64, s.long >> 15, 128), s.f(s.long >> 15, 128), s.f(s.long >> 15, 128), s.f(512, 128), s.f(512, 128)),
+)
+calls(
+    "gru_layer",
+    lambda s: (s.f(64, s.long >> 15, 128), s.f(s.long >> 15, 128), s.f(384, 128), s.f(384, 128), s.f(384), s.f(384)),
+)
+calls("rnn_layer", lambda s: (s.f(64, s.long >> 13, 128), s.f(s.long >> 13, 128), s.f(128, 128), s.f(128, 128)))
+calls(
+    "lstm_layer/projected",
+    lambda s: (
+        (s.f(64, s.long >> 15, 128), s.f(s.long >> 15, 64), s.f(s.long >> 15, 128), s.f(512, 128), s.f(512, 64)),
+        {"weight_hr": s.f(64, 128)},
+    ),
+)
 calls("scaled_dot_product_attention", lambda s: (s.f(4, s.side, 64), s.f(4, s.side, 64), s.f(4, s.side, 64)))
 calls("scaled_dot_product_attention/causal",
       lambda s: ((s.f(4, s.side, 64), s.f(4, s.side, 64), s.f(4, s.side, 64)), {"is_causal": True}))  # fmt: skip

@@ -263,8 +263,8 @@ def test_lists_that_are_variadic_are_so_in_the_python_client() -> None:
 
 # Ops that PyTorch has no name for: they serve operators, the Python client, or the in-place form alone.
 NAMELESS = {
-    "cauchy", "copy", "exponential", "geometric", "getitem", "log_normal", "setitem", "take_geometry", "uniform",
-    "view_dtype", "zero",
+    "cauchy", "copy", "exponential", "geometric", "getitem", "gru_layer", "log_normal", "lstm_layer", "rnn_layer",
+    "setitem", "take_geometry", "uniform", "view_dtype", "zero",
 }  # fmt: skip
 # Functions of torch that are none for users: they have another meaning or undocumented arguments.
 PRIVATE = {"random"}

@@ -3068,7 +3068,7 @@ def rnn_layer(input: Tensor, h_0: Tensor, weight_ih: Tensor, weight_hh: Tensor, 
     """One layer of torch.nn.RNN in one direction: the outputs of all steps, and the last h.
 
     input, h_0, batch_sizes: as in lstm_layer. weight_ih: (h, i); weight_hh: (h, h); biases: (h,).
-    Raises EngineError: SHAPE, RUNTIME.
+    Raises EngineError: SHAPE, RUNTIME, ARGUMENT_VALUE for another nonlinearity.
     """
     return _call("rnn_layer", (input, h_0, weight_ih, weight_hh, bias_ih, bias_hh, batch_sizes, reverse, nonlinearity), (), ('output', 'h_n'))
 

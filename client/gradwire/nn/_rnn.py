@@ -1,7 +1,7 @@
 """Recurrent layers: RNN, LSTM and GRU over sequences, and their cells.
 
-A layer is one op for each direction, which computes all steps: `lstm_layer`, `gru_layer` or `rnn_layer`. A cell computes
-one step by ordinary ops.
+A layer is one op for each direction, which computes all steps: `lstm_layer`, `gru_layer` or `rnn_layer`. A cell
+computes one step by ordinary ops.
 """
 
 from __future__ import annotations

@@ -212,6 +212,10 @@ gru.sized_by(_sizes_of(_GRU_SAVED))
 rnn.sized_by(lambda tensors, *rest: _sizes_of(0)(tensors, (), False, False))
 
 
+for _op in (lstm, gru, rnn):
+    _op.works_in(widens=True)
+
+
 def _way(gs: Sequence[Any]) -> Any:
     """The module that computes a backward for these gradients."""
     return recorded_backward if type(gs[0]) is Tensor else backward

@@ -172,8 +172,12 @@ def rnn_layer(
     """One layer of torch.nn.RNN in one direction: the outputs of all steps, and the last h.
 
     input, h_0, batch_sizes: as in lstm_layer. weight_ih: (h, i); weight_hh: (h, h); biases: (h,).
-    Raises EngineError: SHAPE, RUNTIME.
+    Raises EngineError: SHAPE, RUNTIME, ARGUMENT_VALUE for another nonlinearity.
     """
+    if nonlinearity not in ("tanh", "relu"):
+        raise EngineError(
+            Reason.ARGUMENT_VALUE, f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
+        )
     sizes = tuple(ints(batch_sizes))
     rows = weight_ih.shape[-2] if weight_ih.ndim > 1 else 0
     others = [(bias, _beside(weight_ih, rows)) for bias in (bias_ih, bias_hh)]
