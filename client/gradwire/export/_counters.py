@@ -31,8 +31,8 @@ def refusal(message: str) -> Exception:
 class Counters:
     """Replaces numbers by symbolic ones in a `with` block, and then puts the plain ones back."""
 
-    def __init__(self, reached: Reached, stepped: set[tuple[int, str]]) -> None:
-        """`stepped` has (id of the state, key) of the state numbers that the function changes."""
+    def __init__(self, reached: Reached, stepped: set[int]) -> None:
+        """`stepped` has the ids of the states whose numbers the function changes."""
         self.names: list[str] = []
         self.values: list[float] = []
         #: Per counter: its formula after the function, once the block is left.
@@ -47,7 +47,7 @@ class Counters:
             if "_schedulers" not in held:
                 self._add(f"{name}.last_epoch", [(held, "last_epoch")])
 
-    def _add_optimizer(self, name: str, optimizer: Any, stepped: set[tuple[int, str]]) -> None:
+    def _add_optimizer(self, name: str, optimizer: Any, stepped: set[int]) -> None:
         groups = optimizer.param_groups
         for number, group in enumerate(groups):
             at = name if len(groups) == 1 else f"{name}.param_groups.{number}"
@@ -59,7 +59,7 @@ class Counters:
                 state = optimizer.state.get(param, {})
                 self._keep(name, state)
                 for key in _STATE_NUMBERS:
-                    if (id(state), key) in stepped:
+                    if id(state) in stepped and key in state:
                         # Step counts are the same for parameters that are equally far, the others for those of a group.
                         of = number if key != "step" else None
                         shared.setdefault((key, (state[key], of)), []).append((state, key))

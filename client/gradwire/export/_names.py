@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,7 +33,11 @@ class Reached:
         self.schedulers: dict[str, LRScheduler] = {}
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # so that ids stay taken
-        self._add("", function, 0)
+        self._queue: deque[tuple[str, Any, int]] = deque([("", function, 0)])
+        self._walk()
+        for name, scheduler in self.schedulers.items():  # of optimizers, the variables' names come first
+            self._queue.append((f"{name}.optimizer", scheduler.optimizer, 1))
+        self._walk()
         for name, optimizer in self.optimizers.items():  # after the modules, whose names their parameters have
             for place, param, _ in parameters_of(optimizer):
                 if param._id not in self.names:
@@ -47,7 +52,15 @@ class Reached:
                     if isinstance(value, Tensor):
                         self._name(f"{name}.{self.names.get(param._id, str(place))}.{key}", value)
 
+    def _walk(self) -> None:
+        """Look at the queued values and at what they lead to, the nearest first."""
+        while self._queue:
+            self._visit(*self._queue.popleft())
+
     def _add(self, name: str, value: Any, depth: int) -> None:
+        self._queue.append((name, value, depth))
+
+    def _visit(self, name: str, value: Any, depth: int) -> None:
         if id(value) in self._seen or depth > _DEEPEST:
             return
         if isinstance(value, (int, float, str, bytes, type, types.ModuleType, type(None))):
@@ -62,12 +75,12 @@ class Reached:
             self.optimizers[name or "optimizer"] = value
         elif isinstance(value, (LRScheduler, ReduceLROnPlateau)):
             self.schedulers[name or "scheduler"] = value
-            self._add(_joined(name, "optimizer"), value.optimizer, depth + 1)
             for place, part in enumerate(getattr(value, "_schedulers", ())):
                 self._add(_joined(name or "scheduler", str(place)), part, depth + 1)
         else:
+            prefix = "" if isinstance(value, types.FunctionType) else name
             for key, part in _parts_of(value):
-                self._add(_joined(name, key), part, depth + 1)
+                self._add(_joined(prefix, key), part, depth + 1)
 
     def _add_module(self, name: str, module: Module, depth: int) -> None:
         for key, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -97,7 +110,7 @@ def parameters_of(optimizer: Optimizer) -> Iterator[tuple[int, Any, dict[str, An
 
 
 def _joined(name: str, key: str) -> str:
-    return f"{name}.{key}" if name else key
+    return f"{name}.{key}" if name and key else name or key
 
 
 def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:

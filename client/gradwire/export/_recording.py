@@ -174,7 +174,7 @@ class _Recording:
         late = set(after) - set(before)
         if late:
             raise refusal("an optimizer makes its state in its first step: make one step before exporting")
-        self._stepped = {key for key, value in after.items() if value != before[key]}
+        self._stepped = {state for (state, key), value in after.items() if value != before[state, key]}
         reached.refresh()
         if set(reached.names) != self._known:
             raise refusal("an optimizer makes its state in its first step: make one step before exporting")
