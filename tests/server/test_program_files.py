@@ -10,6 +10,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2
 from gradwire.v1 import programs_pb2 as p
+from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import snapshots_pb2 as n
 from gradwire.v1 import types_pb2 as t
 from tests.server.program_files import DESCRIPTION, file_of, file_payload, raw_file
@@ -190,6 +191,21 @@ BAD_RULES = {
 def test_a_bad_rule_is_refused_when_it_is_registered(session, what):
     detail = refusal(lambda: register(session, shrinking(BAD_RULES[what])))
     assert detail.reason == errors_pb2.REASON_MALFORMED and detail.metadata["rule"] == "0"
+
+
+def test_the_terms_of_all_rules_are_bounded(session):
+    longest = [rule(("number", number), 3.0, *["NEGATE"] * 255) for number in range(257)]
+    assert "65536 terms in all" in refusal(lambda: register(session, shrinking(*longest, numbers=257))).message
+
+
+def test_a_program_of_rules_only_is_cancelled(session):
+    program = p.Program(inputs=[COUNTER], rules=[rule(("input", 0), ("input", 0), 1.0, "ADD")])
+    name, held = register(session, program), counter(session)
+    command = s.Command(run_program=p.RunProgramRequest(hash=name, inputs=[held], repeat=1 << 24), timeout_ms=200)
+    request = s.RunRequest(session_id=session.id, writer=1, first_seq=1, commands=[command])
+    (result,) = session.stub.Run(request).results
+    assert result.error.reason == errors_pb2.REASON_DEADLINE_EXCEEDED
+    assert 0 < session.read(held) == int(result.error.metadata["repetition"])
 
 
 def test_the_longest_rule_runs(session):

@@ -148,7 +148,7 @@ def save(
     """Write a program file to a path or binary file (torch.export.save).
 
     A dictionary of programs makes one file with several, which share the tensors that they have in common. Raises
-    ValueError if two programs have different tensors under one name. The other options have no effect.
+    ValueError for a loaded program. The other options have no effect.
     """
     programs = {_PROGRAM: ep} if isinstance(ep, ExportedProgram) else dict(ep)
     if isinstance(ep, ExportedProgram) and ep._recorded is None:
@@ -161,17 +161,30 @@ def save(
 
 
 def _content(programs: Mapping[str, ExportedProgram]) -> bytes:
+    """A file's content. What two programs share has one name, the first program's."""
     state: dict[str, Tensor] = {}
     data: dict[str, bytes] = {}
-    for name, each in programs.items():
+    names: dict[Any, str] = {}
+    for program_name, each in programs.items():
         recorded = each._recorded
         if recorded is None:
-            raise GradwireValueError(f"save: {name} was loaded; save the file that it was loaded from")
-        data[name] = recorded.data
-        for key, value in recorded.state.items():
-            held = state.setdefault(key, value)
-            if held is not value and (held.dtype != value.dtype or held.shape != value.shape):
-                raise GradwireValueError(f"save: two programs have different tensors of the name {key!r}")
+            raise GradwireValueError(f"save: {program_name} was loaded; save the file that it was loaded from")
+        program = programs_pb2.Program()
+        program.CopyFrom(recorded.program)
+        given = {item.name for item in program.inputs if not item.state}
+        for item in program.inputs:
+            if not item.state:
+                continue
+            source, value = recorded.sources[item.name], recorded.state[item.name]
+            if source not in names:
+                name = item.name
+                while name in state or name in given:
+                    name = f"{program_name}.{name}"
+                names[source], state[name] = name, value
+            if names[source] in given:
+                raise GradwireValueError(f"save: {program_name} has an input with a tensor's name: {names[source]!r}")
+            item.name = names[source]
+        data[program_name] = program.SerializeToString(deterministic=True)
     return content_of(data, state)
 
 

@@ -34,6 +34,8 @@ class RecordedFunction:
     program: programs_pb2.Program
     #: By name: copies of the tensors that the function reads, as they were before it.
     state: dict[str, Tensor]
+    #: By name: what the tensor is a copy of. Programs of one file share what has the same source.
+    sources: dict[str, Any]
 
     @property
     def data(self) -> bytes:
@@ -194,12 +196,14 @@ class _Recording:
         now = versions_of(self._reached.tensors)
         changed = {name for name in now if now[name] != versions.get(name)}
         program, state = trace.program, self._name_inputs(trace, changed)
+        sources: dict[str, Any] = dict(zip(state, (handle._id for handle in trace.captures), strict=True))
         first = len(program.inputs)
         for number in rules.counters:
             name = self._unused(counters.names[number], state)
             code: Any = dtypes.float64.code
             program.inputs.add(dtype=code, name=name, state=True, changed=number in rules.changed)
             state[name] = tensor(counters.values[number], dtype=dtypes.float64)
+            sources[name] = counters.source(number)
         rules.fill(program, first)
         del program.outputs[:]
         for name, handle in outputs.items():
@@ -209,7 +213,7 @@ class _Recording:
             program.outputs.append(slot)
             spec = handle._spec
             program.described.add(name=name, dtype=spec.dtype.code, shape=spec.shape)
-        return RecordedFunction(program, state)
+        return RecordedFunction(program, state, sources)
 
     def _call(self, feeds: Sequence[Any]) -> tuple[Recorder, Any, Counters]:
         session = feeds[0]._session if feeds else current_session()

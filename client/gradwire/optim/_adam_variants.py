@@ -151,6 +151,9 @@ class NAdam(_Moments):
         }
         super().__init__(params, defaults)
 
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {**super()._initial_state(param, group), "mu_product": 1.0}
+
     def _update(self, group: dict[str, Any]) -> None:
         for param, given in self._gradients(group):
             state, grad = self._begin(param, given, group)
@@ -182,7 +185,7 @@ class NAdam(_Moments):
 
 def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[_Number, _Number]:
     """The momentum so many steps from this one, and the product of all of them up to there."""
-    begun: list[tuple[int, Any]] = [(state["step"] - 1, state.get("mu_product", 1.0))]
+    begun: list[tuple[int, Any]] = [(state["step"] - 1, state["mu_product"])]
 
     def at(step: Any) -> Any:
         return group["betas"][0] * (1.0 - 0.5 * 0.96 ** (step * group["momentum_decay"]))

@@ -300,6 +300,7 @@ class _ProgramRun:
         for repetition in range(self.repeat):
             numbers: Sequence[float] = self.numbers[repetition if len(self.numbers) > 1 else 0]
             if self.program.rules is not None:
+                yield from self._pause(repetition)
                 numbers = self._evaluate(self.program.rules, numbers, repetition)
             if repetition == self.refused_in:
                 yield from self._until_refused(repetition, numbers)
@@ -315,6 +316,15 @@ class _ProgramRun:
             return [Tensor(array) for array in self.collected]
         except (EngineError, MemoryError) as error:
             raise self.failed(error, None, self.repeat - 1) from None
+
+    def _pause(self, repetition: int) -> Iterator[None]:
+        """Yield if the turn is over. Raises Refusal if the run is cancelled; a program may have rules only."""
+        cancel_token = self.session.cancel_token
+        if monotonic() >= cancel_token.at:
+            if not cancel_token.stopping():
+                yield
+            if cancel_token.stopping():
+                raise self._failed(self._stopped(), None, repetition)
 
     def _evaluate(self, rules: Rules, given: Sequence[float], repetition: int) -> list[float]:
         """Evaluate the rules, set the counters, and return the repetition's numbers. Raises Refusal."""

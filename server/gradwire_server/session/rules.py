@@ -15,6 +15,7 @@ from gradwire.v1 import programs_pb2
 from gradwire_server.common.errors import Refusal
 
 MAX_TERMS = 256  # composed closures call each other this deep at most
+MAX_ALL_TERMS = 1 << 16  # of a program, so that a repetition takes milliseconds
 #: Computes a value from those of counters and numbers, in which a counter's key is its input and a number's ~index.
 Formula: TypeAlias = Callable[[dict[int, float]], float]
 
@@ -67,6 +68,9 @@ class Rules:
         self._formulas: list[tuple[int, Formula]] = []
         self._numbers = numbers
         self._allowed = counters
+        total = sum(len(rule.terms) for rule in rules)
+        if total > MAX_ALL_TERMS:
+            raise _malformed(f"a program's rules have at most {MAX_ALL_TERMS} terms in all, not {total}")
         for place, rule in enumerate(rules):
             try:
                 self._add(rule)
