@@ -184,6 +184,9 @@ func (r *runner) checked(s step) error {
 		return nil
 	}
 	if expected == "DEPENDENCY_FAILED" {
+		if s["do"] == "read" && err == nil {
+			return errors.New("a failed tensor was read")
+		}
 		return nil // its cause was reported before
 	}
 	var told *gradwire.Error

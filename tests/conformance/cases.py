@@ -549,6 +549,7 @@ ERRORS = [
         X23,
         op("matmul", "a", "a", out="b", refused="SHAPE"),
         op("sum", "b", out="c", refused="DEPENDENCY_FAILED"),
+        refuse({"do": "read", "of": "c"}, "DEPENDENCY_FAILED"),
         op("sum", "a", out="d"),
         read("d"),
     ),
