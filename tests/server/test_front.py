@@ -19,10 +19,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from gradwire_engine.core.errors import Reason
+from gradwire_server.common.addresses import address_of, is_loopback
 from gradwire_server.common.errors import CODES, Refusal
 from gradwire_server.common.methods import COMMANDS
 from gradwire_server.common.protobuf_peek import peek_data, peek_run, peek_session
-from gradwire_server.rpc.server import address_of, is_loopback
 from gradwire_server.session import commands
 from tests.server.harness import Id, Remote, Running, command, op, refused, running
 

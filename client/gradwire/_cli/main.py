@@ -67,7 +67,11 @@ _OURS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "sessions": (sessions, "list a server's sessions, or end one"),
 }
 # Help for gradwire's own commands among the entry points; other packages' commands are listed by name only.
-_KNOWN = {"serve": "serve tensors and gradients over gRPC", "token": "make a token for a server's users"}
+_KNOWN = {
+    "serve": "serve tensors and gradients over gRPC",
+    "studio": "serve a running server to browsers",
+    "token": "make a token for a server's users",
+}
 
 
 def _others() -> dict[str, EntryPoint]:

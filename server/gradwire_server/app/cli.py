@@ -18,10 +18,20 @@ from pydantic import ByteSize
 
 from gradwire_server import __version__
 from gradwire_server.app.configuration import CONFIG, ConfigurationError, default_text, flag, load
+from gradwire_server.app.gateway_setup import (
+    GatewayRefused,
+    check_exposure,
+    check_installed,
+    listen,
+    origins_of,
+    url_of,
+)
 from gradwire_server.app.settings import Settings
 from gradwire_server.common import blas
+from gradwire_server.common.addresses import address_of, is_loopback, parsed_address
 
 if TYPE_CHECKING:
+    from gradwire_server.app.gateway_process import GatewayProcess
     from gradwire_server.app.metrics import Metrics
     from gradwire_server.auth.tls import Tls
     from gradwire_server.registry.backend import Backend
@@ -101,11 +111,12 @@ def serve(context: click.Context, /, config: str, **values: Any) -> None:
     from gradwire_server.auth.tls import TlsError
     from gradwire_server.auth.tokens import TokenFileError
     from gradwire_server.common.logging import configure
-    from gradwire_server.rpc.server import is_loopback
 
     configure(settings.log_format, settings.log_level)
     if not is_loopback(settings.host):
         _check_bind(settings)
+    if settings.web:
+        _check_web(settings)
     try:
         lost = asyncio.run(_serve(settings))
     except (OSError, TokenFileError, TlsError) as error:
@@ -142,6 +153,16 @@ def _check_bind(settings: Settings) -> None:
             "machine. Pass --insecure-bind if that is meant."
         )
     log.warning("listening at %s with no %s", settings.host, lacking)
+
+
+def _check_web(settings: Settings) -> None:
+    """Check that the gateway's extra is installed and its port is protected. Raises UsageError."""
+    host, _ = parsed_address(settings.web)
+    try:
+        check_installed("--web")
+        check_exposure(host, bool(settings.token_file), bool(settings.tls_cert), settings.insecure_bind)
+    except GatewayRefused as error:
+        raise click.UsageError(f"--web: {error}") from None
 
 
 def _arguments(given: dict[str, Any], config: str) -> list[str]:
@@ -224,7 +245,6 @@ def _traces(settings: Settings) -> "Traces | None":
 def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metrics":
     """Start the metrics. Raises OSError."""
     from gradwire_server.app.metrics import Metrics
-    from gradwire_server.rpc.server import is_loopback
 
     host, port = settings.metrics_address
     metrics = Metrics(server, backend)
@@ -240,12 +260,32 @@ def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metri
     return metrics
 
 
+def _gateway(settings: Settings) -> "GatewayProcess":
+    """The gateway for browsers; its port listens, and it is not started yet. Raises OSError."""
+    from gradwire_server.app.gateway_process import GatewayProcess
+    from gradwire_server.web.options import GatewayOptions
+
+    listening = listen(*parsed_address(settings.web))
+    log.info("web gateway", extra={"address": url_of(listening, bool(settings.tls_cert))})
+    options = GatewayOptions(
+        server="",  # the process's own socket
+        tls_cert=settings.tls_cert,
+        tls_key=settings.tls_key,
+        origins=origins_of(settings.web_origins),
+        credentials_required=bool(settings.token_file),
+        log_format=settings.log_format,
+        log_level=settings.log_level,
+        max_message_bytes=settings.max_message_bytes,
+    )
+    return GatewayProcess(options, listening)
+
+
 async def _serve(settings: Settings) -> int:
     """Serve until a signal. Returns how many sessions are lost because they could not be stored."""
     from gradwire_server.auth.owner import Owner
     from gradwire_server.auth.tokens import Tokens
     from gradwire_server.common.logging import announce
-    from gradwire_server.rpc.server import Server, address_of
+    from gradwire_server.rpc.server import Server
 
     sys.setswitchinterval(0.001)  # seconds; bounds how long the event loop waits for a computing thread
     ended = asyncio.Event()
@@ -270,7 +310,9 @@ async def _serve(settings: Settings) -> int:
         )
         await backend.files.use_directory(directory_of_files)
     server = Server(backend, tokens, tls, traces, settings.local_streams)
-    address = await server.start(address_of(settings.host, settings.port))
+    gateway = _gateway(settings) if settings.web else None
+    private = "" if gateway is None else gateway.socket_path
+    address = await server.start(address_of(settings.host, settings.port), private)
     if server.interceptor is None:
         server.front.owner = Owner(address)
     try:
@@ -278,9 +320,13 @@ async def _serve(settings: Settings) -> int:
     except OSError:
         await server.drain(0)
         raise
+    if gateway is not None:
+        await gateway.start()
     announce(settings.log_format, address)
     await ended.wait()
     lost = await server.drain(settings.grace_seconds)
+    if gateway is not None:  # after the drain: until then it carries the calls that finish
+        await gateway.stop()
     if server.front.owner is not None:
         server.front.owner.stop()
     for each in (metrics, traces):

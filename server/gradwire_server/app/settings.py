@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, ByteSize, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from gradwire_server.app.gateway_setup import origins_of
+from gradwire_server.common.addresses import LAST_PORT, parsed_address
 from gradwire_server.common.limits import Limits
 
 _DEFAULT = Limits()
 _MOST_BYTES = (1 << 29) - 1  # of a message: gRPC's cap is four times as much, in 31 bits
 _MOST = 1 << 62
-_LAST_PORT = 65535
 _LONGEST = 4_000_000.0  # seconds; leases travel as milliseconds in 32 bits
 
 
@@ -40,7 +41,7 @@ class Settings(BaseSettings):
         "127.0.0.1",
         description="Address to listen at; one that others can reach needs TLS and authentication, or --insecure-bind.",
     )
-    port: int = Field(50051, ge=0, le=_LAST_PORT, description="Port to listen at; 0 picks a free one.")
+    port: int = Field(50051, ge=0, le=LAST_PORT, description="Port to listen at; 0 picks a free one.")
     insecure_bind: bool = Field(
         False,
         description="Listen at an address that others can reach, even without encryption or authentication.",
@@ -61,6 +62,15 @@ class Settings(BaseSettings):
     metrics: Address = Field(
         "",
         description="Address of the Prometheus metrics, or a port of 127.0.0.1; it has no authentication.",
+    )
+    web: Address = Field(
+        "",
+        description="Address of the gateway for browsers, or a port of 127.0.0.1; others reach it only with tokens.",
+    )
+    web_origins: Annotated[str, "ORIGINS"] = Field(
+        "",
+        description="Origins of web pages that may call the gateway, besides its own: https://HOST, separated by "
+        "commas.",
     )
     traces: Url = Field(
         "",
@@ -312,17 +322,31 @@ class Settings(BaseSettings):
             raise ValueError("--tls-client-ca needs --tls-cert and --tls-key")
         return self
 
-    @field_validator("metrics")
+    @field_validator("metrics", "web")
     @classmethod
-    def _metrics_is_an_address(cls, given: str) -> str:
+    def _is_an_address(cls, given: str) -> str:
         if given:
-            _address(given)
+            parsed_address(given)
         return given
+
+    @field_validator("web_origins")
+    @classmethod
+    def _are_origins(cls, given: str) -> str:
+        origins_of(given)
+        return given
+
+    @model_validator(mode="after")
+    def _web_knows_its_users(self) -> "Settings":
+        if self.web and self.tls_client_ca and not self.token_file:
+            raise ValueError(
+                "--web beside --tls-client-ca needs --token-file: a browser's certificate does not reach the server"
+            )
+        return self
 
     @property
     def metrics_address(self) -> tuple[str, int]:
         """Host and port of the metrics; `metrics` must be set."""
-        return _address(self.metrics)
+        return parsed_address(self.metrics)
 
     @property
     def unguarded(self) -> str:
@@ -335,11 +359,3 @@ class Settings(BaseSettings):
         """The settings that are limits."""
         named = {field.name: getattr(self, field.name) for field in fields(Limits) if hasattr(self, field.name)}
         return Limits(**named)
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Parse "HOST:PORT" or "PORT" of 127.0.0.1. Raises ValueError."""
-    host, colon, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > _LAST_PORT or (colon and not host):
-        raise ValueError(f"an address is HOST:PORT, or a port of 127.0.0.1, not {text!r}")
-    return host.strip("[]") or "127.0.0.1", int(port)

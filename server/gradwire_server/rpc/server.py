@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import socket
 from contextlib import suppress
@@ -63,8 +62,12 @@ class Server:
         self.local = LocalStreams(self.front) if local and tokens is None and tls is None else None
         self._server: grpc.aio.Server
 
-    async def start(self, address: str) -> str:
-        """Start serving; the address with the chosen port. Raises OSError if the address cannot be bound."""
+    async def start(self, address: str, private: str = "") -> str:
+        """Start serving; the address with the chosen port. Raises OSError if the address cannot be bound.
+
+        `private` is the path of a Unix socket for a process of this server. It is not encrypted, and its calls are
+        authenticated like all others.
+        """
         _check_free(address)
         keep_freed()
         await self.backend.start()
@@ -86,6 +89,8 @@ class Server:
                 port = self._server.add_insecure_port(address)
             else:
                 port = self._server.add_secure_port(address, self.tls.credentials())
+            if private:
+                self._server.add_insecure_port(f"unix:{private}")
         except RuntimeError as error:
             if self.interceptor is not None:
                 await self.interceptor.stop()
@@ -129,21 +134,6 @@ class Server:
             if not self.front.finishing and self.front.idle.is_set():
                 return
             await asyncio.sleep(_FINISHING_SECONDS)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host's address is reachable only from this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def address_of(host: str, port: int) -> str:
-    """Host and port as one address; IPv6 in brackets."""
-    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
 def _check_free(address: str) -> None:

@@ -1,0 +1,116 @@
+"""Application: the routes of the gateway, its login, and its one page."""
+
+import json
+import re
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+
+from gradwire_server.common.errors import Refusal
+from gradwire_server.web.access import AccessMiddleware
+from gradwire_server.web.bodies import read_body
+from gradwire_server.web.gateway import Endpoint, Gateway, HttpRequest
+from gradwire_server.web.status import http_refusal, status_of
+from gradwire_server.web.stream import PATH as STREAM_PATH
+from gradwire_server.web.stream import StreamEndpoint
+from gradwire_server.web.transfers import download, upload
+from gradwire_server.web.unary import unary
+
+_TOKEN = re.compile(r"[!-~]{1,4096}")
+_MOST_LOGIN_BYTES = 8 << 10
+# Nothing in it comes from a request.
+_PAGE = f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>gradwire</title>
+<h1>gradwire: web gateway</h1>
+<p>This address serves gradients to programs in browsers. It has no pages besides this one.</p>
+<ul>
+<li><code>POST /gradwire.v1.AutogradService/METHOD</code>: unary calls by Connect and gRPC-Web.</li>
+<li><code>{STREAM_PATH}</code>: a WebSocket with the messages of Stream.</li>
+<li><code>PUT /uploads/NAME</code>, <code>GET /downloads/ID</code>: large values.</li>
+<li><code>POST /login</code>, <code>POST /logout</code>: a token for a cookie, and its end.</li>
+<li><code>GET /healthz</code>: whether the server answers.</li>
+</ul>
+</html>
+"""
+
+
+def application(gateway: Gateway) -> Starlette:
+    """The ASGI application of a gateway."""
+
+    def at(path: str, method: str, handler: Any) -> Route:
+        return Route(path, Endpoint(gateway, handler), methods=[method])
+
+    routes: list[BaseRoute] = [
+        at("/", "GET", _page),
+        at("/healthz", "GET", _health),
+        at("/login", "POST", _login),
+        at("/logout", "POST", _logout),
+        at("/uploads/{name}", "PUT", upload),
+        at("/downloads/{transfer_id}", "GET", download),
+        WebSocketRoute(STREAM_PATH, StreamEndpoint(gateway)),
+        at("/{service}/{method}", "POST", unary),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(AccessMiddleware, access=gateway.access)],
+        exception_handlers={HTTPException: _http_error},
+    )
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """The answer to an unknown path or method."""
+    assert isinstance(error, HTTPException)
+    message = "there is nothing at this path" if error.status_code == 404 else "the path has no such method"
+    response = status_of(http_refusal(error.status_code, "NOT_SUPPORTED", message)).response()
+    for name, value in (error.headers or {}).items():
+        response.headers[name] = value
+    return response
+
+
+async def _page(gateway: Gateway, request: HttpRequest) -> None:
+    await request.answer(HTMLResponse(_PAGE))
+
+
+async def _health(gateway: Gateway, request: HttpRequest) -> None:
+    """Whether the server answers; needs no credential, and tells nothing else."""
+    serving = await gateway.upstream.serving()
+    await request.answer(JSONResponse({"status": "SERVING" if serving else "NOT_SERVING"}, 200 if serving else 503))
+
+
+async def _login(gateway: Gateway, request: HttpRequest) -> None:
+    """Exchange a token for a cookie and a CSRF token."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise http_refusal(415, "MALFORMED", 'a login is {"token": "..."} as application/json')
+    if request.scope["state"]["origin"]:
+        raise Refusal("PERMISSION_DENIED", "only the gateway's own pages log in; others send the token with each call")
+    body = await read_body(request, _MOST_LOGIN_BYTES, gateway.options.body_seconds)
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        given = None
+    token = given.get("token") if isinstance(given, dict) else None
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise Refusal("MALFORMED", 'a login is {"token": "..."} as application/json')
+    await gateway.upstream.check(token)  # raises if the server does not know it
+    cookie, login = gateway.logins.begin(token)
+    response = JSONResponse({"csrfToken": login.csrf, "expiresInSeconds": int(gateway.logins.seconds)})
+    gateway.access.set_cookie(response, cookie, gateway.logins.seconds)
+    await request.answer(response)
+
+
+async def _logout(gateway: Gateway, request: HttpRequest) -> None:
+    """End the cookie's login, and the streams that came by it."""
+    caller = gateway.access.caller(request)
+    if caller.login is None:
+        raise Refusal("UNAUTHENTICATED", "the request has no cookie of a login")
+    gateway.logins.end(caller.login)
+    response = JSONResponse({})
+    gateway.access.clear_cookie(response)
+    await request.answer(response)
