@@ -80,6 +80,12 @@ WITH_OUT = {
 }  # fmt: skip
 # Ops whose numbers decide how many elements there are.
 SHAPED_BY_NUMBERS = {"arange", "max", "min", "repeat_interleave"}
+# PyTorch's old forms with the factor before the tensors: x.add_(2, y), torch.addmm(beta, input, alpha, a, b).
+FACTOR_FIRST = {"add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "sub"}
+# The first of these ops' arguments behind the tensor may be `unbiased`: x.std(False).
+UNBIASED_FIRST = {"std", "std_mean", "var", "var_mean"}
+# Second names of parameters.
+SECOND_NAMES = {"split": {"split_size_or_sections": "split_size"}}
 TABLE_BEGINS = "<!-- The settings, by `make generate` from settings.py -->"
 TABLE_ENDS = "<!-- end of the settings -->"
 HEADER = (
@@ -108,13 +114,14 @@ def numpy_names(op: AnyOp) -> dict[str, str]:
 
     None where a parameter without default stands behind `dim`, which then can have none either.
     """
+    seconds = dict(SECOND_NAMES.get(op.name, {}))
     names = [param.name for param in op.params]
     if "dim" not in names or "axis" in names:
-        return {}
+        return seconds
     behind = op.params[names.index("dim") + 1 :]
     if any(param.default is REQUIRED for param in behind):
-        return {}
-    return {name: numpy for name, numpy in (("dim", "axis"), ("keepdim", "keepdims")) if name in names}
+        return seconds
+    return seconds | {name: numpy for name, numpy in (("dim", "axis"), ("keepdim", "keepdims")) if name in names}
 
 
 def parameter_text(param: Param, may_be_left_out: bool = False) -> str:
@@ -142,11 +149,13 @@ def signature(op: AnyOp, method: bool, numpy: bool = True) -> str:
             star = True
             continue
         if param.keyword_only and not star:
-            parts.append("*")
+            parts.append("*_old: Any" if op.name in FACTOR_FIRST else "*")
             star = True
         parts.append(parameter_text(param, param.name in seconds))
     if seconds and not star:
         parts.append("*")
+    if op.name == "scatter":
+        parts.append("reduce: str | None = None")
     return ", ".join(parts + [f"{name}: Any = None" for name in seconds.values()])
 
 
@@ -181,6 +190,14 @@ def function_text(op: AnyOp, method: bool, in_place: bool = False) -> str:
     if method and not in_place:
         doc = f"See `gradwire.{op.name}`: {doc.splitlines()[0]}" if doc else ""
     body = textwrap.indent(f'"""{doc}"""\n' if "\n" not in doc else f'"""{doc}\n"""\n', "    ")
+    if op.name in FACTOR_FIRST:
+        given = args_text(op, method)[:-1] + ", *_old)"
+        body += f'    if _old:\n        return _factor_first("{name}", {given}{"" if method else ", out"})\n'
+    if op.name in UNBIASED_FIRST:
+        body += "    if dim is True or dim is False:\n        dim, unbiased = None, dim\n"
+    if op.name == "scatter":
+        given = f'"{name}", {args_text(op, method)[1:-1]}, value, reduce'
+        body += f"    if reduce is not None:\n        return _scatter_reduced({given})\n"
     for own, numpy in numpy_names(op).items():
         default = next(param.default for param in op.params if param.name == own)
         unset = "None" if default is REQUIRED else default_text(default)
@@ -234,6 +251,7 @@ def client_module() -> str:
         "from gradwire._base import dtypes as _dtypes",
         "from gradwire._tensor.call import OPS as _OPS",
         "from gradwire._tensor.call import _call, _renamed, _sizes, _tensors",
+        "from gradwire._tensor.old_forms import _factor_first, _scatter_reduced",
         "from gradwire._tensor.out import _into",
         "",
         "if TYPE_CHECKING:",

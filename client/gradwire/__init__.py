@@ -43,6 +43,8 @@ if _TYPE_CHECKING:
     from gradwire._base.version import __version__ as __version__
     from gradwire._compile.compile import compile as compile
     from gradwire._functions.composed import *  # noqa: F403
+    from gradwire._functions.copies import *  # noqa: F403
+    from gradwire._functions.counts import *  # noqa: F403
     from gradwire._functions.create import *  # noqa: F403
     from gradwire._functions.exchange import from_dlpack as from_dlpack
     from gradwire._functions.exchange import from_torch as from_torch
@@ -50,6 +52,7 @@ if _TYPE_CHECKING:
     from gradwire._functions.functions import nonzero as nonzero
     from gradwire._functions.functions import where as where
     from gradwire._functions.legacy import *  # noqa: F403
+    from gradwire._functions.matrix_factors import *  # noqa: F403
     from gradwire._functions.random import *  # noqa: F403
     from gradwire._graph.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
     from gradwire._graph.anomaly import is_anomaly_enabled as is_anomaly_enabled
@@ -119,13 +122,14 @@ _NAMES = {
         "poisson seed set_rng_state"
     ),
     "_base.dtypes": (
-        "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo "
-        "int16 int32 int64 int8 set_default_dtype uint16 uint32 uint64 uint8"
+        "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_device "
+        "get_default_dtype iinfo int16 int32 int64 int8 set_default_device set_default_dtype uint16 uint32 uint64 "
+        "uint8"
     ),
     "_functions.legacy": (
         "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
         "ShortTensor are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format "
-        "get_autocast_dtype get_default_device get_float32_matmul_precision get_num_threads "
+        "get_autocast_dtype get_float32_matmul_precision get_num_threads "
         "is_deterministic_algorithms_warn_only_enabled jagged layout memory_format preserve_format "
         "set_default_tensor_type sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr strided "
         "set_float32_matmul_precision set_num_threads use_deterministic_algorithms"
@@ -133,7 +137,17 @@ _NAMES = {
     "amp": "GradScaler autocast",
     "_functions.composed": (
         "adjoint bartlett_window blackman_window broadcast_shapes chain_matmul conj_physical hamming_window "
-        "hann_window matrix_power pinverse qr svd vander"
+        "hann_window kaiser_window matrix_power pinverse qr range svd vander"
+    ),
+    "_functions.copies": (
+        "alias_copy as_strided_copy as_strided_scatter detach_copy diagonal_copy empty_permuted empty_strided "
+        "expand_copy narrow_copy permute_copy select_copy slice_copy split_copy split_with_sizes_copy squeeze_copy "
+        "t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy view_as_complex_copy view_as_real_copy view_copy"
+    ),
+    "_functions.counts": "gradient histogram histogramdd nonzero_static unravel_index",
+    "_functions.matrix_factors": (
+        "cholesky frobenius_norm lu lu_solve lu_unpack norm_except_dim nuclear_norm orgqr ormqr pca_lowrank "
+        "svd_lowrank triangular_solve"
     ),
     "_functions.functions": (
         "atleast_1d atleast_2d atleast_3d dsplit get_device hsplit is_complex is_conj is_floating_point "
@@ -158,6 +172,7 @@ _WIRED = {
     "attribute": "_paths.modules",
     "backward": "_functions.backward",
     "legacy_tensor": "_functions.create",
+    "lies_in": "_functions.legacy",
     "make_tensor": "_functions.create",
     "namespace": "array_api._info",
     "reduce_tensor": "_functions.pickled",

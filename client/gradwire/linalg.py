@@ -6,16 +6,19 @@ from typing import Any
 
 from gradwire._base.absent import absent
 from gradwire._base.errors import GradwireRuntimeError
-from gradwire._functions.checked_linalg import cholesky_ex, inv_ex
+from gradwire._functions.checked_linalg import cholesky_ex, inv_ex, solve_ex
 from gradwire._tensor import ops
 
 # The server reports a singular matrix like any failure of a computation.
 LinAlgError = GradwireRuntimeError
 _PREFIX = "linalg_"
+matmul = ops.matmul
 __all__ = [
     "LinAlgError",
     "cholesky_ex",
     "inv_ex",
+    "matmul",
+    "solve_ex",
     *sorted(name[len(_PREFIX) :] for name in vars(ops) if name.startswith(_PREFIX)),
 ]
 

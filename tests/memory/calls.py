@@ -85,7 +85,7 @@ calls(
     contiguous cos cosh deg2rad detach digamma erf erfc erfinv exp exp2 expm1 flatten flipud floor frac gelu
     hardshrink hardsigmoid hardswish hardtanh i0 isfinite isinf isnan isneginf isposinf isreal lgamma log log10 log1p
     log2 logical_not logit logsigmoid mish msort nan_to_num neg nonzero positive rad2deg ravel real reciprocal relu
-    relu6 resolve_conj round rrelu rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink
+    relu6 resolve_conj frexp round rrelu rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink
     softsign special.entr special.erfcx special.i0e special.i1 special.i1e special.log_ndtr special.ndtr special.ndtri
     sqrt square squeeze t tan tanh tanhshrink trunc unique unique_consecutive zero ones_like zeros_like empty_like
     rand_like randn_like all amax amin aminmax any argmax argmin argsort count_nonzero max mean median min nanmean
@@ -244,7 +244,7 @@ calls("pdist/one pdist/three", lambda s: ((s.f(s.side, 64),), {}))
 calls("bilinear", lambda s: (s.f(s.side, 32), s.f(s.side, 32), s.f(s.side, 32, 32)))
 calls(
     """det linalg.det logdet linalg.slogdet slogdet linalg.inv inverse linalg.lu linalg.lu_factor linalg.qr
-    linalg.cond""",
+    linalg.cond linalg.lu_factor_ex geqrf""",
     lambda s: (s.d(),),
 )
 calls("linalg.svd linalg.svdvals linalg.pinv linalg.matrix_exp matrix_exp linalg.matrix_rank linalg.eigvals",

@@ -28,7 +28,8 @@ from tests.steps import through
 STEPWISE = {
     "argwhere", "as_strided", "bincount", "cholesky_inverse", "ctc_loss", "cumprod", "embedding_bag",
     "gaussian_nll_loss",
-    "grid_sample", "istft", "linalg.householder_product", "linalg.lu", "linalg.lu_factor", "linalg.lu_solve",
+    "grid_sample", "istft", "linalg.householder_product", "linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex",
+    "linalg.lu_solve",
     "linalg.svd", "linalg.vander", "masked_scatter", "masked_select", "nanmean", "nanquantile", "nonzero", "prod",
     "repeat_interleave", "stft", "unique", "unique_consecutive",
     "bitwise_not",  # the tables have other dtypes

@@ -10,33 +10,25 @@ from gradwire._base.errors import GradwireNotImplementedError
 # PyTorch's ops and functions that gradwire lacks, keyed by module. A test compares them with PyTorch.
 PYTORCH: dict[str, str] = {
     "gradwire": """
-        affine_grid_generator as_strided_ as_strided_scatter batch_norm
-        binary_cross_entropy_with_logits cholesky
-        constant_pad_nd convolution cosine_embedding_loss ctc_loss dequantize eig embedding embedding_bag
-        embedding_renorm_ empty_permuted empty_strided frexp frobenius_norm geqrf gradient grid_sampler gru
-        gru_cell hinge_embedding_loss histogram histogramdd instance_norm kaiser_window
-        kl_div lstm lstm_cell lstsq lu lu_solve lu_unpack margin_ranking_loss narrow_copy native_batch_norm
-        native_dropout native_group_norm native_layer_norm nonzero_static norm_except_dim nuclear_norm orgqr ormqr
-        pca_lowrank poisson_nll_loss quantize_per_channel quantize_per_tensor range rnn_relu rnn_tanh
-        segment_reduce solve sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
-        svd_lowrank symeig triangular_solve triplet_margin_loss unravel_index""",
-    "gradwire.linalg": "ldl_factor ldl_factor_ex ldl_solve lu_factor_ex solve_ex",
-    "gradwire.fft": "fftfreq hfft2 hfftn ihfft2 ihfftn rfftfreq",
+        affine_grid_generator as_strided_ batch_norm binary_cross_entropy_with_logits constant_pad_nd
+        convolution cosine_embedding_loss ctc_loss dequantize eig embedding embedding_bag embedding_renorm_
+        grid_sampler gru gru_cell hinge_embedding_loss instance_norm kl_div lstm lstm_cell lstsq
+        margin_ranking_loss native_batch_norm native_dropout native_group_norm native_layer_norm
+        poisson_nll_loss quantize_per_channel quantize_per_tensor rnn_relu rnn_tanh segment_reduce solve
+        sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor symeig triplet_margin_loss""",
+    "gradwire.linalg": "ldl_factor ldl_factor_ex ldl_solve",
     "gradwire.special": """
         airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u
-        chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l
-        legendre_polynomial_p modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1
-        scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
+        chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he
+        laguerre_polynomial_l legendre_polynomial_p modified_bessel_i0 modified_bessel_i1 modified_bessel_k0
+        modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
         shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
         spherical_bessel_j0""",
     "gradwire.nn.functional": """
-         conv_tbc fractional_max_pool2d fractional_max_pool3d grouped_mm linear_cross_entropy
+        conv_tbc fractional_max_pool2d fractional_max_pool3d grouped_mm linear_cross_entropy
         max_pool2d_with_indices max_pool3d_with_indices scaled_grouped_mm scaled_mm upsample_bilinear
         upsample_nearest""",
-    "Tensor": """
-        as_strided_scatter cholesky coalesce frexp geqrf histogram indices lstsq lu lu_solve map_ narrow_copy orgqr
-        ormqr reinforce resize_ set_ sparse_mask storage_offset
-        to_dense to_sparse triangular_solve values""",
+    "Tensor": "coalesce indices lstsq reinforce resize_ set_ sparse_mask storage_offset to_sparse values",
 }
 
 

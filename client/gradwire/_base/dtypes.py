@@ -157,15 +157,16 @@ class device:
         self.index = index
 
     def __enter__(self) -> device:
-        """Make tensors on the server's CPU in the block, as without it. Raises NotImplementedError for others."""
-        if self.type != "cpu":
+        """Make tensors on this device in the block. Raises NotImplementedError for other devices than CPU and GPU."""
+        if self.type not in ("cpu", "cuda"):
             raise GradwireNotImplementedError(
                 f"gradwire does not support `with torch.device('{self}')`: give the device to each function"
             )
+        _entered_devices.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
+        _entered_devices.pop()
 
     def __repr__(self) -> str:
         index = "" if self.index is None else f", index={self.index}"
@@ -182,13 +183,42 @@ class device:
 
 
 def device_name(value: device | str | int | None) -> str:
-    """The device name of a tensor, such as "cpu" or "cuda:0". An int is a CUDA index; None is the CPU."""
+    """The device name of a tensor, such as "cpu" or "cuda:0". An int is a CUDA index; None is the default device."""
     if value is None:
-        return "cpu"
+        return default_device_name()
     if isinstance(value, int):
         return f"cuda:{value}"
     named = device(value)
     return named.type if named.type == "cpu" else f"{named.type}:{named.index or 0}"
+
+
+# The default device of each block that sets one, the innermost last; before them that of set_default_device.
+_entered_devices: list[device] = []
+
+
+def default_device_name() -> str:
+    """The name of the device of new tensors."""
+    return device_name(_entered_devices[-1]) if _entered_devices else "cpu"
+
+
+def get_default_device() -> device:
+    """The device of new tensors (torch.get_default_device)."""
+    return _entered_devices[-1] if _entered_devices else device("cpu")
+
+
+def set_default_device(device: device | str | int | None) -> None:
+    """Set the device of new tensors; None is the server's CPU (torch.set_default_device).
+
+    Raises NotImplementedError for other devices than CPU and GPU.
+    """
+    kept = _entered_devices[1:]
+    _entered_devices.clear()
+    if device is not None:
+        _Device(device_name(device)).__enter__()
+    _entered_devices.extend(kept)
+
+
+_Device = device
 
 
 class Size(tuple[int, ...]):

@@ -1,4 +1,4 @@
-"""Factorizations that report failure in a tensor instead of raising: cholesky_ex, inv_ex (torch.linalg)."""
+"""Factorizations that report failure in a tensor instead of raising: cholesky_ex, inv_ex, solve_ex."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwire._base import dtypes
-from gradwire._base.errors import GradwireRuntimeError
+from gradwire._base.errors import GradwireRuntimeError, refuse
 from gradwire._base.modes import no_grad
 from gradwire._functions.create import eye, tensor
 from gradwire._proxy.results import return_type
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 
-__all__ = ["cholesky_ex", "inv_ex"]
+__all__ = ["cholesky_ex", "inv_ex", "solve_ex"]
 
 
 def _attempt(compute: Callable[[Tensor], Tensor], A: Tensor, pattern: str) -> tuple[Tensor, int]:
@@ -82,3 +82,19 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
 
     made = _checked(compute, A, r"diagonal element (\d+) is zero", check_errors)
     return return_type("linalg.inv_ex", ("inverse", "info"))(*_written(made, out))
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
+    """Solutions of A X = B, or X A = B, and int32 infos (torch.linalg.solve_ex).
+
+    The solution by a singular matrix is nan, or with `check_errors`, which reads a value, raises RuntimeError.
+    """
+    info = ops.linalg_lu_factor_ex(A.detach())[2]
+    if check_errors and info.any():
+        raise refuse("torch.linalg.solve_ex: The solver failed because the input matrix is singular.")
+    bad = (info != 0)[..., None, None]
+    unit = eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    result = ops.linalg_solve(ops.where(bad, unit, A), B, left=left)
+    is_vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    made = (result.masked_fill(bad[..., 0] if is_vector else bad, float("nan")), info)
+    return return_type("linalg.solve_ex", ("result", "info"))(*_written(made, out))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
-from gradwire._functions.create import arange, ones
+from gradwire._functions.create import arange, ones, tensor
 from gradwire._tensor import ops
 
 __all__ = [
@@ -21,9 +22,11 @@ __all__ = [
     "conj_physical",
     "hamming_window",
     "hann_window",
+    "kaiser_window",
     "matrix_power",
     "pinverse",
     "qr",
+    "range",
     "svd",
     "vander",
 ]
@@ -140,3 +143,37 @@ def blackman_window(window_length: int, periodic: bool = True, **options: Any) -
 def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
     """Triangular window: 1 - |2k / n - 1| at k = 0, 1, … (torch.bartlett_window)."""
     return _points(window_length, periodic, options, lambda k, n: 1 - (k * (2 / n) - 1).abs())
+
+
+def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> Any:
+    """i0(beta sqrt(1 - (2k / n - 1)²)) / i0(beta) at k = 0, 1, … (torch.kaiser_window)."""
+
+    def at(k: Any, n: int) -> Any:
+        bound = tensor(beta, dtype=k.dtype, device=k.device)
+        return ops.i0(bound * (1 - (k * (2 / n) - 1).square()).clamp(min=0).sqrt()) / ops.i0(bound)
+
+    return _points(window_length, periodic, options, at)
+
+
+def range(start: Any, end: Any, step: Any = 1, **options: Any) -> Any:
+    """Numbers from start up to and including end, floating by default (torch.range). Warns.
+
+    Raises RuntimeError for a step of 0, and for bounds that the step leads away from.
+    """
+    warnings.warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
+        "Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
+        UserWarning,
+        stacklevel=2,
+    )
+    if step == 0:
+        raise refuse("step must be nonzero")
+    if (end - start) / step < 0:
+        raise refuse("upper bound and lower bound inconsistent with step sign")
+    if options.get("dtype") is None:
+        options["dtype"] = dtypes.get_default_dtype()
+    count = int((end - start) / step) + 1
+    requires_grad = options.pop("requires_grad", False)
+    with no_grad():
+        made = arange(count, **options) * step + start
+    return made.requires_grad_(requires_grad)

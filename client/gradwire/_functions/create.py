@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from gradwire._base import dtypes
 from gradwire._base.call_site import find_call_site
-from gradwire._base.dtypes import device, device_name, dtype
+from gradwire._base.dtypes import default_device_name, device, device_name, dtype
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import is_inference_mode_enabled
 from gradwire._proxy.handle import Handle
@@ -64,7 +65,26 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | int 
     return tensor(data, dtype=dtype, device=device)
 
 
-asarray = as_tensor
+def asarray(
+    obj: Any,
+    *,
+    dtype: dtype | None = None,
+    device: device | str | int | None = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Make a tensor of values as `as_tensor` does; with `copy` never `obj` itself (torch.asarray).
+
+    Raises ValueError for `copy=False` of what must be copied.
+    """
+    made = as_tensor(obj, dtype, device)
+    if copy and made is obj:
+        made = made.clone()
+    if copy is False and made is not obj:
+        raise ValueError("can't alias: the values are copied to the server")
+    if requires_grad and not made.requires_grad:
+        return (made.detach() if made is obj else made).requires_grad_()
+    return made if requires_grad else made.detach() if made.requires_grad else made
 
 
 def from_numpy(ndarray: Array) -> Tensor:
@@ -118,7 +138,7 @@ def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
     """Values as a row-major little-endian array, bfloat16 as uint16, and their dtype."""
     if isinstance(data, (np.ndarray, np.generic)):
         array = np.asarray(data)
-    elif isinstance(data, (list, tuple, range)):
+    elif isinstance(data, (list, tuple, range, deque)):
         array = _of_lists(data, wanted)
     elif isinstance(data, (bool, int, float, complex)):
         array = _of_scalars([data], (), wanted)
@@ -167,7 +187,7 @@ def _of_lists(data: Sequence[Any], wanted: dtype | None) -> Array:
 def _is_sequence(value: Any) -> bool:
     if isinstance(value, (np.ndarray, Handle)):
         return len(value.shape) > 0 if isinstance(value, np.ndarray) else len(value._spec.shape) > 0
-    return isinstance(value, (list, tuple, range))
+    return isinstance(value, (list, tuple, range, deque))
 
 
 def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any]) -> None:
@@ -285,6 +305,8 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         options["dtype"] = dtypes.as_dtype(options["dtype"])
     if options.get("device") is not None:
         options["device"] = device_name(options["device"])
+    elif (default := default_device_name()) != "cpu" and not isinstance(args[0], Handle):
+        options["device"] = default
     named = tuple((name, value) for name, value in options.items() if value is not None and value is not False)
     with session or current_session():
         if generator is not None:

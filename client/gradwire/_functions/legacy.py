@@ -70,6 +70,14 @@ channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 
 
+def lies_in(tensor: Tensor, format: memory_format) -> bool:
+    """Whether a tensor's elements lie without gaps in a memory format."""
+    order = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)}.get(format)
+    if order is None:
+        return tensor.is_contiguous()
+    return tensor.ndim == len(order) and tensor.permute(order).is_contiguous()
+
+
 class layout:
     """How a tensor's elements are stored; here all tensors are strided."""
 
@@ -132,11 +140,6 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     """The dtype that autocast would choose for a kind of device: it is disabled here."""
     return dtypes.float16 if device_type == "cuda" else dtypes.bfloat16
-
-
-def get_default_device() -> dtypes.device:
-    """The device of new tensors: the server's CPU."""
-    return dtypes.device("cpu")
 
 
 def set_float32_matmul_precision(precision: str) -> None:

@@ -26,6 +26,10 @@ _INT64 = range(-(1 << 63), 1 << 63)
 _SCALARS = (bool, int, str, type(None))
 
 
+class MixedListError(TypeError):
+    """A list of tensors and other values, which may be sizes."""
+
+
 class Operands:
     """Arguments of one call: the memo's key, the varying values, the edges of tensors that require grad."""
 
@@ -118,7 +122,7 @@ def _write_list(message: pb.Argument, items: Any, values: Iterator[wire.Value]) 
     if any(isinstance(item, Handle) for item in items):
         for place, item in enumerate(items):
             if not isinstance(item, Handle):
-                raise TypeError(
+                raise MixedListError(
                     f"expected Tensor as element {place} in a list of tensors, but got {type(item).__name__}"
                 )
         message.tensors.ids.extend([_as_id(next(values)) for _ in items])

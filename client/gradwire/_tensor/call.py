@@ -24,7 +24,7 @@ from gradwire._proxy.memo import MemoEntry, Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
 from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
-from gradwire._tensor.arguments import Operands, write_argument
+from gradwire._tensor.arguments import MixedListError, Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.in_place import check_in_place
 from gradwire._tensor.overrides import OverriddenError, call_override
@@ -118,7 +118,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     if entry is None or (entry.fixed and any(values[place] != value for place, value in entry.fixed)):
         try:
             return _first_call(session, key, op, args, kwargs, result, values, edges, (code, frame.f_lasti))
-        except GradwireTypeError as refused:
+        except (GradwireTypeError, MixedListError) as refused:
             with_number = _with_number(op, args, kwargs, str(refused))
             if with_number is None:
                 raise
@@ -277,13 +277,17 @@ def _with_number(
     """The arguments with a number in place of the tensor of one element that the server refused; None if it refused
     something else. PyTorch reads such tensors, too.
     """
-    found = re.search(r"argument '(\w+)' must be .*not a tensor", refusal)
-    if found is None:
+    found = re.search(r"argument '(\w+)' must be .*not a (?:list of )?tensors?", refusal)
+    mixed = refusal.startswith("expected Tensor as element")
+    if found is None and not mixed:
         return None
-    wanted = found[1]
+    wanted = "" if found is None else found[1]
     names = _parameters(op)[0]
 
     def number(name: str, value: Any) -> Any:
+        if type(value) in (list, tuple) and (name == wanted or (mixed and name not in ("tensors", "operands"))):
+            sizes = [each.item() if _is_size(each) else each for each in value]
+            return value if all(one is other for one, other in zip(sizes, value, strict=True)) else tuple(sizes)
         is_number = name == wanted and isinstance(value, Handle) and math.prod(value._spec.shape) == 1
         return value.item() if is_number else value
 
@@ -294,6 +298,14 @@ def _with_number(
     if len(before) != len(after) or all(one is other for one, other in zip(before, after, strict=True)):
         return None
     return changed_args, changed_kwargs
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a value is a tensor of one whole number, which PyTorch takes for a size."""
+    if not isinstance(value, Handle):
+        return False
+    spec = value._spec
+    return math.prod(spec.shape) == 1 and not (spec.dtype.is_floating_point or spec.dtype.is_complex)
 
 
 def _returned_inputs(

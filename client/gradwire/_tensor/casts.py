@@ -13,7 +13,8 @@ from gradwire._tensor.call import _call
 class Casts:
     """Mixin with the methods of Tensor that change dtype or device.
 
-    The methods have the names of Python types, which they would shadow in the class body of Tensor.
+    The methods have the names of Python types, which they would shadow in the class body of Tensor. A memory format has
+    no effect: results are row-major.
     """
 
     __slots__ = ()
@@ -58,59 +59,59 @@ class Casts:
         """This tensor with another's dtype."""
         return self._moved(other._spec.dtype, None)
 
-    def cpu(self) -> Any:
+    def cpu(self, memory_format: Any = None) -> Any:
         """This tensor in the server's memory."""
         return self._moved(None, "cpu")
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> Any:
+    def cuda(self, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
         """This tensor on the server's GPU. Raises RuntimeError if it has none."""
         return self._moved(None, dtypes.device_name("cuda" if device is None else device))
 
-    def float(self) -> Any:
+    def float(self, memory_format: Any = None) -> Any:
         """Cast to float32."""
         return self._moved(dtypes.float32, None)
 
-    def double(self) -> Any:
+    def double(self, memory_format: Any = None) -> Any:
         """Cast to float64."""
         return self._moved(dtypes.float64, None)
 
-    def half(self) -> Any:
+    def half(self, memory_format: Any = None) -> Any:
         """Cast to float16."""
         return self._moved(dtypes.float16, None)
 
-    def bfloat16(self) -> Any:
+    def bfloat16(self, memory_format: Any = None) -> Any:
         """Cast to bfloat16."""
         return self._moved(dtypes.bfloat16, None)
 
-    def int(self) -> Any:
+    def int(self, memory_format: Any = None) -> Any:
         """Cast to int32."""
         return self._moved(dtypes.int32, None)
 
-    def long(self) -> Any:
+    def long(self, memory_format: Any = None) -> Any:
         """Cast to int64."""
         return self._moved(dtypes.int64, None)
 
-    def short(self) -> Any:
+    def short(self, memory_format: Any = None) -> Any:
         """Cast to int16."""
         return self._moved(dtypes.int16, None)
 
-    def char(self) -> Any:
+    def char(self, memory_format: Any = None) -> Any:
         """Cast to int8."""
         return self._moved(dtypes.int8, None)
 
-    def byte(self) -> Any:
+    def byte(self, memory_format: Any = None) -> Any:
         """Cast to uint8."""
         return self._moved(dtypes.uint8, None)
 
-    def bool(self) -> Any:
+    def bool(self, memory_format: Any = None) -> Any:
         """Cast to bool."""
         return self._moved(dtypes.bool_, None)
 
-    def cfloat(self) -> Any:
+    def cfloat(self, memory_format: Any = None) -> Any:
         """Cast to complex64."""
         return self._moved(dtypes.complex64, None)
 
-    def cdouble(self) -> Any:
+    def cdouble(self, memory_format: Any = None) -> Any:
         """Cast to complex128."""
         return self._moved(dtypes.complex128, None)
 

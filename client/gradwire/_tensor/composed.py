@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gradwire._base.errors import refuse
+from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._base.wiring import wired
 from gradwire._proxy.handle import Handle
 
 _T = TypeVar("_T", bound="Composed")
+
+
+def _mapped(target: Any, name: str, callable: Callable[..., Any], *others: Any) -> None:
+    """Write to the tensor the results of a Python function of its values and the others', in row-major order."""
+    if any(each.requires_grad for each in (target, *others)):
+        raise refuse(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    if any(each.device.type != "cpu" for each in (target, *others)):
+        raise GradwireTypeError(f"{name}() is only for CPU tensors")
+    if any(each.dtype is not target.dtype for each in others):
+        raise GradwireTypeError(f"{name}(): expected a tensor of {target.dtype}, but got {others[0].dtype}")
+    columns = [target.flatten().tolist(), *(each.expand(target.shape).flatten().tolist() for each in others)]
+    made = [callable(*row) for row in zip(*columns, strict=True)]
+    values = wired("make_tensor")(made, target.dtype, str(target.device))
+    target.copy_(values.reshape(target.shape))
 
 
 class Composed(Handle):
@@ -21,6 +36,14 @@ class Composed(Handle):
     is_mps = False
     is_meta = False
     is_nested = False
+    is_xpu = False
+    is_ipu = False
+    is_xla = False
+    is_maia = False
+    is_mtia = False
+    is_vulkan = False
+    is_mkldnn = False
+    is_sparse_csr = False
 
     def fill_diagonal_(self: _T, fill_value: float, wrap: bool = False) -> _T:
         """Write a number on the main diagonal. With `wrap`, a tall matrix gets a diagonal in each square block.
@@ -66,6 +89,110 @@ class Composed(Handle):
     def qr(self, some: bool = True) -> Any:
         """See `gradwire.qr`."""
         return wired("qr")(self, some)
+
+    def conj_physical_(self: _T) -> _T:
+        """Replace the values by their complex conjugates (torch.Tensor.conj_physical_)."""
+        target: Any = self
+        if target.is_complex():
+            target.copy_(target.conj())
+        return self
+
+    def apply_(self: _T, callable: Callable[[Any], Any]) -> _T:
+        """Replace each value by `callable(value)`, called in this process. Reads and sends all values.
+
+        Raises RuntimeError for a tensor that requires grad, and for one that is not on the CPU.
+        """
+        _mapped(self, "apply_", callable)
+        return self
+
+    def map_(self: _T, tensor: Any, callable: Callable[[Any, Any], Any]) -> _T:
+        """Replace each value by `callable(value, other)`, `other` of `tensor` broadcast. Reads and sends all values.
+
+        Raises RuntimeError as `apply_` does, TypeError for a `tensor` of another dtype.
+        """
+        _mapped(self, "map_", callable, tensor)
+        return self
+
+    def map2_(self: _T, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> _T:
+        """Replace each value by `callable(value, one, other)`, of two tensors broadcast. Reads and sends all values.
+
+        Raises as `map_` does.
+        """
+        _mapped(self, "map2_", callable, x, y)
+        return self
+
+    def dense_dim(self) -> int:
+        """Number of dimensions: all are dense (torch.Tensor.dense_dim)."""
+        return len(self._spec.shape)
+
+    def sparse_dim(self) -> int:
+        """0: no dimension is sparse (torch.Tensor.sparse_dim)."""
+        return 0
+
+    def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+        """This tensor, which is dense, or with `dtype` its cast (torch.Tensor.to_dense)."""
+        target: Any = self
+        return target if dtype is None else target.to(dtype)
+
+    def dim_order(self) -> tuple[int, ...]:
+        """The dimensions from the outermost to the innermost in memory (torch.Tensor.dim_order)."""
+        target: Any = self
+        strides = target.stride()
+        return tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
+
+    def is_shared(self) -> bool:
+        """Whether processes share the memory: only on a GPU, as in PyTorch (torch.Tensor.is_shared)."""
+        return self._spec.device.type == "cuda"
+
+    def is_distributed(self) -> bool:
+        """False."""
+        return False
+
+    def new_empty_strided(self, size: Any, stride: Any, **options: Any) -> Any:
+        """A tensor with these strides, of this dtype and device unless given (torch.Tensor.new_empty_strided)."""
+        target: Any = self
+        given = {"dtype": target.dtype, "device": target.device, **options}
+        return wired("empty_strided")(size, stride, **given)
+
+    def cholesky(self, upper: bool = False) -> Any:
+        """See `gradwire.cholesky`."""
+        return wired("cholesky")(self, upper)
+
+    def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
+        """See `gradwire.lu`."""
+        return wired("lu")(self, pivot, get_infos)
+
+    def lu_solve(self, LU_data: Any, LU_pivots: Any) -> Any:
+        """See `gradwire.lu_solve`."""
+        return wired("lu_solve")(self, LU_data, LU_pivots)
+
+    def orgqr(self, input2: Any) -> Any:
+        """See `gradwire.orgqr`."""
+        return wired("orgqr")(self, input2)
+
+    def ormqr(self, input2: Any, input3: Any, left: bool = True, transpose: bool = False) -> Any:
+        """See `gradwire.ormqr`."""
+        return wired("ormqr")(self, input2, input3, left, transpose)
+
+    def triangular_solve(self, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+        """See `gradwire.triangular_solve`."""
+        return wired("triangular_solve")(self, A, upper, transpose, unitriangular)
+
+    def histogram(self, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:
+        """See `gradwire.histogram`."""
+        return wired("histogram")(self, bins, range=range, weight=weight, density=density)
+
+    def nonzero_static(self, *, size: int, fill_value: int = -1) -> Any:
+        """See `gradwire.nonzero_static`."""
+        return wired("nonzero_static")(self, size=size, fill_value=fill_value)
+
+    def as_strided_scatter(self, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+        """See `gradwire.as_strided_scatter`."""
+        return wired("as_strided_scatter")(self, src, size, stride, storage_offset)
+
+    def narrow_copy(self, dim: int, start: int, length: int) -> Any:
+        """See `gradwire.narrow_copy`."""
+        return wired("narrow_copy")(self, dim, start, length)
 
     def pin_memory(self: _T, device: Any = None) -> _T:
         """This tensor; the server decides on the placement of its bytes."""

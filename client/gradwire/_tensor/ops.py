@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base import dtypes as _dtypes
 from gradwire._tensor.call import OPS as _OPS
 from gradwire._tensor.call import _call, _renamed, _sizes, _tensors
+from gradwire._tensor.old_forms import _factor_first, _scatter_reduced
 from gradwire._tensor.out import _into
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "linalg.lstsq": {"rcond": None, "driver": None},
     "linalg.lu": {"pivot": True},
     "linalg.lu_factor": {"pivot": True},
+    "linalg.lu_factor_ex": {"pivot": True, "check_errors": False},
     "linalg.lu_solve": {"left": True, "adjoint": False},
     "linalg.matrix_norm": {"ord": 'fro', "dim": (-2, -1), "keepdim": False, "dtype": None},
     "linalg.matrix_rank": {"atol": None, "rtol": None, "hermitian": False},
@@ -358,7 +360,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['abs', 'absolute', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'arccos', 'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctan2', 'arctanh', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'binomial', 'bitwise_and', 'bitwise_left_shift', 'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'complex', 'concat', 'concatenate', 'conj', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'div', 'divide', 'dot', 'dsplit', 'dstack', 'einsum', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expm1', 'eye', 'fill', 'fix', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'gcd', 'ge', 'ger', 'greater', 'greater_equal', 'gt', 'hardshrink', 'heaviside', 'histc', 'hsplit', 'hstack', 'hypot', 'i0', 'igamma', 'igammac', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'isreal', 'istft', 'kron', 'kthvalue', 'lcm', 'ldexp', 'le', 'lerp', 'less', 'less_equal', 'lgamma', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logspace', 'logsumexp', 'lt', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mm', 'mode', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'nextafter', 'nonzero', 'norm', 'normal', 'not_equal', 'ones', 'ones_like', 'outer', 'permute', 'poisson', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'remainder', 'renorm', 'repeat_interleave', 'reshape', 'resolve_conj', 'roll', 'rot90', 'round', 'row_stack', 'rsqrt', 'rsub', 'scalar_tensor', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'sgn', 'sigmoid', 'sign', 'signbit', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'sort', 'split', 'split_with_sizes', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'stft', 'sub', 'subtract', 'sum', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tensor_split', 'tensordot', 'threshold', 'tile', 'topk', 'trace', 'transpose', 'trapezoid', 'trapz', 'tril', 'tril_indices', 'triu', 'triu_indices', 'true_divide', 'trunc', 'unbind', 'unflatten', 'unique', 'unique_consecutive', 'unsafe_chunk', 'unsafe_split', 'unsafe_split_with_sizes', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view_as_complex', 'view_as_real', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['abs', 'absolute', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'arccos', 'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctan2', 'arctanh', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'binomial', 'bitwise_and', 'bitwise_left_shift', 'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'complex', 'concat', 'concatenate', 'conj', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'div', 'divide', 'dot', 'dsplit', 'dstack', 'einsum', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expm1', 'eye', 'fill', 'fix', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'full', 'full_like', 'gather', 'gcd', 'ge', 'geqrf', 'ger', 'greater', 'greater_equal', 'gt', 'hardshrink', 'heaviside', 'histc', 'hsplit', 'hstack', 'hypot', 'i0', 'igamma', 'igammac', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'isreal', 'istft', 'kron', 'kthvalue', 'lcm', 'ldexp', 'le', 'lerp', 'less', 'less_equal', 'lgamma', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logspace', 'logsumexp', 'lt', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mm', 'mode', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'nextafter', 'nonzero', 'norm', 'normal', 'not_equal', 'ones', 'ones_like', 'outer', 'permute', 'poisson', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'remainder', 'renorm', 'repeat_interleave', 'reshape', 'resolve_conj', 'roll', 'rot90', 'round', 'row_stack', 'rsqrt', 'rsub', 'scalar_tensor', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'sgn', 'sigmoid', 'sign', 'signbit', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'sort', 'split', 'split_with_sizes', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'stft', 'sub', 'subtract', 'sum', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tensor_split', 'tensordot', 'threshold', 'tile', 'topk', 'trace', 'transpose', 'trapezoid', 'trapz', 'tril', 'tril_indices', 'triu', 'triu_indices', 'true_divide', 'trunc', 'unbind', 'unflatten', 'unique', 'unique_consecutive', 'unsafe_chunk', 'unsafe_split', 'unsafe_split_with_sizes', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view_as_complex', 'view_as_real', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -437,50 +439,64 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int], return_
     return _call("adaptive_max_pool3d", (input, output_size, return_indices), (), ('values', 'indices'))
 
 
-def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+def add(input: Tensor | Number, other: Tensor | Number, *_old: Any, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """input + alpha * other (torch.add)."""
+    if _old:
+        return _factor_first("add", (input, other, *_old), out)
     made = _call("add", (input, other), (("alpha", alpha),))
     return made if out is None else _into("add", out, made, (input, other))
 
 
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2).sum(0) (torch.addbmm).
 
     input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
     """
+    if _old:
+        return _factor_first("addbmm", (input, batch1, batch2, *_old), out)
     made = _call("addbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
     return made if out is None else _into("addbmm", out, made, (input, batch1, batch2))
 
 
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *_old: Any, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """input + value * tensor1 / tensor2 (torch.addcdiv)."""
+    if _old:
+        return _factor_first("addcdiv", (input, tensor1, tensor2, *_old), out)
     made = _call("addcdiv", (input, tensor1, tensor2), (("value", value),))
     return made if out is None else _into("addcdiv", out, made, (input, tensor1, tensor2))
 
 
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *_old: Any, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """input + value * tensor1 * tensor2 (torch.addcmul)."""
+    if _old:
+        return _factor_first("addcmul", (input, tensor1, tensor2, *_old), out)
     made = _call("addcmul", (input, tensor1, tensor2), (("value", value),))
     return made if out is None else _into("addcmul", out, made, (input, tensor1, tensor2))
 
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) (torch.addmm).
 
     input: broadcasts to (n, m); mat1: (n, k); mat2: (k, m); all of one dtype. Raises EngineError: SHAPE, DTYPE.
     """
+    if _old:
+        return _factor_first("addmm", (input, mat1, mat2, *_old), out)
     made = _call("addmm", (input, mat1, mat2), (("beta", beta), ("alpha", alpha),))
     return made if out is None else _into("addmm", out, made, (input, mat1, mat2))
 
 
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
+    if _old:
+        return _factor_first("addmv", (input, mat, vec, *_old), out)
     made = _call("addmv", (input, mat, vec), (("beta", beta), ("alpha", alpha),))
     return made if out is None else _into("addmv", out, made, (input, mat, vec))
 
 
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2) (torch.addr). input: broadcasts to (n, m); vec1: (n,); vec2: (m,)."""
+    if _old:
+        return _factor_first("addr", (input, vec1, vec2, *_old), out)
     made = _call("addr", (input, vec1, vec2), (("beta", beta), ("alpha", alpha),))
     return made if out is None else _into("addr", out, made, (input, vec1, vec2))
 
@@ -655,11 +671,13 @@ def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     return _call("avg_pool3d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
 
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2) (torch.baddbmm).
 
     input: broadcasts to (b, n, m); batch1: (b, n, k); batch2: (b, k, m). Raises EngineError: SHAPE, DTYPE.
     """
+    if _old:
+        return _factor_first("baddbmm", (input, batch1, batch2, *_old), out)
     made = _call("baddbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
     return made if out is None else _into("baddbmm", out, made, (input, batch1, batch2))
 
@@ -1530,6 +1548,14 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("frac", out, made, (input,))
 
 
+def frexp(input: Tensor) -> Any:
+    """Mantissas in [0.5, 1) with the input's sign, and int32 exponents: input = mantissa * 2**exponent (torch.frexp).
+
+    Raises EngineError: RUNTIME for a dtype that is not floating.
+    """
+    return _call("frexp", (input,), (), ('mantissa', 'exponent'))
+
+
 def full(*size: int | Sequence[int], fill_value: Number, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Tensor filled with one value; the dtype is the value's by default (torch.full)."""
     return _call("full", (_sizes(size), fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
@@ -1575,6 +1601,15 @@ def gelu(input: Tensor, *, approximate: str = 'none') -> Tensor:
 def geometric(input: Tensor, p: float) -> Tensor:
     """Number of trials up to the first success of probability p, with the input's shape (torch.Tensor.geometric_)."""
     return _call("geometric", (input, p))
+
+
+def geqrf(input: Tensor) -> Any:
+    """Householder vectors below the diagonal of R, and their factors (torch.geqrf).
+
+    input: (..., m, n). a: input's shape; tau: (..., min(m, n)). Without derivative. Raises EngineError: SHAPE,
+    NOT_SUPPORTED.
+    """
+    return _call("geqrf", (input,), (), ('a', 'tau'))
 
 
 def getitem(input: Tensor, index: Index) -> Tensor:
@@ -2035,6 +2070,15 @@ def linalg_lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     Raises EngineError: RUNTIME for a zero pivot or if not `pivot`, SHAPE, NOT_SUPPORTED.
     """
     return _call("linalg.lu_factor", (A,), (("pivot", pivot),), ('LU', 'pivots'))
+
+
+def linalg_lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """lu_factor with int32 infos: the index from 1 of the first zero pivot, 0 for none (torch.linalg.lu_factor_ex).
+
+    A: (..., m, n). Raises EngineError: RUNTIME for a zero pivot with `check_errors` or if not `pivot`, SHAPE,
+    NOT_SUPPORTED.
+    """
+    return _call("linalg.lu_factor_ex", (A,), (("pivot", pivot), ("check_errors", check_errors),), ('LU', 'pivots', 'info'))
 
 
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None) -> Tensor:
@@ -3122,8 +3166,10 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     return _call("scaled_dot_product_attention", (query, key, value, attn_mask, dropout_p, is_causal), (("scale", scale), ("enable_gqa", enable_gqa),))
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
     """Copy of the input with `src`, or a value, written at the indices along `dim` (torch.scatter)."""
+    if reduce is not None:
+        return _scatter_reduced("scatter", input, dim, index, src, value, reduce)
     return _call("scatter", (input, dim, index, src), (("value", value),))
 
 
@@ -3345,8 +3391,10 @@ def special_zeta(input: Tensor | Number, other: Tensor | Number, *, out: Tensor 
     return made if out is None else _into("special.zeta", out, made, (input, other))
 
 
-def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: int | Sequence[int] | None = None, dim: int = 0, *, split_size: Any = None, axis: Any = None) -> tuple[Tensor, ...]:
     """Split into parts of one size, the last maybe smaller, or of given sizes (torch.split); a tuple of views."""
+    if split_size is not None:
+        split_size_or_sections = _renamed("split_size_or_sections", split_size_or_sections, None, "split_size", split_size)
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("split", (tensor, split_size_or_sections, dim), (), "tuple")
@@ -3388,6 +3436,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Ten
 
 def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Standard deviation: the square root of the variance (torch.std)."""
+    if dim is True or dim is False:
+        dim, unbiased = None, dim
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -3398,6 +3448,8 @@ def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
 
 def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """Standard deviation and mean (torch.std_mean)."""
+    if dim is True or dim is False:
+        dim, unbiased = None, dim
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -3419,8 +3471,10 @@ def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: i
     return _call("stft", (input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window))
 
 
-def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+def sub(input: Tensor | Number, other: Tensor | Number, *_old: Any, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """input - alpha * other (torch.sub)."""
+    if _old:
+        return _factor_first("sub", (input, other, *_old), out)
     made = _call("sub", (input, other), (("alpha", alpha),))
     return made if out is None else _into("sub", out, made, (input, other))
 
@@ -3650,6 +3704,8 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Ten
 
 def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Variance over `dim`, or all dimensions; the divisor is the count minus `correction`, by default 1 (torch.var)."""
+    if dim is True or dim is False:
+        dim, unbiased = None, dim
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -3660,6 +3716,8 @@ def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
 
 def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """Variance and mean (torch.var_mean)."""
+    if dim is True or dim is False:
+        dim, unbiased = None, dim
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -3812,60 +3870,88 @@ class TensorMethods:
         """In-place form of `acosh`."""
         return _call("acosh_", (self,))
 
-    def add(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+    def add(self, other: Tensor | Number, *_old: Any, alpha: Number = 1) -> Tensor:
         """See `gradwire.add`: input + alpha * other (torch.add)."""
+        if _old:
+            return _factor_first("add", (self, other, *_old))
         return _call("add", (self, other), (("alpha", alpha),))
 
-    def add_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+    def add_(self, other: Tensor | Number, *_old: Any, alpha: Number = 1) -> Tensor:
         """In-place form of `add`."""
+        if _old:
+            return _factor_first("add_", (self, other, *_old))
         return _call("add_", (self, other), (("alpha", alpha),))
 
-    def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def addbmm(self, batch1: Tensor, batch2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """See `gradwire.addbmm`: beta * input + alpha * bmm(batch1, batch2).sum(0) (torch.addbmm)."""
+        if _old:
+            return _factor_first("addbmm", (self, batch1, batch2, *_old))
         return _call("addbmm", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
 
-    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In-place form of `addbmm`."""
+        if _old:
+            return _factor_first("addbmm_", (self, batch1, batch2, *_old))
         return _call("addbmm_", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
 
-    def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *_old: Any, value: Number = 1) -> Tensor:
         """See `gradwire.addcdiv`: input + value * tensor1 / tensor2 (torch.addcdiv)."""
+        if _old:
+            return _factor_first("addcdiv", (self, tensor1, tensor2, *_old))
         return _call("addcdiv", (self, tensor1, tensor2), (("value", value),))
 
-    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *_old: Any, value: Number = 1) -> Tensor:
         """In-place form of `addcdiv`."""
+        if _old:
+            return _factor_first("addcdiv_", (self, tensor1, tensor2, *_old))
         return _call("addcdiv_", (self, tensor1, tensor2), (("value", value),))
 
-    def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    def addcmul(self, tensor1: Tensor, tensor2: Tensor, *_old: Any, value: Number = 1) -> Tensor:
         """See `gradwire.addcmul`: input + value * tensor1 * tensor2 (torch.addcmul)."""
+        if _old:
+            return _factor_first("addcmul", (self, tensor1, tensor2, *_old))
         return _call("addcmul", (self, tensor1, tensor2), (("value", value),))
 
-    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *_old: Any, value: Number = 1) -> Tensor:
         """In-place form of `addcmul`."""
+        if _old:
+            return _factor_first("addcmul_", (self, tensor1, tensor2, *_old))
         return _call("addcmul_", (self, tensor1, tensor2), (("value", value),))
 
-    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def addmm(self, mat1: Tensor, mat2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """See `gradwire.addmm`: beta * input + alpha * (mat1 @ mat2) (torch.addmm)."""
+        if _old:
+            return _factor_first("addmm", (self, mat1, mat2, *_old))
         return _call("addmm", (self, mat1, mat2), (("beta", beta), ("alpha", alpha),))
 
-    def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def addmm_(self, mat1: Tensor, mat2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In-place form of `addmm`."""
+        if _old:
+            return _factor_first("addmm_", (self, mat1, mat2, *_old))
         return _call("addmm_", (self, mat1, mat2), (("beta", beta), ("alpha", alpha),))
 
-    def addmv(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def addmv(self, mat: Tensor, vec: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """See `gradwire.addmv`: beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
+        if _old:
+            return _factor_first("addmv", (self, mat, vec, *_old))
         return _call("addmv", (self, mat, vec), (("beta", beta), ("alpha", alpha),))
 
-    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def addmv_(self, mat: Tensor, vec: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In-place form of `addmv`."""
+        if _old:
+            return _factor_first("addmv_", (self, mat, vec, *_old))
         return _call("addmv_", (self, mat, vec), (("beta", beta), ("alpha", alpha),))
 
-    def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def addr(self, vec1: Tensor, vec2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """See `gradwire.addr`: beta * input + alpha * outer(vec1, vec2) (torch.addr). input: broadcasts to (n, m); vec1: (n,); vec2: (m,)."""
+        if _old:
+            return _factor_first("addr", (self, vec1, vec2, *_old))
         return _call("addr", (self, vec1, vec2), (("beta", beta), ("alpha", alpha),))
 
-    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def addr_(self, vec1: Tensor, vec2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In-place form of `addr`."""
+        if _old:
+            return _factor_first("addr_", (self, vec1, vec2, *_old))
         return _call("addr_", (self, vec1, vec2), (("beta", beta), ("alpha", alpha),))
 
     def all(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
@@ -3986,12 +4072,16 @@ class TensorMethods:
         """In-place form of `atanh`."""
         return _call("atanh_", (self,))
 
-    def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def baddbmm(self, batch1: Tensor, batch2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """See `gradwire.baddbmm`: beta * input + alpha * bmm(batch1, batch2) (torch.baddbmm)."""
+        if _old:
+            return _factor_first("baddbmm", (self, batch1, batch2, *_old))
         return _call("baddbmm", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
 
-    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In-place form of `baddbmm`."""
+        if _old:
+            return _factor_first("baddbmm_", (self, batch1, batch2, *_old))
         return _call("baddbmm_", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
 
     def bernoulli(self, p: float | None = None) -> Tensor:
@@ -4422,6 +4512,10 @@ class TensorMethods:
         """In-place form of `frac`."""
         return _call("frac_", (self,))
 
+    def frexp(self) -> Any:
+        """See `gradwire.frexp`: Mantissas in [0.5, 1) with the input's sign, and int32 exponents: input = mantissa * 2**exponent (torch.frexp)."""
+        return _call("frexp", (self,), (), ('mantissa', 'exponent'))
+
     def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
         """See `gradwire.gather`: result[i, j, ...] = input[i, index[i, j, ...], ...] for dim 1, and so on (torch.gather)."""
         return _call("gather", (self, dim, index), (("sparse_grad", sparse_grad),))
@@ -4445,6 +4539,10 @@ class TensorMethods:
     def geometric_(self, p: float) -> Tensor:
         """In-place form of `geometric`."""
         return _call("geometric_", (self, p))
+
+    def geqrf(self) -> Any:
+        """See `gradwire.geqrf`: Householder vectors below the diagonal of R, and their factors (torch.geqrf)."""
+        return _call("geqrf", (self,), (), ('a', 'tau'))
 
     def gt(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.gt`: input > other, elementwise (torch.gt)."""
@@ -5132,12 +5230,16 @@ class TensorMethods:
         """In-place form of `rsqrt`."""
         return _call("rsqrt_", (self,))
 
-    def scatter(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
+    def scatter(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
         """See `gradwire.scatter`: Copy of the input with `src`, or a value, written at the indices along `dim` (torch.scatter)."""
+        if reduce is not None:
+            return _scatter_reduced("scatter", self, dim, index, src, value, reduce)
         return _call("scatter", (self, dim, index, src), (("value", value),))
 
-    def scatter_(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
+    def scatter_(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
         """In-place form of `scatter`."""
+        if reduce is not None:
+            return _scatter_reduced("scatter_", self, dim, index, src, value, reduce)
         return _call("scatter_", (self, dim, index, src), (("value", value),))
 
     def scatter_add(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -5238,8 +5340,10 @@ class TensorMethods:
             dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("sort", (self, dim, descending, stable), (), ('values', 'indices'))
 
-    def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+    def split(self, split_size_or_sections: int | Sequence[int] | None = None, dim: int = 0, *, split_size: Any = None, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.split`: Split into parts of one size, the last maybe smaller, or of given sizes (torch.split); a tuple of views."""
+        if split_size is not None:
+            split_size_or_sections = _renamed("split_size_or_sections", split_size_or_sections, None, "split_size", split_size)
         if axis is not None:
             dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("split", (self, split_size_or_sections, dim), (), "tuple")
@@ -5274,6 +5378,8 @@ class TensorMethods:
 
     def std(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.std`: Standard deviation: the square root of the variance (torch.std)."""
+        if dim is True or dim is False:
+            dim, unbiased = None, dim
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -5284,12 +5390,16 @@ class TensorMethods:
         """See `gradwire.stft`: Short-time Fourier transform: transforms of frames, hop_length apart (torch.stft)."""
         return _call("stft", (self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window))
 
-    def sub(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+    def sub(self, other: Tensor | Number, *_old: Any, alpha: Number = 1) -> Tensor:
         """See `gradwire.sub`: input - alpha * other (torch.sub)."""
+        if _old:
+            return _factor_first("sub", (self, other, *_old))
         return _call("sub", (self, other), (("alpha", alpha),))
 
-    def sub_(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+    def sub_(self, other: Tensor | Number, *_old: Any, alpha: Number = 1) -> Tensor:
         """In-place form of `sub`."""
+        if _old:
+            return _factor_first("sub_", (self, other, *_old))
         return _call("sub_", (self, other), (("alpha", alpha),))
 
     def sum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
@@ -5436,6 +5546,8 @@ class TensorMethods:
 
     def var(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.var`: Variance over `dim`, or all dimensions; the divisor is the count minus `correction`, by default 1 (torch.var)."""
+        if dim is True or dim is False:
+            dim, unbiased = None, dim
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:

@@ -188,8 +188,10 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         strides = self._spec.strides or _dense_strides(self._spec.shape)
         return strides if dim is None else strides[self._dim(dim)]
 
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie row-major without gaps."""
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie row-major without gaps, or with the channels innermost for `channels_last`."""
+        if memory_format is not None:
+            return bool(wired("lies_in")(self, memory_format))
         spec = self._spec
         if not spec.strides:
             return True

@@ -18,6 +18,7 @@ from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
 from gradwire._graph.hooks import RemovableHandle, add_hook
+from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._error_context import blame
 from gradwire.nn._hooks.of_all_modules import HOOKS, PRE_HOOKS
@@ -374,6 +375,23 @@ class Module(_state.StateHooks):
         module: Module = found
         return module
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module at a path. Raises ValueError for "", AttributeError for a missing parent.
+
+        `strict`: only where there is a module already, else AttributeError.
+        """
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
     def _get_member(self, target: str, registry: str, kind: str) -> Any:
         path, _, name = target.rpartition(".")
         held = self.get_submodule(path).__dict__[registry]
@@ -486,7 +504,13 @@ class Module(_state.StateHooks):
 
     def type(self: M, dst_type: dtypes.dtype) -> M:
         """Cast every parameter and buffer."""
-        return self._apply(lambda tensor: tensor.to(dst_type))
+        return self._apply(lambda tensor: tensor.type(dst_type))
+
+    def to_empty(self: M, *, device: Any, recurse: bool = True) -> M:
+        """Move the module without its values: parameters and buffers are unspecified after it."""
+        if not recurse:
+            raise NotImplementedError("to_empty(recurse=False) is not supported: apply it to each module")
+        return self._apply(lambda tensor: ops.empty_like(tensor, device=device))
 
     # Saving and loading.
 

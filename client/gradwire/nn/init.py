@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from gradwire._base.modes import no_grad
-from gradwire._functions.create import empty, empty_like, eye, randperm
+from gradwire._functions import create
+from gradwire._functions.create import empty, empty_like, randperm
 from gradwire._functions.random import Generator
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
@@ -121,7 +124,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with the identity. Raises ValueError unless it has two dimensions."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    return tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+    return tensor.copy_(create.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
@@ -251,3 +254,28 @@ def fan_in_bound(weight: Tensor) -> float:
     """The bound of the default biases: 1 / sqrt(fan_in), 0 where nothing comes in."""
     fan_in = _fans(weight)[0]
     return 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
+
+
+def _deprecated(name: str) -> Callable[..., Tensor]:
+    """The function of the name without its underscore, which warns (torch.nn.init.xavier_uniform)."""
+    function: Callable[..., Tensor] = globals()[f"{name}_"]
+
+    def deprecated(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.", FutureWarning, stacklevel=2)
+        return function(*args, **kwargs)
+
+    deprecated.__name__, deprecated.__doc__ = name, f"Another name of `{name}_`. Warns."
+    return deprecated
+
+
+constant = _deprecated("constant")
+dirac = _deprecated("dirac")
+eye = _deprecated("eye")
+kaiming_normal = _deprecated("kaiming_normal")
+kaiming_uniform = _deprecated("kaiming_uniform")
+normal = _deprecated("normal")
+orthogonal = _deprecated("orthogonal")
+sparse = _deprecated("sparse")
+uniform = _deprecated("uniform")
+xavier_normal = _deprecated("xavier_normal")
+xavier_uniform = _deprecated("xavier_uniform")

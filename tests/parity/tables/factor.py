@@ -25,6 +25,20 @@ case(
     [in_dtype("float64", c(*n)) for n in ((3, 3), (3, 2))],
     **PLAIN,
 )
+case(
+    "linalg.lu_factor_ex",
+    [s(t(*shape)) for shape in SHAPES],
+    [in_dtype("float64", c(*n)) for n in ((3, 3), (3, 2))],
+    edge(T((2, 2), values=RANK_ONE)),
+    **PLAIN,
+)
+case(
+    "geqrf",
+    [s(t(*shape, grad=False)) for shape in SHAPES],
+    [in_dtype("float64", T(n, dtype=C, grad=False)) for n in ((3, 3), (3, 2))],
+    order=0,
+    **PLAIN,
+)
 FACTOR = T((3, 3), values=FACTORED)
 case(
     "linalg.lu_solve",
@@ -156,6 +170,8 @@ REFUSALS = [
     refuses("linalg.lu", RuntimeError, "LU without pivoting is not implemented", t(3, 3), pivot=False),
     refuses("linalg.lu", NotImplementedError, "\"lu_cpu\" not implemented for 'Half'", t(3, 3, dtype="float16")),
     refuses("linalg.lu_factor", RuntimeError, "U[2,2] is zero and using it on lu_solve", T((2, 2), values=RANK_ONE)),
+    refuses("linalg.lu_factor_ex", RuntimeError, "U[2,2] is zero", T((2, 2), values=RANK_ONE), check_errors=True),
+    refuses("geqrf", RuntimeError, "input must have at least 2 dimensions", t(3)),
     refuses("linalg.matrix_norm", IndexError, "to have non-zero size", t(0, 3), -math.inf),
     refuses(
         "linalg.lu_solve",

@@ -276,3 +276,4 @@ REFUSALS = [
 case("polar", edge(of(-1.0, 2.0, -0.5), of(0.3, -0.4, 2.0)), half=False, node=False)
 case("sinc", complexes(), node=False)
 case("lgamma", edge(of(-INF, INF)), order=0)
+case("frexp", unary(), in_place=False)

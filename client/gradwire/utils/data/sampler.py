@@ -40,6 +40,10 @@ class SequentialSampler(Sampler[int]):
         return len(self.data_source)
 
 
+# Numbers that are drawn and read at once.
+_BLOCK = 1 << 16
+
+
 class RandomSampler(Sampler[int]):
     """All numbers in random order; with `replacement` each drawn anew. `num_samples` is their number.
 
@@ -77,7 +81,10 @@ class RandomSampler(Sampler[int]):
         if generator is None:
             generator = Generator().manual_seed(draw_seed().item())
         if self.replacement:
-            yield from randint(size, (self.num_samples,), generator=generator).tolist()
+            # In blocks, so that an epoch of any length needs little memory. The numbers are those of one draw.
+            for start in range(0, self.num_samples, _BLOCK):
+                count = min(_BLOCK, self.num_samples - start)
+                yield from randint(size, (count,), generator=generator).tolist()
             return
         for _ in range(self.num_samples // size):
             yield from randperm(size, generator=generator).tolist()

@@ -17,7 +17,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.op.refusals import check_writable
-from gradwire_engine.ops.base.basic import conj, neg, real
+from gradwire_engine.ops.base.basic import cast, conj, neg, real
 from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where, zeros
 from gradwire_engine.ops.base.precision import through_float32
@@ -486,3 +486,20 @@ isposinf.unsupported("c", "", "isposinf does not support complex inputs.")
 isneginf.unsupported("c", "", "isneginf does not support complex inputs.")
 deg2rad.unsupported("c", "", "deg2rad is not supported for complex tensors.")
 rad2deg.unsupported("c", "", "rad2deg is not supported for complex tensors.")
+
+
+@op(node="FrexpBackward0", outputs=("mantissa", "exponent"), differentiable_outputs=(0,), cost=8)
+def frexp(xp: Any, input: Array) -> Array:
+    """Mantissas in [0.5, 1) with the input's sign, and int32 exponents: input = mantissa * 2**exponent (torch.frexp).
+
+    Raises EngineError: RUNTIME for a dtype that is not floating.
+    """
+    if dtypes.category(input.dtype) != dtypes.FLOAT:
+        raise EngineError(Reason.RUNTIME, "torch.frexp() only supports floating-point dtypes", op="frexp")
+    wide = input.astype(dtypes.float32) if input.dtype.itemsize == 2 else input
+    mantissa, exponent = xp.frexp(wide)
+    return mantissa.astype(input.dtype, copy=False), exponent.astype(dtypes.int32, copy=False)
+
+
+frexp.works_in(forward=2, backward=2, widens=True)
+frexp.grad(input=lambda gs, out1: gs[0] / exp2(cast(out1, gs[0].dtype)))

@@ -152,22 +152,55 @@ def lu_factor(xp: Any, A: Array, *, pivot: bool = True) -> Array:
     _needs_factors("linalg.lu_factor", A)
     _needs_pivot(pivot)
     packed, pivots = _factorize(xp, A)
-    zeros = xp.diagonal(packed, 0, -2, -1) == 0
-    if bool(zeros.any()):
-        flags = zeros if xp is np else zeros.get()
-        place = tuple(int(part) for part in np.argwhere(flags)[0])
-        which = f"(Batch element {np.ravel_multi_index(place[:-1], flags.shape[:-1])}): " if place[:-1] else ""
-        pivot_name = f"U[{place[-1] + 1},{place[-1] + 1}]"
-        raise EngineError(
-            Reason.RUNTIME,
-            f"torch.linalg.lu_factor: {which}{pivot_name} is zero and using it on lu_solve would result in a division "
-            "by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot)",
-            op="linalg.lu_factor",
-        )
+    _refuse_zero_pivot(xp, packed, "linalg.lu_factor")
     return packed, pivots
 
 
 lu_factor.works_in(backward=9.5)
+
+
+def _refuse_zero_pivot(xp: Any, packed: Array, name: str) -> None:
+    zeros = xp.diagonal(packed, 0, -2, -1) == 0
+    if not bool(zeros.any()):
+        return
+    flags = zeros if xp is np else zeros.get()
+    place = tuple(int(part) for part in np.argwhere(flags)[0])
+    which = f"(Batch element {np.ravel_multi_index(place[:-1], flags.shape[:-1])}): " if place[:-1] else ""
+    pivot_name = f"U[{place[-1] + 1},{place[-1] + 1}]"
+    raise EngineError(
+        Reason.RUNTIME,
+        f"torch.{name}: {which}{pivot_name} is zero and using it on lu_solve would result in a division "
+        "by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot)",
+        op=name,
+    )
+
+
+@op(
+    name="linalg.lu_factor_ex",
+    node="LinalgLuFactorExBackward0",
+    outputs=("LU", "pivots", "info"),
+    differentiable_outputs=(0,),
+    cost=tall(lapack(0.15, 10.0)),
+)
+def lu_factor_ex(xp: Any, A: Array, *, pivot: bool = True, check_errors: bool = False) -> Array:
+    """lu_factor with int32 infos: the index from 1 of the first zero pivot, 0 for none (torch.linalg.lu_factor_ex).
+
+    A: (..., m, n). Raises EngineError: RUNTIME for a zero pivot with `check_errors` or if not `pivot`, SHAPE,
+    NOT_SUPPORTED.
+    """
+    _needs_factors("linalg.lu_factor", A)
+    _needs_pivot(pivot)
+    packed, pivots = _factorize(xp, A)
+    if check_errors:
+        _refuse_zero_pivot(xp, packed, "linalg.lu_factor_ex")
+    zeros = xp.diagonal(packed, 0, -2, -1) == 0
+    if not zeros.shape[-1]:
+        return packed, pivots, xp.zeros(A.shape[:-2], dtypes.int32)
+    info = xp.where(zeros.any(-1), zeros.argmax(-1) + 1, 0)
+    return packed, pivots, xp.asarray(info).astype(dtypes.int32)
+
+
+lu_factor_ex.works_in(backward=9.5)
 
 
 def _unpack(packed: Any) -> tuple[Any, Any]:
@@ -194,6 +227,28 @@ def _lu_factor_A(gs: Any, out0: Any, out1: Any) -> Any:
 
 
 lu_factor.grad(A=_lu_factor_A)
+lu_factor_ex.grad(A=_lu_factor_A)
+
+
+@op(outputs=("a", "tau"), differentiable_outputs=(), cost=tall(lapack(0.3)))
+def geqrf(xp: Any, input: Array) -> Array:
+    """Householder vectors below the diagonal of R, and their factors (torch.geqrf).
+
+    input: (..., m, n). a: input's shape; tau: (..., min(m, n)). Without derivative. Raises EngineError: SHAPE,
+    NOT_SUPPORTED.
+    """
+    if input.ndim < 2:
+        raise EngineError(Reason.SHAPE, "torch.geqrf: input must have at least 2 dimensions.")
+    if dtypes.category(input.dtype) < dtypes.FLOAT or input.dtype.itemsize == 2:
+        title = dtypes.TITLES[input.dtype]
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"geqrf_cpu\" not implemented for '{title}'", op="geqrf")
+    host = np.array(input if xp is np else input.get(), order="C")
+    tau = np.zeros((*input.shape[:-2], min(input.shape[-2:])), input.dtype)
+    if host.size:
+        (factor,) = scipy.linalg.get_lapack_funcs(("geqrf",), (host,))
+        for place in np.ndindex(input.shape[:-2]):
+            host[place], tau[place] = factor(host[place])[:2]
+    return xp.asarray(host), xp.asarray(tau)
 
 
 @composite(name="linalg.lu_solve", reads_values=True)
