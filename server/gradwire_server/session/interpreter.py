@@ -324,7 +324,7 @@ class _ProgramRun:
             if not cancel_token.stopping():
                 yield
             if cancel_token.stopping():
-                raise self._failed(self._stopped(), None, repetition)
+                raise self.failed(self._stopped(), None, repetition)
 
     def _evaluate(self, rules: Rules, given: Sequence[float], repetition: int) -> list[float]:
         """Evaluate the rules, set the counters, and return the repetition's numbers. Raises Refusal."""

@@ -245,7 +245,7 @@ def geqrf(xp: Any, input: Array) -> Array:
     host = np.array(input if xp is np else input.get(), order="C")
     tau = np.zeros((*input.shape[:-2], min(input.shape[-2:])), input.dtype)
     if host.size:
-        (factor,) = scipy.linalg.get_lapack_funcs(("geqrf",), (host,))
+        (factor,) = solvers(np).get_lapack_funcs(("geqrf",), (host,))
         for place in np.ndindex(input.shape[:-2]):
             host[place], tau[place] = factor(host[place])[:2]
     return xp.asarray(host), xp.asarray(tau)
