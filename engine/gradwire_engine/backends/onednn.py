@@ -294,6 +294,14 @@ def _error(name: str, status: int) -> Exception:
     return kind(f"oneDNN: {name} failed with status {status}")
 
 
+def installed() -> str | None:
+    """Version of the installed package; None without one. It does not load the library."""
+    try:
+        return distribution(PACKAGE).version
+    except PackageNotFoundError:
+        return None
+
+
 @cache
 def library() -> Library | None:
     """The library; None if it is not installed or cannot be loaded, which is logged."""

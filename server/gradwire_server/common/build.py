@@ -9,6 +9,7 @@ import numpy as np
 from numpy.__config__ import show as numpy_config
 
 from gradwire.v1 import service_pb2
+from gradwire_engine.backends import onednn
 from gradwire_engine.core.device import CPU, cupy
 from gradwire_server.common.blas import CORE_TYPE, threads
 from gradwire_server.common.limits import memory_bytes
@@ -27,6 +28,8 @@ def build_info() -> dict[str, str]:
         "blas_threads": str(threads()),
         "blas_core_type": os.environ.get(CORE_TYPE, "detected"),
     }
+    if (found := onednn.installed()) is not None:
+        info["onednn"] = found
     module = cupy()
     if module is not None:
         info["cupy"] = str(module.__version__)

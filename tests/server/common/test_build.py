@@ -5,6 +5,7 @@ import platform
 import numpy as np
 import pytest
 
+from gradwire_engine.backends import onednn
 from gradwire_server.common import build
 from gradwire_server.common.blas import CORE_TYPE
 from gradwire_server.common.limits import memory_bytes
@@ -32,6 +33,12 @@ def test_a_chosen_core_type_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     build.build_info.cache_clear()
     monkeypatch.delenv(CORE_TYPE)
     assert build.build_info()["blas_core_type"] == "detected"
+
+
+@pytest.mark.parametrize("version", ["2023.2.0", None])
+def test_onednn_is_told_if_it_is_installed(version: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "installed", lambda: version)
+    assert build.build_info().get("onednn") == version
 
 
 def test_the_cpu_has_the_machines_memory() -> None:
