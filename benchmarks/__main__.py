@@ -92,7 +92,9 @@ def suite(options: argparse.Namespace) -> int:
 def ops(options: argparse.Namespace) -> int:
     """The table of ops."""
     from benchmarks.ops import measure, rows, summary
+    from gradwire_engine.core.threads import POOL
 
+    POOL.threads = options.threads
     results = (measure(*row, turns=options.turns) for row in rows(options.only))
     return table(options, results, f"no op's row contains {options.only!r}", summary)
 
@@ -193,7 +195,7 @@ def common(turns: int = 9, threads: int = 0) -> argparse.ArgumentParser:
     made.add_argument("--only", default="", help="only rows whose name contains this")
     made.add_argument("--turns", type=int, default=turns, help="pairs of turns per row")
     threads = threads or min(2, blas.cores())
-    made.add_argument("--threads", type=int, default=threads, help="threads of PyTorch and of BLAS")
+    made.add_argument("--threads", type=int, default=threads, help="threads of PyTorch, BLAS and the engine")
     made.add_argument("--json", type=Path, help=f"where to write the results; else in {OUTPUT}")
     return made
 
@@ -218,7 +220,7 @@ def parser() -> argparse.ArgumentParser:
     added = commands.add_parser("gate", help=gate.__doc__)
     added.add_argument("--only", default="", help="only the parts whose name contains this: ops, small, torch, tcp")
     added.add_argument("--update", action="store_true", help="commit to what is measured now")
-    added.add_argument("--threads", type=int, default=1, help="threads of PyTorch and of BLAS")
+    added.add_argument("--threads", type=int, default=1, help="threads of PyTorch, BLAS and the engine")
     added.set_defaults(run=gate)
     added = commands.add_parser("profile", help=profile.__doc__)
     added.add_argument("workload", choices=("W1", "W2", "W2c", "W3", "W3c", "RTT"), help="c is compiled")
