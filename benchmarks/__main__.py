@@ -129,6 +129,21 @@ def draws(options: argparse.Namespace) -> int:
 
 
 @compared
+def convolutions(options: argparse.Namespace) -> int:
+    """Convolutions with and without oneDNN, the engine in process beside PyTorch; by CPU time."""
+    from benchmarks import report
+    from benchmarks.convolutions import HEADER, measure
+    from gradwire_engine.core.threads import POOL
+
+    POOL.threads = options.threads
+    print(report.heading(report.surroundings()))
+    print(HEADER, flush=True)
+    for row in measure(options.turns):
+        print(row, flush=True)
+    return 0
+
+
+@compared
 def models(options: argparse.Namespace) -> int:
     """Training steps of whole models: eager and compiled, beside PyTorch in process."""
     from benchmarks.models import measure, summary
@@ -212,6 +227,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("small", parents=[common()], help=small.__doc__).set_defaults(run=small)
     commands.add_parser("derivatives", parents=[common()], help=derivatives.__doc__).set_defaults(run=derivatives)
     commands.add_parser("draws", parents=[common()], help=draws.__doc__).set_defaults(run=draws)
+    commands.add_parser("convolutions", parents=[common()], help=convolutions.__doc__).set_defaults(run=convolutions)
     added = commands.add_parser("models", parents=[common()], help=models.__doc__)
     added.add_argument("--cpu", action="store_true", help="CPU time of client and server instead of the wall clock")
     added.add_argument("--warm", type=float, default=10.0, help="seconds of compiled steps before the first turn")
