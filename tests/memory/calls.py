@@ -296,7 +296,13 @@ calls("nn.functional.unfold", lambda s: (s.images(2), 2))
 calls("fold", lambda s: (s.f(4, 4 * 4, 64 * s.long // s.side), (65, s.long // s.side + 1), 2))
 calls(
     "lstm_layer",
-    lambda s: (s.f(64, s.long >> 15, 128), s.f(s.long >> 15, 128), s.f(s.long >> 15, 128), s.f(512, 128), s.f(512, 128)),
+    lambda s: (
+        s.f(64, s.long >> 15, 128),
+        s.f(s.long >> 15, 128),
+        s.f(s.long >> 15, 128),
+        s.f(512, 128),
+        s.f(512, 128),
+    ),
 )
 calls(
     "gru_layer",

@@ -205,6 +205,18 @@ def test_the_data_is_a_file_that_others_read(storing: Callable[..., Storing], tm
     session.close()
 
 
+def test_a_recurrent_layers_graph_is_restored(session: gradwire.Session) -> None:
+    layer, x = gradwire.nn.GRU(3, 4, 2), gradwire.ones(3, 2, 3)
+    loss = layer(x)[0].pow(2).sum()
+    weights = dict(layer.named_parameters())
+    session.save("one", {"loss": loss, **weights})
+    loss.backward()
+    restored = gradwire.restore("one", session.address)
+    restored.tensors["loss"].backward()
+    for name, weight in weights.items():
+        assert restored.tensors[name].grad.tolist() == weight.grad.tolist()
+
+
 def test_a_hook_is_kept_as_a_number_and_refused_where_its_python_is_not(session: gradwire.Session) -> None:
     x = gradwire.ones(2, requires_grad=True)
     y = x * 2

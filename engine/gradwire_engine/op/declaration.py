@@ -38,6 +38,7 @@ class Declaration(Signature):
         outputs: tuple[str, ...] = (),
         differentiable_outputs: tuple[int, ...] | None = None,
         unfilled_outputs: tuple[int, ...] = (),
+        described_items: tuple[int, ...] = (),
         in_place: bool | None = None,
         of_numbers: bool = False,
         drops_grad: bool = False,
@@ -56,6 +57,7 @@ class Declaration(Signature):
         node: PyTorch's name of the graph node, or a function of the arguments that returns it.
         outputs: names of several results. `differentiable_outputs`: indices of those that get gradients; None: all.
             () for a single result without gradient: the in-place form gives zeros.
+        described_items: indices of items of a list, of which `<name>_rest` in a formula saves only shape and dtype.
         unfilled_outputs: indices of results whose missing gradient is None for the formulas, not zeros.
         in_place: whether there is a form that ends in an underscore; default: whether the op promotes.
         data_dependent: whether result shapes depend on values, or a function of the arguments that returns it.
@@ -80,6 +82,7 @@ class Declaration(Signature):
         self.outputs = outputs or (("...",) if view == "multiple" else ())
         self.differentiable_outputs = differentiable_outputs
         self.unfilled_outputs = unfilled_outputs
+        self.described_items = described_items
         self.node_name = node or "".join(part.capitalize() for part in self.name.split("_")) + "Backward0"
         self.tensor_positions = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
         self.list_position = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
@@ -201,7 +204,7 @@ class Declaration(Signature):
         if is_output and name not in self.positions:
             return ("output", int(name[3:] or 0))
         if name.endswith("_rest"):
-            return ("rest", self.positions[name.removesuffix("_rest")])
+            return ("rest", (self.positions[name.removesuffix("_rest")], self.described_items))
         meta = name.endswith("_meta")
         place = self.positions.get(name.removesuffix("_meta"))
         if place is None:

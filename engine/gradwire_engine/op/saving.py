@@ -80,15 +80,18 @@ def meta_of(item: Tensor) -> Meta:
     return Meta(array.shape, array.dtype, device_of(array))
 
 
-def _saved(kind: str, place: int, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> Any:
+def _saved(kind: str, place: Any, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> Any:
     if kind == "output":
         return Saved(outputs[place], place)
+    if kind == "rest":
+        place, described = place
+        return [
+            item if type(item) is not Tensor else meta_of(item) if number in described else Saved(item, -1)
+            for number, item in enumerate(args[place])
+        ]
     value = args[place]
     if kind == "inputs":
         return [Saved(item, -1) if type(item) is Tensor else item for item in value]
-    if kind == "rest":
-        first, *others = [Saved(item, -1) if type(item) is Tensor else item for item in value]
-        return [meta_of(value[0]) if type(value[0]) is Tensor else first, *others]
     if kind == "metas":
         return [meta_of(item) if type(item) is Tensor else item for item in value]
     return meta_of(value) if type(value) is Tensor else value

@@ -92,9 +92,7 @@ for _op, _name, _gates, _states in (
 ):
     case(
         _op,
-        in_dtype(
-            "complex128", *[t(*each.shape, dtype="complex128") for each in (t(3, 2, 2), *layer(_gates, _states))]
-        ),
+        in_dtype("complex128", *[t(*each.shape, dtype="complex128") for each in (t(3, 2, 2), *layer(_gates, _states))]),
         torch=whole_network(_name, _states),
         node=False,
         half=False,

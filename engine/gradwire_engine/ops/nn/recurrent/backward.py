@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.graph.graph import Meta
 from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.basic import conj
 from gradwire_engine.ops.nn.recurrent.steps import Ints, Step, by_rows, extent, rows_of, steps_of, wide
@@ -31,7 +32,9 @@ class _Sweep:
         self.steps = steps_of(tensors[0], tensors[1], sizes, reverse)
         _, count = extent(self.steps)
         self.dtype = wide(output).dtype
-        self.first, *self.others = [conj(value.astype(self.dtype, copy=False)) for value in tensors[1:]]
+        self.first, *self.others = [
+            value if type(value) is Meta else conj(value.astype(self.dtype, copy=False)) for value in tensors[1:]
+        ]
         self.lead = self.first.shape[:-2]
         self.output = conj(by_rows(wide(output), sizes, count))
         self.arriving = by_rows(wide(gs[0]), sizes, count)

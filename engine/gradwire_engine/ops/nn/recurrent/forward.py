@@ -103,6 +103,7 @@ _LSTM_SAVED, _GRU_SAVED = 5, 4  # values per element of the state: gates and cel
     node=_lstm_node,
     outputs=("output", "h_n", "c_n", "gates", "cells"),
     unfilled_outputs=(3, 4),
+    described_items=(0,),
     cost=_COST,
 )
 def lstm(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) -> Any:
@@ -149,6 +150,7 @@ def lstm(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) 
     node=_sequences_node,
     outputs=("output", "h_n", "gates"),
     unfilled_outputs=(2,),
+    described_items=(0, 3),
     cost=_COST,
 )
 def gru(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) -> Any:
@@ -185,7 +187,15 @@ def gru(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) -
     return (*run.results(), run.gates)
 
 
-@op(name="_rnn", promote="float", in_place=False, node=_sequences_node, outputs=("output", "h_n"), cost=_COST)
+@op(
+    name="_rnn",
+    promote="float",
+    in_place=False,
+    node=_sequences_node,
+    outputs=("output", "h_n"),
+    described_items=(0,),
+    cost=_COST,
+)
 def rnn(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, rectifies: bool) -> Any:
     """All steps of a layer of h = tanh(given + weights h), or relu, in one direction.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gradwire_engine.graph.graph import Meta
 from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.basic import cast, conj
 from gradwire_engine.ops.elementwise.unary import tanh
@@ -35,6 +36,10 @@ def _columns(values: Any, count: int) -> list[Any]:
     return [narrow(values, -1, start * width, width) for start in range(count)]
 
 
+def _cast(value: Any, dtype: Any) -> Any:
+    return value if value.dtype == dtype else cast(value, dtype)
+
+
 def _slope(sigmoid: Any) -> Any:
     return sigmoid * (1 - sigmoid)
 
@@ -48,8 +53,9 @@ class _Sweep:
         self.steps = steps_of(self.meta, tensors[1], sizes, reverse)
         count = sum(rows for _, rows in self.steps)
         wider = wide(output)
-        values = [value if value.dtype == wider.dtype else cast(value, wider.dtype) for value in tensors[1:]]
-        self.first, *self.others = [conj(value) for value in values]
+        self.first, *self.others = [
+            value if type(value) is Meta else conj(_cast(value, wider.dtype)) for value in tensors[1:]
+        ]
         self.output = conj(by_rows(wider, sizes, count))
         self.arriving = by_rows(wide(gs[0]), sizes, count)
         self.carried = [wide(each) for each in gs[1 : 1 + states]]
