@@ -1648,7 +1648,7 @@ def gru_layer(input: Tensor, h_0: Tensor, weight_ih: Tensor, weight_hh: Tensor, 
     """One layer of torch.nn.GRU in one direction: the outputs of all steps, and the last h.
 
     input, h_0, batch_sizes: as in lstm_layer. weight_ih: (3 h, i); weight_hh: (3 h, h); biases: (3 h,).
-    Raises EngineError: SHAPE, RUNTIME.
+    Raises EngineError: SHAPE, RUNTIME, NOT_SUPPORTED.
     """
     return _call("gru_layer", (input, h_0, weight_ih, weight_hh, bias_ih, bias_hh, batch_sizes, reverse), (), ('output', 'h_n'))
 
@@ -2417,7 +2417,8 @@ def lstm_layer(input: Tensor, h_0: Tensor, c_0: Tensor, weight_ih: Tensor, weigh
 
     input: (t, n, i); or the data of a packed sequence (rows, i), with the rows of each step in batch_sizes, which do
     not increase. h_0: (n, p); c_0: (n, h). weight_ih: (4 h, i); weight_hh: (4 h, p); biases: (4 h,); weight_hr: (p, h),
-    if p is not h. All may have the same batch dimensions before these. Raises EngineError: SHAPE, RUNTIME.
+    if p is not h. All may have the same batch dimensions before these.
+    Raises EngineError: SHAPE, RUNTIME, NOT_SUPPORTED.
     """
     return _call("lstm_layer", (input, h_0, c_0, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, batch_sizes, reverse), (), ('output', 'h_n', 'c_n'))
 
@@ -3112,7 +3113,7 @@ def rnn_layer(input: Tensor, h_0: Tensor, weight_ih: Tensor, weight_hh: Tensor, 
     """One layer of torch.nn.RNN in one direction: the outputs of all steps, and the last h.
 
     input, h_0, batch_sizes: as in lstm_layer. weight_ih: (h, i); weight_hh: (h, h); biases: (h,).
-    Raises EngineError: SHAPE, RUNTIME, ARGUMENT_VALUE for another nonlinearity.
+    Raises EngineError: SHAPE, RUNTIME, NOT_SUPPORTED; ARGUMENT_VALUE for another nonlinearity.
     """
     return _call("rnn_layer", (input, h_0, weight_ih, weight_hh, bias_ih, bias_hh, batch_sizes, reverse, nonlinearity), (), ('output', 'h_n'))
 

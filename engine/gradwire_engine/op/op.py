@@ -5,10 +5,10 @@
     sigmoid.grad(input=lambda g, out: ...)
 
 A formula's parameter names declare what is saved. An input's name saves its value; `<name>_meta` saves only its shape,
-dtype and device; `<name>_rest` saves a list, but of the op's `described_items` only these. Another parameter's name saves its
-argument; `out` (`out1`, ...) saves a result. The first parameter is the result's gradient: `g` for a single one (or the
-first of several), `gs` for a tuple with zeros for missing gradients. A formula need not undo broadcasting or promotion:
-backward does, by `fit`.
+dtype and device; `<name>_rest` saves a list, but of the op's `described_items` only these. Another parameter's name
+saves its argument; `out` (`out1`, ...) saves a result. The first parameter is the result's gradient: `g` for a single
+one (or the first of several), `gs` for a tuple with zeros for missing gradients. A formula need not undo broadcasting
+or promotion: backward does, by `fit`.
 
 An op is polymorphic: on Tensors it records, on bare arrays it only computes. So the same formula serves first-order
 backward at array speed and, on Tensors, derivatives of any order.

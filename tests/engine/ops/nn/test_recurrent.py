@@ -1,4 +1,4 @@
-"""Recurrent layers: all steps in one op, by ops of each step, and on Tensors give the same; pauses, memory, refusals."""
+"""Recurrent layers: all steps in one op, ops of each step, and Tensors give the same; pauses, memory, refusals."""
 
 from __future__ import annotations
 

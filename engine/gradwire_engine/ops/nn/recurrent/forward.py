@@ -98,7 +98,7 @@ _LSTM_SAVED, _GRU_SAVED = 5, 4  # values per element of the state: gates and cel
 
 @op(
     name="_lstm",
-    promote="float",
+    promote="same",
     in_place=False,
     node=_lstm_node,
     outputs=("output", "h_n", "c_n", "gates", "cells"),
@@ -145,7 +145,7 @@ def lstm(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) 
 
 @op(
     name="_gru",
-    promote="float",
+    promote="same",
     in_place=False,
     node=_sequences_node,
     outputs=("output", "h_n", "gates"),
@@ -157,7 +157,7 @@ def gru(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) -
     """All steps of a layer of gated recurrent units in one direction.
 
     tensors: the input's part of the gates (t, n, 3 h) or (rows, 3 h); h (n, h); recurrent weights (3 h, h); and their
-    bias (3 h) if there is one. keep: whether to return reset, update and new gate, and the recurrent part of the new one.
+    bias (3 h) if there is one. keep: whether to return reset, update and new gate, and the new one's recurrent part.
     """
     width = tensors[1].shape[-1]
     run = _Forward(xp, tensors, sizes, reverse, 4 * width if keep else 0)
@@ -189,7 +189,7 @@ def gru(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) -
 
 @op(
     name="_rnn",
-    promote="float",
+    promote="same",
     in_place=False,
     node=_sequences_node,
     outputs=("output", "h_n"),

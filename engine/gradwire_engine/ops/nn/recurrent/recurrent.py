@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
+from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
@@ -27,7 +28,7 @@ def _check(name: str, input: Any, state: Any, weights: Sequence[Any], others: Se
            gates: int) -> None:  # fmt: skip
     """Check the sizes of a layer's arguments. others: further tensors, with the sizes that they shall have.
 
-    Raises EngineError: SHAPE, RUNTIME.
+    Raises EngineError: SHAPE, RUNTIME, NOT_SUPPORTED.
     """
     inward, recurrent = weights
     lead = tuple(inward.shape[:-2])
@@ -53,6 +54,17 @@ def _check(name: str, input: Any, state: Any, weights: Sequence[Any], others: Se
             raise _refuse(f"{name}: the batch sizes of a packed sequence do not fit its data and state", input, state)
     elif not input.shape[-3]:
         raise EngineError(Reason.RUNTIME, "Expected sequence length to be larger than 0 in RNN", op=name)
+
+
+def _check_dtype(name: str, input: Any, rectifies: bool = False) -> None:
+    """Refuse what PyTorch has no sigmoid, tanh or relu for. Raises EngineError: RUNTIME, NOT_SUPPORTED."""
+    category = dtypes.category(input.dtype)
+    if category == dtypes.INT and not rectifies:
+        title = dtypes.TITLES[input.dtype]
+        message = f"result type Float can't be cast to the desired output type {title}"
+        raise EngineError(Reason.RUNTIME, message, op=name)
+    if category == dtypes.COMPLEX and rectifies:
+        raise EngineError(Reason.NOT_SUPPORTED, "clamp is not supported for complex types", op=name)
 
 
 def _given(input: Any, weight: Any, bias: Any, sizes: Ints) -> Any:
@@ -107,7 +119,8 @@ def lstm_layer(
 
     input: (t, n, i); or the data of a packed sequence (rows, i), with the rows of each step in batch_sizes, which do
     not increase. h_0: (n, p); c_0: (n, h). weight_ih: (4 h, i); weight_hh: (4 h, p); biases: (4 h,); weight_hr: (p, h),
-    if p is not h. All may have the same batch dimensions before these. Raises EngineError: SHAPE, RUNTIME.
+    if p is not h. All may have the same batch dimensions before these.
+    Raises EngineError: SHAPE, RUNTIME, NOT_SUPPORTED.
     """
     sizes = tuple(ints(batch_sizes))
     rows, width = weight_ih.shape[-2] if weight_ih.ndim > 1 else 0, h_0.shape[-1] if h_0.ndim else 0
@@ -120,6 +133,7 @@ def lstm_layer(
         (weight_hr, _beside(weight_ih, width, rows // 4)),
     ]
     _check("lstm_layer", input, h_0, (weight_ih, weight_hh), others, sizes, 4)
+    _check_dtype("lstm_layer", input)
     if weight_hr is None and width != rows // 4:
         raise _refuse("lstm_layer: without weight_hr, h has the size of c", h_0, c_0)
     given = _given(input, weight_ih, _both(bias_ih, bias_hh), sizes)
@@ -143,13 +157,14 @@ def gru_layer(
     """One layer of torch.nn.GRU in one direction: the outputs of all steps, and the last h.
 
     input, h_0, batch_sizes: as in lstm_layer. weight_ih: (3 h, i); weight_hh: (3 h, h); biases: (3 h,).
-    Raises EngineError: SHAPE, RUNTIME.
+    Raises EngineError: SHAPE, RUNTIME, NOT_SUPPORTED.
     """
     sizes = tuple(ints(batch_sizes))
     rows = weight_ih.shape[-2] if weight_ih.ndim > 1 else 0
     others = [(bias, _beside(weight_ih, rows)) for bias in (bias_ih, bias_hh)]
     others.append((h_0, (*h_0.shape[:-1], rows // 3)))
     _check("gru_layer", input, h_0, (weight_ih, weight_hh), others, sizes, 3)
+    _check_dtype("gru_layer", input)
     given = _given(input, weight_ih, bias_ih, sizes)
     if _by_steps(given, sizes):
         return by_steps.run(by_steps.gru_cell(weight_hh, bias_hh), given, (h_0,), sizes, reverse)
@@ -172,7 +187,7 @@ def rnn_layer(
     """One layer of torch.nn.RNN in one direction: the outputs of all steps, and the last h.
 
     input, h_0, batch_sizes: as in lstm_layer. weight_ih: (h, i); weight_hh: (h, h); biases: (h,).
-    Raises EngineError: SHAPE, RUNTIME, ARGUMENT_VALUE for another nonlinearity.
+    Raises EngineError: SHAPE, RUNTIME, NOT_SUPPORTED; ARGUMENT_VALUE for another nonlinearity.
     """
     if nonlinearity not in ("tanh", "relu"):
         raise EngineError(
@@ -183,7 +198,9 @@ def rnn_layer(
     others = [(bias, _beside(weight_ih, rows)) for bias in (bias_ih, bias_hh)]
     others.append((h_0, (*h_0.shape[:-1], rows)))
     _check("rnn_layer", input, h_0, (weight_ih, weight_hh), others, sizes, 1)
-    given, rectifies = _given(input, weight_ih, _both(bias_ih, bias_hh), sizes), nonlinearity == "relu"
+    rectifies = nonlinearity == "relu"
+    _check_dtype("rnn_layer", input, rectifies)
+    given = _given(input, weight_ih, _both(bias_ih, bias_hh), sizes)
     if _by_steps(given, sizes):
         return by_steps.run(by_steps.rnn_cell(weight_hh, rectifies), given, (h_0,), sizes, reverse)
     return rnn([given, h_0, weight_hh], sizes, reverse, rectifies)
