@@ -51,6 +51,14 @@ def test_digits_cnn_learns(tmp_path):
     assert float(found[1]) >= 0.9
 
 
+def test_an_exported_model_is_trained_by_plain_calls(tmp_path):
+    printed = run(EXAMPLES / "exported_model.py", "--path", tmp_path / "model.safetensors")
+    found = re.search(r"loss (\S+), sin\(pi / 2\) is about (\S+)\nthe file counts 500 steps", printed)
+    assert found is not None, printed
+    assert float(found[1]) < 0.01
+    assert abs(float(found[2]) - 1) < 0.1
+
+
 def test_heat_pinn_comes_near_the_solution_and_draws_it(tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib, of the extra [demo]")
     sizes = ("--points", "100", "--adam", "100", "--lbfgs", "40")
