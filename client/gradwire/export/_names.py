@@ -125,7 +125,7 @@ def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield "", value.__self__
         yield "", value.__func__
     elif isinstance(value, types.FunctionType):
-        if not value.__module__.startswith("gradwire.") or value.__closure__:
+        if value.__closure__ or not (value.__module__ or "").startswith("gradwire."):
             yield from _variables_of(value)
     elif isinstance(value, (dict, list, tuple)):
         yield from _items(value)
