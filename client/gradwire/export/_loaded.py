@@ -97,8 +97,11 @@ class LoadedProgram:
     def __init__(self, name: str, loaded: programs_pb2.LoadedProgram, data: bytes, state: Mapping[str, Tensor]) -> None:
         self.name = name
         self._bytes = _Bytes(data, loaded.hash)
-        self._inputs = [None if item.state else item.name for item in loaded.signature]
-        self._state: list[Any] = [state[item.name] if item.state else None for item in loaded.signature]
+        self._ids = list(loaded.inputs)
+        self._names = [item.name for item in loaded.signature]
+        self._key = (loaded.hash, *self._ids)
+        #: Kept alive as long as the program.
+        self._state: list[Any] = [state[item.name] for item in loaded.signature if item.state]
         self._changed = [
             state[item.name] for item in loaded.signature if item.state and (item.changed or item.requires_grad)
         ]
@@ -106,6 +109,7 @@ class LoadedProgram:
         self.inputs = {item.name: item for item in loaded.signature if not item.state}
         #: The outputs.
         self.outputs = list(loaded.outputs)
+        self._has_one_output = [each.name for each in self.outputs] == ["output"]
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(self.inputs)}) -> {', '.join(each.name for each in self.outputs)}"
@@ -125,43 +129,40 @@ class LoadedProgram:
         """
         self._check_names(inputs)
         given = [inputs[name] for name in self.inputs]
-        held = iter(given)
-        ids = [next(held)._id if name is not None else each._id for name, each in self._slots()]
         session: SessionProtocol = (given[0] if given else self._some_state())._session
         outputs = [next(session.ids) for _ in self.outputs]
-        places = [place for place, name in enumerate(self._inputs) if name in sliced]
-        build = self._builder(len(ids), repeat, places, stacked)
-        specs = tuple(each._fresh() for each in given)
-        state = [each._id for each in self._state if each is not None]
-        key = (self._bytes.hash, repeat, stacked, tuple(places), specs, *state)
+        places = [place for place, tensor_id in enumerate(self._ids) if not tensor_id and self._names[place] in sliced]
+        values = [*[each._id for each in given], *outputs]
+        specs = tuple([each._fresh() for each in given])
+        key = (self._key, repeat, stacked, tuple(places), specs)
+        build = self._builder(len(given), repeat, places, stacked)
         read = read_outputs if outputs else None
         found = run_program(
-            session, self._bytes, lambda: commands.run(session, "run_program", key, [*ids, *outputs], build, read)
+            session, self._bytes, lambda: commands.run(session, "run_program", key, values, build, read)
         )
         for each in self._changed:
             _note_change(each)
         made = [new_proxy(session, one, spec) for one, spec in zip(outputs, found or (), strict=True)]
         session.flush_early()
+        if self._has_one_output:
+            return made[0]
         return _structured({each.name: tensor for each, tensor in zip(self.outputs, made, strict=True)})
 
-    def _slots(self) -> list[tuple[str | None, Any]]:
-        return list(zip(self._inputs, self._state, strict=True))
-
     def _some_state(self) -> Any:
-        found = next((each for each in self._state if each is not None), None)
-        if found is None:
+        if not self._state:
             raise GradwireValueError(f"{self.name} has neither inputs nor state")
-        return found
+        return self._state[0]
 
     def _builder(
         self, count: int, repeat: int, places: Sequence[int], stacked: bool
     ) -> Callable[[Sequence[Value]], service_pb2.Command]:
-        digest = self._bytes.hash
+        digest, ids = self._bytes.hash, self._ids
 
         def build(values: Sequence[Value]) -> service_pb2.Command:
+            given = iter(values[:count])
             request = programs_pb2.RunProgramRequest(
                 hash=digest,
-                inputs=[int(value) for value in values[:count]],
+                inputs=[tensor_id or int(next(given)) for tensor_id in ids],
                 repeat=repeat,
                 sliced=places,
                 stacked=stacked,
@@ -208,9 +209,7 @@ def _note_change(tensor: Any) -> None:
 
 
 def _structured(outputs: dict[str, Tensor]) -> Any:
-    """The outputs in the structure that their names tell: "output", "0", "loss", "a.0"."""
-    if list(outputs) == ["output"]:
-        return outputs["output"]
+    """The outputs in the structure that their names tell: "0", "loss", "a.0"."""
     tree: dict[str, Any] = {}
     for name, tensor in outputs.items():
         *path, last = name.split(".")

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from gradwire.v1 import programs_pb2
 from gradwire_engine import REGISTRY, EngineError, Tensor, tensor
+from gradwire_engine.core.device import CPU, to_device
 from gradwire_engine.core.dtypes import name_of, uint8
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import array_of, bytes_of
@@ -120,11 +121,13 @@ def load_program(
     session.check_room(len(entries))
     _check_sizes(session, entries)
     programs = [_program(session, file, named) for named in file.description.programs]
-    leaves = {item.name for each in programs for item in each.inputs if item.requires_grad}
+    state = {item.name: item for each in programs for item in each.inputs if item.state}
     made: list[Tensor] = []
     for entry in entries:
         session.enter(session.grad_context)
-        made.append(tensor(file.array(entry), entry.name in leaves))
+        used = state.get(entry.name)
+        array = to_device(file.array(entry), CPU if used is None else used.device)
+        made.append(tensor(array, used is not None and used.requires_grad))
         yield
     session.enter(session.grad_context)
     hashes = [hashlib.sha256(program.raw).digest() for program in programs]
