@@ -205,7 +205,9 @@ def test_a_program_of_rules_only_is_cancelled(session):
     request = s.RunRequest(session_id=session.id, writer=1, first_seq=1, commands=[command])
     (result,) = session.stub.Run(request).results
     assert result.error.reason == errors_pb2.REASON_DEADLINE_EXCEEDED
-    assert 0 < session.read(held) == int(result.error.metadata["repetition"])
+    counted, repetition = session.read(held), int(result.error.metadata["repetition"])
+    assert counted > 0
+    assert counted - repetition in (0, 1)  # cancelled before the repetition, or in it
 
 
 def test_the_longest_rule_runs(session):
