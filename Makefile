@@ -19,7 +19,7 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
+.PHONY: help demo test test-one test-sdks hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -42,6 +42,9 @@ test: $(VENV)/.installed-test ## run all tests
 
 test-one: $(VENV)/.installed-test ## run one file's tests: make test-one FILE=tests/engine/test_backward.py
 	$(BIN)/python -m pytest $(or $(FILE),$(error say which: make test-one FILE=tests/engine/test_backward.py))
+
+test-sdks: $(VENV)/.installed-test ## run the tests of the SDKs for other languages; a language without its toolchain is skipped
+	$(BIN)/python -m tests.conformance.sdks
 
 hostcupy: $(VENV)/.installed-test ## build CuPy for the CPU, which the tests of the GPU path run on; needs g++
 	$(BIN)/python tests/gpu/hostcupy/build.py $(HOSTCUPY)
@@ -96,6 +99,8 @@ check: $(VENV)/.installed-dev ## lint, type-check, check layers, and compare gen
 	$(BIN)/mypy
 	$(BIN)/python tools/stubs.py --check
 	$(BIN)/python tools/generate.py --check
+	$(BIN)/python -m tools.sdk_ops --check
+	$(BIN)/python -m tools.sdk_stubs --check
 	$(BIN)/python tools/diagram.py --check
 	$(BIN)/lint-imports
 
@@ -113,8 +118,9 @@ types: $(VENV)/.installed-dev ## type-check
 layers: $(VENV)/.installed-dev ## check that packages import only packages below them
 	$(BIN)/lint-imports
 
-stubs: $(VENV)/.installed-test ## regenerate client/gradwire/v1 from proto/
+stubs: $(VENV)/.installed-test ## regenerate client/gradwire/v1 and the SDKs' stubs from proto/
 	$(BIN)/python tools/stubs.py
+	$(BIN)/python -m tools.sdk_stubs
 
 freeze: $(VENV)/.installed-test ## keep the contract of this version under tests/contract, when it is tagged
 	$(BIN)/python -m tools.freeze
@@ -122,8 +128,9 @@ freeze: $(VENV)/.installed-test ## keep the contract of this version under tests
 lock: $(VENV)/.installed-dev ## pin what the container images install, as new as it may be; needs a network
 	$(BIN)/python tools/lock.py --upgrade
 
-generate: $(VENV)/.installed-test ## regenerate the client's typed functions and docs/ops.md from the engine's ops
+generate: $(VENV)/.installed-test ## regenerate the clients' typed functions and docs/ops.md from the engine's ops
 	$(BIN)/python tools/generate.py
+	$(BIN)/python -m tools.sdk_ops
 
 diagram: $(VENV)/.installed-test ## draw docs/architecture.svg from the contracts in pyproject.toml
 	$(BIN)/python tools/diagram.py

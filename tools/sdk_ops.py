@@ -143,8 +143,8 @@ GO_ADDS = {
 GO_ZERO = {"float64": 0.0, "int": 0, "bool": False, "string": ""}
 GO_FIXED = {"boolean": "Boolean", "integer": "Integer", "string": "String"}
 GO_WORDS = {
-    "break", "case", "chan", "const", "continue", "default", "defer", "else", "fallthrough", "for", "func", "go", "goto",
-    "if", "import", "interface", "map", "package", "range", "return", "select", "struct", "switch", "type", "var",
+    "break", "case", "chan", "const", "continue", "default", "defer", "else", "fallthrough", "for", "func", "go",
+    "goto", "if", "import", "interface", "map", "package", "range", "return", "select", "struct", "switch", "type", "var",
     "len", "max", "min", "any", "real", "imag", "t", "s", "c", "o", "ctx",
 }  # fmt: skip
 # PyTorch tells t from T and h from H by case alone.

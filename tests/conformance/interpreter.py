@@ -306,23 +306,28 @@ class Checker(Interpreter):
         if reason is None:
             super().step(step)
             return
-        try:
-            super().step(step)
-            self.do_wait(step)
-        except HookError:
+        failure = self.failure(step)
+        if isinstance(failure, HookError):
             assert reason == "HOOK", step
-        except KeyError as error:
-            assert error.args[0] in self.failed, step
-        except self.lib.GradwireError as error:
-            # A client may find what is wrong before it sends, by the same reason.
-            assert error.reason == reason, f"{step}: {error.reason}: {error}"
-            expected = step["pytorch"].split(":")[0]
-            assert expected in {each.__name__ for each in type(error).__mro__}, f"{step}: {type(error)}"
+        elif isinstance(failure, KeyError):
+            assert failure.args[0] in self.failed, step
         else:
-            raise AssertionError(f"not refused: {step}")
+            # A client may find what is wrong before it sends, by the same reason.
+            assert failure.reason == reason, f"{step}: {failure.reason}: {failure}"
+            expected = step["pytorch"].split(":")[0]
+            assert expected in {each.__name__ for each in type(failure).__mro__}, f"{step}: {type(failure)}"
         for name in [step["out"]] if isinstance(step.get("out"), str) else step.get("out", []):
             self.failed[name] = reason
             self.tensors.pop(name, None)
+
+    def failure(self, step: Step) -> Any:
+        """The error of a step that must be refused, at once or at a wait right after it."""
+        try:
+            super().step(step)
+            self.do_wait(step)
+        except (HookError, KeyError, self.lib.GradwireError) as error:
+            return error
+        raise AssertionError(f"not refused: {step}")
 
     def do_wait(self, step: Step) -> None:
         self.lib.zeros(()).item()

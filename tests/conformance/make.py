@@ -1,4 +1,6 @@
-"""Write scenarios/*.json with live PyTorch's answers, and golden.json; with --check, name the stale files and change nothing.
+"""Write scenarios/*.json with live PyTorch's answers, and golden.json.
+
+With --check nothing is written and stale files are named.
 
 python -m tests.conformance.make [--check]
 """

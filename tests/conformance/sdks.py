@@ -2,8 +2,9 @@
 
     python -m tests.conformance.sdks [--only Go] [--matrix]
 
-A language without its toolchain, or without the packages it needs, is skipped with a sentence. --matrix also runs Python's client and
-writes the table language × subject into docs/other-languages.md. README.md tells what the runners are given.
+A language without its toolchain, or without the packages that it needs, is skipped with a sentence. --matrix also runs
+Python's client and writes the table language × subject into docs/other-languages.md. README.md tells what the runners
+are given.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.processes import hear, process
 from tests.client.proxy import CuttingProxy
 from tests.conformance.make import FOLDER
 
@@ -30,8 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "other-languages.md"
 BEGIN, END = "<!-- matrix: begins -->", "<!-- matrix: ends -->"
 _PREPARE_SECONDS = 90
-_TEST_SECONDS = 300
-_START_SECONDS = 60
+_TEST_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Sdk:
     folder: Path
     tools: tuple[str, ...]
     prepare: tuple[str, ...]  # fetches packages; if it fails, the language is skipped
+    checks: tuple[tuple[str, ...], ...]  # linters and formatters
     test: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
 
@@ -52,11 +54,12 @@ SDKS = (
         ROOT / "client" / "go",
         ("go",),
         ("go", "mod", "download"),
+        (("sh", "-c", 'test -z "$(gofmt -l .)"'), ("go", "vet", "./...")),
         ("go", "test", "-count=1", "./..."),
         (("GOTOOLCHAIN", "local"), ("GOFLAGS", "-mod=readonly -buildvcs=false")),
     ),
 )
-PYTHON = Sdk("Python", ROOT, (), (), (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "tests/conformance"))
+PYTHON = Sdk("Python", ROOT, (), (), (), (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "tests/conformance"))
 
 
 # Servers for the runners
@@ -65,26 +68,8 @@ PYTHON = Sdk("Python", ROOT, (), (), (sys.executable, "-m", "pytest", "-q", "-p"
 @contextmanager
 def server() -> Iterator[str]:
     """A server on a TCP port of this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "gradwire_server", "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        _await(port, process)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
-def _await(port: int, process: "subprocess.Popen[bytes]") -> None:
-    begun = time.monotonic()
-    while time.monotonic() - begun < _START_SECONDS and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise SystemExit("the server did not start")
+    with process("-m", "gradwire_server", "--port=0", "--log-format=json", "--log-level=warning") as started:
+        yield str(json.loads(hear(started))["address"])
 
 
 @contextmanager
@@ -160,7 +145,10 @@ def run(sdk: Sdk, address: str, control: str) -> Outcome:
             "GRADWIRE_CONFORMANCE_REPORT": str(report),
         }
         begun = time.monotonic()
-        answer = _call(sdk.test, sdk.folder, environment, _TEST_SECONDS)
+        for command in (*sdk.checks, sdk.test):
+            answer = _call(command, sdk.folder, environment, _TEST_SECONDS)
+            if answer.returncode:
+                break
         seconds = time.monotonic() - begun
         told = json.loads(report.read_text("utf-8")) if report.exists() else {}
         return Outcome(sdk, "", answer.returncode != 0, answer.stdout, seconds, told)
