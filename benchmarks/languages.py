@@ -29,7 +29,7 @@ from gradwire._cli.workloads import RATE, SMALL, data, training
 from gradwire.v1 import commands_pb2, service_pb2, service_pb2_grpc, types_pb2
 
 ROOT = Path(__file__).resolve().parents[1]
-MODES = {"unary": 5, "stream": 100, "program": 200, "repeated": 200}  # and the steps of a turn
+MODES = {"unary": 5, "stream": 40, "program": 80, "repeated": 80}  # and the steps of a turn
 SERVE = ("-m", "gradwire_server", "--port=0", "--log-format=json", "--log-level=warning")
 STUB_ONLY = """
 import sys

@@ -144,8 +144,8 @@ GO_ZERO = {"float64": 0.0, "int": 0, "bool": False, "string": ""}
 GO_FIXED = {"boolean": "Boolean", "integer": "Integer", "string": "String"}
 GO_WORDS = {
     "break", "case", "chan", "const", "continue", "default", "defer", "else", "fallthrough", "for", "func", "go",
-    "goto", "if", "import", "interface", "map", "package", "range", "return", "select", "struct", "switch", "type", "var",
-    "len", "max", "min", "any", "real", "imag", "t", "s", "c", "o", "ctx",
+    "goto", "if", "import", "interface", "map", "package", "range", "return", "select", "struct", "switch", "type",
+    "var", "len", "max", "min", "any", "real", "imag", "t", "s", "c", "o", "ctx",
 }  # fmt: skip
 # PyTorch tells t from T and h from H by case alone.
 GO_NAMES = {"T": "ReverseDims", "t": "T", "H": "Adjoint2D", "mT": "MT", "mH": "MH"}
