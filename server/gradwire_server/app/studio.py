@@ -22,7 +22,6 @@ from gradwire_server.common.logging import announce, configure
 from gradwire_server.web.options import GatewayOptions
 
 log = logging.getLogger("gradwire.web")
-_FILE = click.Path(exists=True, dir_okay=False)
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -37,20 +36,20 @@ _FILE = click.Path(exists=True, dir_okay=False)
 @click.option(
     "--origin", "origins", multiple=True, metavar="ORIGIN", help="Origin of web pages that may call; may be repeated."
 )
-@click.option("--tls-cert", default="", type=_FILE, help="PEM file of the gateway's certificate chain.")
-@click.option("--tls-key", default="", type=_FILE, help="PEM file of the key of --tls-cert, without password.")
+@click.option("--tls-cert", default="", metavar="FILE", help="PEM file of the gateway's certificate chain.")
+@click.option("--tls-key", default="", metavar="FILE", help="PEM file of the key of --tls-cert, without password.")
 @click.option(
     "--insecure-bind", is_flag=True, help="Listen where others can reach it without TLS: a proxy before it encrypts."
 )
 @click.option("--tls/--no-tls", envvar="GRADWIRE_TLS", default=False, help="Whether the server has TLS.")
-@click.option("--ca", envvar="GRADWIRE_CA", default="", type=_FILE, help="PEM file of the server's authorities.")
+@click.option("--ca", envvar="GRADWIRE_CA", default="", metavar="FILE", help="PEM file of the server's authorities.")
 @click.option(
     "--server-name", envvar="GRADWIRE_SERVER_NAME", default="", help="Name in the server's certificate, if another."
 )
 @click.option(
-    "--cert", envvar="GRADWIRE_CERT", default="", type=_FILE, help="Certificate for a server that demands one."
+    "--cert", envvar="GRADWIRE_CERT", default="", metavar="FILE", help="Certificate for a server that demands one."
 )
-@click.option("--key", envvar="GRADWIRE_KEY", default="", type=_FILE, help="Key of --cert.")
+@click.option("--key", envvar="GRADWIRE_KEY", default="", metavar="FILE", help="Key of --cert.")
 @click.option("--max-message-bytes", default=8 << 20, show_default=True, help="Bytes of one message, as the server's.")
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain", show_default=True)
 @click.option(

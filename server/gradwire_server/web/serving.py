@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
@@ -58,8 +59,16 @@ class _Server(uvicorn.Server):
         await self._serve(sockets)
 
 
-async def serve(options: GatewayOptions, listening: socket.socket, ended: asyncio.Event) -> None:
-    """Serve at a listening socket until `ended`. Raises OSError, ssl.SSLError for unusable certificates."""
+async def serve(
+    options: GatewayOptions,
+    listening: socket.socket,
+    ended: asyncio.Event,
+    started: Callable[[Gateway], object] = lambda gateway: None,
+) -> None:
+    """Serve at a listening socket until `ended`. Calls `started` with the gateway.
+
+    Raises OSError, ssl.SSLError for unusable certificates.
+    """
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its lines are of clients' faults
     gateway = Gateway(options)
     certificate = Certificate(options.tls_cert, options.tls_key) if options.tls_cert else None
@@ -86,6 +95,7 @@ async def serve(options: GatewayOptions, listening: socket.socket, ended: asynci
         config.ssl = certificate.context
     server = _Server(config)
     running = asyncio.create_task(server.serve([listening]))
+    started(gateway)
     try:
         await _until(ended, running, gateway, certificate)
     finally:

@@ -92,6 +92,8 @@ async def _call(user: User, request: HttpRequest, method: Method, message: bytes
     """Make the call. Its deadline is passed on; it is cancelled if the client goes."""
     if len(message) > (most := user.limits.max_message_bytes):
         raise Refusal("MESSAGE_TOO_LARGE", f"a message has at most {most} bytes, not {len(message)}", limit=most)
+    if timeout is not None and timeout <= 0:
+        raise Refusal("DEADLINE_EXCEEDED", "the call's deadline is over")
     metadata = user.metadata
     if (parent := request.headers.get("traceparent")) is not None:
         metadata = (*metadata, ("traceparent", parent))
