@@ -52,6 +52,9 @@ OPTIMIZERS = [
     "NAdam(params)",
     "NAdam(params, lr=0.02, betas=(0.85, 0.98), momentum_decay=0.01, weight_decay=0.1)",
     "NAdam(params, lr=0.05, weight_decay=0.1, decoupled_weight_decay=True, maximize=True)",
+    "Adafactor(params)",
+    "Adafactor(params, lr=0.2, beta2_decay=-0.5, eps=(1e-6, 1e-2), d=2.0, weight_decay=0.1)",
+    "Adafactor(params, lr=0.02, maximize=True)",
     "RAdam(params)",
     "RAdam(params, lr=0.05, betas=(0.8, 0.95), weight_decay=0.1)",
     "RAdam(params, lr=0.05, weight_decay=0.1, decoupled_weight_decay=True, maximize=True)",
@@ -414,3 +417,62 @@ def test_an_added_group_is_optimized_too():
             optimizer.step()
             values.append([w.item(), v.item()])
         np.testing.assert_allclose(*values, rtol=1e-6)
+
+
+MUONS = [
+    "",
+    "lr=0.02, momentum=0.8, nesterov=False, weight_decay=0.3",
+    "lr=0.01, adjust_lr_fn='match_rms_adamw', ns_steps=3, ns_coefficients=(3.0, -4.0, 2.0)",
+]
+
+
+@pytest.mark.parametrize("mode", ["eager", "deferred", "compiled"])
+@pytest.mark.parametrize("options", MUONS)
+def test_muon_steps_as_pytorchs_in_bfloat16(options, mode, monkeypatch):
+    if mode == "eager":
+        monkeypatch.setenv("GRADWIRE_SYNC", "1")
+    random = np.random.default_rng()
+    values = [random.standard_normal((6, 3)), random.standard_normal((2, 5))]
+    targets = [random.standard_normal((6, 3)), random.standard_normal((2, 5))]
+    found = []
+    for library in (gw, torch):
+        params = [library.tensor(each, requires_grad=True) for each in values]
+        wanted = [library.tensor(each) for each in targets]
+        optimizer = eval(f"Muon(params, {options})", dict(vars(library.optim), params=params))
+
+        def step(library=library, optimizer=optimizer, params=params, wanted=wanted):
+            optimizer.zero_grad()
+            sum(((p - w) ** 2).sum() for p, w in zip(params, wanted, strict=True)).backward()
+            optimizer.step()
+
+        taken = gw.compile(step) if library is gw and mode == "compiled" else step
+        first = optimizer.param_groups[0]["lr"]
+        for number in range(9):
+            optimizer.param_groups[0]["lr"] = first / (1 + number // 3)
+            taken()
+        found.append([each.detach().numpy() for each in params])
+    sizes = [np.abs(theirs - start).max() for theirs, start in zip(found[1], values, strict=True)]
+    for ours, theirs, size in zip(*found, sizes, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=0.03 * size)  # the orthogonal matrices have 8 bits
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "phrase"),
+    [
+        ("Muon([p], lr=-1)", ValueError, "Learning rate should be >= 0"),
+        ("Muon([p], adjust_lr_fn='x')", ValueError, "is not supported"),
+        ("Muon([p[0].detach()])", ValueError, "Muon only supports 2D parameters"),
+        ("Muon([p], ns_steps=100).step()", ValueError, "less than 100"),
+        ("Adafactor([p], beta2_decay=0.1)", ValueError, "beta2_decay should be <= 0"),
+        ("Adafactor([p], d=0.5)", ValueError, "Clipping threshold d should be >= 1 but is: 0.5"),
+        ("Adafactor([p], eps=(-1.0, 0))", ValueError, "epsilon1 should be >= 0"),
+        ("SparseAdam([p], lr=0)", ValueError, "Invalid learning rate"),
+        ("SparseAdam([p]).step()", RuntimeError, "SparseAdam does not support dense gradients"),
+    ],
+)
+def test_matrix_optimizers_refuse_what_pytorchs_refuse(text, error, phrase):
+    for library in (torch, gw):
+        p = library.ones(2, 3, requires_grad=True)
+        (p * 2).sum().backward()
+        with pytest.raises(error, match=phrase):
+            eval(text, dict(vars(library.optim), p=p))

@@ -54,7 +54,7 @@ def _homes(home):
 @pytest.mark.usefixtures("session")
 def test_a_name_that_is_not_here_names_the_nearest():
     with pytest.raises(
-        NotImplementedError, match=r"PyTorch's op .* not supported here.*Did you mean: .*scalar_tensor"
+        NotImplementedError, match=r"PyTorch's op .* not supported here.*Did you mean: .*sparse_csr"
     ) as refused:
         gradwire.sparse_csr_tensor  # noqa: B018
     assert isinstance(refused.value, AttributeError)

@@ -34,7 +34,7 @@ _DISTRIBUTIONS = (
     "bernoulli", "beta", "categorical", "dirichlet", "gamma", "independent", "multivariate_normal", "normal", "poisson",
     "uniform",
 )  # fmt: skip
-_OPTIMIZERS = "adadelta adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd"
+_OPTIMIZERS = "_adafactor _muon adadelta adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd sparse_adam"
 
 REEXPORTS: dict[str, str] = {
     "": "_functions.foreach _functions.asserts torch=. ScriptModule=jit.ScriptModule ScriptFunction=jit.ScriptFunction "

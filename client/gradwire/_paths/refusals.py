@@ -366,7 +366,6 @@ REFUSED: dict[str, str] = {
         LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d
         LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear SyncBatchNorm""",
     "nn.parameter": "UninitializedBuffer UninitializedParameter",
-    "optim": "Adafactor Muon SparseAdam",
     "distributions": """
         ContinuousBernoulli FisherSnedecor GeneralizedPareto InverseGamma Kumaraswamy LKJCholesky LogisticNormal
         LowRankMultivariateNormal NegativeBinomial Pareto RelaxedBernoulli

@@ -286,3 +286,37 @@ def _rectification(beta2: float, step: Any) -> tuple[Any, Any]:
         return rectified**0.5 * left**0.5
 
     return select(is_short, lambda: 1.0, factor), select(is_short, lambda: 0.0, lambda: 1.0)
+
+
+class SparseAdam(Optimizer):
+    """Adam for sparse gradients. There are none here: a step with a gradient raises RuntimeError, as for dense ones.
+
+    Raises ValueError for options out of range and for complex parameters. Like torch.optim.SparseAdam.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        if not lr > 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if not eps > 0.0:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        refuse_betas(betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        places = [
+            [at, place]
+            for at, group in enumerate(self.param_groups)
+            for place, param in enumerate(group["params"])
+            if param.is_complex()
+        ]
+        if places:
+            raise ValueError(f"Complex params at indices {places}: SparseAdam does not support complex parameters")
+
+    def _update(self, group: dict[str, Any]) -> None:
+        for _ in self._gradients(group):
+            raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
