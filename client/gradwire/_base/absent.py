@@ -24,10 +24,7 @@ PYTORCH: dict[str, str] = {
         modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
         shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
         spherical_bessel_j0""",
-    "gradwire.nn.functional": """
-        conv_tbc fractional_max_pool2d fractional_max_pool3d grouped_mm linear_cross_entropy
-        max_pool2d_with_indices max_pool3d_with_indices scaled_grouped_mm scaled_mm upsample_bilinear
-        upsample_nearest""",
+    "gradwire.nn.functional": "conv_tbc grouped_mm linear_cross_entropy scaled_grouped_mm scaled_mm",
     "Tensor": "coalesce indices lstsq reinforce resize_ set_ sparse_mask storage_offset to_sparse values",
 }
 

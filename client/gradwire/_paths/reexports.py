@@ -43,6 +43,8 @@ REEXPORTS: dict[str, str] = {
     "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_io.pytorch_globals.TypedStorage",
     "nn": "DataParallel=nn.parallel.DataParallel",
     "nn.modules": "nn",
+    "nn.parameter": "nn._lazy",
+    "nn.modules.lazy": "nn._lazy LazyModuleMixin=nn._lazy.LazyModule",
     **{f"nn.modules.{name}": homes for name, homes in _NN_HOMES.items()},
     "nn.parallel.data_parallel": "nn.parallel",
     "nn.parallel.distributed": "nn.parallel",

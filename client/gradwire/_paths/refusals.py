@@ -77,7 +77,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "amp": {"is_autocast_available": False},
     "autograd": {"_profiler_enabled": False},
-    "nn.parameter": {"is_lazy": False},
     "onnx": {"is_in_onnx_export": False, "register_custom_op_symbolic": None, "unregister_custom_op_symbolic": None},
     "distributed": {
         "is_available": False,
@@ -361,11 +360,8 @@ REFUSED: dict[str, str] = {
         addmm as_sparse_gradcheck log_softmax mm sampled_addmm softmax spdiags spsolve sum
         to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "PyTorchFileReader PyTorchFileWriter",
-    "nn": """
-        AdaptiveLogSoftmaxWithLoss CrossMapLRN2d FractionalMaxPool2d FractionalMaxPool3d LazyBatchNorm1d LazyBatchNorm2d
-        LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d
-        LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear SyncBatchNorm""",
-    "nn.parameter": "UninitializedBuffer UninitializedParameter",
+    "nn": "CrossMapLRN2d SyncBatchNorm",
+    "nn.parameter": "UninitializedBuffer",
     "distributions": """
         ContinuousBernoulli FisherSnedecor GeneralizedPareto InverseGamma Kumaraswamy LKJCholesky LogisticNormal
         LowRankMultivariateNormal NegativeBinomial Pareto RelaxedBernoulli

@@ -32,6 +32,7 @@ from gradwire.nn._activation import (
     Tanhshrink,
     Threshold,
 )
+from gradwire.nn._adaptive import AdaptiveLogSoftmaxWithLoss
 from gradwire.nn._containers import (
     ModuleDict,
     ModuleList,
@@ -61,6 +62,22 @@ from gradwire.nn._layers import (
     Identity,
     Linear,
     Unflatten,
+)
+from gradwire.nn._lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+    UninitializedParameter,
 )
 from gradwire.nn._loss import (
     BCELoss,
@@ -115,6 +132,8 @@ from gradwire.nn._pool import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -322,6 +341,23 @@ __all__ = [
     "TransformerEncoder",
     "TransformerDecoder",
     "Transformer",
+    "AdaptiveLogSoftmaxWithLoss",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
+    "UninitializedParameter",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
 ]
 
 __getattr__ = names_of_paths(__name__)

@@ -21,7 +21,15 @@ from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._error_context import blame
-from gradwire.nn._hooks.of_all_modules import HOOKS, PRE_HOOKS
+from gradwire.nn._hooks.of_all_modules import (
+    ALWAYS_CALLED,
+    BACKWARD_HOOKS,
+    BACKWARD_PRE_HOOKS,
+    HOOKS,
+    PRE_HOOKS,
+    REGISTRATIONS,
+    registered,
+)
 from gradwire.nn._parameter import Buffer, Parameter, set_owner
 
 M = TypeVar("M", bound="Module")
@@ -91,6 +99,9 @@ class Module(_state.StateHooks):
                 if registry not in self.__dict__:
                     raise AttributeError(f"cannot assign {noun} before Module.__init__() call")
                 self._forget(name, but=registry)
+                hooks = REGISTRATIONS["parameter" if registry == "_parameters" else "module"]
+                if hooks:
+                    value = registered("parameter" if registry == "_parameters" else "module", self, name, value)
                 self.__dict__[registry][name] = value
                 set_owner(value, self, name)
                 return
@@ -160,6 +171,8 @@ class Module(_state.StateHooks):
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly: "
                 "to have it as a function of another Tensor, compute the value in forward()."
             )
+        if REGISTRATIONS["parameter"] and param is not None:
+            param = registered("parameter", self, name, param)
         self._parameters[name] = param
         if param is not None:
             set_owner(param, self, name)
@@ -174,6 +187,8 @@ class Module(_state.StateHooks):
             raise TypeError(
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (gradwire.Tensor or None required)"
             )
+        if REGISTRATIONS["buffer"]:
+            tensor = registered("buffer", self, name, tensor)
         self._buffers[name] = tensor
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
@@ -182,6 +197,8 @@ class Module(_state.StateHooks):
         self._check_name("module", name, "_modules")
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{_type_name(module)} is not a Module subclass")
+        if REGISTRATIONS["module"]:
+            module = registered("module", self, name, module)
         self._modules[name] = module
         if module is not None:
             set_owner(module, self, name)
@@ -199,6 +216,8 @@ class Module(_state.StateHooks):
             or self._backward_pre_hooks
             or PRE_HOOKS
             or HOOKS
+            or BACKWARD_HOOKS
+            or BACKWARD_PRE_HOOKS
         ):
             try:
                 return self.forward(*args, **kwargs)
@@ -211,6 +230,8 @@ class Module(_state.StateHooks):
         except Exception as error:
             blame(self, error, args, kwargs)
             # Hooks that are called after a failure too, unless they have run.
+            for number in [each for each in ALWAYS_CALLED if each in HOOKS and each not in ended]:
+                HOOKS[number](self, args, kwargs, None)
             for number in [each for each in self._always_called if each in self._forward_hooks and each not in ended]:
                 self._forward_hooks[number](self, args, None)
             raise
@@ -235,13 +256,16 @@ class Module(_state.StateHooks):
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
         backward = None
-        if self._backward_hooks or self._backward_pre_hooks:
+        hooks = [*BACKWARD_HOOKS.values(), *self._backward_hooks.values()]
+        pre_hooks = [*BACKWARD_PRE_HOOKS.values(), *self._backward_pre_hooks.values()]
+        if hooks or pre_hooks:
             from gradwire.nn._hooks.backward import BackwardHooks
 
-            backward = BackwardHooks(self, [*self._backward_hooks.values()], [*self._backward_pre_hooks.values()])
+            backward = BackwardHooks(self, hooks, pre_hooks)
             args = backward.take(args)
         result = self.forward(*args, **kwargs)
-        for hook in list(HOOKS.values()):
+        for number, hook in list(HOOKS.items()):
+            ended.add(number)
             changed = hook(self, args, kwargs, result)
             if changed is not None:
                 result = changed

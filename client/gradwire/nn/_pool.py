@@ -313,3 +313,65 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
         return F.adaptive_avg_pool3d(input, self.output_size)
+
+
+class _FractionalMaxPool(Module):
+    """What both fractional poolings share. `output_size` or `output_ratio`, between 0 and 1, is given, not both."""
+
+    _dims = 0
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+
+        def each(value: Any) -> Any:
+            return value if value is None or isinstance(value, tuple) else (value,) * self._dims
+
+        self.kernel_size = each(kernel_size)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = each(output_size)
+        self.output_ratio = each(output_ratio)
+        name = type(self).__name__
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def forward(self, input: Tensor) -> Any:
+        """See the class."""
+        function = F.fractional_max_pool2d if self._dims == 2 else F.fractional_max_pool3d
+        return function(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            _random_samples=self._random_samples,
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The largest value of windows at random places, with `return_indices` also its index.
+
+    Like torch.nn.FractionalMaxPool2d.
+    """
+
+    _dims = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The largest value of windows at random places, with `return_indices` also its index.
+
+    Like torch.nn.FractionalMaxPool3d.
+    """
+
+    _dims = 3

@@ -72,6 +72,7 @@ from gradwire._tensor.ops import (
 from gradwire._tensor.ops import nn_functional_unfold as unfold
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._functional.antialias import interpolate_antialias
+from gradwire.nn._functional.fractional import fractional_max_pool
 from gradwire.nn._functional.grid import affine_grid
 from gradwire.nn._functional.loss import (
     binary_cross_entropy,
@@ -90,8 +91,11 @@ __all__ = [
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "affine_grid",
     "alpha_dropout",
     "avg_pool1d",
@@ -124,6 +128,10 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
     "gelu",
     "glu",
@@ -153,8 +161,11 @@ __all__ = [
     "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
+    "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool2d_with_indices",
     "max_pool3d",
+    "max_pool3d_with_indices",
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
@@ -200,6 +211,8 @@ __all__ = [
     "triplet_margin_with_distance_loss",
     "unfold",
     "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 Ints = int | Sequence[int]
@@ -548,6 +561,103 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest value of as many windows as the output has elements; torch.nn.functional.adaptive_max_pool3d."""
     return _max_pool("adaptive_max_pool3d", input, (_sized(input, output_size),), return_indices)
+
+
+def max_pool1d_with_indices(input: Tensor, kernel_size: Ints, *window: Any, **named: Any) -> Any:
+    """max_pool1d and the indices (torch.nn.functional.max_pool1d_with_indices)."""
+    return max_pool1d(input, kernel_size, *window[:4], **{**named, "return_indices": True})
+
+
+def max_pool2d_with_indices(input: Tensor, kernel_size: Ints, *window: Any, **named: Any) -> Any:
+    """max_pool2d and the indices (torch.nn.functional.max_pool2d_with_indices)."""
+    return max_pool2d(input, kernel_size, *window[:4], **{**named, "return_indices": True})
+
+
+def max_pool3d_with_indices(input: Tensor, kernel_size: Ints, *window: Any, **named: Any) -> Any:
+    """max_pool3d and the indices (torch.nn.functional.max_pool3d_with_indices)."""
+    return max_pool3d(input, kernel_size, *window[:4], **{**named, "return_indices": True})
+
+
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """adaptive_max_pool1d and the indices (torch.nn.functional.adaptive_max_pool1d_with_indices)."""
+    return adaptive_max_pool1d(input, output_size, True)
+
+
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """adaptive_max_pool2d and the indices (torch.nn.functional.adaptive_max_pool2d_with_indices)."""
+    return adaptive_max_pool2d(input, output_size, True)
+
+
+def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """adaptive_max_pool3d and the indices (torch.nn.functional.adaptive_max_pool3d_with_indices)."""
+    return adaptive_max_pool3d(input, output_size, True)
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Maxima of windows at random places, and their indices (torch.nn.functional.fractional_max_pool2d_with_indices).
+
+    input: (N, C, H, W) or (C, H, W). Raises ValueError without output sizes and ratio, RuntimeError for a window that
+    does not fit.
+    """
+    return fractional_max_pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Maxima of windows at random places, and their indices (torch.nn.functional.fractional_max_pool3d_with_indices).
+
+    input: (N, C, D, H, W) or (C, D, H, W). Raises as fractional_max_pool2d_with_indices does.
+    """
+    return fractional_max_pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Maxima of windows at random places (torch.nn.functional.fractional_max_pool2d)."""
+    made = fractional_max_pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
+    return made if return_indices else made[0]
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Maxima of windows at random places (torch.nn.functional.fractional_max_pool3d)."""
+    made = fractional_max_pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
+    return made if return_indices else made[0]
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` by the nearest elements (torch.nn.functional.upsample_nearest)."""
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` by bilinear weights between aligned corners (torch.nn.functional.upsample_bilinear)."""
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
 def triplet_margin_with_distance_loss(

@@ -18,8 +18,8 @@ class Adafactor(Optimizer):
 
     A step's size is relative to the parameter's: its root mean square, at least eps[1], times min(lr, step**-0.5).
     `beta2_decay`: the power of the step that is the weight of new squares. `d`: the greatest root mean square of an
-    update before it is scaled. `eps[0]`: the least root of a square, by default the dtype's precision. Raises ValueError
-    for options out of range. Like torch.optim.Adafactor (Shazeer & Stern, 2018).
+    update before it is scaled. `eps[0]`: the least root of a square, by default the dtype's precision. Raises
+    ValueError for options out of range. Like torch.optim.Adafactor (Shazeer & Stern, 2018).
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Adafactor(Optimizer):
                 return float((state["step"] + ahead) ** group["beta2_decay"])
 
             def rate(ahead: int, state: dict[str, Any] = state) -> float:
-                return min(float(group["lr"]), (state["step"] + ahead) ** -0.5)
+                return min(float(group["lr"]), float((state["step"] + ahead) ** -0.5))
 
             root = param.numel() ** 0.5
             size = ops.clamp(param.norm(2) / root, min=group["eps"][1]) * varying(param, ("rate", kind), rate)

@@ -17,9 +17,11 @@ from gradwire.nn.utils._fusion import (
     fuse_linear_bn_eval,
     fuse_linear_bn_weights,
 )
+from gradwire.nn.utils._init import skip_init
 from gradwire.nn.utils._norm_hooks import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 
 __all__ = [
+    "skip_init",
     "clip_grad_norm",
     "clip_grad_norm_",
     "clip_grad_value_",

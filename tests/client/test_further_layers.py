@@ -1,0 +1,183 @@
+"""Lazy layers, AdaptiveLogSoftmaxWithLoss, fractional pooling and skip_init, beside PyTorch's by the same seed."""
+
+import numpy as np
+import pytest
+
+import gradwire
+from tests.client.oracle import agree, refuse
+
+torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
+
+pytestmark = [pytest.mark.usefixtures("session"), pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")]
+
+LAZY = {
+    "LazyLinear(3)": (2, 4),
+    "LazyLinear(3, bias=False)": (2, 2, 4),
+    "LazyConv1d(4, 2)": (2, 3, 6),
+    "LazyConv2d(9, 3, padding=1, groups=3, bias=False)": (2, 6, 4, 5),
+    "LazyConv2d(6, (2, 3), 2, dilation=2, groups=2)": (2, 4, 6, 7),
+    "LazyConv3d(2, 2)": (1, 3, 3, 4, 3),
+    "LazyConvTranspose1d(4, 2, stride=2)": (2, 3, 6),
+    "LazyConvTranspose2d(4, 3, 2, 1, 1, 2)": (2, 6, 4, 5),
+    "LazyConvTranspose3d(2, 2)": (1, 3, 3, 2, 3),
+    "LazyBatchNorm1d()": (4, 3),
+    "LazyBatchNorm2d(momentum=0.3)": (4, 3, 2, 2),
+    "LazyBatchNorm3d(affine=False)": (2, 3, 2, 2, 2),
+    "LazyBatchNorm1d(track_running_stats=False, bias=False)": (4, 3),
+    "LazyInstanceNorm1d()": (2, 3, 4),
+    "LazyInstanceNorm2d(affine=False)": (2, 3, 4, 2),
+    "LazyInstanceNorm3d(track_running_stats=False)": (2, 3, 2, 2, 2),
+}
+
+
+@pytest.mark.parametrize("text", LAZY)
+def test_lazy_layers_become_what_the_first_input_tells(text):
+    random = np.random.default_rng()
+    given = random.standard_normal(LAZY[text])
+    factors = random.standard_normal(4000)
+    double = text[:-1] + ("" if text.endswith("()") else ", ") + "dtype=t.float64)"
+
+    def told(t):
+        t.manual_seed(11)
+        layer = eval(f"t.nn.{double}", {"t": t})
+        before = repr(layer), sorted(layer.state_dict()), layer.has_uninitialized_params()
+        x = t.tensor(given, requires_grad=True)
+        made = layer(x)
+        (made * t.tensor(factors)[: made.numel()].reshape(made.shape)).sum().backward()
+        loaded = eval(f"t.nn.{double}", {"t": t})
+        loaded.load_state_dict(layer.state_dict())
+        # PyTorch's instance norms do not know their sizes after that.
+        again = None if "Instance" in text else loaded.eval()(x.detach()).detach()
+        state = {name: list(value.shape) for name, value in layer.state_dict().items()}
+        grads = [each.grad for each in layer.parameters()]
+        return before, repr(layer), made.detach(), x.grad, *grads, state, again
+
+    agree(told)
+
+
+def test_optimizers_keep_lazy_parameters():
+    def told(t):
+        t.manual_seed(2)
+        net = t.nn.Sequential(t.nn.LazyLinear(4), t.nn.ReLU(), t.nn.LazyLinear(1))
+        optimizer = t.optim.SGD(net.parameters(), lr=0.1)
+        lazy = [t.nn.parameter.is_lazy(each) for each in net.parameters()]
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(t.ones(2, 3)).sum().backward()
+            optimizer.step()
+        return (
+            lazy,
+            [t.nn.parameter.is_lazy(each) for each in net.parameters()],
+            *[p.detach() for p in net.parameters()],
+        )
+
+    agree(told)
+
+
+def test_a_lazy_parameter_has_no_shape():
+    refuse(lambda t: t.nn.LazyLinear(2).weight.shape, RuntimeError, "Can't access the shape of an uninitialized")
+    refuse(lambda t: t.nn.LazyConv2d(2, 2)(t.ones(2)), RuntimeError, "Expected 3D .unbatched. or 4D .batched. input")
+
+
+@pytest.mark.parametrize("head_bias", [False, True])
+def test_adaptive_softmax_is_pytorchs(head_bias):
+    random = np.random.default_rng()
+    given, targets = random.standard_normal((7, 8)), random.integers(0, 20, 7)
+
+    def told(t):
+        t.manual_seed(4)
+        layer = t.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10, 15], div_value=2.0, head_bias=head_bias)
+        x = t.tensor(given, dtype=t.float32, requires_grad=True)
+        output, loss = layer(x, t.tensor(targets))
+        loss.backward()
+        one = layer(x[0].detach(), t.tensor(3))
+        return (
+            repr(layer),
+            output.detach(),
+            loss.detach(),
+            x.grad,
+            layer.head.weight.grad,
+            layer.log_prob(x).detach(),
+            layer.predict(x),
+            one.output.detach(),
+            sorted(layer.state_dict()),
+        )
+
+    agree(told)
+
+
+def test_adaptive_softmax_refuses_what_pytorchs_refuses():
+    def layer(t):
+        return t.nn.AdaptiveLogSoftmaxWithLoss(4, 10, [5])
+
+    refuse(lambda t: t.nn.AdaptiveLogSoftmaxWithLoss(4, 10, []), ValueError, "larger than 0")
+    refuse(lambda t: t.nn.AdaptiveLogSoftmaxWithLoss(4, 10, [7, 3]), ValueError, "unique, positive")
+    refuse(lambda t: layer(t)(t.ones(2, 4), t.tensor([1, 10])), RuntimeError, r"should be in \[0, 9\]")
+    refuse(lambda t: layer(t)(t.ones(2, 4), t.tensor([1])), RuntimeError, "same size in the batch")
+    refuse(lambda t: layer(t)(t.ones(2, 4), t.ones(2, 2).long()), RuntimeError, "multi-target not supported")
+
+
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        (lambda t, x: t.nn.FractionalMaxPool2d(3, output_size=(4, 3), return_indices=True)(x), (2, 3, 9, 8)),
+        (lambda t, x: t.nn.FractionalMaxPool2d((2, 3), output_ratio=(0.5, 0.6), return_indices=True)(x), (3, 9, 8)),
+        (lambda t, x: t.nn.functional.fractional_max_pool2d(x, 2, output_size=1), (1, 2, 5, 5)),
+        (lambda t, x: t.nn.FractionalMaxPool3d(2, output_size=3, return_indices=True)(x), (2, 2, 5, 6, 7)),
+        (lambda t, x: t.nn.functional.fractional_max_pool3d_with_indices(x, (2, 1, 3), output_ratio=0.5), (2, 6, 5, 8)),
+    ],
+)
+def test_fractional_pooling_is_pytorchs_by_the_same_numbers(call, shape):
+    given = np.random.default_rng().standard_normal(shape)
+
+    def told(t):
+        t.manual_seed(9)
+        x = t.tensor(given, requires_grad=True)
+        made = call(t, x)
+        values = made[0] if isinstance(made, tuple) else made
+        (values * values).sum().backward()
+        return values.detach(), x.grad, *(list(made[1:]) if isinstance(made, tuple) else [])
+
+    agree(told)
+
+
+def test_fractional_pooling_is_refused_as_by_pytorch():
+    refuse(lambda t: t.nn.functional.fractional_max_pool2d(t.ones(1, 1, 4, 4), 2), ValueError, "requires specifying")
+    refuse(lambda t: t.nn.FractionalMaxPool2d(2), ValueError, "requires specifying either")
+    refuse(lambda t: t.nn.FractionalMaxPool2d(2, 3, 0.5), ValueError, "only one of output_size")
+    refuse(lambda t: t.nn.FractionalMaxPool3d(2, output_ratio=1.5), ValueError, "must be between 0 and 1")
+    refuse(lambda t: t.nn.FractionalMaxPool2d(3, 4)(t.ones(1, 1, 4, 4)), RuntimeError, "too large relative to input")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t, x: t.nn.functional.max_pool2d_with_indices(x, 2),
+        lambda t, x: t.nn.functional.max_pool1d_with_indices(x[0], 2, 1),
+        lambda t, x: t.nn.functional.max_pool3d_with_indices(x, 2),
+        lambda t, x: t.nn.functional.adaptive_max_pool2d_with_indices(x, 2),
+        lambda t, x: t.nn.functional.adaptive_max_pool1d_with_indices(x[0], 2),
+        lambda t, x: t.nn.functional.adaptive_max_pool3d_with_indices(x, 2),
+        lambda t, x: [t.nn.functional.upsample_nearest(x, scale_factor=2)],
+        lambda t, x: [t.nn.functional.upsample_bilinear(x, (7, 9))],
+    ],
+)
+def test_functions_with_indices_and_upsampling_are_pytorchs(call):
+    given = np.random.default_rng().standard_normal((2, 3, 4, 6))
+    agree(lambda t: list(call(t, t.tensor(given))))
+
+
+def test_skip_init_draws_nothing():
+    def told(t):
+        t.manual_seed(5)
+        layer = t.nn.utils.skip_init(t.nn.Linear, 3, 2, dtype=t.float64)
+        return repr(layer), layer.weight.shape, repr(layer.weight.dtype), t.rand(2)
+
+    agree(told)
+    refuse(lambda t: t.nn.utils.skip_init(t.nn.ReLU), RuntimeError, "must support a 'device' arg")
+    refuse(lambda t: t.nn.utils.skip_init(int), RuntimeError, "Expected a Module")
+
+
+def test_module_paths_have_the_lazy_names():
+    assert gradwire.nn.parameter.UninitializedParameter is gradwire.nn.UninitializedParameter
+    assert gradwire.nn.modules.lazy.LazyModuleMixin in gradwire.nn.LazyLinear.__mro__

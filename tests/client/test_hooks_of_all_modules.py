@@ -1,0 +1,93 @@
+"""Hooks of all modules: around forwards and backwards, at registrations, and after failures."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from tests.client.oracle import agree
+
+torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def _net(t):
+    t.manual_seed(1)
+    return t.nn.Sequential(t.nn.Linear(3, 4), t.nn.Tanh(), t.nn.Linear(4, 2))
+
+
+def test_backward_hooks_see_every_module_and_may_change_gradients():
+    given = np.random.default_rng().standard_normal((2, 3))
+
+    def told(t):
+        net, seen = _net(t), []
+        of_all = t.nn.modules.module
+        handles = [
+            of_all.register_module_full_backward_pre_hook(
+                lambda module, grads: seen.append(("pre", type(module).__name__, grads[0].detach()))
+            ),
+            of_all.register_module_full_backward_hook(
+                lambda module, ins, outs: (seen.append((type(module).__name__, outs[0].detach())), (ins[0] * 2,))[1]
+            ),
+        ]
+        net[1].register_full_backward_hook(lambda module, ins, outs: seen.append(("own", ins[0].detach())))
+        x = t.tensor(given, dtype=t.float32, requires_grad=True)
+        net(x).sum().backward()
+        for handle in handles:
+            handle.remove()
+        count = len(seen)
+        net(x).sum().backward()
+        return *[list(each) for each in seen], count, x.grad, net[0].weight.grad
+
+    agree(told)
+
+
+def test_forward_hooks_are_called_after_failures_too():
+    def told(t):
+        net, seen = _net(t), []
+        of_all = t.nn.modules.module
+        handles = [
+            of_all.register_module_forward_hook(
+                lambda module, args, output: seen.append((type(module).__name__, output is None)), always_call=True
+            ),
+            of_all.register_module_forward_hook(
+                lambda module, args, kwargs, output: seen.append(sorted(kwargs)), with_kwargs=True
+            ),
+        ]
+        with contextlib.suppress(RuntimeError):
+            net(t.ones(2, 5))
+        net(input=t.ones(2, 3))
+        for handle in handles:
+            handle.remove()
+        net(t.ones(2, 3))
+        return [str(each) for each in seen]
+
+    agree(told)
+
+
+def test_registrations_are_seen_and_replaced():
+    def told(t):
+        seen, of_all = [], t.nn.modules.module
+        handles = [
+            of_all.register_module_parameter_registration_hook(
+                lambda module, name, value: seen.append(f"parameter {name}")
+            ),
+            of_all.register_module_buffer_registration_hook(
+                lambda module, name, value: (seen.append(f"buffer {name}"), value if value is None else value + 1)[1]
+            ),
+            of_all.register_module_module_registration_hook(
+                lambda module, name, value: t.nn.Tanh() if isinstance(value, t.nn.ReLU) else None
+            ),
+        ]
+        norm = t.nn.BatchNorm1d(2)
+        outer = t.nn.Module()
+        outer.layer = t.nn.ReLU()
+        outer.add_module("other", t.nn.ReLU())
+        outer.weight = t.nn.Parameter(t.ones(1))
+        for handle in handles:
+            handle.remove()
+        last = t.nn.Sequential(t.nn.ReLU())
+        return seen, norm.running_mean, repr(outer), repr(last)
+
+    agree(told)
