@@ -71,6 +71,7 @@ _KNOWN = {
     "serve": "serve tensors and gradients over gRPC",
     "studio": "serve a running server to browsers",
     "token": "make a token for a server's users",
+    "cluster": "run servers on several machines",
 }
 
 

@@ -50,6 +50,8 @@ _RETRY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 _LONGEST_WAIT = 2.0
 # Consecutive local streams that the server may reject before the next stream uses gRPC.
 _MOST_REJECTED = 2
+# Changes of the server within so many seconds of another one are not worth a warning: a session looks for its server.
+_QUIET_SECONDS = 10.0
 _M = TypeVar("_M", bound=Message)
 #: Seconds between checks for pending signals during a wait.
 SIGNAL_CHECK_SECONDS = 0.05
@@ -69,6 +71,7 @@ class Transport:
         #: Seconds that a server may be unreachable after its first answer.
         self.patience = 0.0
         self.servers = Servers((addresses,) if isinstance(addresses, str) else tuple(addresses), credentials, _OPTIONS)
+        self._quiet_until = 0.0  # until then, changes of the server are logged for debugging only
         self._link: Link | None = None
         #: The socket name for local streams; empty for none.
         self.local_stream = ""
@@ -138,7 +141,10 @@ class Transport:
         endpoint = error.metadata.get("endpoint", "") if moved else ""
         if self.servers.move(address, endpoint):
             self.local_stream = ""
-            _log.warning("%s: continuing at %s: %s", address, self.address, error)
+            now = time.monotonic()
+            level = logging.WARNING if now > self._quiet_until else logging.DEBUG
+            self._quiet_until = now + _QUIET_SECONDS
+            _log.log(level, "%s: continuing at %s: %s", address, self.address, error)
 
     def _headers(self) -> tuple[tuple[str, str], ...]:
         """Metadata of every call: the token and the trace."""

@@ -301,6 +301,10 @@ async def _serve(settings: Settings) -> int:
     if settings.state_dir:
         logs = settings.durability == "log"
         await backend.persist_in(_catalog(settings), logs, settings.snapshot_every, settings.snapshot_store)
+    if settings.placement:
+        from gradwire_server.registry.placement import PlacementClient
+
+        backend.placement = PlacementClient(settings.placement, settings.endpoint)
     folder = settings.files_dir or (str(Path(settings.state_dir, "files")) if settings.state_dir else "")
     if folder:
         from gradwire_server.registry.files import FileDirectory

@@ -245,6 +245,10 @@ class Settings(BaseSettings):
         "",
         description="Address of this server for clients and other servers; servers with one may share a --state-dir.",
     )
+    placement: File = Field(
+        "",
+        description="Unix socket that names the server for a new session; `gradwire cluster` sets it.",
+    )
     durability: Literal["snapshot", "log"] = Field(
         "snapshot",
         description="What survives a crash: the last snapshot, or with log everything answered; log needs --state-dir.",
@@ -306,6 +310,8 @@ class Settings(BaseSettings):
                 raise ValueError("--endpoint needs --state-dir, which the servers share")
             if self.snapshot_store:
                 raise ValueError("--endpoint and --snapshot-store exclude each other: owners are folders")
+        if self.placement and not self.endpoint:
+            raise ValueError("--placement needs --endpoint")
         if self.snapshot_store and not self.state_dir:
             raise ValueError("--snapshot-store needs --state-dir, which holds the server's lock")
         if self.snapshot_store and self.durability == "log":

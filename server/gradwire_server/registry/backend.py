@@ -16,6 +16,7 @@ from gradwire_server.common.protocol import PROTOCOL, ids_of
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.files import Files
 from gradwire_server.registry.persistence import Persistence, instruction_of
+from gradwire_server.registry.placement import PlacementClient
 from gradwire_server.registry.principal_rows import PrincipalRows
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.session_registry import SessionRegistry
@@ -47,6 +48,7 @@ class Backend:
         self.principal_rows = PrincipalRows(limits, counters)
         self.load = Load(counters)
         self.persistence: Persistence | None = None
+        self.placement: PlacementClient | None = None  # names the servers for new sessions, in a cluster
         self.local_stream = ""  # name of the Unix socket for local streams
         self.registry: SessionRegistry[Worker] = SessionRegistry(limits, clock)
         self.files = Files(self.registry)
@@ -75,6 +77,18 @@ class Backend:
         self._sweeper = asyncio.create_task(self._sweep())
         if self.persistence is not None:
             await self.persistence.start()
+        if self.placement is not None:
+            self.placement.start(self._load)
+
+    def _load(self) -> dict[str, int]:
+        """What placement compares: sessions, workers, GPUs, bytes and their limit."""
+        return {
+            "sessions": len(self.registry.entries),
+            "workers": len(self.workers),
+            "gpus": sum(device.name != "cpu" for device in self._server_info.devices),
+            "bytes": self.counters.total(),
+            "max_bytes": self.limits.max_bytes,
+        }
 
     async def unstorable_sessions(self) -> frozenset[str]:
         """Sessions that cannot be stored yet: a backward waits for its client, and no snapshot can hold that."""
@@ -91,6 +105,8 @@ class Backend:
         self._sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await self._sweeper
+        if self.placement is not None:
+            await self.placement.stop()
         lost = 0 if self.persistence is None else await self.persistence.stop(grace)
         for entry in self.registry.empty():
             if entry.worker.alive:
@@ -101,7 +117,10 @@ class Backend:
         return lost
 
     async def open_session(self, request: service_pb2.OpenSessionRequest) -> service_pb2.OpenSessionResponse:
-        """Open a session or attach a writer. Raises Refusal: PROTOCOL_VERSION, SESSION_LIMIT, SESSION_NOT_FOUND."""
+        """Open a session or attach a writer, or name the server that is to open the session.
+
+        Raises Refusal: PROTOCOL_VERSION, SESSION_LIMIT, SESSION_NOT_FOUND, SESSION_MOVED.
+        """
         least, most = request.min_protocol or 1, request.max_protocol or max(1, request.min_protocol)
         if not least <= PROTOCOL <= most:
             raise Refusal(
@@ -120,6 +139,8 @@ class Backend:
             else:
                 await self.persistence.attached(entry)
         else:
+            if request.follows_endpoint and self.placement is not None and (other := await self.placement.choose()):
+                return service_pb2.OpenSessionResponse(endpoint=other)
             counter_row = self.principal_rows.of(CALLER.get().name, self.registry.has_sessions)
             entry = self.registry.open(request, self.choose_worker)
             entry.worker.add_session()

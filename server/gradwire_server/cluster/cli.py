@@ -1,0 +1,350 @@
+"""`gradwire cluster`: starts, shows and ends a cluster of servers.
+
+`up` makes a cluster on this machine, in the background. `start` and `join` run one node per machine, until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gradwire_server.cluster.director import director
+from gradwire_server.cluster.node import nodes, start_node
+from gradwire_server.cluster.placement import SILENT_SECONDS
+from gradwire_server.cluster.ray_process import RayError, RayProcess, connect, make_token, use_token
+from gradwire_server.rpc.server import address_of, is_loopback
+
+_FOLDER = Path("~/.gradwire/cluster")
+_START_SECONDS = 60.0
+_CALL_SECONDS = 10.0
+_FIGURES = ("sessions", "workers", "gpus", "bytes")
+_ROW = "{:24} {:>9} {:>8} {:>5} {:>12} {:>7}  {}"
+_CHECK_SECONDS = 1.0
+_RAY_PORT = 6379
+#: Variables of servers that Ray sets for its processes.
+_CHANGED_BY_RAY = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+
+
+class _Cluster(click.Group):
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Run under the name that the user typed, also if another program's command line calls this one."""
+        return super().make_context("gradwire cluster", args, parent, **extra)
+
+
+def _with_ray(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Tell what is missing or wrong in a sentence."""
+
+    @wraps(command)
+    def run(*args: Any, **named: Any) -> Any:
+        if find_spec("ray") is None:  # not imported yet: it reads the token's variables then
+            raise click.ClickException("a cluster needs Ray: pip install 'gradwire[cluster]'")
+        try:
+            return command(*args, **named)
+        except (RayError, OSError) as error:
+            raise click.ClickException(str(error)) from None
+
+    return run
+
+
+_folder = click.option(
+    "--folder", type=click.Path(file_okay=False, path_type=Path), default=_FOLDER, show_default=True,
+    envvar="GRADWIRE_CLUSTER_FOLDER", help="Where the cluster's token and, of `up`, its record and state lie.",
+)  # fmt: skip
+_address = click.option(
+    "--address", metavar="HOST:PORT", help="Ray's address; default: that of the cluster that `up` made."
+)
+_serve_arguments = click.argument("serve_arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- SERVE OPTIONS]")
+
+
+@click.group(cls=_Cluster, context_settings={"max_content_width": 110})
+def cluster() -> None:
+    """Servers on several machines that share their users and a state directory.
+
+    Ray starts and watches them; data goes from clients to servers directly. What follows -- is passed to each
+    `gradwire serve`.
+    """
+
+
+@cluster.command()
+@click.option("--nodes", "count", type=click.IntRange(1, 64), default=3, show_default=True, help="Number of servers.")
+@click.option("--port", type=int, default=0, help="First port of the servers; default: free ones.")
+@_folder
+@_serve_arguments
+@_with_ray
+def up(count: int, port: int, folder: Path, serve_arguments: tuple[str, ...]) -> None:
+    """Make a cluster on this machine, in the background. `gradwire cluster down` ends it."""
+    folder = folder.expanduser()
+    record = folder / "cluster.json"
+    if record.exists() and _is_ours(_read(record)["pid"]):
+        raise click.ClickException(f"the cluster of {folder} is up; `gradwire cluster down` ends it")
+    (folder / "state").mkdir(parents=True, exist_ok=True)
+    make_token(folder / "token")
+    use_token(folder / "token")
+    ray_port, *ports = _free_ports(1 + count)
+    endpoints = [f"127.0.0.1:{port + index if port else ports[index]}" for index in range(count)]
+    workers = max(1, (os.cpu_count() or 1) // count)
+    with (folder / "ray.log").open("wb") as log:
+        started = RayProcess.start("127.0.0.1", endpoints, log, port=ray_port)
+    try:
+        address = f"127.0.0.1:{ray_port}"
+        started.connect(address)
+        record.write_text(json.dumps({"address": address, "pid": started.pid, "folder": started.folder}))
+        director()
+        made = [
+            _start_server(endpoint, folder / "state", (f"--workers={workers}", *serve_arguments))
+            for endpoint in endpoints
+        ]
+        for endpoint, node in zip(endpoints, made, strict=True):
+            _wait_until_started(endpoint, node)
+    except BaseException:
+        record.unlink(missing_ok=True)
+        started.stop()
+        raise
+    click.echo(f"GRADWIRE_ADDRESS={','.join(endpoints)}")
+
+
+@cluster.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="This machine's address for the others.")
+@click.option("--port", type=int, default=50051, show_default=True, help="The server's port.")
+@click.option("--ray-port", type=int, default=_RAY_PORT, show_default=True, help="Port at which others join.")
+@click.option("--state-dir", required=True, metavar="DIRECTORY", help="State directory that all machines share.")
+@click.option("--private-network", is_flag=True, help="Ray's ports can be reached by trusted machines only.")
+@_folder
+@_serve_arguments
+@_with_ray
+def start(
+    host: str, port: int, ray_port: int, state_dir: str, private_network: bool, folder: Path,
+    serve_arguments: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Begin a cluster, with a server on this machine, until SIGTERM.
+
+    Copy the token file, FOLDER/token, to the machines that join.
+    """
+    _check_network(host, private_network)
+    make_token(folder.expanduser() / "token")
+    _run_node(host, port, state_dir, folder, serve_arguments, ray_port=ray_port)
+
+
+@cluster.command()
+@click.argument("address")
+@click.option("--host", default="127.0.0.1", show_default=True, help="This machine's address for the others.")
+@click.option("--port", type=int, default=50051, show_default=True, help="The server's port.")
+@click.option("--state-dir", required=True, metavar="DIRECTORY", help="State directory that all machines share.")
+@click.option("--private-network", is_flag=True, help="Ray's ports can be reached by trusted machines only.")
+@_folder
+@_serve_arguments
+@_with_ray
+def join(
+    address: str, host: str, port: int, state_dir: str, private_network: bool, folder: Path,
+    serve_arguments: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Add a server on this machine to the cluster whose Ray is at ADDRESS, until SIGTERM."""
+    _check_network(host, private_network)
+    token = folder.expanduser() / "token"
+    if not token.exists():
+        raise click.ClickException(f"there is no {token}: copy it from the machine where the cluster was started")
+    _run_node(host, port, state_dir, folder, serve_arguments, address=address)
+
+
+@cluster.command()
+@_address
+@_folder
+@_with_ray
+def status(address: str | None, folder: Path) -> None:
+    """Show the nodes and what they hold."""
+    with _connected(address, folder) as ray:
+        loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
+        click.echo(_ROW.format("node", *_FIGURES, "starts", "state"))
+        for endpoint, node in nodes().items():
+            load = loads.get(endpoint)
+            starts = ray.get(node.status.remote(), timeout=_CALL_SECONDS)["starts"]
+            figures = ["-"] * len(_FIGURES) if load is None else [load[each] for each in _FIGURES]
+            click.echo(_ROW.format(endpoint, *figures, starts, _state(load)))
+
+
+def _state(load: dict[str, Any] | None) -> str:
+    """A node's state, by its last report."""
+    if load is None:
+        return "starting"
+    if load["silent"] > SILENT_SECONDS:
+        return f"silent for {load['silent']:.0f} s"
+    return "draining" if load["draining"] else "ready"
+
+
+@cluster.command()
+@click.argument("node")
+@click.option("--grace-seconds", type=float, default=30.0, show_default=True, help="Time to store its sessions.")
+@_address
+@_folder
+@_with_ray
+def drain(node: str, grace_seconds: float, address: str | None, folder: Path) -> None:
+    """End the server at NODE, host:port. It stores its sessions, which continue at other nodes."""
+    with _connected(address, folder):
+        found = nodes().get(node)
+        if found is None:
+            raise click.ClickException(f"there is no node {node}; there are {', '.join(nodes()) or 'none'}")
+        _end(node, found, grace_seconds)
+
+
+@cluster.command()
+@click.option("--grace-seconds", type=float, default=30.0, show_default=True, help="Time to store the sessions.")
+@_address
+@_folder
+@_with_ray
+def down(grace_seconds: float, address: str | None, folder: Path) -> None:
+    """End all nodes. They store their sessions. Then end Ray, where `up` started it."""
+    with _connected(address, folder) as ray:
+        found = nodes()
+        ending = [(node, each, each.stop.remote(grace_seconds)) for node, each in found.items()]
+        for node, each, answer in ending:
+            _ended(node, ray.get(answer, timeout=grace_seconds + _CALL_SECONDS))
+            ray.kill(each)
+        ray.kill(director())
+    record = folder.expanduser() / "cluster.json"
+    if address is None and record.exists():
+        told = _read(record)
+        if _is_ours(told["pid"]):
+            RayProcess(told["pid"], told["folder"]).stop()
+        record.unlink()
+
+
+# Nodes.
+
+
+def _start_server(endpoint: str, state_dir: Path | str, arguments: Sequence[str]) -> Any:
+    host, _, port = endpoint.rpartition(":")
+    line = [
+        f"--host={host.strip('[]')}", f"--port={port}", f"--endpoint={endpoint}", f"--state-dir={state_dir}",
+        "--durability=log", *arguments,
+    ]  # fmt: skip
+    try:
+        return start_node(endpoint, line, {name: os.environ.get(name) for name in _CHANGED_BY_RAY})
+    except ValueError:
+        raise click.ClickException(f"the cluster has a node {endpoint} already") from None
+
+
+def _wait_until_started(endpoint: str, node: Any) -> None:
+    import ray
+
+    why = ray.get(node.wait_until_started.remote(_START_SECONDS), timeout=_START_SECONDS + _CALL_SECONDS)
+    if why:
+        ray.kill(node)
+        raise click.ClickException(f"the server at {endpoint} does not start:\n{why}")
+
+
+def _end(endpoint: str, node: Any, grace: float) -> None:
+    import ray
+
+    _ended(endpoint, ray.get(node.stop.remote(grace), timeout=grace + _CALL_SECONDS))
+    ray.kill(node)
+
+
+def _ended(endpoint: str, in_time: bool) -> None:
+    click.echo(f"{endpoint} has ended" + ("" if in_time else ", killed after its grace"))
+
+
+def _run_node(
+    host: str, port: int, state_dir: str, folder: Path, arguments: Sequence[str], ray_port: int = 0, address: str = ""
+) -> None:
+    """Run Ray and a server on this machine until a signal, or until the node is drained."""
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.set())
+    use_token(folder.expanduser() / "token")
+    endpoint = address_of(host, port)
+    started = RayProcess.start(host, [endpoint], sys.stderr, port=ray_port, address=address)
+    try:
+        started.connect(address or address_of(host, ray_port))
+        director()
+        node = _start_server(endpoint, state_dir, arguments)
+        _wait_until_started(endpoint, node)
+        click.echo(f"listening on {endpoint}, Ray at {address or address_of(host, ray_port)}")
+        while not ending.wait(_CHECK_SECONDS):
+            if not started.alive:
+                raise RayError("Ray has ended on this machine")
+            if not _has_node(endpoint):
+                return  # drained, or the cluster is down
+        _end(endpoint, node, _CALL_SECONDS * 3)
+    finally:
+        started.stop()
+
+
+def _has_node(endpoint: str) -> bool:
+    """Whether the cluster has a node; also if Ray's head does not tell, since the node serves without it."""
+    try:
+        return endpoint in nodes()
+    except Exception as error:  # noqa: BLE001 - Ray raises no narrower class for a head that does not answer
+        click.echo(f"Ray's head does not answer: {error}", err=True)
+        return True
+
+
+def _check_network(host: str, private_network: bool) -> None:
+    """Check that Ray is not reachable by others by oversight. Raises UsageError."""
+    if not is_loopback(host) and os.environ.get("RAY_USE_TLS") != "1" and not private_network:
+        raise click.UsageError(
+            f"{host} can be reached by others, and whoever reaches Ray and sees its token runs programs there. Set "
+            "RAY_USE_TLS=1 and Ray's certificates, or pass --private-network if the network has trusted machines only."
+        )
+
+
+# The cluster of this machine.
+
+
+@contextmanager
+def _connected(address: str | None, folder: Path) -> Iterator[Any]:
+    """Ray's module, connected to the cluster. Raises RayError, ClickException."""
+    folder = folder.expanduser()
+    if address is None:
+        record = folder / "cluster.json"
+        if not record.exists():
+            raise click.ClickException(f"no cluster is up in {folder}; --address names another one")
+        address = str(_read(record)["address"])
+    if not (folder / "token").exists():
+        raise click.ClickException(f"there is no {folder / 'token'}: copy it from the machine of the cluster")
+    use_token(folder / "token")
+    connect(address)
+    import ray
+
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _read(record: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(record.read_text())
+    return told
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether a process is `ray start`, and not another one that got its number."""
+    try:
+        return b"ray.scripts.scripts" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 at which nothing listens."""
+    made = [socket.socket() for _ in range(count)]
+    try:
+        for each in made:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in made]
+    finally:
+        for each in made:
+            each.close()

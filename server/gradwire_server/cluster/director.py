@@ -1,0 +1,47 @@
+"""Director: the actor that knows all nodes and places new sessions.
+
+Nodes report to it every half second. So a Director that Ray started again knows them after its first reports, and
+nothing of it is stored. Data never passes through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from gradwire_server.cluster.placement import Load, Placement
+from gradwire_server.cluster.ray_process import NAMESPACE
+
+NAME = "director"
+
+
+class Director:
+    """A Ray actor; `director` makes it or finds it."""
+
+    def __init__(self) -> None:
+        self._placement = Placement()
+
+    def report(self, endpoint: str, load: dict[str, Any]) -> None:
+        """Take a node's load over."""
+        self._placement.report(endpoint, Load(**load))
+
+    def place(self, asking: str) -> str:
+        """Endpoint of the node for a new session; "" if none is known."""
+        return self._placement.choose(asking)
+
+    def remove(self, endpoint: str) -> None:
+        """Forget a node that has ended."""
+        self._placement.remove(endpoint)
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Each node's load, and "silent": the seconds since its report."""
+        found = self._placement.nodes()
+        return {endpoint: {**asdict(load), "silent": silent} for endpoint, (load, silent) in found.items()}
+
+
+def director() -> Any:
+    """The cluster's Director. Needs a connection to Ray."""
+    import ray
+
+    options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": 0, "lifetime": "detached", "get_if_exists": True}
+    return ray.remote(Director).options(name=NAME, namespace=NAMESPACE, **options).remote()

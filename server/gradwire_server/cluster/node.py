@@ -1,0 +1,179 @@
+"""Node: the actor that runs one server process, starts it again when it ends, and connects it to the Director.
+
+The server is an ordinary `gradwire serve`. It asks on a Unix socket where a new session is to be opened
+(registry/placement.py). The server ends with this actor: the kernel sends it SIGTERM. Ray starts the actor again.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gradwire_server.cluster.director import director
+from gradwire_server.cluster.placement import Load
+from gradwire_server.cluster.ray_process import NAMESPACE, resource
+
+PREFIX = "node "  # of an actor's name; the endpoint follows
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds before a server that ended is started again
+_STEADY_SECONDS = 10.0  # a server that ran so long is started again at once
+_PLACE_SECONDS = 0.8
+_LAST_LINES = 20  # of a server's log, for the reason why it does not start
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+class Node:
+    """A Ray actor; `start_node` makes it. Its methods may be called from several threads."""
+
+    def __init__(self, endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None]) -> None:
+        """Start the server. `environment` has variables that Ray changes, as they were; None for unset ones."""
+        self.endpoint = endpoint
+        self._arguments = tuple(arguments)
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        for name, value in environment.items():
+            self._environment.pop(name, None)
+            if value is not None:
+                self._environment[name] = value
+        self._folder = Path(tempfile.mkdtemp(prefix="gradwire-node-"))
+        self._listening = threading.Event()
+        self._ending = threading.Event()
+        self._draining = False
+        self._starts = 0
+        self._last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+        self._process: subprocess.Popen[str] | None = None
+        self._director = director()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(str(self._folder / "placement"))
+        self._socket.listen()
+        for target in (self._run_server, self._serve_placement):
+            threading.Thread(target=target, daemon=True).start()
+
+    # For the command line.
+
+    def wait_until_started(self, seconds: float) -> str:
+        """Wait until the server listens; "" then, else why it does not."""
+        if self._listening.wait(seconds):
+            return ""
+        return "\n".join(self._last_lines) or f"the server does not listen after {seconds:g} seconds"
+
+    def status(self) -> dict[str, Any]:
+        """The server's process id, and how often it was started."""
+        process = self._process
+        return {"pid": None if process is None else process.pid, "starts": self._starts, "actor": os.getpid()}
+
+    def stop(self, grace: float) -> bool:
+        """Get no more sessions, store those that are here, and end the server; whether it ended within the grace."""
+        self._draining = True
+        self._ending.set()
+        process, ended = self._process, True
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(grace)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                ended = False
+        self._director.remove.remote(self.endpoint)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return ended
+
+    # The server.
+
+    def _run_server(self) -> None:
+        """Run the server until `stop`. This thread lives as long as the actor, which PR_SET_PDEATHSIG needs."""
+        wait = _FIRST_WAIT
+        while not self._ending.is_set():
+            began = time.monotonic()
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-m", "gradwire_server", *self._arguments, f"--placement={self._folder}/placement"],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+                env=self._environment, preexec_fn=_end_with_parent,
+            )  # fmt: skip
+            self._starts += 1
+            assert process.stdout is not None
+            for line in process.stdout:
+                self._last_lines.append(line.rstrip())
+                print(line, end="", flush=True)  # Ray keeps an actor's output in a file
+                if "listening" in line:
+                    self._listening.set()
+            process.wait()
+            self._listening.clear()
+            wait = _FIRST_WAIT if time.monotonic() - began > _STEADY_SECONDS else min(2 * wait, _LONGEST_WAIT)
+            self._ending.wait(wait)
+
+    # Placement.
+
+    def _serve_placement(self) -> None:
+        while not self._ending.is_set():
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer_server, args=(connection,), daemon=True).start()
+
+    def _answer_server(self, connection: socket.socket) -> None:
+        """Pass the server's reports on, and answer its questions, until it closes the connection."""
+        with connection, connection.makefile("rw", encoding="utf-8") as lines, contextlib.suppress(OSError):
+            for line in lines:
+                message = json.loads(line)
+                if "load" in message:
+                    load = Load(**message["load"], draining=self._draining)
+                    self._director.report.remote(self.endpoint, asdict(load))
+                else:
+                    answer = {"place": message["place"], "endpoint": self._place()}
+                    lines.write(json.dumps(answer) + "\n")
+                    lines.flush()
+
+    def _place(self) -> str:
+        """Endpoint for a new session; "", which is here, while the Director does not answer."""
+        import ray
+
+        try:
+            return str(ray.get(self._director.place.remote(self.endpoint), timeout=_PLACE_SECONDS))
+        except ray.exceptions.RayError as error:
+            print(f"the Director does not answer: {error!r}", flush=True)
+            return ""
+
+
+def _end_with_parent() -> None:
+    """In the server, before it begins: ask the kernel for SIGTERM when the actor has ended."""
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def start_node(endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None]) -> Any:
+    """Make the actor of a node, on the machine whose Ray was started for it. Needs a connection to Ray.
+
+    Raises ValueError if the cluster has such a node.
+    """
+    import ray
+
+    actor = ray.remote(Node).options(
+        name=PREFIX + endpoint, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_restarts=-1,
+        max_concurrency=4, resources={resource(endpoint): 1},
+    )  # fmt: skip
+    return actor.remote(endpoint, list(arguments), dict(environment))
+
+
+def nodes() -> dict[str, Any]:
+    """The actors of all nodes, by endpoint. Needs a connection to Ray."""
+    import ray
+
+    found = ray.util.list_named_actors(all_namespaces=True)
+    names = sorted(each["name"] for each in found if each["namespace"] == NAMESPACE)
+    return {
+        name.removeprefix(PREFIX): ray.get_actor(name, namespace=NAMESPACE) for name in names if name.startswith(PREFIX)
+    }

@@ -1,0 +1,84 @@
+"""Placement: which node opens a new session. Knows what nodes reported, and no Ray. `clock` counts seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+#: Seconds after which a node that does not report gets no sessions.
+SILENT_SECONDS = 3.0
+# Seconds within which a placed session is in its node's reports.
+_PLACED_SECONDS = 2.0
+_FULL = 0.9  # share of a node's bytes from which on others are preferred
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a node reports. `workers` are its cores, or its GPUs; `draining` nodes get no sessions."""
+
+    sessions: int = 0
+    workers: int = 1
+    gpus: int = 0
+    bytes: int = 0
+    max_bytes: int = 0
+    draining: bool = False
+
+    @property
+    def used(self) -> float:
+        """Share of its bytes that sessions hold."""
+        return self.bytes / self.max_bytes if self.max_bytes else 0.0
+
+
+@dataclass
+class _Node:
+    load: Load
+    reported: float
+    placed: list[float] = field(default_factory=list)  # when sessions were placed that no report counts yet
+
+
+class Placement:
+    """The nodes by endpoint."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._nodes: dict[str, _Node] = {}
+
+    def report(self, endpoint: str, load: Load) -> None:
+        """Take a node's load over."""
+        now = self._clock()
+        node = self._nodes.setdefault(endpoint, _Node(load, now))
+        node.load, node.reported = load, now
+
+    def remove(self, endpoint: str) -> None:
+        """Forget a node that has ended."""
+        self._nodes.pop(endpoint, None)
+
+    def choose(self, asking: str) -> str:
+        """Endpoint of the node with the most room; "" if none is known. Between equals the asking node wins.
+
+        Room is sessions per worker. Nodes whose bytes are nearly used come last.
+        """
+        now = self._clock()
+        ready = {
+            endpoint: node
+            for endpoint, node in self._nodes.items()
+            if not node.load.draining and now - node.reported <= SILENT_SECONDS
+        }
+        if not ready:
+            return ""
+
+        def crowded(endpoint: str) -> tuple[bool, float, float, bool]:
+            node = ready[endpoint]
+            node.placed = [at for at in node.placed if now - at <= _PLACED_SECONDS]
+            sessions = node.load.sessions + len(node.placed)
+            return node.load.used >= _FULL, sessions / max(1, node.load.workers), node.load.used, endpoint != asking
+
+        chosen = min(ready, key=crowded)
+        ready[chosen].placed.append(now)
+        return chosen
+
+    def nodes(self) -> dict[str, tuple[Load, float]]:
+        """Each node's load, and the seconds since its report."""
+        now = self._clock()
+        return {endpoint: (node.load, now - node.reported) for endpoint, node in sorted(self._nodes.items())}

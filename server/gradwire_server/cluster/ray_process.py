@@ -1,0 +1,163 @@
+"""Ray's processes on this machine: starts them, connects to them, and ends them, and no other Ray's.
+
+Ray is the control plane only. A token is needed to reach it, since whoever reaches Ray runs programs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+NAMESPACE = "gradwire"  # of the cluster's actors
+_START_SECONDS = 60.0
+_END_SECONDS = 5.0
+_STORE_BYTES = 80_000_000  # of Ray's object store, which holds nothing here; Ray's minimum is 75 MiB
+# Ray's defaults notice a lost node after a minute. With these it takes 4 seconds.
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # A server inherits these from its actor. It is neither a background job nor the first to be killed.
+    "RAY_worker_niceness": "0",
+    "RAY_worker_oom_score_adjustment": "0",
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_health_check_initial_delay_ms": "0",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+    # Nodes serve without Ray's head for a day. Two owners of a session cannot come of that (storage/ownership.py).
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "86400",
+    "RAY_grpc_client_keepalive_time_ms": "2000",
+    "RAY_grpc_client_keepalive_timeout_ms": "2000",
+}
+
+
+def resource(endpoint: str) -> str:
+    """Name of the resource of the machine on which a server runs."""
+    return f"endpoint:{endpoint}"
+
+
+class RayError(Exception):
+    """Ray cannot be started or reached."""
+
+
+def make_token(path: Path) -> None:
+    """Write a new token to a file that only its owner reads, unless the file exists."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with open(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+
+
+def use_token(path: Path) -> None:
+    """Make Ray's processes and this one authenticate by a token."""
+    os.environ.update(_SETTINGS, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(path.resolve()))
+
+
+def connect(address: str, seconds: float = 0.0) -> None:
+    """Connect this process to Ray, trying for some seconds. Raises RayError."""
+    import ray
+
+    ends = time.monotonic() + seconds
+    while True:
+        try:
+            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+            return
+        except Exception as error:
+            if time.monotonic() >= ends:
+                raise RayError(f"Ray at {address} cannot be reached: {error}") from error
+        time.sleep(0.3)
+
+
+class RayProcess:
+    """`ray start --block` in a session of its own, so that it can be ended without harm to another Ray."""
+
+    def __init__(self, process: int, folder: str) -> None:
+        self.pid = process
+        self.folder = folder
+
+    @classmethod
+    def start(cls, host: str, endpoints: Sequence[str], log: Any, port: int = 0, address: str = "") -> RayProcess:
+        """Start a head at `port`, or without one a node of the cluster at `address`.
+
+        `endpoints` are the servers that run here: each is a resource, by which Ray finds the machine (node.py).
+        """
+        folder = tempfile.mkdtemp(prefix="gw-ray-", dir="/tmp")  # paths of sockets in it must be short
+        role = [f"--address={address}"] if address else ["--head", f"--port={port}", "--include-dashboard=false"]
+        resources = json.dumps({resource(each): 1 for each in endpoints})
+        command = [
+            sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *role, f"--node-ip-address={host}",
+            f"--resources={resources}", "--num-cpus=0", f"--object-store-memory={_STORE_BYTES}",
+            "--include-log-monitor=false", "--disable-usage-stats",
+        ]  # fmt: skip
+        if not address:
+            command.append(f"--temp-dir={folder}")
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        return cls(process.pid, folder)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        try:
+            ended, _ = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:  # another process started it
+            return Path(f"/proc/{self.pid}").exists()
+        return not ended
+
+    def stop(self) -> None:
+        """End all its processes."""
+        try:
+            os.kill(self.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+        else:
+            ends = time.monotonic() + _END_SECONDS
+            while self.alive and time.monotonic() < ends:
+                time.sleep(0.05)
+        for each in _session(self.pid):  # what SIGTERM has not ended
+            try:
+                os.kill(each, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def connect(self, address: str) -> None:
+        """Connect to the started Ray. Raises RayError if it ends or does not answer."""
+        ends = time.monotonic() + _START_SECONDS
+        while True:
+            if not self.alive:
+                raise RayError("`ray start` has ended")
+            try:
+                connect(address)
+                return
+            except RayError:
+                if time.monotonic() >= ends:
+                    raise
+            time.sleep(0.3)
+
+
+def _session(leader: int) -> list[int]:
+    """The processes in a process's session."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                if os.getsid(int(name)) == leader:
+                    found.append(int(name))
+            except (ProcessLookupError, PermissionError):
+                continue
+    return found

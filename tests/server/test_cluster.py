@@ -1,0 +1,184 @@
+"""`gradwire cluster` on this machine. The tests with Ray need the extra [cluster] and are skipped without it."""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import gradwire
+from gradwire_server.cluster import cli
+from gradwire_server.cluster.cli import cluster
+from gradwire_server.cluster.ray_process import make_token
+from tests.client.sharing import train
+
+RAY = importlib.util.find_spec("ray") is not None
+needs_ray = pytest.mark.skipif(not RAY, reason="Ray is not installed: pip install 'gradwire[cluster]'")
+
+
+def gradwire_cluster(*arguments: str, folder: Path) -> str:
+    """What the command prints. It must succeed."""
+    line = [sys.executable, "-c", "from gradwire_server.cluster.cli import cluster; cluster()", arguments[0]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*line, f"--folder={folder}", *arguments[1:]], capture_output=True, text=True, env=environment, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
+    """A cluster of three nodes: its folder and its endpoints."""
+    folder = tmp_path_factory.mktemp("cluster")
+    told = gradwire_cluster("up", "--nodes=3", "--", "--workers=1", "--log-level=warning", folder=folder)
+    try:
+        yield folder, told.strip().removeprefix("GRADWIRE_ADDRESS=").split(",")
+    finally:
+        gradwire_cluster("down", folder=folder)
+
+
+def rows(folder: Path) -> dict[str, list[str]]:
+    """The rows of `status` by endpoint."""
+    lines = gradwire_cluster("status", folder=folder).splitlines()[1:]
+    return {line.split()[0]: line.split()[1:] for line in lines}
+
+
+def server_of(endpoint: str) -> int:
+    """The process id of a node's server."""
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            try:
+                words = (each / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"--endpoint={endpoint}".encode() in words:
+                return int(each.name)
+    raise AssertionError(f"no server has the endpoint {endpoint}")
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_sessions_are_spread_and_survive_a_node(up: tuple[Path, list[str]], server_address: str) -> None:
+    folder, endpoints = up
+    assert sorted(rows(folder)) == sorted(endpoints)
+
+    opened = [gradwire.connect(endpoints[0]) for _ in range(30)]
+    counts = Counter(session.address for session in opened)
+    assert sorted(counts.values()) == [10, 10, 10], counts
+    with opened[-1]:
+        assert gradwire.ones(2).sum().item() == 2
+    for session in opened:
+        session.close()
+
+    def disturb(step: int) -> None:
+        if step == 15:
+            server = server_of(gradwire.current_session().address)
+            for pid in (parent_of(server), server):  # the actor and its server; the worker ends with the server
+                os.kill(pid, signal.SIGKILL)
+
+    assert train(",".join(endpoints), 40, disturb) == train(server_address, 40)
+
+    ends = time.monotonic() + 120
+    while [state for *_, state in rows(folder).values()] != ["ready"] * 3:
+        assert time.monotonic() < ends, "Ray has not started the node again"
+        time.sleep(0.5)
+    assert sorted(starts for *_, starts, _ in rows(folder).values()) == ["1", "1", "1"], "of three actors, one is new"
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_drained_node_s_sessions_continue(up: tuple[Path, list[str]], server_address: str) -> None:
+    folder, endpoints = up
+    drained = []
+
+    def disturb(step: int) -> None:
+        if step == 20:
+            drained.append(gradwire.current_session().address)
+            gradwire_cluster("drain", drained[0], folder=folder)
+
+    assert train(",".join(endpoints), 40, disturb) == train(server_address, 40)
+    left = rows(folder)
+    assert drained[0] not in left
+    assert len(left) == 2
+
+
+@pytest.fixture(scope="module")
+def server_address() -> Iterator[str]:
+    from gradwire._transport.embedded import EmbeddedServer
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OMP_NUM_THREADS", "1")
+        server = EmbeddedServer()
+    yield server.address
+    server.stop()
+
+
+# Without Ray.
+
+
+def told(*arguments: str, status: int = 1) -> str:
+    """What the command says as it fails."""
+    done = CliRunner().invoke(cluster, list(arguments))
+    assert done.exit_code == status, done.output
+    return re.sub(r"\s+", " ", done.output)
+
+
+def test_without_ray_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    assert "pip install 'gradwire[cluster]'" in told("up")
+
+
+@pytest.fixture
+def ray_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda name: object())
+
+
+@pytest.mark.usefixtures("ray_found")
+def test_ray_is_not_opened_to_others_by_oversight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_USE_TLS", raising=False)
+    for command in (("start",), ("join", "10.0.0.1:6379")):
+        found = told(*command, "--host=10.0.0.1", f"--state-dir={tmp_path}", f"--folder={tmp_path}", status=2)
+        assert "pass --private-network" in found
+
+
+@pytest.mark.usefixtures("ray_found")
+def test_a_missing_token_or_cluster_is_named(tmp_path: Path) -> None:
+    joining = told("join", "10.0.0.1:6379", f"--state-dir={tmp_path}", f"--folder={tmp_path}")
+    assert f"there is no {tmp_path}/token: copy it" in joining
+    for command in (("status",), ("drain", "a:1"), ("down",)):
+        assert f"no cluster is up in {tmp_path}" in told(*command, f"--folder={tmp_path}")
+    assert f"there is no {tmp_path}/token" in told("status", f"--folder={tmp_path}", "--address=10.0.0.1:6379")
+
+
+def test_a_token_is_private_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "token"
+    make_token(path)
+    first = path.read_text()
+    make_token(path)
+    assert path.read_text() == first
+    assert len(first) == 64
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_but_the_command_imports_the_cluster_or_ray() -> None:
+    code = (
+        "import sys, gradwire, gradwire_server.app.cli, gradwire_server.registry.backend\n"
+        "assert not {'ray', 'gradwire_server.cluster'} & set(sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -1,0 +1,119 @@
+"""Placement of sessions on nodes, by a clock that the test moves; and the socket between a server and its node."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradwire_server.cluster.placement import SILENT_SECONDS, Load, Placement
+from gradwire_server.registry import placement as client
+from gradwire_server.registry.placement import PlacementClient
+from tests.server.harness import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def three(clock: Clock) -> Placement:
+    found = Placement(clock)
+    for name in "abc":
+        found.report(f"{name}:1", Load(workers=2))
+    return found
+
+
+def test_sessions_are_spread_evenly_between_reports(three: Placement) -> None:
+    chosen = [three.choose("a:1") for _ in range(200)]
+    counts = sorted(chosen.count(f"{name}:1") for name in "abc")
+    assert counts == [66, 67, 67]
+
+
+def test_sessions_are_spread_evenly_over_seconds_of_reports(three: Placement, clock: Clock) -> None:
+    """Nodes report what they hold: placed sessions appear there, and are then counted twice for a while."""
+    held = dict.fromkeys(("a:1", "b:1", "c:1"), 0)
+    for number in range(200):
+        held[three.choose("b:1")] += 1
+        clock.now += 0.03
+        if number % 17 == 0:
+            for endpoint, sessions in held.items():
+                three.report(endpoint, Load(sessions=sessions, workers=2))
+    assert max(held.values()) - min(held.values()) <= 0.1 * 200 / 3
+
+
+def test_more_workers_get_more_sessions(three: Placement) -> None:
+    three.report("c:1", Load(workers=6))
+    chosen = [three.choose("a:1") for _ in range(100)]
+    assert chosen.count("c:1") == 60
+
+
+def test_a_full_node_comes_last(three: Placement) -> None:
+    three.report("a:1", Load(workers=2, bytes=95, max_bytes=100))
+    three.report("b:1", Load(workers=2, sessions=50))
+    three.report("c:1", Load(workers=2, sessions=60))
+    assert three.choose("a:1") == "b:1"
+    for name in "bc":
+        three.remove(f"{name}:1")
+    assert three.choose("b:1") == "a:1"
+
+
+def test_between_equals_the_asking_node_opens_the_session(three: Placement) -> None:
+    assert three.choose("b:1") == "b:1"
+    assert three.choose("b:1") != "b:1"
+
+
+def test_silent_and_draining_nodes_get_no_sessions(three: Placement, clock: Clock) -> None:
+    clock.now += SILENT_SECONDS + 0.1
+    assert three.choose("a:1") == ""
+    three.report("b:1", Load())
+    three.report("c:1", Load(draining=True))
+    assert {three.choose("a:1") for _ in range(5)} == {"b:1"}
+    assert [round(age, 1) for _, age in three.nodes().values()] == [3.1, 0.0, 0.0]
+
+
+# A server's side of the socket.
+
+
+async def _with_node(path: Path, answers: dict[str, Any], use: Any) -> list[dict[str, Any]]:
+    """Run `use` with a client of a socket that answers so; what the socket received."""
+    received: list[dict[str, Any]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            received.append(json.loads(line))
+            if "place" in received[-1] and answers:
+                writer.write(json.dumps({"place": received[-1]["place"], **answers}).encode() + b"\n")
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, path)
+    asking = PlacementClient(str(path), "a:1")
+    asking.start(lambda: {"sessions": 3})
+    while asking._writer is None:
+        await asyncio.sleep(0.01)
+    await use(asking)
+    await asking.stop()
+    server.close()
+    return received
+
+
+@pytest.mark.parametrize(("endpoint", "chosen"), [("b:1", "b:1"), ("a:1", ""), ("", "")])
+def test_a_server_asks_for_the_node_of_a_session(tmp_path: Path, endpoint: str, chosen: str) -> None:
+    async def use(asking: PlacementClient) -> None:
+        assert await asking.choose() == chosen
+
+    received = asyncio.run(_with_node(tmp_path / "socket", {"endpoint": endpoint}, use))
+    assert {"load": {"sessions": 3}} in received
+    assert {"place": 1} in received
+
+
+def test_a_session_is_opened_here_if_the_node_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.05)
+
+    async def use(asking: PlacementClient) -> None:
+        assert await asking.choose() == ""
+
+    asyncio.run(_with_node(tmp_path / "socket", {}, use))
+    assert asyncio.run(PlacementClient(str(tmp_path / "none"), "a:1").choose()) == ""
