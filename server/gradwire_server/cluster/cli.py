@@ -32,6 +32,7 @@ _CALL_SECONDS = 10.0
 _FIGURES = ("sessions", "workers", "gpus", "bytes")
 _ROW = "{:24} {:>9} {:>8} {:>5} {:>12} {:>7}  {}"
 _CHECK_SECONDS = 1.0
+_NODE_GRACE = 30.0  # seconds to store a node's sessions
 _RAY_PORT = 6379
 #: Variables of servers that Ray sets for its processes.
 _CHANGED_BY_RAY = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
@@ -261,35 +262,54 @@ def _run_node(
     host: str, port: int, state_dir: str, folder: Path, arguments: Sequence[str], ray_port: int = 0, address: str = ""
 ) -> None:
     """Run Ray and a server on this machine until a signal, or until the node is drained."""
-    ending = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.set())
+    ending, told = threading.Event(), threading.Event()
     use_token(folder.expanduser() / "token")
     endpoint = address_of(host, port)
     started = RayProcess.start(host, [endpoint], sys.stderr, port=ray_port, address=address)
     try:
         started.connect(address or address_of(host, ray_port))
+
+        def end(*_: object) -> None:
+            told.set()
+            ending.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):  # now, since Ray has set its own handlers
+            signal.signal(number, end)
         director()
         node = _start_server(endpoint, state_dir, arguments)
         _wait_until_started(endpoint, node)
         click.echo(f"listening on {endpoint}, Ray at {address or address_of(host, ray_port)}")
+        # In a thread, because a call to a lost head lasts long, and no signal interrupts it.
+        threading.Thread(target=_watch, args=(endpoint, ending), daemon=True).start()
         while not ending.wait(_CHECK_SECONDS):
             if not started.alive:
                 raise RayError("Ray has ended on this machine")
-            if not _has_node(endpoint):
-                return  # drained, or the cluster is down
-        _end(endpoint, node, _CALL_SECONDS * 3)
+        if told.is_set():
+            _within(_NODE_GRACE + _CALL_SECONDS, lambda: _end(endpoint, node, _NODE_GRACE))
     finally:
         started.stop()
+    sys.stdout.flush()
+    os._exit(0)  # threads of Ray may still wait for a lost head
 
 
-def _has_node(endpoint: str) -> bool:
-    """Whether the cluster has a node; also if Ray's head does not tell, since the node serves without it."""
-    try:
-        return endpoint in nodes()
-    except Exception as error:  # noqa: BLE001 - Ray raises no narrower class for a head that does not answer
-        click.echo(f"Ray's head does not answer: {error}", err=True)
-        return True
+def _watch(endpoint: str, ending: threading.Event) -> None:
+    """Set `ending` when the cluster has no such node any more: it was drained, or the cluster is down.
+
+    While Ray's head does not answer, the node continues: it serves without the head.
+    """
+    while not ending.wait(_CHECK_SECONDS):
+        try:
+            if endpoint not in nodes():
+                ending.set()
+        except Exception as error:  # noqa: BLE001 - Ray raises no narrower class for a head that does not answer
+            click.echo(f"Ray's head does not answer: {error}", err=True)
+
+
+def _within(seconds: float, work: Callable[[], None]) -> None:
+    """Do some work of Ray, and give it up after some seconds."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
 
 
 def _check_network(host: str, private_network: bool) -> None:
