@@ -104,6 +104,5 @@ def measure(turns: int) -> Iterator[str]:
             for side in sides:
                 side()
             times = [[_seconds(side) for side in sides] for _ in range(turns)]
-            for place in (1, 2):
-                cells.append(f"{statistics.median(turn[place] / turn[0] for turn in times):.2f} ×")
+            cells += [f"{statistics.median(turn[place] / turn[0] for turn in times):.2f} ×" for place in (1, 2)]
         yield f"| {shape} | " + " | ".join(cells) + " |"

@@ -305,7 +305,7 @@ class Settings(BaseSettings):
         if self.durability == "log" and not self.state_dir:
             raise ValueError("--durability=log needs --state-dir")
         if self.endpoint:
-            _address(self.endpoint)
+            parsed_address(self.endpoint)
             if not self.state_dir:
                 raise ValueError("--endpoint needs --state-dir, which the servers share")
             if self.snapshot_store:

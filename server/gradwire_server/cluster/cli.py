@@ -24,7 +24,7 @@ from gradwire_server.cluster.director import director
 from gradwire_server.cluster.node import nodes, start_node
 from gradwire_server.cluster.placement import SILENT_SECONDS
 from gradwire_server.cluster.ray_process import RayError, RayProcess, connect, make_token, use_token
-from gradwire_server.rpc.server import address_of, is_loopback
+from gradwire_server.common.addresses import address_of, is_loopback
 
 _FOLDER = Path("~/.gradwire/cluster")
 _START_SECONDS = 60.0
