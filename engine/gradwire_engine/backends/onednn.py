@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from typing import Any
 
 log = logging.getLogger("gradwire.engine")
@@ -294,25 +294,34 @@ def _error(name: str, status: int) -> Exception:
     return kind(f"oneDNN: {name} failed with status {status}")
 
 
+def _path() -> Path | None:
+    """The installed library: the wheel puts it beside Python's own, or into the user's folder."""
+    import sysconfig  # here, for servers without the library
+
+    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+    paths = (Path(sysconfig.get_path("data", scheme), "lib", _FILE) for scheme in schemes)
+    return next((path for path in paths if path.exists()), None)
+
+
 def installed() -> str | None:
     """Version of the installed package; None without one. It does not load the library."""
-    try:
-        return distribution(PACKAGE).version
-    except PackageNotFoundError:
+    if _path() is None:
         return None
+    from importlib.metadata import PackageNotFoundError, version  # here, since it loads slowly
+
+    try:
+        return version(PACKAGE)
+    except PackageNotFoundError:
+        return None  # another package's library
 
 
 @cache
 def library() -> Library | None:
     """The library; None if it is not installed or cannot be loaded, which is logged."""
-    try:
-        files = distribution(PACKAGE).files or ()
-    except PackageNotFoundError:
+    path = _path()
+    if path is None:
         return None
-    path = next((file.locate() for file in files if file.name == _FILE), None)
     try:
-        if path is None:
-            raise OSError(f"{PACKAGE} contains no {_FILE}")
         return Library(str(path))
     except OSError as error:
         log.warning("oneDNN is installed, but cannot be loaded; convolutions use NumPy: %s", error)

@@ -6,7 +6,9 @@ import logging
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -307,22 +309,14 @@ def test_without_the_library_numpy_computes_the_same(seed: int, monkeypatch: pyt
 
 
 def test_a_library_that_cannot_be_loaded_is_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Any
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    class File:
-        name = "libdnnl.so.3"
-
-        def locate(self) -> str:
-            return str(tmp_path / self.name)
-
-    class Installed:
-        files = (File(),)
-
-    monkeypatch.setattr(bindings, "distribution", lambda name: Installed)
+    path = tmp_path / "libdnnl.so.3"
+    monkeypatch.setattr(bindings, "_path", lambda: path)
     with caplog.at_level(logging.WARNING, "gradwire.engine"):
         assert bindings.library.__wrapped__() is None
     assert "oneDNN is installed, but cannot be loaded" in caplog.text
-    (tmp_path / "libdnnl.so.3").symlink_to(next(iter(_libraries())))
+    path.symlink_to(next(iter(_libraries())))
     caplog.clear()
     assert bindings.library.__wrapped__() is None
     assert "is not oneDNN" in caplog.text
@@ -332,6 +326,17 @@ def _libraries() -> Iterator[str]:
     """Shared libraries that Python has loaded, which are not oneDNN."""
     with open("/proc/self/maps") as maps:
         yield from sorted({line.split()[-1] for line in maps if "libc.so" in line})
+
+
+def test_a_library_is_found_beside_pythons_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sysconfig, "get_path", lambda name, scheme: str(tmp_path / scheme))
+    assert bindings._path() is None
+    assert bindings.installed() is None
+    assert bindings.library.__wrapped__() is None
+    found = tmp_path / sysconfig.get_default_scheme() / "lib" / "libdnnl.so.3"
+    found.parent.mkdir(parents=True)
+    found.touch()
+    assert bindings._path() == found
 
 
 def test_nothing_is_loaded_before_the_first_convolution() -> None:
