@@ -212,13 +212,16 @@ class RNNBase(Module):
             name: self._parameters.get(f"{name}_{suffix}")
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         }
-        weights = [held[name] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        w_ih, w_hh = held["weight_ih"], held["weight_hh"]
+        b_ih, b_hh, h = held["bias_ih"], held["bias_hh"], state[0]
         if self.mode == "LSTM":
-            made = ops.lstm_layer(sequence, *state, *weights, held["weight_hr"], sizes, backwards)
+            w_hr = held["weight_hr"]
+            made = ops.lstm_layer(sequence, h, state[1], w_ih, w_hh, b_ih, b_hh, w_hr, sizes, backwards)
         elif self.mode == "GRU":
-            made = ops.gru_layer(sequence, *state, *weights, sizes, backwards)
+            made = ops.gru_layer(sequence, h, w_ih, w_hh, b_ih, b_hh, sizes, backwards)
         else:
-            made = ops.rnn_layer(sequence, *state, *weights, sizes, backwards, self.mode[4:].lower())
+            nonlinearity = self.mode.removeprefix("RNN_").lower()
+            made = ops.rnn_layer(sequence, h, w_ih, w_hh, b_ih, b_hh, sizes, backwards, nonlinearity)
         return made[0], tuple(made[1:])
 
     def _expects(self) -> str:

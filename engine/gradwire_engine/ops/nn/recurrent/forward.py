@@ -71,7 +71,7 @@ def _work(tensors: Sequence[Any], sizes: Ints, *rest: Any) -> float:
     each = gates * (state.shape[-1] * flop(state.dtype) + _WORK)
     steps = len(sizes) or given.shape[-3]
     step = (sizes[0] if sizes else state.shape[-2]) * each + LOOP
-    return min(rows * each + steps * LOOP, max(step, LONG - 1.0))
+    return float(min(rows * each + steps * LOOP, max(step, LONG - 1.0)))
 
 
 def _work_back(*args: Any) -> float:
