@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "32d43c86fd2676b7f0fa78bc826cbf962be57d9346e300baa3860f85378e2d14"
+const OpsHash = "43dcbaf82e35e6fde286dad2973c04a29a697c9f591de8a613609b6172d767a2"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {
@@ -1887,6 +1887,12 @@ func (t *Tensor) FracInPlace() *Tensor {
 	return c.InPlace()
 }
 
+// Frexp: Mantissas in [0.5, 1) with the input's sign, and int32 exponents: input = mantissa * 2**exponent (torch.frexp).
+func (t *Tensor) Frexp() (mantissa, exponent *Tensor) {
+	c := NewCall(nil, "frexp").Tensor("", t)
+	return c.Two()
+}
+
 // FullOptions are what Full can do without.
 type FullOptions struct {
 	Dtype        DType
@@ -1979,6 +1985,12 @@ func (t *Tensor) GeInPlace(other Operand) *Tensor {
 func (t *Tensor) GeometricInPlace(p float64) *Tensor {
 	c := NewCall(nil, "geometric_").Tensor("", t).Float("", p)
 	return c.InPlace()
+}
+
+// Geqrf: Householder vectors below the diagonal of R, and their factors (torch.geqrf).
+func (t *Tensor) Geqrf() (a, tau *Tensor) {
+	c := NewCall(nil, "geqrf").Tensor("", t)
+	return c.Two()
 }
 
 // Gt: input > other, elementwise (torch.gt).

@@ -33,7 +33,8 @@ const (
 	Reason_REASON_SESSION_NOT_FOUND Reason = 1
 	// NOT_FOUND, RuntimeError: the session's lease ran out and its tensors are gone.
 	Reason_REASON_SESSION_EXPIRED Reason = 2
-	// UNAVAILABLE, RuntimeError: the session lives at metadata "endpoint".
+	// UNAVAILABLE, RuntimeError: another server of the cluster has the session. The metadata has "endpoint", its address,
+	// unless the server does not know it yet. The client repeats the call there, or else at another server that it knows.
 	Reason_REASON_SESSION_MOVED Reason = 3
 	// RESOURCE_EXHAUSTED, RuntimeError: the server has reached its limit of sessions.
 	Reason_REASON_SESSION_LIMIT Reason = 4
@@ -305,6 +306,7 @@ type Error struct {
 	// - "step", "repetition": of RunProgram, the step, from 0, and the repetition.
 	// - "root_writer", "root_reason": with root_seq, the writer and the reason of the command that failed first.
 	// - "min_protocol", "max_protocol": of PROTOCOL_VERSION, what the server speaks.
+	// - "endpoint": of SESSION_MOVED, the address of the server that has the session.
 	Metadata map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// For DEPENDENCY_FAILED: the seq of the command that failed first. Otherwise 0.
 	RootSeq       uint64 `protobuf:"varint,5,opt,name=root_seq,json=rootSeq,proto3" json:"root_seq,omitempty"`

@@ -230,9 +230,11 @@ type OpenSessionRequest struct {
 	// How long the session should live without traffic. 0 takes the server's default. The server caps it.
 	LeaseMs uint32 `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	// The client's name and version, for the server's log.
-	Client        string `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Client string `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`
+	// Whether the client follows OpenSessionResponse.endpoint. Without it, a new session is opened at this server.
+	FollowsEndpoint bool `protobuf:"varint,6,opt,name=follows_endpoint,json=followsEndpoint,proto3" json:"follows_endpoint,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *OpenSessionRequest) Reset() {
@@ -300,6 +302,13 @@ func (x *OpenSessionRequest) GetClient() string {
 	return ""
 }
 
+func (x *OpenSessionRequest) GetFollowsEndpoint() bool {
+	if x != nil {
+		return x.FollowsEndpoint
+	}
+	return false
+}
+
 // The session.
 type OpenSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -311,7 +320,9 @@ type OpenSessionResponse struct {
 	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The lease granted.
 	LeaseMs uint32 `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
-	// The server to use for this session; empty means this one.
+	// The address of another server of the cluster, HOST:PORT; empty means this server. If set, all other fields are
+	// empty and no session was opened: the client opens it there, without follows_endpoint. Set only for a new session
+	// and a request with follows_endpoint.
 	Endpoint string `protobuf:"bytes,5,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// The protocol version to speak.
 	Protocol uint32 `protobuf:"varint,6,opt,name=protocol,proto3" json:"protocol,omitempty"`
@@ -978,6 +989,8 @@ type Command struct {
 	//	*Command_NameEdge
 	//	*Command_PackSaved
 	//	*Command_SavedValue
+	//	*Command_LoadProgram
+	//	*Command_SaveProgram
 	Command isCommand_Command `protobuf_oneof:"command"`
 	// Whether the command is answered only if it fails.
 	Quiet bool `protobuf:"varint,30,opt,name=quiet,proto3" json:"quiet,omitempty"`
@@ -1258,6 +1271,24 @@ func (x *Command) GetSavedValue() *SavedValueRequest {
 	return nil
 }
 
+func (x *Command) GetLoadProgram() *LoadProgramRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Command_LoadProgram); ok {
+			return x.LoadProgram
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSaveProgram() *SaveProgramRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Command_SaveProgram); ok {
+			return x.SaveProgram
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetQuiet() bool {
 	if x != nil {
 		return x.Quiet
@@ -1406,6 +1437,16 @@ type Command_SavedValue struct {
 	SavedValue *SavedValueRequest `protobuf:"bytes,72,opt,name=saved_value,json=savedValue,proto3,oneof"`
 }
 
+type Command_LoadProgram struct {
+	// Loads a program file.
+	LoadProgram *LoadProgramRequest `protobuf:"bytes,73,opt,name=load_program,json=loadProgram,proto3,oneof"`
+}
+
+type Command_SaveProgram struct {
+	// Makes a program file.
+	SaveProgram *SaveProgramRequest `protobuf:"bytes,74,opt,name=save_program,json=saveProgram,proto3,oneof"`
+}
+
 func (*Command_Create) isCommand_Command() {}
 
 func (*Command_Op) isCommand_Command() {}
@@ -1457,6 +1498,10 @@ func (*Command_NameEdge) isCommand_Command() {}
 func (*Command_PackSaved) isCommand_Command() {}
 
 func (*Command_SavedValue) isCommand_Command() {}
+
+func (*Command_LoadProgram) isCommand_Command() {}
+
+func (*Command_SaveProgram) isCommand_Command() {}
 
 // A batch: commands of one writer, in order.
 type RunRequest struct {
@@ -1597,6 +1642,8 @@ type Result struct {
 	//	*Result_NameEdge
 	//	*Result_PackSaved
 	//	*Result_SavedValue
+	//	*Result_LoadProgram
+	//	*Result_SaveProgram
 	Result        isResult_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1880,6 +1927,24 @@ func (x *Result) GetSavedValue() *SavedValueResponse {
 	return nil
 }
 
+func (x *Result) GetLoadProgram() *LoadProgramResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Result_LoadProgram); ok {
+			return x.LoadProgram
+		}
+	}
+	return nil
+}
+
+func (x *Result) GetSaveProgram() *SaveProgramResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Result_SaveProgram); ok {
+			return x.SaveProgram
+		}
+	}
+	return nil
+}
+
 type isResult_Result interface {
 	isResult_Result()
 }
@@ -2014,6 +2079,16 @@ type Result_SavedValue struct {
 	SavedValue *SavedValueResponse `protobuf:"bytes,72,opt,name=saved_value,json=savedValue,proto3,oneof"`
 }
 
+type Result_LoadProgram struct {
+	// Of load_program.
+	LoadProgram *LoadProgramResponse `protobuf:"bytes,73,opt,name=load_program,json=loadProgram,proto3,oneof"`
+}
+
+type Result_SaveProgram struct {
+	// Of save_program.
+	SaveProgram *SaveProgramResponse `protobuf:"bytes,74,opt,name=save_program,json=saveProgram,proto3,oneof"`
+}
+
 func (*Result_Error) isResult_Result() {}
 
 func (*Result_Create) isResult_Result() {}
@@ -2065,6 +2140,10 @@ func (*Result_NameEdge) isResult_Result() {}
 func (*Result_PackSaved) isResult_Result() {}
 
 func (*Result_SavedValue) isResult_Result() {}
+
+func (*Result_LoadProgram) isResult_Result() {}
+
+func (*Result_SaveProgram) isResult_Result() {}
 
 // A batch's answers.
 type RunResponse struct {
@@ -4521,14 +4600,15 @@ var File_gradwire_v1_service_proto protoreflect.FileDescriptor
 
 const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x19gradwire/v1/service.proto\x12\vgradwire.v1\x1a\x1agradwire/v1/commands.proto\x1a\x18gradwire/v1/errors.proto\x1a\x17gradwire/v1/files.proto\x1a\x17gradwire/v1/hooks.proto\x1a\x19gradwire/v1/options.proto\x1a\x1agradwire/v1/programs.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xac\x01\n" +
+	"\x19gradwire/v1/service.proto\x12\vgradwire.v1\x1a\x1agradwire/v1/commands.proto\x1a\x18gradwire/v1/errors.proto\x1a\x17gradwire/v1/files.proto\x1a\x17gradwire/v1/hooks.proto\x1a\x19gradwire/v1/options.proto\x1a\x1agradwire/v1/programs.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xd7\x01\n" +
 	"\x12OpenSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12!\n" +
 	"\fmin_protocol\x18\x02 \x01(\rR\vminProtocol\x12!\n" +
 	"\fmax_protocol\x18\x03 \x01(\rR\vmaxProtocol\x12\x19\n" +
 	"\blease_ms\x18\x04 \x01(\rR\aleaseMs\x12\x16\n" +
-	"\x06client\x18\x05 \x01(\tR\x06client\"\xfb\x02\n" +
+	"\x06client\x18\x05 \x01(\tR\x06client\x12)\n" +
+	"\x10follows_endpoint\x18\x06 \x01(\bR\x0ffollowsEndpoint\"\xfb\x02\n" +
 	"\x13OpenSessionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
@@ -4582,7 +4662,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"7\n" +
 	"\x14CloseSessionResponse\x12\x1f\n" +
 	"\vfreed_bytes\x18\x01 \x01(\x04R\n" +
-	"freedBytes\"\x92\x0f\n" +
+	"freedBytes\"\xb3\x10\n" +
 	"\aCommand\x12G\n" +
 	"\x06create\x18\x01 \x01(\v2\x1a.gradwire.v1.CreateRequestB\x11\x8a\xb5\x18\r\n" +
 	"\x02idB\apayloadH\x00R\x06create\x127\n" +
@@ -4625,7 +4705,11 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"pack_saved\x18G \x01(\v2\x1d.gradwire.v1.PackSavedRequestB\x06\x8a\xb5\x18\x020\x01H\x00R\tpackSaved\x12A\n" +
 	"\vsaved_value\x18H \x01(\v2\x1e.gradwire.v1.SavedValueRequestH\x00R\n" +
-	"savedValue\x12\x14\n" +
+	"savedValue\x12O\n" +
+	"\fload_program\x18I \x01(\v2\x1f.gradwire.v1.LoadProgramRequestB\t\x8a\xb5\x18\x05\n" +
+	"\x03idsH\x00R\vloadProgram\x12N\n" +
+	"\fsave_program\x18J \x01(\v2\x1f.gradwire.v1.SaveProgramRequestB\b\x8a\xb5\x18\x04\n" +
+	"\x02idH\x00R\vsaveProgram\x12\x14\n" +
 	"\x05quiet\x18\x1e \x01(\bR\x05quiet\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x1f \x01(\rR\ttimeoutMsB\t\n" +
@@ -4639,7 +4723,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12)\n" +
 	"\x10acknowledged_seq\x18\x05 \x01(\x04R\x0facknowledgedSeq\x120\n" +
 	"\bcommands\x18\x06 \x03(\v2\x14.gradwire.v1.CommandR\bcommands\x12\x18\n" +
-	"\atimings\x18  \x01(\bR\atimingsJ\x04\b\x10\x10 \"\x99\r\n" +
+	"\atimings\x18  \x01(\bR\atimingsJ\x04\b\x10\x10 \"\xa7\x0e\n" +
 	"\x06Result\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12*\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.gradwire.v1.ErrorH\x00R\x05error\x125\n" +
@@ -4676,7 +4760,9 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"pack_saved\x18G \x01(\v2\x1e.gradwire.v1.PackSavedResponseH\x00R\tpackSaved\x12B\n" +
 	"\vsaved_value\x18H \x01(\v2\x1f.gradwire.v1.SavedValueResponseH\x00R\n" +
-	"savedValueB\b\n" +
+	"savedValue\x12E\n" +
+	"\fload_program\x18I \x01(\v2 .gradwire.v1.LoadProgramResponseH\x00R\vloadProgram\x12E\n" +
+	"\fsave_program\x18J \x01(\v2 .gradwire.v1.SaveProgramResponseH\x00R\vsaveProgramB\b\n" +
 	"\x06resultJ\x04\b/\x10<\"\xef\x01\n" +
 	"\vRunResponse\x12-\n" +
 	"\aresults\x18\x01 \x03(\v2\x13.gradwire.v1.ResultR\aresults\x12\x1f\n" +
@@ -4901,7 +4987,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x15PARAMETER_KIND_FLOATS\x10\f\x12\x18\n" +
 	"\x14PARAMETER_KIND_INDEX\x10\r\x12#\n" +
 	"\x1fPARAMETER_KIND_NUMBER_OR_STRING\x10\x0e\x12%\n" +
-	"!PARAMETER_KIND_INTEGERS_OR_STRING\x10\x0f2\xfc\x1a\n" +
+	"!PARAMETER_KIND_INTEGERS_OR_STRING\x10\x0f2\xa0\x1c\n" +
 	"\x0fAutogradService\x12P\n" +
 	"\vOpenSession\x12\x1f.gradwire.v1.OpenSessionRequest\x1a .gradwire.v1.OpenSessionResponse\x12J\n" +
 	"\tKeepAlive\x12\x1d.gradwire.v1.KeepAliveRequest\x1a\x1e.gradwire.v1.KeepAliveResponse\x12S\n" +
@@ -4929,7 +5015,9 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x06Stream\x12\x1a.gradwire.v1.StreamRequest\x1a\x1b.gradwire.v1.StreamResponse(\x010\x01\x12\\\n" +
 	"\x0fRegisterProgram\x12#.gradwire.v1.RegisterProgramRequest\x1a$.gradwire.v1.RegisterProgramResponse\x12M\n" +
 	"\n" +
-	"RunProgram\x12\x1e.gradwire.v1.RunProgramRequest\x1a\x1f.gradwire.v1.RunProgramResponse\x12S\n" +
+	"RunProgram\x12\x1e.gradwire.v1.RunProgramRequest\x1a\x1f.gradwire.v1.RunProgramResponse\x12P\n" +
+	"\vLoadProgram\x12\x1f.gradwire.v1.LoadProgramRequest\x1a .gradwire.v1.LoadProgramResponse\x12P\n" +
+	"\vSaveProgram\x12\x1f.gradwire.v1.SaveProgramRequest\x1a .gradwire.v1.SaveProgramResponse\x12S\n" +
 	"\fRegisterHook\x12 .gradwire.v1.RegisterHookRequest\x1a!.gradwire.v1.RegisterHookResponse\x12M\n" +
 	"\n" +
 	"RemoveHook\x12\x1e.gradwire.v1.RemoveHookRequest\x1a\x1f.gradwire.v1.RemoveHookResponse\x12Y\n" +
@@ -5046,49 +5134,53 @@ var file_gradwire_v1_service_proto_goTypes = []any{
 	(*NameEdgeRequest)(nil),         // 69: gradwire.v1.NameEdgeRequest
 	(*PackSavedRequest)(nil),        // 70: gradwire.v1.PackSavedRequest
 	(*SavedValueRequest)(nil),       // 71: gradwire.v1.SavedValueRequest
-	(*Error)(nil),                   // 72: gradwire.v1.Error
-	(*CreateResponse)(nil),          // 73: gradwire.v1.CreateResponse
-	(*OpResponse)(nil),              // 74: gradwire.v1.OpResponse
-	(*BackwardResponse)(nil),        // 75: gradwire.v1.BackwardResponse
-	(*RetainGradResponse)(nil),      // 76: gradwire.v1.RetainGradResponse
-	(*GradResponse)(nil),            // 77: gradwire.v1.GradResponse
-	(*GradientsResponse)(nil),       // 78: gradwire.v1.GradientsResponse
-	(*SetGradResponse)(nil),         // 79: gradwire.v1.SetGradResponse
-	(*SetRequiresGradResponse)(nil), // 80: gradwire.v1.SetRequiresGradResponse
-	(*SetDataResponse)(nil),         // 81: gradwire.v1.SetDataResponse
-	(*ManualSeedResponse)(nil),      // 82: gradwire.v1.ManualSeedResponse
-	(*DescribeResponse)(nil),        // 83: gradwire.v1.DescribeResponse
-	(*ReadResponse)(nil),            // 84: gradwire.v1.ReadResponse
-	(*ReleaseResponse)(nil),         // 85: gradwire.v1.ReleaseResponse
-	(*GraphResponse)(nil),           // 86: gradwire.v1.GraphResponse
-	(*PrepareResponse)(nil),         // 87: gradwire.v1.PrepareResponse
-	(*RegisterProgramResponse)(nil), // 88: gradwire.v1.RegisterProgramResponse
-	(*RunProgramResponse)(nil),      // 89: gradwire.v1.RunProgramResponse
-	(*RegisterHookResponse)(nil),    // 90: gradwire.v1.RegisterHookResponse
-	(*RemoveHookResponse)(nil),      // 91: gradwire.v1.RemoveHookResponse
-	(*ResumeBackwardResponse)(nil),  // 92: gradwire.v1.ResumeBackwardResponse
-	(*RecordFunctionResponse)(nil),  // 93: gradwire.v1.RecordFunctionResponse
-	(*CheckpointResponse)(nil),      // 94: gradwire.v1.CheckpointResponse
-	(*NameEdgeResponse)(nil),        // 95: gradwire.v1.NameEdgeResponse
-	(*PackSavedResponse)(nil),       // 96: gradwire.v1.PackSavedResponse
-	(*SavedValueResponse)(nil),      // 97: gradwire.v1.SavedValueResponse
-	(Dtype)(0),                      // 98: gradwire.v1.Dtype
-	(*Argument)(nil),                // 99: gradwire.v1.Argument
-	(*SaveSessionRequest)(nil),      // 100: gradwire.v1.SaveSessionRequest
-	(*RestoreSessionRequest)(nil),   // 101: gradwire.v1.RestoreSessionRequest
-	(*ListSnapshotsRequest)(nil),    // 102: gradwire.v1.ListSnapshotsRequest
-	(*DeleteSnapshotRequest)(nil),   // 103: gradwire.v1.DeleteSnapshotRequest
-	(*SaveFileRequest)(nil),         // 104: gradwire.v1.SaveFileRequest
-	(*LoadFileRequest)(nil),         // 105: gradwire.v1.LoadFileRequest
-	(*ListFilesRequest)(nil),        // 106: gradwire.v1.ListFilesRequest
-	(*DeleteFileRequest)(nil),       // 107: gradwire.v1.DeleteFileRequest
-	(*SaveSessionResponse)(nil),     // 108: gradwire.v1.SaveSessionResponse
-	(*ListSnapshotsResponse)(nil),   // 109: gradwire.v1.ListSnapshotsResponse
-	(*DeleteSnapshotResponse)(nil),  // 110: gradwire.v1.DeleteSnapshotResponse
-	(*SaveFileResponse)(nil),        // 111: gradwire.v1.SaveFileResponse
-	(*LoadFileResponse)(nil),        // 112: gradwire.v1.LoadFileResponse
-	(*ListFilesResponse)(nil),       // 113: gradwire.v1.ListFilesResponse
-	(*DeleteFileResponse)(nil),      // 114: gradwire.v1.DeleteFileResponse
+	(*LoadProgramRequest)(nil),      // 72: gradwire.v1.LoadProgramRequest
+	(*SaveProgramRequest)(nil),      // 73: gradwire.v1.SaveProgramRequest
+	(*Error)(nil),                   // 74: gradwire.v1.Error
+	(*CreateResponse)(nil),          // 75: gradwire.v1.CreateResponse
+	(*OpResponse)(nil),              // 76: gradwire.v1.OpResponse
+	(*BackwardResponse)(nil),        // 77: gradwire.v1.BackwardResponse
+	(*RetainGradResponse)(nil),      // 78: gradwire.v1.RetainGradResponse
+	(*GradResponse)(nil),            // 79: gradwire.v1.GradResponse
+	(*GradientsResponse)(nil),       // 80: gradwire.v1.GradientsResponse
+	(*SetGradResponse)(nil),         // 81: gradwire.v1.SetGradResponse
+	(*SetRequiresGradResponse)(nil), // 82: gradwire.v1.SetRequiresGradResponse
+	(*SetDataResponse)(nil),         // 83: gradwire.v1.SetDataResponse
+	(*ManualSeedResponse)(nil),      // 84: gradwire.v1.ManualSeedResponse
+	(*DescribeResponse)(nil),        // 85: gradwire.v1.DescribeResponse
+	(*ReadResponse)(nil),            // 86: gradwire.v1.ReadResponse
+	(*ReleaseResponse)(nil),         // 87: gradwire.v1.ReleaseResponse
+	(*GraphResponse)(nil),           // 88: gradwire.v1.GraphResponse
+	(*PrepareResponse)(nil),         // 89: gradwire.v1.PrepareResponse
+	(*RegisterProgramResponse)(nil), // 90: gradwire.v1.RegisterProgramResponse
+	(*RunProgramResponse)(nil),      // 91: gradwire.v1.RunProgramResponse
+	(*RegisterHookResponse)(nil),    // 92: gradwire.v1.RegisterHookResponse
+	(*RemoveHookResponse)(nil),      // 93: gradwire.v1.RemoveHookResponse
+	(*ResumeBackwardResponse)(nil),  // 94: gradwire.v1.ResumeBackwardResponse
+	(*RecordFunctionResponse)(nil),  // 95: gradwire.v1.RecordFunctionResponse
+	(*CheckpointResponse)(nil),      // 96: gradwire.v1.CheckpointResponse
+	(*NameEdgeResponse)(nil),        // 97: gradwire.v1.NameEdgeResponse
+	(*PackSavedResponse)(nil),       // 98: gradwire.v1.PackSavedResponse
+	(*SavedValueResponse)(nil),      // 99: gradwire.v1.SavedValueResponse
+	(*LoadProgramResponse)(nil),     // 100: gradwire.v1.LoadProgramResponse
+	(*SaveProgramResponse)(nil),     // 101: gradwire.v1.SaveProgramResponse
+	(Dtype)(0),                      // 102: gradwire.v1.Dtype
+	(*Argument)(nil),                // 103: gradwire.v1.Argument
+	(*SaveSessionRequest)(nil),      // 104: gradwire.v1.SaveSessionRequest
+	(*RestoreSessionRequest)(nil),   // 105: gradwire.v1.RestoreSessionRequest
+	(*ListSnapshotsRequest)(nil),    // 106: gradwire.v1.ListSnapshotsRequest
+	(*DeleteSnapshotRequest)(nil),   // 107: gradwire.v1.DeleteSnapshotRequest
+	(*SaveFileRequest)(nil),         // 108: gradwire.v1.SaveFileRequest
+	(*LoadFileRequest)(nil),         // 109: gradwire.v1.LoadFileRequest
+	(*ListFilesRequest)(nil),        // 110: gradwire.v1.ListFilesRequest
+	(*DeleteFileRequest)(nil),       // 111: gradwire.v1.DeleteFileRequest
+	(*SaveSessionResponse)(nil),     // 112: gradwire.v1.SaveSessionResponse
+	(*ListSnapshotsResponse)(nil),   // 113: gradwire.v1.ListSnapshotsResponse
+	(*DeleteSnapshotResponse)(nil),  // 114: gradwire.v1.DeleteSnapshotResponse
+	(*SaveFileResponse)(nil),        // 115: gradwire.v1.SaveFileResponse
+	(*LoadFileResponse)(nil),        // 116: gradwire.v1.LoadFileResponse
+	(*ListFilesResponse)(nil),       // 117: gradwire.v1.ListFilesResponse
+	(*DeleteFileResponse)(nil),      // 118: gradwire.v1.DeleteFileResponse
 }
 var file_gradwire_v1_service_proto_depIdxs = []int32{
 	5,   // 0: gradwire.v1.OpenSessionResponse.limits:type_name -> gradwire.v1.Limits
@@ -5120,153 +5212,161 @@ var file_gradwire_v1_service_proto_depIdxs = []int32{
 	69,  // 26: gradwire.v1.Command.name_edge:type_name -> gradwire.v1.NameEdgeRequest
 	70,  // 27: gradwire.v1.Command.pack_saved:type_name -> gradwire.v1.PackSavedRequest
 	71,  // 28: gradwire.v1.Command.saved_value:type_name -> gradwire.v1.SavedValueRequest
-	10,  // 29: gradwire.v1.RunRequest.commands:type_name -> gradwire.v1.Command
-	72,  // 30: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
-	73,  // 31: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
-	74,  // 32: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
-	75,  // 33: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
-	76,  // 34: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
-	77,  // 35: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
-	78,  // 36: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
-	79,  // 37: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
-	80,  // 38: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
-	81,  // 39: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
-	82,  // 40: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
-	83,  // 41: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
-	84,  // 42: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
-	85,  // 43: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
-	86,  // 44: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
-	87,  // 45: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
-	88,  // 46: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
-	89,  // 47: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
-	90,  // 48: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
-	91,  // 49: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
-	92,  // 50: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
-	93,  // 51: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
-	94,  // 52: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
-	95,  // 53: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
-	96,  // 54: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
-	97,  // 55: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
-	12,  // 56: gradwire.v1.RunResponse.results:type_name -> gradwire.v1.Result
-	14,  // 57: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
-	16,  // 58: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
-	11,  // 59: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
-	17,  // 60: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
-	19,  // 61: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
-	13,  // 62: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
-	21,  // 63: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
-	21,  // 64: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
-	23,  // 65: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
-	27,  // 66: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
-	32,  // 67: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
-	98,  // 68: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
-	5,   // 69: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
-	44,  // 70: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
-	41,  // 71: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
-	37,  // 72: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
-	38,  // 73: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
-	43,  // 74: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
-	42,  // 75: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
-	0,   // 76: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
-	43,  // 77: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
-	1,   // 78: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
-	99,  // 79: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
-	99,  // 80: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
-	2,   // 81: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
-	6,   // 82: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
-	8,   // 83: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
-	46,  // 84: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
-	47,  // 85: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
-	48,  // 86: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
-	49,  // 87: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
-	50,  // 88: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
-	51,  // 89: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
-	52,  // 90: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
-	53,  // 91: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
-	54,  // 92: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
-	55,  // 93: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
-	56,  // 94: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
-	57,  // 95: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
-	58,  // 96: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
-	59,  // 97: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
-	20,  // 98: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
-	23,  // 99: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
-	25,  // 100: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
-	11,  // 101: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
-	15,  // 102: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
-	62,  // 103: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
-	63,  // 104: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
-	64,  // 105: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
-	65,  // 106: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
-	66,  // 107: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
-	67,  // 108: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
-	68,  // 109: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
-	69,  // 110: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
-	70,  // 111: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
-	71,  // 112: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
-	28,  // 113: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
-	100, // 114: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
-	101, // 115: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
-	102, // 116: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
-	103, // 117: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
-	104, // 118: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
-	105, // 119: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
-	106, // 120: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
-	107, // 121: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
-	30,  // 122: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
-	33,  // 123: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
-	35,  // 124: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
-	39,  // 125: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
-	3,   // 126: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
-	7,   // 127: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
-	9,   // 128: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
-	73,  // 129: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
-	74,  // 130: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
-	75,  // 131: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
-	76,  // 132: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
-	77,  // 133: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
-	78,  // 134: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
-	79,  // 135: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
-	80,  // 136: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
-	81,  // 137: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
-	82,  // 138: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
-	83,  // 139: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
-	84,  // 140: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
-	85,  // 141: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
-	86,  // 142: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
-	22,  // 143: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
-	24,  // 144: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
-	26,  // 145: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
-	13,  // 146: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
-	18,  // 147: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
-	88,  // 148: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
-	89,  // 149: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
-	90,  // 150: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
-	91,  // 151: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
-	92,  // 152: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
-	93,  // 153: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
-	94,  // 154: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
-	95,  // 155: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
-	96,  // 156: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
-	97,  // 157: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
-	29,  // 158: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
-	108, // 159: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
-	4,   // 160: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
-	109, // 161: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
-	110, // 162: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
-	111, // 163: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
-	112, // 164: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
-	113, // 165: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
-	114, // 166: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
-	31,  // 167: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
-	34,  // 168: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
-	36,  // 169: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
-	40,  // 170: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
-	126, // [126:171] is the sub-list for method output_type
-	81,  // [81:126] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	72,  // 29: gradwire.v1.Command.load_program:type_name -> gradwire.v1.LoadProgramRequest
+	73,  // 30: gradwire.v1.Command.save_program:type_name -> gradwire.v1.SaveProgramRequest
+	10,  // 31: gradwire.v1.RunRequest.commands:type_name -> gradwire.v1.Command
+	74,  // 32: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
+	75,  // 33: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
+	76,  // 34: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
+	77,  // 35: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
+	78,  // 36: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
+	79,  // 37: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
+	80,  // 38: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
+	81,  // 39: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
+	82,  // 40: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
+	83,  // 41: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
+	84,  // 42: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
+	85,  // 43: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
+	86,  // 44: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
+	87,  // 45: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
+	88,  // 46: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
+	89,  // 47: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
+	90,  // 48: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
+	91,  // 49: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
+	92,  // 50: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
+	93,  // 51: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
+	94,  // 52: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
+	95,  // 53: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
+	96,  // 54: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
+	97,  // 55: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
+	98,  // 56: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
+	99,  // 57: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
+	100, // 58: gradwire.v1.Result.load_program:type_name -> gradwire.v1.LoadProgramResponse
+	101, // 59: gradwire.v1.Result.save_program:type_name -> gradwire.v1.SaveProgramResponse
+	12,  // 60: gradwire.v1.RunResponse.results:type_name -> gradwire.v1.Result
+	14,  // 61: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
+	16,  // 62: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
+	11,  // 63: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
+	17,  // 64: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
+	19,  // 65: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
+	13,  // 66: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
+	21,  // 67: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
+	21,  // 68: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
+	23,  // 69: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
+	27,  // 70: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
+	32,  // 71: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
+	102, // 72: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
+	5,   // 73: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
+	44,  // 74: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
+	41,  // 75: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
+	37,  // 76: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
+	38,  // 77: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
+	43,  // 78: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
+	42,  // 79: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
+	0,   // 80: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
+	43,  // 81: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
+	1,   // 82: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
+	103, // 83: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
+	103, // 84: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
+	2,   // 85: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
+	6,   // 86: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
+	8,   // 87: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
+	46,  // 88: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
+	47,  // 89: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
+	48,  // 90: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
+	49,  // 91: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
+	50,  // 92: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
+	51,  // 93: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
+	52,  // 94: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
+	53,  // 95: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
+	54,  // 96: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
+	55,  // 97: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
+	56,  // 98: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
+	57,  // 99: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
+	58,  // 100: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
+	59,  // 101: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
+	20,  // 102: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
+	23,  // 103: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
+	25,  // 104: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
+	11,  // 105: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
+	15,  // 106: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
+	62,  // 107: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
+	63,  // 108: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
+	72,  // 109: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
+	73,  // 110: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
+	64,  // 111: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
+	65,  // 112: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
+	66,  // 113: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
+	67,  // 114: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
+	68,  // 115: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
+	69,  // 116: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
+	70,  // 117: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
+	71,  // 118: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
+	28,  // 119: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
+	104, // 120: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
+	105, // 121: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
+	106, // 122: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
+	107, // 123: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
+	108, // 124: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
+	109, // 125: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
+	110, // 126: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
+	111, // 127: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
+	30,  // 128: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
+	33,  // 129: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
+	35,  // 130: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
+	39,  // 131: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
+	3,   // 132: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
+	7,   // 133: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
+	9,   // 134: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
+	75,  // 135: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
+	76,  // 136: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
+	77,  // 137: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
+	78,  // 138: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
+	79,  // 139: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
+	80,  // 140: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
+	81,  // 141: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
+	82,  // 142: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
+	83,  // 143: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
+	84,  // 144: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
+	85,  // 145: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
+	86,  // 146: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
+	87,  // 147: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
+	88,  // 148: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
+	22,  // 149: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
+	24,  // 150: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
+	26,  // 151: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
+	13,  // 152: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
+	18,  // 153: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
+	90,  // 154: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
+	91,  // 155: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
+	100, // 156: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
+	101, // 157: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
+	92,  // 158: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
+	93,  // 159: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
+	94,  // 160: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
+	95,  // 161: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
+	96,  // 162: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
+	97,  // 163: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
+	98,  // 164: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
+	99,  // 165: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
+	29,  // 166: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
+	112, // 167: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
+	4,   // 168: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
+	113, // 169: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
+	114, // 170: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
+	115, // 171: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
+	116, // 172: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
+	117, // 173: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
+	118, // 174: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
+	31,  // 175: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
+	34,  // 176: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
+	36,  // 177: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
+	40,  // 178: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
+	132, // [132:179] is the sub-list for method output_type
+	85,  // [85:132] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_service_proto_init() }
@@ -5309,6 +5409,8 @@ func file_gradwire_v1_service_proto_init() {
 		(*Command_NameEdge)(nil),
 		(*Command_PackSaved)(nil),
 		(*Command_SavedValue)(nil),
+		(*Command_LoadProgram)(nil),
+		(*Command_SaveProgram)(nil),
 	}
 	file_gradwire_v1_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*Result_Error)(nil),
@@ -5337,6 +5439,8 @@ func file_gradwire_v1_service_proto_init() {
 		(*Result_NameEdge)(nil),
 		(*Result_PackSaved)(nil),
 		(*Result_SavedValue)(nil),
+		(*Result_LoadProgram)(nil),
+		(*Result_SaveProgram)(nil),
 	}
 	file_gradwire_v1_service_proto_msgTypes[13].OneofWrappers = []any{
 		(*StreamRequest_Attach)(nil),

@@ -77,6 +77,8 @@ const (
 	AutogradService_Stream_FullMethodName          = "/gradwire.v1.AutogradService/Stream"
 	AutogradService_RegisterProgram_FullMethodName = "/gradwire.v1.AutogradService/RegisterProgram"
 	AutogradService_RunProgram_FullMethodName      = "/gradwire.v1.AutogradService/RunProgram"
+	AutogradService_LoadProgram_FullMethodName     = "/gradwire.v1.AutogradService/LoadProgram"
+	AutogradService_SaveProgram_FullMethodName     = "/gradwire.v1.AutogradService/SaveProgram"
 	AutogradService_RegisterHook_FullMethodName    = "/gradwire.v1.AutogradService/RegisterHook"
 	AutogradService_RemoveHook_FullMethodName      = "/gradwire.v1.AutogradService/RemoveHook"
 	AutogradService_ResumeBackward_FullMethodName  = "/gradwire.v1.AutogradService/ResumeBackward"
@@ -185,6 +187,10 @@ type AutogradServiceClient interface {
 	RegisterProgram(ctx context.Context, in *RegisterProgramRequest, opts ...grpc.CallOption) (*RegisterProgramResponse, error)
 	// Runs a program.
 	RunProgram(ctx context.Context, in *RunProgramRequest, opts ...grpc.CallOption) (*RunProgramResponse, error)
+	// Loads a program file: its tensors and its programs.
+	LoadProgram(ctx context.Context, in *LoadProgramRequest, opts ...grpc.CallOption) (*LoadProgramResponse, error)
+	// Makes a program file with the tensors' present values.
+	SaveProgram(ctx context.Context, in *SaveProgramRequest, opts ...grpc.CallOption) (*SaveProgramResponse, error)
 	// Registers a hook: backward stops at a place of the graph until the client has run it.
 	RegisterHook(ctx context.Context, in *RegisterHookRequest, opts ...grpc.CallOption) (*RegisterHookResponse, error)
 	// Removes a hook.
@@ -495,6 +501,26 @@ func (c *autogradServiceClient) RunProgram(ctx context.Context, in *RunProgramRe
 	return out, nil
 }
 
+func (c *autogradServiceClient) LoadProgram(ctx context.Context, in *LoadProgramRequest, opts ...grpc.CallOption) (*LoadProgramResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LoadProgramResponse)
+	err := c.cc.Invoke(ctx, AutogradService_LoadProgram_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *autogradServiceClient) SaveProgram(ctx context.Context, in *SaveProgramRequest, opts ...grpc.CallOption) (*SaveProgramResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SaveProgramResponse)
+	err := c.cc.Invoke(ctx, AutogradService_SaveProgram_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autogradServiceClient) RegisterHook(ctx context.Context, in *RegisterHookRequest, opts ...grpc.CallOption) (*RegisterHookResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RegisterHookResponse)
@@ -790,6 +816,10 @@ type AutogradServiceServer interface {
 	RegisterProgram(context.Context, *RegisterProgramRequest) (*RegisterProgramResponse, error)
 	// Runs a program.
 	RunProgram(context.Context, *RunProgramRequest) (*RunProgramResponse, error)
+	// Loads a program file: its tensors and its programs.
+	LoadProgram(context.Context, *LoadProgramRequest) (*LoadProgramResponse, error)
+	// Makes a program file with the tensors' present values.
+	SaveProgram(context.Context, *SaveProgramRequest) (*SaveProgramResponse, error)
 	// Registers a hook: backward stops at a place of the graph until the client has run it.
 	RegisterHook(context.Context, *RegisterHookRequest) (*RegisterHookResponse, error)
 	// Removes a hook.
@@ -913,6 +943,12 @@ func (UnimplementedAutogradServiceServer) RegisterProgram(context.Context, *Regi
 }
 func (UnimplementedAutogradServiceServer) RunProgram(context.Context, *RunProgramRequest) (*RunProgramResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunProgram not implemented")
+}
+func (UnimplementedAutogradServiceServer) LoadProgram(context.Context, *LoadProgramRequest) (*LoadProgramResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LoadProgram not implemented")
+}
+func (UnimplementedAutogradServiceServer) SaveProgram(context.Context, *SaveProgramRequest) (*SaveProgramResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SaveProgram not implemented")
 }
 func (UnimplementedAutogradServiceServer) RegisterHook(context.Context, *RegisterHookRequest) (*RegisterHookResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RegisterHook not implemented")
@@ -1390,6 +1426,42 @@ func _AutogradService_RunProgram_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutogradService_LoadProgram_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LoadProgramRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutogradServiceServer).LoadProgram(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutogradService_LoadProgram_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutogradServiceServer).LoadProgram(ctx, req.(*LoadProgramRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AutogradService_SaveProgram_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SaveProgramRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutogradServiceServer).SaveProgram(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutogradService_SaveProgram_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutogradServiceServer).SaveProgram(ctx, req.(*SaveProgramRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutogradService_RegisterHook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RegisterHookRequest)
 	if err := dec(in); err != nil {
@@ -1854,6 +1926,14 @@ var AutogradService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RunProgram",
 			Handler:    _AutogradService_RunProgram_Handler,
+		},
+		{
+			MethodName: "LoadProgram",
+			Handler:    _AutogradService_LoadProgram_Handler,
+		},
+		{
+			MethodName: "SaveProgram",
+			Handler:    _AutogradService_SaveProgram_Handler,
 		},
 		{
 			MethodName: "RegisterHook",

@@ -195,6 +195,27 @@ func LuFactor(a *gradwire.Tensor, options ...LuFactorOptions) (lU, pivots *gradw
 	return c.Two()
 }
 
+// LuFactorExOptions are what LuFactorEx can do without.
+type LuFactorExOptions struct {
+	Pivot       *bool // default true
+	CheckErrors bool  // default false
+}
+
+// LuFactorEx: lu_factor with int32 infos: the index from 1 of the first zero pivot, 0 for none (torch.linalg.lu_factor_ex).
+func LuFactorEx(a *gradwire.Tensor, options ...LuFactorExOptions) (lU, pivots, info *gradwire.Tensor) {
+	c := gradwire.NewCall(nil, "linalg.lu_factor_ex").Tensor("", a)
+	for _, o := range options {
+		if o.Pivot != nil {
+			c.Boolean("pivot", *o.Pivot)
+		}
+		if o.CheckErrors {
+			c.Boolean("check_errors", o.CheckErrors)
+		}
+	}
+	made := c.Several(3)
+	return made[0], made[1], made[2]
+}
+
 // LuSolveOptions are what LuSolve can do without.
 type LuSolveOptions struct {
 	Left    *bool // default true
