@@ -132,10 +132,6 @@ func (s *Session) ran(hash [32]byte) (forgotten bool) {
 
 // Run binds tensors to the inputs and runs the program. It does not wait: a failure surfaces at the next wait or read.
 func (p *Program) Run(inputs []*Tensor, opts ...RunOptions) []*Tensor {
-	var o RunOptions
-	if len(opts) > 0 {
-		o = opts[0]
-	}
 	s := p.session
 	from, err := sessionOf("program", inputs)
 	switch {
@@ -146,7 +142,18 @@ func (p *Program) Run(inputs []*Tensor, opts ...RunOptions) []*Tensor {
 	case len(inputs) == 0:
 		err = nil
 	}
-	outputs := make([]*Tensor, p.outputs)
+	if err == nil && s.ran(p.hash) {
+		s.sink.send(p.registration())
+	}
+	request := &pb.RunProgramRequest{Hash: p.hash[:], Inputs: ids(inputs)}
+	return s.runProgram(request, p.outputs, inputs, opts, err)
+}
+
+// runProgram completes a request and sends it; with an error, the outputs have it.
+func (s *Session) runProgram(
+	request *pb.RunProgramRequest, count int, inputs []*Tensor, opts []RunOptions, err error,
+) []*Tensor {
+	outputs := make([]*Tensor, count)
 	if err != nil {
 		s.sink.failed(err)
 		for i := range outputs {
@@ -154,18 +161,17 @@ func (p *Program) Run(inputs []*Tensor, opts ...RunOptions) []*Tensor {
 		}
 		return outputs
 	}
-	if s.ran(p.hash) {
-		s.sink.send(p.registration())
-	}
 	for i := range outputs {
 		outputs[i] = s.newTensor()
 	}
-	request := &pb.RunProgramRequest{
-		Hash: p.hash[:], Inputs: ids(inputs), Numbers: o.Numbers, Repeat: uint32(o.Repeat), First: uint32(o.First),
-		Stacked: o.Stacked, Outputs: ids(outputs),
-	}
-	for _, place := range o.Sliced {
-		request.Sliced = append(request.Sliced, uint32(place))
+	request.Outputs = ids(outputs)
+	if len(opts) > 0 {
+		o := opts[0]
+		request.Numbers, request.Repeat, request.First = o.Numbers, uint32(o.Repeat), uint32(o.First)
+		request.Stacked = o.Stacked
+		for _, place := range o.Sliced {
+			request.Sliced = append(request.Sliced, uint32(place))
+		}
 	}
 	s.sink.send(&pb.Command{Command: &pb.Command_RunProgram{RunProgram: request}})
 	runtime.KeepAlive(inputs)

@@ -14,6 +14,7 @@ import gradwire
 from gradwire._transport import retransmission
 from gradwire._transport.embedded import EmbeddedServer
 from tests.client.proxy import cutting
+from tests.conformance import exported
 from tests.conformance.interpreter import Checker, compare
 from tests.conformance.make import FOLDER, stale, texts
 from tests.conformance.sdks import BEGIN, END, PAGE
@@ -67,6 +68,21 @@ def run(address: str, scenario: dict[str, Any]) -> None:
 def test_scenarios_are_pytorchs_answers() -> None:
     pytest.importorskip("torch", reason="PyTorch is the oracle of the scenarios")
     assert not stale(texts()), "run `python -m tests.conformance.make`"
+
+
+def test_an_exported_model_trains_as_in_pytorch(server: str) -> None:
+    told = json.loads(exported.LOSSES.read_text("utf-8"))
+    session = gradwire.connect(server)
+    loaded = gradwire.load_program(exported.FILE)
+    x, y = gradwire.tensor(told["x"]), gradwire.tensor(told["y"])
+    losses = [loaded(x, y).item() for _ in told["losses"]]
+    session.close()
+    assert losses == pytest.approx(told["losses"], rel=1e-5)
+
+
+def test_the_losses_of_the_exported_model_are_pytorchs() -> None:
+    pytest.importorskip("torch", reason="PyTorch is the oracle of the scenarios")
+    assert exported.LOSSES.read_text("utf-8") == exported.expected(), "run `python -m tests.conformance.exported`"
 
 
 def test_the_committed_matrix_has_all_scenarios() -> None:

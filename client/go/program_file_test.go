@@ -1,0 +1,69 @@
+package gradwire_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	gradwire "github.com/gradwire/gradwire/client/go"
+)
+
+func TestAnExportedModelTrainsAsInPyTorch(t *testing.T) {
+	session, ctx := connect(t), t.Context()
+	folder := os.Getenv("GRADWIRE_CONFORMANCE")
+	if folder == "" {
+		folder = filepath.Join("..", "..", "tests", "conformance")
+	}
+	data, err := os.ReadFile(filepath.Join(folder, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := os.ReadFile(filepath.Join(folder, "model.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fit struct {
+		X      [][]float32
+		Y      []int64
+		Losses []float64
+	}
+	if err := json.Unmarshal(told, &fit); err != nil {
+		t.Fatal(err)
+	}
+	var flat []float32
+	for _, row := range fit.X {
+		flat = append(flat, row...)
+	}
+	inputs := map[string]*gradwire.Tensor{
+		"x": gradwire.FromSlice(session, flat, len(fit.X), len(fit.X[0])), "y": gradwire.FromSlice(session, fit.Y),
+	}
+	// Half of the steps, and the others after the model was saved and loaded.
+	for half := range 2 {
+		model, err := session.LoadProgram(ctx, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := model.Program("")
+		if err != nil {
+			t.Fatal(err, model.Names())
+		}
+		for i := range len(fit.Losses) / 2 {
+			wanted := fit.Losses[half*len(fit.Losses)/2+i]
+			loss, err := step.Run(inputs)[0].Item(ctx)
+			if err != nil || math.Abs(loss-wanted) > 1e-5*wanted {
+				t.Fatalf("step %d: %v instead of %v, %v", i, loss, wanted, err)
+			}
+		}
+		if data, err = model.Save(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := model.Program("nonsense"); err == nil {
+			t.Error("there is no such program")
+		}
+	}
+	if _, err := session.LoadProgram(ctx, []byte("no file")); err == nil {
+		t.Error("a file of nonsense is loaded")
+	}
+}
