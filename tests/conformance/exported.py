@@ -1,4 +1,4 @@
-"""An exported model that every SDK trains: model.safetensors, written by gradwire, and model.json with PyTorch's losses.
+"""An exported model for every SDK to train: model.safetensors, written by gradwire, and PyTorch's losses in model.json.
 
     python -m tests.conformance.exported
 
