@@ -1,4 +1,4 @@
-"""An exported model for every SDK to train: model.safetensors, written by gradwire, and PyTorch's losses in model.json.
+"""An exported model for SDKs to train: model.safetensors, written by gradwire, and PyTorch's losses in model.json.
 
     python -m tests.conformance.exported
 

@@ -256,8 +256,8 @@ type NumberRule struct {
 	//	*NumberRule_Number
 	//	*NumberRule_Input
 	Target isNumberRule_Target `protobuf_oneof:"target"`
-	// The formula in postfix order: an operator takes its operands from the end of what is there and leaves its result.
-	// One value must remain. At most 256 terms, and 65,536 in all rules.
+	// The formula in postfix order. An operator takes its operands from the end of the values and leaves its result
+	// there. One value must remain. At most 256 terms, and 65,536 in all rules.
 	Terms         []*RuleTerm `protobuf:"bytes,3,rep,name=terms,proto3" json:"terms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1029,7 +1029,7 @@ type RunProgramRequest struct {
 	Hash []byte `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
 	// The input tensors, in order.
 	Inputs []uint64 `protobuf:"fixed64,4,rep,packed,name=inputs,proto3" json:"inputs,omitempty"`
-	// Values for the program's numbers without a rule, in order: either one set for all repetitions, or one set for each.
+	// Values for the program's numbers without a rule, in order. Either one set for all repetitions, or one set for each.
 	Numbers []float64 `protobuf:"fixed64,5,rep,packed,name=numbers,proto3" json:"numbers,omitempty"`
 	// Number of repetitions, one after the other; 0 means 1.
 	Repeat uint32 `protobuf:"varint,6,opt,name=repeat,proto3" json:"repeat,omitempty"`
