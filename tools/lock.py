@@ -17,7 +17,7 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "requirements"
 EXTRAS = ("server", "cuda12", "cuda13")
-ALSO = ("otel",)  # what images have besides
+ALSO = ("otel", "web")  # what images have besides
 
 
 def compile_lock(source: Path, target: str, *options: str) -> None:
