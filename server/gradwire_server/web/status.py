@@ -96,10 +96,13 @@ def status_of(error: Exception) -> CallStatus:
         return CallStatus(error.code, error.message, status, details, getattr(error, "http", 0))
     assert isinstance(error, grpc.aio.AioRpcError)
     trailers = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, bytes)}
-    message = error.details() or ""
-    if ERROR_TRAILER not in trailers and error.code() in _HIDDEN:
-        message = _UNREACHABLE if error.code() is grpc.StatusCode.UNAVAILABLE else "the call failed"
-    return CallStatus(error.code(), message, trailers.get(STATUS_TRAILER, b""), trailers.get(ERROR_TRAILER, b""))
+    code, message = error.code(), error.details() or ""
+    if ERROR_TRAILER not in trailers and code in _HIDDEN:
+        message = _UNREACHABLE if code is grpc.StatusCode.UNAVAILABLE else "the call broke; try again"
+        if code is grpc.StatusCode.INTERNAL:
+            # grpc.aio's own, where the server ends a call just as a message is written. The server's has a trailer.
+            code = grpc.StatusCode.UNAVAILABLE
+    return CallStatus(code, message, trailers.get(STATUS_TRAILER, b""), trailers.get(ERROR_TRAILER, b""))
 
 
 def http_refusal(http: int, reason: str, message: str, **metadata: Any) -> Refusal:

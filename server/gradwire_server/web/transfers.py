@@ -22,6 +22,7 @@ from gradwire_server.web.status import http_refusal
 from gradwire_server.web.upstream import SERVICE, User
 
 SESSION_HEADER = "gradwire-session"
+_ID_HEADER = "gradwire-transfer-id"  # the server has begun the upload
 _NUMBER = "([0-9]{1,18})"
 _RANGE = re.compile(f"bytes={_NUMBER}-{_NUMBER}")
 _CONTENT_RANGE = re.compile(rf"bytes (?:{_NUMBER}-{_NUMBER}|\*)/{_NUMBER}")
@@ -51,6 +52,8 @@ async def upload(gateway: Gateway, request: HttpRequest) -> None:
         start = service_pb2.UploadStart(
             session_id=session_id, request_id=name, total_bytes=part.total, offset=part.first
         )
+        if part.first:
+            await _check_offset(user, start)
         with gateway.buffered.hold(2 * user.limits.chunk_bytes):
             response = await _send(gateway, request, user, start, part.size)
     state = {"transferId": response.transfer_id, "receivedBytes": str(response.received_bytes)}
@@ -80,6 +83,29 @@ def _part(request: HttpRequest) -> _Part:
     return _Part(first, size, total)
 
 
+async def _check_offset(user: User, start: service_pb2.UploadStart) -> None:
+    """Check that an upload continues where its bytes end, before its chunks are under way.
+
+    Raises Refusal: ARGUMENT_VALUE; AioRpcError.
+    """
+    call: Any = user.channel.stream_unary(f"{SERVICE}/Upload")(metadata=user.metadata)
+    try:
+        await call.write(service_pb2.UploadRequest(start=start).SerializeToString())
+        await call.done_writing()
+        received = service_pb2.UploadResponse.FromString(await call).received_bytes
+    except asyncio.InvalidStateError:  # the server has ended the call, and says why
+        received = service_pb2.UploadResponse.FromString(await call).received_bytes
+    finally:
+        call.cancel()
+    if received != start.offset:
+        raise Refusal(
+            "ARGUMENT_VALUE",
+            f"the upload continues at {received}, not at {start.offset}",
+            argument="offset",
+            received=received,
+        )
+
+
 async def _send(
     gateway: Gateway, request: HttpRequest, user: User, start: service_pb2.UploadStart, size: int
 ) -> service_pb2.UploadResponse:
@@ -88,6 +114,8 @@ async def _send(
     sent = 0
     try:
         await call.write(service_pb2.UploadRequest(start=start).SerializeToString())
+        if _ID_HEADER not in {key for key, _ in await call.initial_metadata()}:  # the start was refused
+            return service_pb2.UploadResponse.FromString(await call)
         async for chunk in chunks(request, user.limits.chunk_bytes, gateway.options.body_seconds):
             sent += len(chunk)
             if sent > size:

@@ -1,6 +1,8 @@
 """Unary calls through the gateway: every method of the contract, by both protocols and all their encodings."""
 
 import base64
+import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -197,3 +199,16 @@ def test_a_call_is_cancelled_when_its_client_goes(gateway: Running) -> None:
     users = gateway.gateway.upstream._users.values()
     until(lambda: not any(user.calls for user in users), "the call was cancelled")
     assert not gateway.gateway.buffered.held
+
+
+def test_the_documentations_curl_lines_work(gateway: Running) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "web.md").read_text("utf-8")
+    lines = re.findall(rf"^curl -s \S+?({SERVICE}/\w+) -H '([\w-]+): (\S+)' -d '(.*)'$", page, re.MULTILINE)
+    assert [path.rpartition("/")[2] for path, *_ in lines] == ["OpenSession", "Create"]
+    session = "SESSION"
+    with gateway.client() as client:
+        for path, header, value, body in lines:
+            answer = client.post(path, content=body.replace("SESSION", session), headers={header: value})
+            assert answer.status_code == 200, answer.text
+            session = answer.json().get("sessionId", session)
+    assert answer.json()["tensor"]["requiresGrad"]
