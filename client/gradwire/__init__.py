@@ -160,6 +160,11 @@ _NAMES = {
         "layer_norm max_pool1d max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle rms_norm "
         "rrelu rrelu_ selu_ threshold_"
     ),
+    "nn._functional.of_torch": (
+        "adaptive_max_pool1d affine_grid_generator batch_norm binary_cross_entropy_with_logits constant_pad_nd "
+        "convolution cosine_embedding_loss ctc_loss embedding grid_sampler hinge_embedding_loss instance_norm "
+        "kl_div margin_ranking_loss max_pool1d_with_indices native_layer_norm poisson_nll_loss triplet_margin_loss"
+    ),
     "_base.errors": (
         "GradwireConnectionError GradwireError GradwireIndexError GradwireMemoryError GradwireNotImplementedError "
         "GradwireOSError GradwirePermissionError GradwireRuntimeError GradwireTimeoutError GradwireTypeError "

@@ -10,12 +10,10 @@ from gradwire._base.errors import GradwireNotImplementedError
 # PyTorch's ops and functions that gradwire lacks, keyed by module. A test compares them with PyTorch.
 PYTORCH: dict[str, str] = {
     "gradwire": """
-        affine_grid_generator as_strided_ batch_norm binary_cross_entropy_with_logits constant_pad_nd
-        convolution cosine_embedding_loss ctc_loss dequantize eig embedding embedding_bag embedding_renorm_
-        grid_sampler gru gru_cell hinge_embedding_loss instance_norm kl_div lstm lstm_cell lstsq
-        margin_ranking_loss native_batch_norm native_dropout native_group_norm native_layer_norm
-        poisson_nll_loss quantize_per_channel quantize_per_tensor rnn_relu rnn_tanh segment_reduce solve
-        sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor symeig triplet_margin_loss""",
+        as_strided_ dequantize eig embedding_bag embedding_renorm_ gru gru_cell lstm lstm_cell lstsq
+        native_batch_norm native_dropout native_group_norm quantize_per_channel quantize_per_tensor rnn_relu
+        rnn_tanh segment_reduce solve sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
+        symeig""",
     "gradwire.linalg": "ldl_factor ldl_factor_ex ldl_solve",
     "gradwire.special": """
         airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u

@@ -14,6 +14,7 @@ from gradwire.func._derivatives import (
     value_and_grad,
     vjp,
 )
+from gradwire.func._functionalize import functionalize
 from gradwire.func._module_calls import stack_module_state
 from gradwire.func._vmap import vmap
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "functional_call",
+    "functionalize",
     "grad",
     "grad_and_value",
     "hessian",

@@ -1,0 +1,226 @@
+"""Layer functions of torch itself: those of nn.functional in the argument order of PyTorch's C++ functions.
+
+A reduction is a number: 0 for none, PyTorch's default here, 1 for the mean, 2 for the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradwire._base.errors import refuse
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
+from gradwire.nn import functional
+
+__all__ = [
+    "adaptive_max_pool1d",
+    "affine_grid_generator",
+    "batch_norm",
+    "binary_cross_entropy_with_logits",
+    "constant_pad_nd",
+    "convolution",
+    "cosine_embedding_loss",
+    "ctc_loss",
+    "embedding",
+    "grid_sampler",
+    "hinge_embedding_loss",
+    "instance_norm",
+    "kl_div",
+    "margin_ranking_loss",
+    "max_pool1d_with_indices",
+    "native_layer_norm",
+    "poisson_nll_loss",
+    "triplet_margin_loss",
+]
+
+_REDUCTIONS = ("none", "mean", "sum")
+_MODES = ("bilinear", "nearest", "bicubic")
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+def _reduction(number: int) -> str:
+    if number not in range(3):
+        raise refuse(f"{number} is not a valid value for reduction")
+    return _REDUCTIONS[number]
+
+
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
+    """The input with a border of one value; `pad` as for nn.functional.pad (torch.constant_pad_nd)."""
+    return ops.pad(input, pad, "constant", value)
+
+
+def embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
+    """Rows of `weight` (n, d) at the indices (*): (*, d). A negative `padding_idx` is none (torch.embedding)."""
+    padding = padding_idx if padding_idx >= 0 else None
+    return ops.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+
+
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Tensor:
+    """nn.functional.batch_norm with the parameters first (torch.batch_norm)."""
+    return ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Tensor:
+    """nn.functional.instance_norm with the parameters first (torch.instance_norm)."""
+    return ops.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+def native_layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """layer_norm; and without gradient, means and reciprocal standard deviations (torch.native_layer_norm)."""
+    dims = tuple(range(-len(normalized_shape), 0))
+    mean = input.mean(dims, keepdim=True)
+    scale = (input.var(dims, correction=0, keepdim=True) + eps).rsqrt()
+    return ops.layer_norm(input, normalized_shape, weight, bias, eps), mean.detach(), scale.detach()
+
+
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """Convolution, or transposed one, of the weight's dimensions beyond two, 1 to 3 (torch.convolution)."""
+    dims = weight.ndim - 2
+    if dims not in (1, 2, 3):
+        raise refuse(f"convolution: expected a weight of 3 to 5 dimensions, but got {weight.ndim}")
+
+    def each(values: Sequence[int]) -> list[int]:
+        return list(values) * dims if len(values) == 1 else list(values)
+
+    if transposed:
+        turned = (ops.conv_transpose1d, ops.conv_transpose2d, ops.conv_transpose3d)[dims - 1]
+        sizes = (each(stride), each(padding), each(output_padding))
+        return turned(input, weight, bias, *sizes, groups, each(dilation))
+    plain = (ops.conv1d, ops.conv2d, ops.conv3d)[dims - 1]
+    return plain(input, weight, bias, each(stride), each(padding), each(dilation), groups)
+
+
+def grid_sampler(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """grid_sample with numbers for its modes: bilinear, nearest, bicubic; zeros, border, reflection."""
+    return ops.grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
+
+
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
+    """nn.functional.affine_grid (torch.affine_grid_generator)."""
+    return functional.affine_grid(theta, list(size), align_corners)
+
+
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """nn.functional.max_pool1d and the indices (torch.max_pool1d_with_indices)."""
+    made = ops.max_pool1d(input, kernel_size, stride or None, padding, dilation, ceil_mode, True)
+    return tuple(made)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
+    """nn.functional.adaptive_max_pool1d and the indices (torch.adaptive_max_pool1d)."""
+    return tuple(ops.adaptive_max_pool1d(input, output_size, True))
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: int = 0,
+) -> Tensor:
+    """nn.functional's loss of that name (torch.binary_cross_entropy_with_logits)."""
+    return ops.binary_cross_entropy_with_logits(
+        input, target, weight, reduction=_reduction(reduction), pos_weight=pos_weight
+    )
+
+
+def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Tensor:
+    """nn.functional.kl_div (torch.kl_div)."""
+    return ops.kl_div(input, target, reduction=_reduction(reduction), log_target=log_target)
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0) -> Tensor:
+    """nn.functional.hinge_embedding_loss (torch.hinge_embedding_loss)."""
+    return ops.hinge_embedding_loss(input, target, margin, reduction=_reduction(reduction))
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
+) -> Tensor:
+    """nn.functional.cosine_embedding_loss (torch.cosine_embedding_loss)."""
+    return ops.cosine_embedding_loss(input1, input2, target, margin, reduction=_reduction(reduction))
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
+) -> Tensor:
+    """nn.functional.margin_ranking_loss (torch.margin_ranking_loss)."""
+    return ops.margin_ranking_loss(input1, input2, target, margin, reduction=_reduction(reduction))
+
+
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
+    """nn.functional.poisson_nll_loss (torch.poisson_nll_loss)."""
+    return ops.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=_reduction(reduction))
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: int = 0,
+) -> Tensor:
+    """nn.functional.triplet_margin_loss (torch.triplet_margin_loss)."""
+    return ops.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=_reduction(reduction))
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = 0,
+    zero_infinity: bool = False,
+) -> Tensor:
+    """nn.functional.ctc_loss (torch.ctc_loss)."""
+    return functional.ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank, _reduction(reduction), zero_infinity
+    )

@@ -1,0 +1,81 @@
+"""torch's own layer functions, whose arguments are ordered otherwise than those of nn.functional."""
+
+import numpy as np
+import pytest
+
+from tests.client.oracle import agree, refuse
+
+torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
+
+pytestmark = pytest.mark.usefixtures("session")
+
+# Calls of x and y (4, 6), which require gradients.
+CALLS = {
+    "constant_pad_nd": lambda t, x, y: t.constant_pad_nd(x, (1, 2, 0, 1), 0.5),
+    "embedding": lambda t, x, y: t.embedding(x, t.tensor([[0, 3], [3, 1]])),
+    "embedding padding": lambda t, x, y: t.embedding(x, t.tensor([0, 3, 3]), 3, True),
+    "batch_norm": lambda t, x, y: t.batch_norm(x, y[0], y[1], None, None, True, 0.1, 1e-5, False),
+    "batch_norm running": lambda t, x, y: t.batch_norm(
+        x, None, None, y[0].detach(), y[1].detach() ** 2, False, 0.1, 1e-5, False
+    ),
+    "instance_norm": lambda t, x, y: t.instance_norm(
+        x.reshape(2, 3, 4), y[0, :3], y[1, :3], None, None, True, 0.1, 1e-5, False
+    ),
+    "native_layer_norm": lambda t, x, y: [
+        each.detach() if at else each for at, each in enumerate(t.native_layer_norm(x, (6,), y[0], y[1], 1e-5))
+    ],
+    "convolution": lambda t, x, y: t.convolution(
+        x.reshape(2, 3, 4), y.reshape(2, 3, 4)[..., :2], None, (1,), (1,), (2,), False, (0,), 1
+    ),
+    "convolution transposed": lambda t, x, y: t.convolution(
+        x.reshape(1, 2, 3, 4), y.reshape(2, 3, 2, 2), y[0, :3], (2,), (1,), (1,), True, (1,), 1
+    ),
+    "convolution groups": lambda t, x, y: t.convolution(
+        x.reshape(1, 2, 3, 2, 2), y[:2, :2].reshape(2, 1, 2, 1, 1), None, [1], [0], [1], False, [0], 2
+    ),
+    "grid_sampler": lambda t, x, y: t.grid_sampler(x.reshape(1, 2, 3, 4), y.tanh().reshape(1, 3, 4, 2), 0, 1, False),
+    "affine_grid_generator": lambda t, x, y: t.affine_grid_generator(x.reshape(4, 2, 3), (4, 1, 2, 3), True),
+    "max_pool1d_with_indices": lambda t, x, y: t.max_pool1d_with_indices(x, 2),
+    "adaptive_max_pool1d": lambda t, x, y: t.adaptive_max_pool1d(x, 3),
+    "binary_cross_entropy_with_logits": lambda t, x, y: t.binary_cross_entropy_with_logits(
+        x, y.sigmoid(), None, y[0].detach() ** 2
+    ),
+    "kl_div": lambda t, x, y: t.kl_div(x, y.softmax(1), 2) + t.kl_div(x, y, 1, log_target=True),
+    "hinge_embedding_loss": lambda t, x, y: t.hinge_embedding_loss(x, y.detach().sign(), 0.5, 0),
+    "cosine_embedding_loss": lambda t, x, y: t.cosine_embedding_loss(x, y, x[:, 0].detach().sign(), 0.1, 1),
+    "margin_ranking_loss": lambda t, x, y: t.margin_ranking_loss(x, y, x.detach().sign(), 0.3, 2),
+    "poisson_nll_loss": lambda t, x, y: t.poisson_nll_loss(x, y.exp(), True, True, 1e-8, 1),
+    "triplet_margin_loss": lambda t, x, y: t.triplet_margin_loss(x, y, x.flip(0), 2.0, swap=True, reduction=0),
+    "ctc_loss": lambda t, x, y: t.ctc_loss(
+        x.reshape(4, 1, 6).log_softmax(2), t.tensor([[1, 2]]), (4,), (2,), 0, 2, True
+    ),
+    "losses by default": lambda t, x, y: [
+        t.kl_div(x, y),
+        t.hinge_embedding_loss(x, y.detach().sign()),
+        t.cosine_embedding_loss(x, y, x[:, 0].detach().sign()),
+        t.margin_ranking_loss(x, y, x.detach().sign()),
+        t.triplet_margin_loss(x, y, x.flip(0)),
+        t.ctc_loss(x.reshape(4, 1, 6).log_softmax(2), t.tensor([[1, 2]]), (4,), (2,)),
+    ],
+    "functionalize": lambda t, x, y: t.func.functionalize(lambda a: a.clone().mul_(2).add_(1))(x),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_layer_functions_and_their_gradients_are_pytorchs(name):
+    random = np.random.default_rng()
+    first, second = random.standard_normal((4, 6)), random.standard_normal((4, 6))
+
+    def told(t):
+        x, y = (t.tensor(values, requires_grad=True) for values in (first, second))
+        made = CALLS[name](t, x, y)
+        parts = list(made) if isinstance(made, (tuple, list)) else [made]
+        loss = sum((part * part).sum() for part in parts if part.requires_grad)
+        grads = t.autograd.grad(loss, (x, y), allow_unused=True)
+        return *[part.detach() for part in parts], *[each for each in grads if each is not None]
+
+    agree(told)
+
+
+def test_bad_layer_functions_are_refused():
+    refuse(lambda t: t.func.functionalize(abs, remove="x")(t.ones(2)), RuntimeError, "remove='mutations'")
