@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from gradwire_engine import ops
+from gradwire_engine.autograd import forward as _forward  # noqa: F401 registers forward-mode differentiation
 from gradwire_engine.autograd.backward import Backward, Gradients, backward, gradients
 from gradwire_engine.core.context import PAUSE, Account, Command, Context, Interrupt, activate, grad_mode
 from gradwire_engine.core.errors import EngineError, Reason

@@ -67,6 +67,10 @@ MORE = {
     "rand_like": [s(t(3))],
     "randint": [s(0, 9, (3,))],
     "randint_like": [s(t(3), 0, 9)],
+    "dual_primal": [s(t(3), t())],
+    "dual_tangent": [s(t(3), t())],
+    "exit_dual_level": [s(t())],
+    "make_dual": [s(t(3), t(3), t(), 1)],
     "randn": [s((3,))],
     "randn_like": [s(t(3))],
     "random": [s(t(3))],
@@ -263,8 +267,9 @@ def test_lists_that_are_variadic_are_so_in_the_python_client() -> None:
 
 # Ops that PyTorch has no name for: they serve operators, the Python client, or the in-place form alone.
 NAMELESS = {
-    "cauchy", "copy", "exponential", "geometric", "getitem", "gru_layer", "log_normal", "lstm_layer", "rnn_layer",
-    "setitem", "take_geometry", "uniform", "view_dtype", "zero",
+    "cauchy", "copy", "dual_primal", "dual_tangent", "exit_dual_level", "exponential", "geometric", "getitem",
+    "gru_layer", "log_normal", "lstm_layer", "make_dual", "rnn_layer", "setitem", "take_geometry", "uniform",
+    "view_dtype", "zero",
 }  # fmt: skip
 # Functions of torch that are none for users: they have another meaning or undocumented arguments.
 PRIVATE = {"random"}

@@ -16,10 +16,12 @@ from gradwire_engine import EngineError, activate
 from gradwire_engine.autograd import checkpoints
 from gradwire_engine.graph import graph, hooks, saved
 from gradwire_engine.op import rebase
+from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.storage.byte_view import byte_view
+from gradwire_server.storage.instructions import LATER
 from gradwire_server.storage.snapshot_decoder import SnapshotDecoder, reserve
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from tests.parity.harness import FLOAT64, Case, Sample, T, _Call
@@ -59,6 +61,20 @@ def derivatives(leaves: list[Any], outputs: list[Any]) -> list[bytes]:
     seeds = [engine.tensor(np.ones(each.shape, each.dtype)) for each in roots]
     found, _ = engine.gradients(roots, wanted, seeds, allow_unused=True, retain_graph=True)
     return [b"" if each is None else each.array.tobytes() for each in found]
+
+
+def test_a_session_with_an_open_level_is_stored_later() -> None:
+    """Tangents are not stored."""
+    with session() as held:
+        token = engine.tensor(np.zeros(()))
+        dual = engine.call("make_dual", (engine.tensor(np.ones(2)), engine.tensor(np.ones(2)), token, 1))
+        with pytest.raises(Refusal, match="a level of forward-mode differentiation is open") as refusal:
+            through_storage(held, held)
+        assert LATER in refusal.value.metadata
+        engine.call("exit_dual_level", (token,))
+        assert dual.array.tolist() == [1, 1]
+        for _ in SnapshotEncoder(held).steps():
+            pass
 
 
 def check(made: Case, sample: Sample, in_place: bool) -> bool:
@@ -103,7 +119,7 @@ def test_what_a_graph_is_made_of_is_known() -> None:
         tensor.GradState: "accumulator grad hooks retains_grad",
         tensor.Tensor: "__weakref__ array index node requires_grad state storage view",
         graph.Meta: "device dtype shape",
-        saved.Saved: "array index leaf node output requires_grad storage version",
+        saved.Saved: "array index leaf node output requires_grad storage tangents version",
         graph.Node: "__weakref__ command edges freed hooks metas name op outputs retained saved saving_plan seq work",
         graph.FunctionNode: "differentiable materializes",
         graph.AccumulateGrad: "__weakref__ hooks variable",

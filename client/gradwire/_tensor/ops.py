@@ -1223,6 +1223,16 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("dstack", out, made, (tensors,))
 
 
+def dual_primal(input: Tensor, level: Tensor) -> Tensor:
+    """Return a tensor without its tangent at a level; it shares the tensor's memory."""
+    return _call("dual_primal", (input, level))
+
+
+def dual_tangent(input: Tensor, level: Tensor) -> Tensor:
+    """Return a tensor's tangent at a level; zeros if it has none."""
+    return _call("dual_tangent", (input, level))
+
+
 def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
     """Sum of products over the labels that the output lacks, by Einstein's notation (torch.einsum).
 
@@ -1294,6 +1304,11 @@ def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of erf (torch.erfinv)."""
     made = _call("erfinv", (input,))
     return made if out is None else _into("erfinv", out, made, (input,))
+
+
+def exit_dual_level(level: Tensor) -> Tensor:
+    """Close a level: every tangent at it is dropped. Returns a copy of the level."""
+    return _call("exit_dual_level", (level,))
 
 
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -2437,6 +2452,14 @@ def mH(input: Tensor) -> Tensor:
 def mT(input: Tensor) -> Tensor:
     """Transpose the matrices in the last two dimensions (torch.Tensor.mT)."""
     return _call("mT", (input,))
+
+
+def make_dual(input: Tensor, tangent: Tensor, level: Tensor, depth: int) -> Tensor:
+    """View of the input with a tangent, from which ops compute tangents (torch.autograd.forward_ad.make_dual).
+
+    `level` is a tensor that stands for the differentiation under way, and `depth` tells how deep it is nested, from 1.
+    """
+    return _call("make_dual", (input, tangent, level, depth))
 
 
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:

@@ -95,7 +95,7 @@ HOOK_KIND_CHECKPOINT: HookKind
 HOOK_KIND_UNPACK: HookKind
 
 class TensorSpec(_message.Message):
-    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as", "output_nr")
+    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as", "output_nr", "tangents")
     ID_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +114,7 @@ class TensorSpec(_message.Message):
     OUTDATED_FIELD_NUMBER: _ClassVar[int]
     SAME_AS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_NR_FIELD_NUMBER: _ClassVar[int]
+    TANGENTS_FIELD_NUMBER: _ClassVar[int]
     id: int
     dtype: Dtype
     shape: _containers.RepeatedScalarFieldContainer[int]
@@ -132,7 +133,16 @@ class TensorSpec(_message.Message):
     outdated: bool
     same_as: int
     output_nr: int
-    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ..., same_as: _Optional[int] = ..., output_nr: _Optional[int] = ...) -> None: ...
+    tangents: _containers.RepeatedCompositeFieldContainer[TangentSpec]
+    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ..., same_as: _Optional[int] = ..., output_nr: _Optional[int] = ..., tangents: _Optional[_Iterable[_Union[TangentSpec, _Mapping]]] = ...) -> None: ...
+
+class TangentSpec(_message.Message):
+    __slots__ = ("depth", "tangent")
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    TANGENT_FIELD_NUMBER: _ClassVar[int]
+    depth: int
+    tangent: TensorSpec
+    def __init__(self, depth: _Optional[int] = ..., tangent: _Optional[_Union[TensorSpec, _Mapping]] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("dtype", "shape", "data")

@@ -143,7 +143,7 @@ class Backward(BackwardPass):
             raise EngineError(Reason.RUNTIME, "'inputs' argument to backward cannot be empty.")
         super().__init__(create_graph, retain_graph, True, check_nan)
         targets = None if inputs is None else _places(inputs)
-        roots = _roots(tensors, gradients, create_graph)
+        roots = _roots(tensors, gradients, self.tensors)
         # A non-leaf receives its gradient by retaining it, from now on.
         self.collecting = [item for item in inputs or () if type(item) is not EdgeTensor]
         self.steps = self._run(roots, targets)
@@ -169,7 +169,7 @@ class Gradients(BackwardPass):
         self.inputs = inputs
         self.targets = _places(inputs)
         self.used = [node for node, _ in self.targets] if refuse_unused else ()
-        self.steps = self._run(_roots(outputs, grad_outputs, create_graph), self.targets)
+        self.steps = self._run(_roots(outputs, grad_outputs, self.tensors), self.targets)
 
     def results(self, allow_unused: bool, materialize_grads: bool) -> list[Tensor | None]:
         """The gradients that arrived. Raises EngineError: UNUSED_INPUT."""
@@ -180,7 +180,7 @@ class Gradients(BackwardPass):
             gradient = arrived.pop()  # drops a reference, so that `own` can take the array over
             if gradient is not None and gradient.shape != item.shape:
                 refuse_changed(item, gradient)
-            if gradient is not None and not self.create_graph:
+            if gradient is not None and not self.tensors:
                 gradient = own(gradient)
             elif gradient is None and materialize_grads:
                 admit(item.shape, item.dtype)

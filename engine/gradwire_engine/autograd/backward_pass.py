@@ -32,7 +32,7 @@ from gradwire_engine.graph.tensor import Tensor, retain_grad
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.refusals import REFUSED, check_writable, explain_backward, refuse_changed
 from gradwire_engine.op.workload import offload_formula
-from gradwire_engine.ops.base.basic import copied, fit
+from gradwire_engine.ops.base.basic import add, copied, fit
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.shape.shape import clone
 
@@ -73,7 +73,9 @@ class BackwardPass:
 
     def __init__(self, create_graph: bool, retain_graph: bool | None, to_leaves: bool, check_nan: bool) -> None:
         self.create_graph = create_graph
-        self._unpack: Callable[[Any, Node, str], Any] = _saved_tensor if create_graph else _saved_value
+        # Whether gradients are Tensors: to be recorded, or because they may have tangents (forward.py).
+        self.tensors = create_graph or CURRENT.get().duals.active
+        self._unpack: Callable[[Any, Node, str], Any] = _saved_tensor if self.tensors else _saved_value
         self.retain_graph = create_graph if retain_graph is None else retain_graph
         self.to_leaves = to_leaves
         self.check_nan = check_nan
@@ -87,7 +89,7 @@ class BackwardPass:
         self.used: Sequence[AnyNode] = ()  # nodes that the pass must reach
         self.alone = False  # whether external callbacks cannot be answered
         self.observer: Observer | None = None  # receives reports of the pass, for a tracer
-        self.headroom = Headroom.of(CURRENT.get().account, create_graph)
+        self.headroom = Headroom.of(CURRENT.get().account, self.tensors)
         self.steps: Way
 
     def advance(self, answer: Answer = None) -> Generator[None, None, CallbackRequest | None]:
@@ -324,7 +326,7 @@ class BackwardPass:
             if not hooks.accumulated and not hooks.after:
                 self.deliveries.append((leaf, gradients[0]))
                 return
-            if leaf.grad is None and not self.create_graph:
+            if leaf.grad is None and not self.tensors:
                 # The first gradient becomes `.grad` itself if it has no other holder, so later hooks see it change.
                 gradient = gradients.pop()  # one name, as `own` expects
                 gradients = [own(gradient)]
@@ -359,7 +361,7 @@ class BackwardPass:
         return [_as_tensor(gradient) for gradient in gradients]
 
     def _taken(self, gradient: Tensor | None) -> Any:
-        return gradient if gradient is None or self.create_graph else gradient.array
+        return gradient if gradient is None or self.tensors else gradient.array
 
     def deliver(self) -> list[Tensor]:
         """Assign or add the gradients to their tensors. Allocations come first, so a failure changes no tensor."""
@@ -372,7 +374,7 @@ class BackwardPass:
                 tensor.grad is not None and tensor.grad.array.shape != gradient.shape
             ):
                 refuse_changed(tensor, gradient)
-            if self.create_graph:
+            if self.tensors:
                 ready.append((tensor, gradient))
             elif tensor.grad is None:
                 ready.append((tensor, gradient if type(gradient) is Tensor else own(gradient)))
@@ -448,7 +450,7 @@ class BackwardPass:
         edges, goals, listed = node.edges, self.goals, op.list_position >= 0
         # Common case: each result is only passed on.
         plainly = not (listed or self.check_nan) and self.node_results is None
-        by_call = self.symbolic or (node.work and not self.create_graph)
+        by_call = self.symbolic or (node.work and not self.tensors)
         for slot, formula, places, takes_all in plan.formulas:
             edge = None
             if not listed:
@@ -534,7 +536,7 @@ class BackwardPass:
         admit(meta.shape, meta.dtype)
         with selected(meta.device):
             zeros = module_for(meta.device).zeros(meta.shape, meta.dtype)
-        if self.create_graph:
+        if self.tensors:
             zeros = Tensor(zeros)
         if self.observer is not None:
             self.observer.made_zeros(zeros)
@@ -558,7 +560,9 @@ class BackwardPass:
 
     def _accumulate(self, tensor: Tensor, gradient: Any) -> None:
         held: Any = tensor.grad
-        if self.create_graph:
+        if self.tensors and not self.create_graph and held is not None:
+            add.in_place((held, gradient, 1))
+        elif self.tensors:
             # A new tensor: the same gradient may go to several tensors, and may belong to the user.
             own = copied if tensor.node is None else clone
             tensor.grad = own(gradient) if held is None else held + gradient

@@ -108,6 +108,57 @@ class NodeNumbers:
         return number
 
 
+class Duals:
+    """Tangents of tensors, for forward-mode differentiation: autograd/forward.py implements them."""
+
+    #: Whether a tensor may have a tangent. Ops call the other methods only then.
+    active = False
+    #: The implementation, which registers itself.
+    implementation: "type[Duals] | None" = None
+
+    @staticmethod
+    def new() -> "Duals":
+        """The tangents of a new context: none yet."""
+        return (Duals.implementation or Duals)()
+
+    def applied(self, op: Any, args: tuple[Any, ...], made: Any) -> None:
+        """Called after each op, with its results."""
+
+    def before_change(self, op: Any, args: tuple[Any, ...]) -> Any:
+        """Called before each in-place op; what it returns is for `after_change`, unless it is None."""
+
+    def after_change(self, op: Any, before: Any, target: Any) -> None:
+        """Called after an in-place op."""
+
+    def copy(self, source: Any, target: Any) -> None:
+        """Called for a copy of a tensor that a composite is about to overwrite."""
+
+    def overwrite(self, target: Any, result: Any) -> None:
+        """Called after a composite has overwritten a tensor by a result."""
+
+    def hold(self, tensor: Any, tangents: Any) -> None:
+        """Called with a tensor made of saved values, and the tangents saved with them."""
+
+    def make(self, primal: Any, tangent: Any, token: Any, depth: int) -> Any:
+        """A view of a tensor with a tangent at a level, for which a tensor stands."""
+        raise NotImplementedError
+
+    def tangent(self, tensor: Any, token: Any) -> Any:
+        """The tangent of a tensor at a level; zeros if it has none."""
+        raise NotImplementedError
+
+    def primal(self, tensor: Any, token: Any) -> Any:
+        """A view of a tensor without its tangent at a level."""
+        raise NotImplementedError
+
+    def leave(self, token: Any) -> None:
+        """Drop the tangents at a level."""
+
+    def described(self, tensor: Any) -> list[tuple[int, Any]]:
+        """Depth and tangent of each level at which a tensor has one, outermost first."""
+        return []
+
+
 @dataclass(slots=True, frozen=True)
 class Context:
     """Settings and services of a computation."""
@@ -121,6 +172,7 @@ class Context:
     nodes: NodeNumbers = field(default_factory=NodeNumbers)
     tracer: Any = None  # receives each op: tracing.Tracer
     default_dtype: Any = _FLOAT32  # for integers where a float is needed
+    duals: Duals = field(default_factory=Duals.new)
 
 
 _OUTSIDE = Context()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import TITLES
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Storage, Tensor
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class Saved:
     """A value saved for backward, with its version and the node that made it, for higher derivatives."""
 
-    __slots__ = ("array", "index", "leaf", "node", "output", "requires_grad", "storage", "version")
+    __slots__ = ("array", "index", "leaf", "node", "output", "requires_grad", "storage", "tangents", "version")
     node: Node | None
 
     def __init__(self, tensor: Tensor, output: int) -> None:
@@ -28,6 +29,7 @@ class Saved:
             _refuse_inference()
         self.version = self.storage.version
         self.output = output
+        self.tangents: Any = None  # of the value, while a forward-mode level is open
         self.requires_grad = tensor.requires_grad
         if output >= 0:
             self.node, self.index, self.leaf = None, output, None
@@ -53,6 +55,8 @@ class Saved:
                 made.node, made.index, made.requires_grad = owner, self.output, True
         else:
             made.node, made.index = self.node, self.index
+        if self.tangents is not None:
+            CURRENT.get().duals.hold(made, self.tangents)
         return made
 
     def _refuse(self, owner: Node, name: str) -> None:

@@ -114,12 +114,16 @@ class Composite(Signature):
             check_no_overlap(target.array, args[1:])
         kept = Tensor(target.array.copy("K"), target.requires_grad)
         kept.node, kept.index = target.node, target.index
+        if context.duals.active:
+            context.duals.copy(target, kept)
         result = self.apply((kept, *args[1:]))
         check_result(self.name, target, result)
         target.array[...] = result.array
         target.storage.changed()
         if result.node is not None:
             rewrite(target, result.node, result.index)
+        if context.duals.active:
+            context.duals.overwrite(target, result)
         return target
 
 

@@ -90,6 +90,7 @@ class Declaration(Signature):
         # Places of the tensor inputs; empty if one of them is a list.
         self.single_positions = self.tensor_positions if self.list_position < 0 else ()
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
+        self.tangent_rule: str | Callable[..., Any] | None = None
         # Places of the operands, for an op of two such as `mul`; else None.
         self.operand_positions = self.single_positions if len(self.single_positions) == 2 else None
         self.tensor_bits = tuple((1 << number, place) for number, place in enumerate(self.tensor_positions))
@@ -134,6 +135,19 @@ class Declaration(Signature):
             if name not in self.positions:
                 raise ValueError(f"{self.name} has no input {name}")
             self.formulas[name] = (formula, tuple(inspect.signature(formula).parameters)[1:])
+        return self
+
+    def tangent(self: Self, rule: str | Callable[..., Any]) -> Self:
+        """Declare how the results' tangents follow from the inputs' in forward mode; else they cost both directions.
+
+        "linear": a change of the inputs gives the same op of the change, as for sums, shapes and indices.
+        "multilinear": linear in each differentiable input alone, as for products.
+        "pointwise": each element of the result depends on one element of each input, after broadcasting.
+        "symmetric": one input, whose Jacobian is symmetric.
+        A function: its parameters name what it gets, as those of a formula. A parameter `t_<input>` is that input's
+        tangent, None if it has none.
+        """
+        self.tangent_rule = rule
         return self
 
     def checked_by(self: Self, check: Callable[..., None]) -> Self:

@@ -254,6 +254,8 @@ class Op(Declaration):
             many = self._wrap_many(args, result, track, context)
             if work and track:
                 _set_work(many, estimate_backward(self, arrays))
+            if context.duals.active:
+                context.duals.applied(self, args, many)
             return many
         if type(result) is _ndarray and not self.view:
             made = Tensor(result, False, None, context)
@@ -271,6 +273,8 @@ class Op(Declaration):
                 node.work = estimate_backward(self, arrays)
         if context.tracer is not None:
             context.tracer.applied(self, args, made)
+        if context.duals.active:
+            context.duals.applied(self, args, made)
         return made
 
     def _propagates_gradient(self, dtype: DType) -> bool:
@@ -419,6 +423,7 @@ class Op(Declaration):
         target: Tensor = args[0]
         context = CURRENT.get()
         track = self._tracks_in_place(args, context)
+        before = context.duals.before_change(self, args) if context.duals.active else None
         if track:
             check_in_place(target)
         if target.storage.inference:
@@ -473,6 +478,8 @@ class Op(Declaration):
             self._rewrite_history(target, node)
         if context.tracer is not None:
             context.tracer.wrote(self, args, node is not None)
+        if before is not None:
+            context.duals.after_change(self, before, target)
         return target
 
     def _compute_checked(self, context: Context, arrays: tuple[Any, ...]) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Tensor
+from gradwire_engine.core.context import CURRENT
 from gradwire_engine.graph.tensor import ViewOrigin, node_without_refresh, outdated
 from gradwire_server.common.payload import TO_WIRE
 
@@ -28,6 +29,7 @@ def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_d
         and tensor.state is None
         and not tensor.storage.version
         and not data_dependent
+        and not CURRENT.get().duals.active
     )
     if not plain or not array.flags.c_contiguous or (node is None and tensor.requires_grad):
         _fill(spec, tensor, data_dependent)
@@ -81,6 +83,9 @@ def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> N
     spec.version = tensor.storage.version
     spec.inference = tensor.storage.inference
     spec.data_dependent = data_dependent
+    duals = CURRENT.get().duals
+    for depth, tangent in duals.described(tensor) if duals.active else ():
+        _fill(spec.tangents.add(depth=depth).tangent, tangent, False)
 
 
 def _dense_strides(shape: tuple[int, ...], step: int) -> tuple[int, ...]:

@@ -245,6 +245,7 @@ class SnapshotDecoder:
         made.version, made.output, made.requires_grad = stored.version, stored.output, stored.requires_grad
         made.node, made.index = self._of(self.nodes, stored.node), stored.index
         made.leaf = self._of(self.tensors, stored.leaf)
+        made.tangents = None  # a session with tangents is not stored
         return made
 
     # The session's tables.

@@ -89,6 +89,12 @@ class SnapshotEncoder:
                 "a backward of this session waits for its client to run a hook; save the session after that backward",
                 later="1",
             )
+        if session.grad_context.duals.active:
+            raise Refusal(
+                "NOT_SUPPORTED",
+                "a level of forward-mode differentiation is open in this session; save the session after that level",
+                later="1",
+            )
         self._describe_session()
         for tensor_id, tensor in session.store.items():
             first = session.names[tensor] == tensor_id

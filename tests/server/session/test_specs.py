@@ -115,3 +115,17 @@ def test_a_views_base_is_told_if_the_session_knows_it() -> None:
     other = types_pb2.TensorSpec()
     specs.tell_base(other, base, {base: 4}.__getitem__)
     assert other.base == 0
+
+
+def test_a_dual_tells_its_tangents() -> None:
+    """Also one of an ordinary kind, whose description is remembered."""
+    plain = told(tensor(np.zeros(3)))
+    with activate(Context()):
+        token, tangent = tensor(np.zeros(())), tensor(np.ones(3), True) * 2.0
+        dual = call("make_dual", (tensor(np.zeros(3)), tangent, token, 1))
+        spec = told(call("exp", (dual,)))
+        assert [(each.depth, each.tangent.grad_fn) for each in spec.tangents] == [(1, "MulBackward0")]
+        assert list(spec.tangents[0].tangent.shape) == [3]
+        call("exit_dual_level", (token,))
+        assert not told(dual).tangents
+    assert told(tensor(np.zeros(3))) == plain

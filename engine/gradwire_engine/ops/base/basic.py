@@ -34,7 +34,7 @@ def _conj(xp: Any, input: Array) -> Array:
     return xp.conj(input)
 
 
-_conj.grad(input=lambda g: conj(g))
+_conj.grad(input=lambda g: conj(g)).tangent("linear")
 
 
 def _check_alpha(input: Array, alpha: Number) -> Number:
@@ -62,7 +62,7 @@ def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
 
 
 add.into(lambda xp, input, other, alpha: xp.add(input, other if alpha == 1 else other * alpha, out=input))
-add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else g * conj(alpha))
+add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else g * conj(alpha)).tangent("holomorphic")
 
 
 def _refuse_bools(*operands: Any) -> None:
@@ -93,7 +93,7 @@ def neg(xp: Any, input: Array) -> Array:
     return xp.negative(input)
 
 
-neg.grad(input=lambda g: neg(g))
+neg.grad(input=lambda g: neg(g)).tangent("holomorphic")
 
 
 @op(promote="same", of_numbers=True, cost=4)
@@ -112,7 +112,7 @@ def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
 
 sub.checked_by(_refuse_bools)
 sub.into(lambda xp, input, other, alpha: xp.subtract(input, other if alpha == 1 else other * alpha, out=input))
-sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else g * -conj(alpha))
+sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else g * -conj(alpha)).tangent("holomorphic")
 
 
 @op(promote="same", of_numbers=True, cost=4)
@@ -122,7 +122,7 @@ def mul(xp: Any, input: Array | Number, other: Array | Number) -> Array:
 
 
 mul.into(lambda xp, input, other: xp.multiply(input, other, out=input))
-mul.grad(input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))
+mul.grad(input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input)).tangent("holomorphic")
 
 
 @op(name="_cast", node="ToCopyBackward0", drops_grad=True, cost=8)
@@ -135,7 +135,7 @@ def cast(xp: Any, input: Array, dtype: DType) -> Array:
 
 
 cast.sized_by(lambda input, dtype: input.size * dtype.itemsize, bounded=True)
-cast.grad(input=lambda g: g)  # fit() casts the gradient back
+cast.grad(input=lambda g: g).tangent("linear")  # fit() casts the gradient back
 
 
 @op(name="_copied", node="CopyBackwards", cost=4)
@@ -144,7 +144,7 @@ def copied(xp: Any, input: Array) -> Array:
     return xp.array(input, order="C")
 
 
-copied.grad(input=lambda g: g)
+copied.grad(input=lambda g: g).tangent("linear")
 
 
 @op(name="_to_device", node="ToCopyBackward0", cost=4)
@@ -153,7 +153,7 @@ def to_device(xp: Any, input: Array, device: Device) -> Array:
     return devices.to_device(input, device)
 
 
-to_device.grad(input=lambda g, input_meta: to_device(g, input_meta.device))
+to_device.grad(input=lambda g, input_meta: to_device(g, input_meta.device)).tangent("linear")
 
 
 @op(name="_real", view=True, node="SelectBackward0", cost=4)
@@ -175,8 +175,8 @@ def _as_complex(value: Any) -> Any:
     return cast(value, dtypes.to_complex(value.dtype))
 
 
-real_view.grad(input=lambda g: _as_complex(g))
-real.grad(input=lambda g: _as_complex(g))
+real_view.grad(input=lambda g: _as_complex(g)).tangent("linear")
+real.grad(input=lambda g: _as_complex(g)).tangent("linear")
 
 
 @op(name="expand", view=True, cost=4)
@@ -220,7 +220,7 @@ def _expanded_strides(input: Array, target: Ints) -> Ints:
     return tuple(reversed(strides))
 
 
-expand.grad(input=lambda g: g)  # fit() sums the gradient
+expand.grad(input=lambda g: g).tangent("linear")  # fit() sums the gradient
 
 
 @op(name="sum_to_size", node="SumBackward1", cost=4)
@@ -242,7 +242,7 @@ def sum_to_size(xp: Any, input: Array, size: Ints) -> Array:
 sum_to_size.sized_by(
     lambda input, size: math.prod((size,) if isinstance(size, int) else size) * input.itemsize, bounded=True
 )
-sum_to_size.grad(input=lambda g, input_meta: expand(g, input_meta.shape))
+sum_to_size.grad(input=lambda g, input_meta: expand(g, input_meta.shape)).tangent("linear")
 
 
 def fit(gradient: Any, wanted: Fit) -> Any:
@@ -344,4 +344,4 @@ div.works_in(backward=3.1)
 div.grad(
     input=lambda g, other, rounding_mode: g * 0 if rounding_mode else g / conj(other),
     other=lambda g, input, other, rounding_mode: g * 0 if rounding_mode else neg(g) * conj(input / other / other),
-)
+).tangent("holomorphic")

@@ -26,6 +26,11 @@ def zeros(g: Any, shape: tuple[int, ...] | None = None) -> Any:
     return _zeros(g, g.shape if shape is None else shape)
 
 
+def ones(g: Any) -> Any:
+    """Ones of g's shape, dtype and device: a Tensor for a Tensor, an array for an array."""
+    return zeros(g) + 1
+
+
 @op(name="_zeros", cost=4)
 def _zeros(xp: Any, input: Array, shape: Ints) -> Array:
     return xp.zeros(shape, input.dtype)
@@ -53,7 +58,7 @@ def _in(xp: Any, value: Any, dtype: Any) -> Any:
 where.grad(
     input=lambda g, condition: where(condition, g, 0),
     other=lambda g, condition: where(condition, 0, g),
-)
+).tangent("linear")
 
 
 def _fill_value(op_name: str, input: Array, value: Any) -> Any:
@@ -86,7 +91,7 @@ def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Ar
 masked_fill.grad(
     input=lambda g, mask: masked_fill(g, mask, 0),
     value=lambda g, mask: sum_to_size(where(mask, g, 0), ()),
-)
+).tangent("linear")
 
 
 @op(in_place=True, node=lambda input, value: f"FillBackward{2 + (type(value) is Tensor)}", cost=4)
@@ -113,7 +118,7 @@ def _write_fill(xp: Any, input: Array, value: Any) -> None:
 
 
 fill.into(_write_fill, always=True)
-fill.grad(input=lambda g: zeros(g), value=lambda g: sum_to_size(g, ()))
+fill.grad(input=lambda g: zeros(g), value=lambda g: sum_to_size(g, ())).tangent("linear")
 
 
 @op(in_place=True, cost=4)
@@ -123,7 +128,7 @@ def zero(xp: Any, input: Array) -> Array:
 
 
 zero.into(lambda xp, input: input.fill(0), always=True)
-zero.grad(input=lambda g: zeros(g))
+zero.grad(input=lambda g: zeros(g)).tangent("linear")
 
 
 @op(in_place=True, node="CopyBackwards", drops_grad=True, cost=4)
@@ -143,7 +148,7 @@ def _write_copy(xp: Any, input: Array, src: Array, non_blocking: bool) -> None:
 
 
 copy.into(_write_copy, always=True)
-copy.grad(input=lambda g: zeros(g), src=lambda g, src_meta: on_device(g, src_meta.device))
+copy.grad(input=lambda g: zeros(g), src=lambda g, src_meta: on_device(g, src_meta.device)).tangent("linear")
 
 
 def on_device(value: Any, device: str) -> Any:

@@ -74,7 +74,7 @@ def masked(xp: Any, grad: Array, mask: Array) -> Array:
     return keep(xp, grad, mask)
 
 
-masked.grad(grad=lambda g, mask: masked(g, mask))
+masked.grad(grad=lambda g, mask: masked(g, mask)).tangent("holomorphic")
 
 
 @op(name="_masked_by", cost=4)
@@ -83,7 +83,7 @@ def _masked_by(xp: Any, grad: Array, input: Array, mask: Array) -> Array:
     return keep(xp, grad, mask)
 
 
-_masked_by.grad(grad=lambda g, input, mask: _masked_by(g, input, mask), input=lambda g: zeros(g))
+_masked_by.grad(grad=lambda g, input, mask: _masked_by(g, input, mask), input=lambda g: zeros(g)).tangent("pointwise")
 
 
 @op(in_place=True, cost=4)
@@ -101,8 +101,9 @@ def _threshold_backward(xp: Any, grad: Array, result: Array) -> Array:
     return keep(xp, grad, result != 0)
 
 
-relu.grad(input=lambda g, out: _threshold_backward(g, out))
+relu.grad(input=lambda g, out: _threshold_backward(g, out)).tangent("holomorphic")
 _threshold_backward.grad(grad=lambda g, result: _threshold_backward(g, result), result=lambda g: zeros(g))
+_threshold_backward.tangent("pointwise")
 
 
 @op(in_place=True, cost=4)
@@ -114,7 +115,7 @@ def threshold(xp: Any, input: Array, threshold: Number, value: Number) -> Array:
 
 threshold.unsupported("b", "threshold_cpu")
 threshold.casts_numbers("value")
-threshold.grad(input=lambda g, input, threshold: _masked_by(g, input, ~(input <= threshold)))
+threshold.grad(input=lambda g, input, threshold: _masked_by(g, input, ~(input <= threshold))).tangent("holomorphic")
 
 
 @op(in_place=True, cost=4)
@@ -132,7 +133,9 @@ def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0)
 
 
 hardtanh.works_in(widens=True)
-hardtanh.grad(input=lambda g, input, min_val, max_val: _masked_by(g, input, ~((input <= min_val) | (input >= max_val))))
+hardtanh.grad(
+    input=lambda g, input, min_val, max_val: _masked_by(g, input, ~((input <= min_val) | (input >= max_val)))
+).tangent("holomorphic")
 
 
 @op(in_place=True, node="HardtanhBackward0", cost=4)
@@ -145,7 +148,7 @@ def relu6(xp: Any, input: Array) -> Array:
     return xp.clip(input, input.dtype.type(0), input.dtype.type(6))
 
 
-relu6.grad(input=lambda g, input: _masked_by(g, input, ~((input <= 0) | (input >= 6))))
+relu6.grad(input=lambda g, input: _masked_by(g, input, ~((input <= 0) | (input >= 6)))).tangent("holomorphic")
 
 
 @op(name="_slope", cost=4)
@@ -159,7 +162,7 @@ def _slope(xp: Any, input: Array, slope: float) -> Array:
     return xp.where(input > 0, input.dtype.type(1), input.dtype.type(slope))
 
 
-_slope.grad(input=lambda g: zeros(g))
+_slope.grad(input=lambda g: zeros(g)).tangent("pointwise")
 
 
 @op(in_place=True, cost=4)
@@ -173,7 +176,7 @@ def leaky_relu(xp: Any, input: Array, negative_slope: float = 0.01) -> Array:
 
 
 leaky_relu.works_in(forward=1)
-leaky_relu.grad(input=lambda g, input, negative_slope: g * _slope(input, negative_slope))
+leaky_relu.grad(input=lambda g, input, negative_slope: g * _slope(input, negative_slope)).tangent("holomorphic")
 
 
 def _elu(xp: Any, input: Array, alpha: float, scale: float, input_scale: float) -> Array:
@@ -257,9 +260,9 @@ def selu(xp: Any, input: Array) -> Array:
     return _elu(xp, input, _SELU_ALPHA, _SELU_SCALE, 1.0)
 
 
-elu.grad(input=lambda g, input, alpha: _elu_input(g, input, alpha, 1.0, 1.0))
-celu.grad(input=lambda g, input, alpha: _elu_input(g, input, alpha, 1.0, 1.0 / alpha))
-selu.grad(input=lambda g, input: _elu_input(g, input, _SELU_ALPHA, _SELU_SCALE, 1.0))
+elu.grad(input=lambda g, input, alpha: _elu_input(g, input, alpha, 1.0, 1.0)).tangent("holomorphic")
+celu.grad(input=lambda g, input, alpha: _elu_input(g, input, alpha, 1.0, 1.0 / alpha)).tangent("holomorphic")
+selu.grad(input=lambda g, input: _elu_input(g, input, _SELU_ALPHA, _SELU_SCALE, 1.0)).tangent("holomorphic")
 
 # Normal CDF: 1 / 2 + tanh(x P(x**2)) / 2, P fitted for the least error over [-6.2, 6.2]: 3e-8, below float32's
 # precision. Beyond, the last coefficient drives tanh to 1. NumPy has no faster function than tanh.
@@ -326,7 +329,7 @@ def _normal_density(input: Any) -> Any:
     return exp(input * input * -0.5) * _DENSITY_SCALE
 
 
-_normal_cdf.grad(input=lambda g, input: g * _normal_density(input))
+_normal_cdf.grad(input=lambda g, input: g * _normal_density(input)).tangent("pointwise")
 
 _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBE = 0.044715
@@ -375,7 +378,7 @@ def _gelu_input(g: Any, input: Any, approximate: str) -> Any:
     return g * _gelu_slope(input, approximate)
 
 
-gelu.grad(input=_gelu_input)
+gelu.grad(input=_gelu_input).tangent("holomorphic")
 
 
 @op(in_place=True, complex_grad=False, cost=8)
@@ -391,7 +394,7 @@ def _silu_slope(input: Any) -> Any:
     return gate * (input * (1 - gate) + 1)
 
 
-silu.grad(input=lambda g, input: g * _silu_slope(input))
+silu.grad(input=lambda g, input: g * _silu_slope(input)).tangent("holomorphic")
 
 
 @op(cost=12)
@@ -406,7 +409,7 @@ def softplus(xp: Any, input: Array, beta: float = 1.0, threshold: float = 20.0) 
 softplus.works_in(forward=0.7)
 softplus.grad(
     input=lambda g, input, beta, threshold: where(input * beta > threshold, g, g * sigmoid(input * beta)),
-)
+).tangent("holomorphic")
 
 
 @op(in_place=True, cost=12)
@@ -425,7 +428,7 @@ def _mish_slope(input: Any) -> Any:
     return gate + input * sigmoid(input) * (1 - gate * gate)
 
 
-mish.grad(input=lambda g, input: g * _mish_slope(input))
+mish.grad(input=lambda g, input: g * _mish_slope(input)).tangent("holomorphic")
 
 
 @op(node="LogSigmoidBackward0", cost=12)
@@ -437,7 +440,7 @@ def logsigmoid(xp: Any, input: Array) -> Array:
     return xp.minimum(input, 0) - excess
 
 
-logsigmoid.grad(input=lambda g, input: g * sigmoid(neg(input)))
+logsigmoid.grad(input=lambda g, input: g * sigmoid(neg(input))).tangent("holomorphic")
 
 
 @op(in_place=True, cost=4)
@@ -449,7 +452,7 @@ def hardsigmoid(xp: Any, input: Array) -> Array:
 
 
 hardsigmoid.works_in(forward=1, widens=True)
-hardsigmoid.grad(input=lambda g, input: masked(g, (input > -3) & (input < 3)) / 6)
+hardsigmoid.grad(input=lambda g, input: masked(g, (input > -3) & (input < 3)) / 6).tangent("holomorphic")
 
 
 @op(in_place=True, cost=8)
@@ -467,7 +470,7 @@ def _hardswish_backward(g: Any, input: Any) -> Any:
     return where(input < 3, where(input <= -3, 0, g * (input / 3 + 0.5)), g)
 
 
-hardswish.grad(input=lambda g, input: _hardswish_backward(g, input))
+hardswish.grad(input=lambda g, input: _hardswish_backward(g, input)).tangent("holomorphic")
 
 
 @op(cost=4)
@@ -481,7 +484,7 @@ def _shrink_backward(g: Any, input: Any, lambd: float) -> Any:
     return _masked_by(g, input, ~((input <= lambd) & (input >= -lambd)))
 
 
-hardshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd))
+hardshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd)).tangent("holomorphic")
 
 
 @op(cost=8)
@@ -496,7 +499,7 @@ def softshrink(xp: Any, input: Array, lambd: float = 0.5) -> Array:
 
 
 softshrink.works_in(forward=0.8)
-softshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd))
+softshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd)).tangent("holomorphic")
 
 
 @composite
@@ -552,8 +555,9 @@ def _zero_half(g: Any, dim: int, second: bool) -> Any:
     return _join_halves(nothing, g, dim) if second else _join_halves(g, nothing, dim)
 
 
-_half.grad(input=lambda g, dim, second: _zero_half(g, dim, second))
+_half.grad(input=lambda g, dim, second: _zero_half(g, dim, second)).tangent("linear")
 _join_halves.grad(first=lambda g, dim: _half(g, dim, False), second=lambda g, dim: _half(g, dim, True))
+_join_halves.tangent("linear")
 
 
 def _glu_backward(g: Any, input: Any, dim: int) -> Any:

@@ -59,7 +59,7 @@ def _over(value: Any, input: Any) -> Any:
     return where(at_zero, 0.5, value / where(at_zero, 1, input))
 
 
-i0.grad(input=lambda g, input: g * i1(input))
-i1.grad(input=lambda g, input, out: g * (i0(input) - _over(out, input)))
-i0e.grad(input=lambda g, input, out: g * (i1e(input) - sign(input) * out))
-i1e.grad(input=lambda g, input, out: g * (i0e(input) - sign(input) * out - _over(out, input)))
+i0.grad(input=lambda g, input: g * i1(input)).tangent("holomorphic")
+i1.grad(input=lambda g, input, out: g * (i0(input) - _over(out, input))).tangent("holomorphic")
+i0e.grad(input=lambda g, input, out: g * (i1e(input) - sign(input) * out)).tangent("holomorphic")
+i1e.grad(input=lambda g, input, out: g * (i0e(input) - sign(input) * out - _over(out, input))).tangent("holomorphic")

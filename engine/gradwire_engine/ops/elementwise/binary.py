@@ -114,7 +114,7 @@ def _log_of(number: Any, is_complex: bool) -> Any:
     return math.log(number) if number > 0 else math.nan
 
 
-pow.grad(input=_pow_input, exponent=_pow_exponent)
+pow.grad(input=_pow_input, exponent=_pow_exponent).tangent("holomorphic")
 
 
 class _FloatPower(Composite):
@@ -199,10 +199,13 @@ def _refuse_derivative(name: str) -> None:
 
 floor_divide.grad(
     input=lambda g: _refuse_derivative("floor_divide"), other=lambda g: _refuse_derivative("floor_divide")
-)
+).tangent("pointwise")
 floor_divide.unsupported("c", "div_floor_cpu")
-remainder.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor"))
+remainder.grad(
+    input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor")
+).tangent("holomorphic")
 fmod.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="trunc"))
+fmod.tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -222,7 +225,7 @@ def _over_square(value: Any, input: Any, other: Any) -> Any:
 atan2.grad(
     input=lambda g, input, other: g * _over_square(other, input, other),
     other=lambda g, input, other: g * _over_square(neg(input), input, other),
-)
+).tangent("holomorphic")
 
 
 @op(promote="same", cost=12)
@@ -234,6 +237,7 @@ def hypot(xp: Any, input: Array, other: Array) -> Array:
 
 
 hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out))
+hypot.tangent("holomorphic")
 
 
 @op(promote="same", in_place=False, cost=4)
@@ -269,11 +273,11 @@ def _extreme_gradient(g: Any, loses: Any, ties: Any) -> Any:
 maximum.grad(
     input=lambda g, input, other: _extreme_gradient(g, lt(input, other), eq(input, other)),
     other=lambda g, input, other: _extreme_gradient(g, gt(input, other), eq(input, other)),
-)
+).tangent("holomorphic")
 minimum.grad(
     input=lambda g, input, other: _extreme_gradient(g, gt(input, other), eq(input, other)),
     other=lambda g, input, other: _extreme_gradient(g, lt(input, other), eq(input, other)),
-)
+).tangent("holomorphic")
 
 
 @op(promote="same", in_place=False, cost=8)
@@ -293,11 +297,11 @@ def fmin(xp: Any, input: Array, other: Array) -> Array:
 fmax.grad(
     input=lambda g, input, other: where(logical_or(ge(input, other), isnan(other)), g, 0),
     other=lambda g, input, other: where(logical_or(ge(input, other), isnan(other)), 0, g),
-)
+).tangent("holomorphic")
 fmin.grad(
     input=lambda g, input, other: where(logical_or(le(input, other), isnan(other)), g, 0),
     other=lambda g, input, other: where(logical_or(le(input, other), isnan(other)), 0, g),
-)
+).tangent("holomorphic")
 
 
 @op(
@@ -312,7 +316,7 @@ def rsub(xp: Any, input: Array, other: Array | Number, *, alpha: Number = 1) -> 
 
 
 rsub.checked_by(_refuse_bools)
-rsub.grad(input=lambda g, alpha: neg(g) * conj(alpha), other=lambda g: g)
+rsub.grad(input=lambda g, alpha: neg(g) * conj(alpha), other=lambda g: g).tangent("holomorphic")
 
 
 @op(promote="same", node=lambda input, end, weight: f"LerpBackward{int(type(weight) is Tensor)}", cost=4)
@@ -330,7 +334,7 @@ lerp.grad(
     input=lambda g, weight: g * (1 - conj(weight)),
     end=lambda g, weight: g * conj(weight),
     weight=lambda g, input, end: g * conj(end - input),
-)
+).tangent("holomorphic")
 
 
 @op(promote="same", cost=4)
@@ -347,7 +351,7 @@ addcmul.grad(
     input=lambda g: g,
     tensor1=lambda g, tensor2, value: g * conj(tensor2 * value),
     tensor2=lambda g, tensor1, value: g * conj(tensor1 * value),
-)
+).tangent("holomorphic")
 
 
 @op(promote="same", cost=4)
@@ -366,7 +370,7 @@ addcdiv.grad(
     input=lambda g: g,
     tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
     tensor2=lambda g, tensor1, tensor2, value: neg(g) * conj((value / tensor2) * (tensor1 / tensor2)),
-)
+).tangent("holomorphic")
 
 # Clamping: the gradient also passes at the bounds.
 
@@ -418,7 +422,7 @@ def _less(low: Any, high: Any) -> Any:
     return lt(low, high)
 
 
-clamp.grad(input=_clamp_input, min=_clamp_min, max=_clamp_max)
+clamp.grad(input=_clamp_input, min=_clamp_min, max=_clamp_max).tangent("holomorphic")
 
 
 @op(promote="same", node=lambda input, min: f"ClampMinBackward{int(_any_tensor(min))}", cost=4)
@@ -441,10 +445,10 @@ clamp_max.works_in(widens=True)
 
 clamp_min.grad(
     input=lambda g, input, min: where(ge(input, min), g, 0), min=lambda g, input, min: where(lt(input, min), g, 0)
-)
+).tangent("holomorphic")
 clamp_max.grad(
     input=lambda g, input, max: where(le(input, max), g, 0), max=lambda g, input, max: where(gt(input, max), g, 0)
-)
+).tangent("holomorphic")
 
 # Logarithms and signs.
 
@@ -474,11 +478,11 @@ def logaddexp2(xp: Any, input: Array, other: Array) -> Array:
 logaddexp.grad(
     input=lambda g, input, other: g / conj(1 + exp(other - input)),
     other=lambda g, input, other: g / conj(1 + exp(input - other)),
-)
+).tangent("holomorphic")
 logaddexp2.grad(
     input=lambda g, input, other: g / (1 + exp2(other - input)),
     other=lambda g, input, other: g / (1 + exp2(input - other)),
-)
+).tangent("holomorphic")
 
 
 @op(promote="float", node=lambda input, other: f"CopysignBackward{int(type(other) is not Tensor)}", cost=4)
@@ -488,6 +492,7 @@ def copysign(xp: Any, input: Array, other: Array | Number) -> Array:
 
 
 copysign.grad(input=lambda g, input, out: g * where(eq(input, 0), 0, out / input), other=lambda g: zeros(g))
+copysign.tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -508,6 +513,7 @@ def _refuse_bool_exponent(input: Any, other: Any) -> None:
 ldexp.checked_by(_refuse_bool_exponent)
 # As in PyTorch, an integer exponent gives an integer power in the gradient: 0 for a negative exponent.
 ldexp.grad(input=lambda g, other: g * conj(pow(2, other)), other=lambda g, out: g * conj(out * math.log(2)))
+ldexp.tangent("holomorphic")
 
 
 @op(promote="same", cost=12)
@@ -517,6 +523,7 @@ def nextafter(xp: Any, input: Array, other: Array) -> Array:
 
 
 nextafter.grad(input=lambda g, input, other: where(eq(input, other), 0, g), other=lambda g: zeros(g))
+nextafter.tangent("holomorphic")
 
 
 # Integers.
@@ -547,7 +554,9 @@ def heaviside(xp: Any, input: Array, values: Array) -> Array:
 
 
 heaviside.works_in(forward=1.3)
-heaviside.grad(input=lambda g: _refuse_derivative("heaviside"), values=lambda g: _refuse_derivative("heaviside"))
+heaviside.grad(
+    input=lambda g: _refuse_derivative("heaviside"), values=lambda g: _refuse_derivative("heaviside")
+).tangent("pointwise")
 
 
 def _xlogy_node(input: Any, other: Any) -> str:
@@ -569,7 +578,7 @@ xlogy.works_in(forward=1.4)
 xlogy.grad(
     input=lambda g, input, other: g * _log_where(input, other),
     other=lambda g, input, other: g * input / other,
-)
+).tangent("holomorphic")
 
 
 def _log_of_scale(number: float) -> float:

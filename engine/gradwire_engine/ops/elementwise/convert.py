@@ -13,7 +13,7 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, conj, real, real_view, to_device
 from gradwire_engine.ops.base.compare import eq
-from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.fill import ones, where, zeros
 from gradwire_engine.ops.elementwise.unary import abs as modulus
 from gradwire_engine.ops.elementwise.unary import sgn
 
@@ -69,7 +69,7 @@ def imag(xp: Any, input: Array) -> Array:
     return input.imag
 
 
-imag.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j)
+imag.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j).tangent("linear")
 
 
 @op(name="_imag_copy", node="ImagBackward0", cost=4)
@@ -78,7 +78,7 @@ def imaginary(xp: Any, input: Array) -> Array:
     return input.imag.copy()
 
 
-imaginary.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j)
+imaginary.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j).tangent("linear")
 
 
 @op(name="complex", node="ComplexBackward0", cost=4)
@@ -102,7 +102,7 @@ def complex_(xp: Any, real: Array, imag: Array) -> Array:
     return made
 
 
-complex_.grad(real=lambda g: real(g), imag=lambda g: imaginary(g))
+complex_.grad(real=lambda g: real(g), imag=lambda g: imaginary(g)).tangent("linear")
 
 
 @op(cost=12)
@@ -126,6 +126,11 @@ polar.grad(
     abs=lambda g, out: real(conj(g) * sgn(out)),
     angle=lambda g, out: real(conj(g) * (out * 1j)),
 )
+polar.tangent(
+    lambda t_abs, t_angle, angle, out: (
+        (0 if t_abs is None else polar(ones(angle), angle) * t_abs) + (0 if t_angle is None else out * t_angle * 1j)
+    )
+)
 
 
 @op(cost=12)
@@ -147,7 +152,7 @@ def _angle_input(g: Any, input: Any) -> Any:
     return where(eq(size, 0), 0, tangent * (g / where(eq(size, 0), 1, size)))
 
 
-angle.grad(input=_angle_input)
+angle.grad(input=_angle_input).tangent("holomorphic")
 
 
 @composite(views="always")

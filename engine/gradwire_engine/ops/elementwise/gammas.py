@@ -58,10 +58,10 @@ def _density(g: Any, order: Any, other: Any) -> Any:
 
 igamma.grad(
     input=lambda g: _refuse_derivative("igamma: input"), other=lambda g, input, other: _density(g, input, other)
-)
+).tangent("holomorphic")
 igammac.grad(
     input=lambda g: _refuse_derivative("igammac: input"), other=lambda g, input, other: neg(_density(g, input, other))
-)
+).tangent("holomorphic")
 
 
 @op(
@@ -85,7 +85,7 @@ zeta.grad(
     other=lambda g, input, other: (
         g * zeta(input + 1, other) * (-input if isinstance(input, (int, float)) else neg(input))
     ),
-)
+).tangent("holomorphic")
 
 
 # The derivative of mvlgamma loops over p in Python; a step costs as much as _EACH elements.
@@ -116,7 +116,7 @@ def _digamma_sum(input: Any, p: int) -> Any:
     return made
 
 
-_mvlgamma.grad(input=lambda g, input, p: g * _digamma_sum(input, p))
+_mvlgamma.grad(input=lambda g, input, p: g * _digamma_sum(input, p)).tangent("holomorphic")
 
 
 @composite(in_place=True)

@@ -54,10 +54,11 @@ def entr(xp: Any, input: Array) -> Array:
     return special(xp).entr(input)
 
 
-ndtri.grad(input=lambda g, out: g * math.sqrt(2 * math.pi) * exp(out * out * 0.5))
-erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / math.sqrt(math.pi)))
+ndtri.grad(input=lambda g, out: g * math.sqrt(2 * math.pi) * exp(out * out * 0.5)).tangent("holomorphic")
+erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / math.sqrt(math.pi))).tangent("holomorphic")
 log_ndtr.grad(input=lambda g, input, out: g / erfcx(input * -math.sqrt(0.5)) * math.sqrt(2 / math.pi))
-entr.grad(input=lambda g, input: g * (neg(log(input)) - 1))
+log_ndtr.tangent("holomorphic")
+entr.grad(input=lambda g, input: g * (neg(log(input)) - 1)).tangent("holomorphic")
 
 
 @op(
@@ -94,4 +95,4 @@ def _xlog1py_input(g: Any, input: Any, other: Any) -> Any:
     return where(logical_and(eq(input, 0), le(other, -1)), 0, g * log1p(other))
 
 
-xlog1py.grad(input=_xlog1py_input, other=lambda g, input, other: g * input / (other + 1))
+xlog1py.grad(input=_xlog1py_input, other=lambda g, input, other: g * input / (other + 1)).tangent("holomorphic")

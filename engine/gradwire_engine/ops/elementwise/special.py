@@ -51,9 +51,9 @@ def erfinv(xp: Any, input: Array) -> Array:
 erfinv.works_in(backward=2.1, widens=True)
 
 
-erf.grad(input=lambda g, input: g * (2 / math.sqrt(math.pi)) * exp(neg(input * input)))
-erfc.grad(input=lambda g, input: g * (-2 / math.sqrt(math.pi)) * exp(neg(input * input)))
-erfinv.grad(input=lambda g, out: g * (math.sqrt(math.pi) / 2) * exp(out * out))
+erf.grad(input=lambda g, input: g * (2 / math.sqrt(math.pi)) * exp(neg(input * input))).tangent("holomorphic")
+erfc.grad(input=lambda g, input: g * (-2 / math.sqrt(math.pi)) * exp(neg(input * input))).tangent("holomorphic")
+erfinv.grad(input=lambda g, out: g * (math.sqrt(math.pi) / 2) * exp(out * out)).tangent("holomorphic")
 
 
 @op(promote="float", cost=60)
@@ -95,9 +95,9 @@ def polygamma(xp: Any, n: int, input: Array) -> Array:
 polygamma.works_in(forward=1.5, backward=4.1)
 
 
-lgamma.grad(input=lambda g, input: g * digamma(input))
-digamma.grad(input=lambda g, input: g * polygamma(1, input))
-polygamma.grad(input=lambda g, n, input: g * polygamma(n + 1, input))
+lgamma.grad(input=lambda g, input: g * digamma(input)).tangent("holomorphic")
+digamma.grad(input=lambda g, input: g * polygamma(1, input)).tangent("holomorphic")
+polygamma.grad(input=lambda g, n, input: g * polygamma(n + 1, input)).tangent("holomorphic")
 
 
 @op(promote="float", cost=8)
@@ -121,7 +121,7 @@ def _logit_input(g: Any, input: Any, eps: float | None) -> Any:
     return where(inside, slope, math.nan if eps is None else 0)
 
 
-logit.grad(input=_logit_input)
+logit.grad(input=_logit_input).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -140,7 +140,7 @@ def _sinc_input(g: Any, input: Any) -> Any:
     return where(eq(input, 0), 0, g * conj(slope))
 
 
-sinc.grad(input=_sinc_input)
+sinc.grad(input=_sinc_input).tangent("holomorphic")
 
 
 @op(in_place=True, complex_grad=False, cost=8)
@@ -157,4 +157,4 @@ def nan_to_num(
 
 
 nan_to_num.works_in(forward=1.3)
-nan_to_num.grad(input=lambda g, input: where(isfinite(input), g, 0))
+nan_to_num.grad(input=lambda g, input: where(isfinite(input), g, 0)).tangent("holomorphic")

@@ -63,7 +63,7 @@ def _sign(xp: Any, input: Array, kind: int) -> Array:
     return xp.subtract(input > 0, input < 0, dtype=np.int8).astype(input.dtype)
 
 
-sign.grad(input=lambda g: zeros(g))
+sign.grad(input=lambda g: zeros(g)).tangent("holomorphic")
 
 
 @op(in_place=True, cost=8)
@@ -84,8 +84,8 @@ def _sgn_backward(g: Any, input: Any, out: Any) -> Any:
     return where(eq(size, 0), 0, (g - out * real(conj(out) * g)) / safe)
 
 
-abs.grad(input=lambda g, input: g * sgn(input))
-sgn.grad(input=lambda g, input, out: _sgn_backward(g, input, out))
+abs.grad(input=lambda g, input: g * sgn(input)).tangent("holomorphic")
+sgn.grad(input=lambda g, input, out: _sgn_backward(g, input, out)).tangent("pointwise")
 
 
 @composite(views="always")
@@ -146,8 +146,8 @@ frac.works_in(forward=1)
 
 
 for _step in (floor, ceil, trunc, round):
-    _step.grad(input=lambda g: zeros(g))
-frac.grad(input=lambda g: g)
+    _step.grad(input=lambda g: zeros(g)).tangent("pointwise")
+frac.grad(input=lambda g: g).tangent("holomorphic")
 
 # Tests for nan, infinity and sign: bool results, no gradient.
 
@@ -205,7 +205,7 @@ def square(xp: Any, input: Array) -> Array:
     return xp.multiply(input, input)
 
 
-square.grad(input=lambda g, input: g * (2 * conj(input)))
+square.grad(input=lambda g, input: g * (2 * conj(input))).tangent("holomorphic")
 
 
 @op(promote="float", cost=8)
@@ -214,7 +214,7 @@ def sqrt(xp: Any, input: Array) -> Array:
     return xp.sqrt(input)
 
 
-sqrt.grad(input=lambda g, out: g / (2 * conj(out)))
+sqrt.grad(input=lambda g, out: g / (2 * conj(out))).tangent("holomorphic")
 
 
 @op(promote="float", cost=8)
@@ -225,7 +225,7 @@ def rsqrt(xp: Any, input: Array) -> Array:
 
 
 rsqrt.works_in(forward=1)
-rsqrt.grad(input=lambda g, out: -0.5 * g * conj(out * out * out))
+rsqrt.grad(input=lambda g, out: -0.5 * g * conj(out * out * out)).tangent("holomorphic")
 
 
 @op(promote="float", cost=4)
@@ -234,7 +234,7 @@ def reciprocal(xp: Any, input: Array) -> Array:
     return xp.reciprocal(input)
 
 
-reciprocal.grad(input=lambda g, out: neg(g) * conj(out * out))
+reciprocal.grad(input=lambda g, out: neg(g) * conj(out * out)).tangent("holomorphic")
 
 # Exponentials and logarithms.
 
@@ -245,7 +245,7 @@ def exp(xp: Any, input: Array) -> Array:
     return xp.exp(input)
 
 
-exp.grad(input=lambda g, out: g * conj(out))
+exp.grad(input=lambda g, out: g * conj(out)).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -254,7 +254,7 @@ def exp2(xp: Any, input: Array) -> Array:
     return xp.exp2(input)
 
 
-exp2.grad(input=lambda g, out: g * conj(out) * math.log(2))
+exp2.grad(input=lambda g, out: g * conj(out) * math.log(2)).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -263,7 +263,7 @@ def expm1(xp: Any, input: Array) -> Array:
     return xp.expm1(input)
 
 
-expm1.grad(input=lambda g, out: g * (conj(out) + 1))
+expm1.grad(input=lambda g, out: g * (conj(out) + 1)).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -272,7 +272,7 @@ def log(xp: Any, input: Array) -> Array:
     return xp.log(input)
 
 
-log.grad(input=lambda g, input: g / conj(input))
+log.grad(input=lambda g, input: g / conj(input)).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -282,7 +282,7 @@ def log2(xp: Any, input: Array) -> Array:
 
 
 log2.works_in(backward=2)
-log2.grad(input=lambda g, input: g / (conj(input) * math.log(2)))
+log2.grad(input=lambda g, input: g / (conj(input) * math.log(2))).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -292,7 +292,7 @@ def log10(xp: Any, input: Array) -> Array:
 
 
 log10.works_in(backward=2)
-log10.grad(input=lambda g, input: g / (conj(input) * math.log(10)))
+log10.grad(input=lambda g, input: g / (conj(input) * math.log(10))).tangent("holomorphic")
 
 
 @op(promote="float", node="Log1PBackward0", cost=12)
@@ -301,7 +301,7 @@ def log1p(xp: Any, input: Array) -> Array:
     return xp.log1p(input)
 
 
-log1p.grad(input=lambda g, input: g / conj(input + 1))
+log1p.grad(input=lambda g, input: g / conj(input + 1)).tangent("holomorphic")
 
 # Trigonometry.
 
@@ -318,8 +318,8 @@ def cos(xp: Any, input: Array) -> Array:
     return xp.cos(input)
 
 
-sin.grad(input=lambda g, input: g * conj(cos(input)))
-cos.grad(input=lambda g, input: neg(g) * conj(sin(input)))
+sin.grad(input=lambda g, input: g * conj(cos(input))).tangent("holomorphic")
+cos.grad(input=lambda g, input: neg(g) * conj(sin(input))).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -328,7 +328,7 @@ def tan(xp: Any, input: Array) -> Array:
     return xp.tan(input)
 
 
-tan.grad(input=lambda g, out: g * conj(1 + out * out))
+tan.grad(input=lambda g, out: g * conj(1 + out * out)).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -337,7 +337,7 @@ def asin(xp: Any, input: Array) -> Array:
     return xp.arcsin(input)
 
 
-asin.grad(input=lambda g, input: g * conj(rsqrt(1 - input * input)))
+asin.grad(input=lambda g, input: g * conj(rsqrt(1 - input * input))).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -347,7 +347,7 @@ def acos(xp: Any, input: Array) -> Array:
 
 
 acos.works_in(backward=3.1)
-acos.grad(input=lambda g, input: neg(g) * conj(rsqrt(1 - input * input)))
+acos.grad(input=lambda g, input: neg(g) * conj(rsqrt(1 - input * input))).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -356,7 +356,7 @@ def atan(xp: Any, input: Array) -> Array:
     return xp.arctan(input)
 
 
-atan.grad(input=lambda g, input: g / conj(input * input + 1))
+atan.grad(input=lambda g, input: g / conj(input * input + 1)).tangent("holomorphic")
 
 # Hyperbolic functions.
 
@@ -373,8 +373,8 @@ def cosh(xp: Any, input: Array) -> Array:
     return xp.cosh(input)
 
 
-sinh.grad(input=lambda g, input: g * conj(cosh(input)))
-cosh.grad(input=lambda g, input: g * conj(sinh(input)))
+sinh.grad(input=lambda g, input: g * conj(cosh(input))).tangent("holomorphic")
+cosh.grad(input=lambda g, input: g * conj(sinh(input))).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -391,11 +391,11 @@ def _tanh_backward(xp: Any, g: Array, out: Array) -> Array:
     return xp.multiply(g, conj(slope))
 
 
-tanh.grad(input=lambda g, out: _tanh_backward(g, out))
+tanh.grad(input=lambda g, out: _tanh_backward(g, out)).tangent("holomorphic")
 _tanh_backward.grad(
     g=lambda g, out: _tanh_backward(g, conj(out)),
     out=lambda h, g, out: -2 * conj(h * conj(g) * out),
-)
+).tangent("pointwise")
 
 
 @op(promote="float", cost=12)
@@ -404,7 +404,7 @@ def asinh(xp: Any, input: Array) -> Array:
     return xp.arcsinh(input)
 
 
-asinh.grad(input=lambda g, input: g * conj(rsqrt(input * input + 1)))
+asinh.grad(input=lambda g, input: g * conj(rsqrt(input * input + 1))).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -420,7 +420,7 @@ acosh.grad(
         if dtypes.category(input.dtype) == dtypes.COMPLEX
         else g * rsqrt(input * input - 1)
     )
-)
+).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -429,7 +429,7 @@ def atanh(xp: Any, input: Array) -> Array:
     return xp.arctanh(input)
 
 
-atanh.grad(input=lambda g, input: g / conj(1 - input * input))
+atanh.grad(input=lambda g, input: g / conj(1 - input * input)).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
@@ -452,11 +452,11 @@ def _sigmoid_backward(xp: Any, g: Array, out: Array) -> Array:
     return xp.multiply(g, conj(slope))
 
 
-sigmoid.grad(input=lambda g, out: _sigmoid_backward(g, out))
+sigmoid.grad(input=lambda g, out: _sigmoid_backward(g, out)).tangent("holomorphic")
 _sigmoid_backward.grad(
     g=lambda g, out: _sigmoid_backward(g, conj(out)),
     out=lambda h, g, out: conj(h * conj(g) * (1 - 2 * out)),
-)
+).tangent("pointwise")
 
 # Degrees.
 
@@ -476,8 +476,8 @@ def rad2deg(xp: Any, input: Array) -> Array:
     return xp.multiply(input, 180 / math.pi)
 
 
-deg2rad.grad(input=lambda g: g * (math.pi / 180))
-rad2deg.grad(input=lambda g: g * (180 / math.pi))
+deg2rad.grad(input=lambda g: g * (math.pi / 180)).tangent("holomorphic")
+rad2deg.grad(input=lambda g: g * (180 / math.pi)).tangent("holomorphic")
 
 round.unsupported("c", "round_vml_cpu")
 round.unsupported("bi", "round_cpu", when=lambda input, decimals: bool(decimals))

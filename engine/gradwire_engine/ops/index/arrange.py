@@ -58,7 +58,7 @@ def _blocks(g: Any, tensors_meta: Any) -> list[Any]:
     return parts
 
 
-_block_diag.grad(tensors=_blocks)
+_block_diag.grad(tensors=_blocks).tangent("linear")
 
 
 @composite

@@ -83,10 +83,10 @@ for _lookup in (_embedding, _embedding_forward):
         weight=lambda g, input, weight_meta, padding_idx, scale_grad_by_freq: _embedding_backward(
             g, input, weight_meta.shape[0], padding_idx, scale_grad_by_freq
         )
-    )
+    ).tangent("linear")
 _embedding_backward.grad(
     grad=lambda g, input, padding_idx, scale_grad_by_freq: _embedding_forward(g, input, padding_idx, scale_grad_by_freq)
-)
+).tangent("linear")
 
 
 @composite(complex_grad=False)

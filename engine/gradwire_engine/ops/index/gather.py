@@ -97,8 +97,10 @@ def _index_select_backward(xp: Any, g: Array, dim: int, index: Array, shape: Int
     return xp.moveaxis(added.reshape(shape[dim], *rest), 0, dim) if g.size else xp.zeros(shape, g.dtype)
 
 
-index_select.grad(input=lambda g, dim, index, input_meta: _index_select_backward(g, dim, index, input_meta.shape))
-_index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index))
+index_select.grad(
+    input=lambda g, dim, index, input_meta: _index_select_backward(g, dim, index, input_meta.shape)
+).tangent("linear")
+_index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index)).tangent("linear")
 
 
 @op(in_place=True, no_overlap=True, cost=indexing(60))
@@ -159,7 +161,7 @@ def positions_along(input: Any, dim: int, index: Any, source: Any, name: str) ->
 index_add.grad(
     input=lambda g: g,
     source=lambda g, dim, index, alpha: index_select(g, dim, index) * alpha,
-)
+).tangent("linear")
 
 
 def _check_copied(input: Array, index: Array, source: Array) -> None:
@@ -232,11 +234,11 @@ index_fill.casts_numbers("value")
 index_copy.grad(
     input=lambda g, dim, index: index_fill(g, dim, index, 0),
     source=lambda g, dim, index: index_select(g, dim, index),
-)
+).tangent("linear")
 index_fill.grad(
     input=lambda g, dim, index: index_fill(g, dim, index, 0),
     value=lambda g, dim, index: sum_to_size(where(eq(index_fill(zeros(g), dim, index, 1), 0), 0, g), ()),
-)
+).tangent("linear")
 
 
 # Elements along a dimension.
@@ -304,8 +306,8 @@ def gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> A
     return whole.astype(g.dtype, copy=False)
 
 
-gather.grad(input=lambda g, dim, index, input_meta: gather_backward(g, dim, index, input_meta.shape))
-gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index))
+gather.grad(input=lambda g, dim, index, input_meta: gather_backward(g, dim, index, input_meta.shape)).tangent("linear")
+gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index)).tangent("linear")
 
 
 @op(name="_put_along", node="ScatterBackward0", cost=gathering(30))
@@ -316,7 +318,7 @@ def put_along(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     return whole
 
 
-put_along.grad(g=lambda g, dim, index: gather(g, dim, index))
+put_along.grad(g=lambda g, dim, index: gather(g, dim, index)).tangent("linear")
 
 
 def source_part(src: Any, index: Any) -> Any:
@@ -371,8 +373,8 @@ def _scatter_add(xp: Any, input: Array, dim: int, index: Array, src: Array) -> A
 _scatter.grad(
     input=lambda g, dim, index: _scatter(g, dim, index, 0),
     src=lambda g, dim, index: gather(g, dim, index),
-)
-_scatter_add.grad(input=lambda g: g, src=lambda g, dim, index: gather(g, dim, index))
+).tangent("linear")
+_scatter_add.grad(input=lambda g: g, src=lambda g, dim, index: gather(g, dim, index)).tangent("linear")
 
 
 @composite(in_place=True, no_overlap=True)
@@ -461,7 +463,8 @@ def _masked_select_backward(xp: Any, g: Array, mask: Array, shape: Ints) -> Arra
 
 _masked_select_backward.sized_by(lambda g, mask, shape: math.prod(np.broadcast_shapes(shape, mask.shape)) * g.itemsize)
 masked_select.grad(input=lambda g, mask, input_meta: _masked_select_backward(g, mask, input_meta.shape))
-_masked_select_backward.grad(g=lambda g, mask: masked_select(g, mask))
+masked_select.tangent("linear")
+_masked_select_backward.grad(g=lambda g, mask: masked_select(g, mask)).tangent("linear")
 
 
 @op(name="_nonzero", data_dependent=True, cost=30)

@@ -161,8 +161,8 @@ def _index_backward(xp: Any, g: Array, indices: list[Array], shape: Ints) -> Arr
     return added.reshape(*sizes, *others).transpose([order.index(dim) for dim in range(len(shape))])
 
 
-index_.grad(input=lambda g, input_meta, indices: _index_backward(g, indices, input_meta.shape))
-_index_backward.grad(g=lambda g, indices: index_(g, indices))
+index_.grad(input=lambda g, input_meta, indices: _index_backward(g, indices, input_meta.shape)).tangent("linear")
+_index_backward.grad(g=lambda g, indices: index_(g, indices)).tangent("linear")
 
 
 def _fills(indices: list[Any], values: Any) -> bool:
@@ -212,7 +212,7 @@ index_put.into(_put, always=True)
 index_put.grad(
     input=lambda g, indices, accumulate: g if accumulate else index_put(g, indices, 0, False),
     values=lambda g, indices: index_(g, indices),
-)
+).tangent("linear")
 
 # x[key] and x[key] = value.
 
@@ -373,7 +373,7 @@ _set_index.into(_write_index, always=True)
 _set_index.grad(
     input=lambda g, index, indices: _set_index(g, index, indices, 0),
     value=lambda g, index, indices: index_(_basic_view(g, index), indices) if indices else _basic_view(g, index),
-)
+).tangent("linear")
 
 
 def _strip_leading_ones(value: Any) -> Any:

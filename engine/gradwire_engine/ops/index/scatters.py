@@ -74,15 +74,15 @@ def diagonal_scatter(xp: Any, input: Array, src: Array, offset: int = 0, dim1: i
 select_scatter.grad(
     input=lambda g, src_meta, dim, index: select_scatter(g, zeros(g, src_meta.shape), dim, index),
     src=lambda g, dim, index: select(g, dim, index),
-)
+).tangent("linear")
 slice_scatter.grad(
     input=lambda g, src_meta, dim, start, end, step: slice_scatter(g, zeros(g, src_meta.shape), dim, start, end, step),
     src=lambda g, dim, start, end, step: slice_(g, dim, start, end, step),
-)
+).tangent("linear")
 diagonal_scatter.grad(
     input=lambda g, src_meta, offset, dim1, dim2: diagonal_scatter(g, zeros(g, src_meta.shape), offset, dim1, dim2),
     src=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2),
-)
+).tangent("linear")
 
 
 @op(in_place=True, cost=30)
@@ -121,7 +121,7 @@ def _taken_by_mask(g: Any, mask: Any, source_meta: Any) -> Any:
     return reshape(cat([taken, zeros(taken, (size - count,))], 0), source_meta.shape)
 
 
-masked_scatter.grad(input=lambda g, mask: masked_fill(g, mask, 0), source=_taken_by_mask)
+masked_scatter.grad(input=lambda g, mask: masked_fill(g, mask, 0), source=_taken_by_mask).tangent("linear")
 
 # Reductions at repeated indices.
 

@@ -56,6 +56,7 @@ def sort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable:
 
 
 sort.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input_meta.shape, dim, True))
+sort.tangent("selection")
 
 
 @op(cost=by_sorting(6))
@@ -109,6 +110,7 @@ def _top_indices(input: Array, k: int, dim: int, largest: bool) -> Array:
 
 
 topk.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input_meta.shape, dim, True))
+topk.tangent("selection")
 
 
 def _ranked(xp: Any, input: Array, rank: int, dim: int, keepdim: bool) -> tuple[Array, Array]:
@@ -182,4 +184,4 @@ def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
 for _finder in (kthvalue, median_dim):
     _finder.grad(
         input=lambda g, out1, input_meta, dim, keepdim: scatter_selected(g, out1, input_meta.shape, dim, keepdim)
-    )
+    ).tangent("selection")

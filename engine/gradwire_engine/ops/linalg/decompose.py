@@ -104,7 +104,15 @@ def diagonals(value: Any) -> Any:
     return diagonal(value, 0, -2, -1)
 
 
+def _cholesky_tangent(t_A: Any, out: Any, upper: bool) -> Any:
+    lower = adjoint(out) if upper else out
+    inner = solve_triangular(adjoint(lower), solve_triangular(lower, t_A, upper=False), upper=True, left=False)
+    made = lower @ ((tril(inner) + tril(inner, -1)) * 0.5)
+    return adjoint(made) if upper else made
+
+
 cholesky.grad(A=_cholesky_A)
+cholesky.tangent(_cholesky_tangent)
 
 
 # QR.

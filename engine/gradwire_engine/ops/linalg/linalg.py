@@ -163,6 +163,7 @@ def inv(xp: Any, A: Array) -> Array:
 
 inv.works_in(forward=2.5)
 inv.grad(A=lambda g, out: neg(adjoint(out) @ g @ adjoint(out)))
+inv.tangent(lambda t_A, out: neg(out @ t_A @ out))
 
 
 @composite
@@ -298,6 +299,7 @@ def _unsqueezed(value: Any, count: int) -> Any:
 
 
 det.grad(A=lambda g, A: _unsqueezed(g, 2) * _cofactors(A))
+det.tangent(lambda t_A, A: total(conj(_cofactors(A)) * t_A, (-2, -1)))
 _cofactors.grad(A=_cofactors_A)
 
 

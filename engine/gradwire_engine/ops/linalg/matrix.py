@@ -65,7 +65,7 @@ def matrix_t(value: Any) -> Any:
     return _transposed(value) if type(value) is Tensor else value.swapaxes(-1, -2)
 
 
-_transposed.grad(input=lambda g: matrix_t(g))
+_transposed.grad(input=lambda g: matrix_t(g)).tangent("linear")
 
 
 @op(name="_fold", view="maybe", node="ViewBackward0", cost=4)
@@ -75,7 +75,7 @@ def fold(xp: Any, input: Array, size: Ints) -> Array:
 
 
 fold.works_in(backward=0, grows=False)
-fold.grad(input=lambda g, input_meta: fold(g, input_meta.shape))
+fold.grad(input=lambda g, input_meta: fold(g, input_meta.shape)).tangent("linear")
 
 
 @op(name="_unsafe_view", node="UnsafeViewBackward0", cost=4)
@@ -84,7 +84,7 @@ def _unsafe_view(xp: Any, input: Array, size: Ints) -> Array:
     return input.reshape(size)
 
 
-_unsafe_view.grad(input=lambda g, input_meta: fold(g, input_meta.shape))
+_unsafe_view.grad(input=lambda g, input_meta: fold(g, input_meta.shape)).tangent("linear")
 
 
 def _shape_error(message: str, *operands: Array) -> EngineError:
@@ -134,7 +134,7 @@ def _right(g: Any, left: Any) -> Any:
 
 
 mm.sized_by(lambda input, mat2: input.shape[0] * mat2.shape[1] * input.itemsize, bounded=True)
-mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
+mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input)).tangent("multilinear")
 
 
 def _check_expands(input: Array, target: Array) -> None:
@@ -202,6 +202,31 @@ addmm.grad(
 )
 
 
+def _product_tangent(product: Any, one: Any, two: Any, t_one: Any, t_two: Any) -> Any:
+    """Tangent of a product of two matrices; None if neither has one."""
+    parts = [None if t_one is None else product(t_one, two), None if t_two is None else product(one, t_two)]
+    return _sum_of(parts)
+
+
+def _sum_of(parts: list[Any]) -> Any:
+    """Sum of the parts that are not None; None if all are."""
+    total = None
+    for part in parts:
+        total = part if total is None else total if part is None else total + part
+    return total
+
+
+def _scaled(value: Any, factor: Number) -> Any:
+    return value if value is None or factor == 1 else value * factor
+
+
+addmm.tangent(
+    lambda t_input, t_mat1, t_mat2, mat1, mat2, beta, alpha: _sum_of(
+        [_scaled(t_input, beta), _scaled(_product_tangent(mm, mat1, mat2, t_mat1, t_mat2), alpha)]
+    )
+)
+
+
 # The two products of `linear`. They differ from addmm and mm in the layout of the second gradient: that of the
 # transposed weight is computed transposed, so the weight's gradient is row-major.
 @op(
@@ -236,7 +261,13 @@ _linear_addmm.grad(
     mat1=lambda g, mat2: _left(g, mat2),
     mat2=lambda g, mat1: _right_column_major(g, mat1),
 )
+_linear_addmm.tangent(
+    lambda t_input, t_mat1, t_mat2, mat1, mat2: _sum_of(
+        [t_input, _product_tangent(_linear_mm, mat1, mat2, t_mat1, t_mat2)]
+    )
+)
 _linear_mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right_column_major(g, input))
+_linear_mm.tangent("multilinear")
 
 
 @composite
@@ -309,7 +340,7 @@ def _check_scalar_type(kernel: str, a: Array, b: Array) -> None:
 
 
 bmm.sized_by(lambda input, mat2: input.shape[0] * input.shape[1] * mat2.shape[2] * input.itemsize, bounded=True)
-bmm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
+bmm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input)).tangent("multilinear")
 
 
 @op(in_place=True, cost=counted(lambda input, one, other, *rest: bmm_cost(one, other), 3.0, 1 << 30))
@@ -337,6 +368,11 @@ baddbmm.grad(
     batch1=lambda g, batch2, alpha: _times(_left(g, batch2), alpha),
     batch2=lambda g, batch1, alpha: _times(_right(g, batch1), alpha),
 )
+baddbmm.tangent(
+    lambda t_input, t_batch1, t_batch2, batch1, batch2, beta, alpha: _sum_of(
+        [_scaled(t_input, beta), _scaled(_product_tangent(bmm, batch1, batch2, t_batch1, t_batch2), alpha)]
+    )
+)
 
 
 @op(cost=indexing(4))
@@ -362,7 +398,7 @@ def mv(xp: Any, input: Array, vec: Array) -> Array:
 mv.grad(
     input=lambda g, vec: fold(g, (-1, 1)) * fold(conj(vec), (1, -1)),
     vec=lambda g, input: mv(matrix_t(conj(input)), g),
-)
+).tangent("multilinear")
 
 
 @op(cost=indexing(4))
@@ -388,7 +424,7 @@ def dot(xp: Any, input: Array, tensor: Array) -> Array:
     return product(xp, input, tensor)
 
 
-dot.grad(input=lambda g, tensor: g * conj(tensor), tensor=lambda g, input: g * conj(input))
+dot.grad(input=lambda g, tensor: g * conj(tensor), tensor=lambda g, input: g * conj(input)).tangent("multilinear")
 
 
 def _broadcast_node(input: Any, other: Any) -> str:
@@ -434,7 +470,7 @@ _matmul_batched.sized_by(_batched_bytes, bounded=True)
 _matmul_batched.grad(
     input=lambda g, other: _matmul_batched(g, matrix_t(conj(other))),
     other=lambda g, input: _matmul_batched(matrix_t(conj(input)), g),
-)
+).tangent("multilinear")
 
 
 @composite
@@ -473,7 +509,7 @@ def _squeezed(xp: Any, input: Array) -> Array:
 
 
 _squeezed.works_in(backward=0, grows=False)
-_squeezed.grad(input=lambda g: fold(g, (1, -1)))
+_squeezed.grad(input=lambda g: fold(g, (1, -1))).tangent("linear")
 
 
 @composite
@@ -504,5 +540,5 @@ def _trace_backward(xp: Any, grad: Array, size: Ints) -> Array:
 
 
 _trace_backward.sized_by(lambda grad, size: 2 * math.prod(size) * grad.itemsize)
-trace.grad(input=lambda g, input_meta: _trace_backward(g, input_meta.shape))
-_trace_backward.grad(grad=lambda g: trace(g))
+trace.grad(input=lambda g, input_meta: _trace_backward(g, input_meta.shape)).tangent("linear")
+_trace_backward.grad(grad=lambda g: trace(g)).tangent("linear")

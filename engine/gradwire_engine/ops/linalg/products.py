@@ -57,7 +57,7 @@ cross.works_in(forward=3.2)
 cross.grad(
     input=lambda g, other, dim: cross(conj(other), g, dim=dim),
     other=lambda g, input, dim: cross(g, conj(input), dim=dim),
-)
+).tangent("multilinear")
 
 
 def _refuse_mixed(input: Any, other: Any) -> None:
@@ -88,7 +88,7 @@ def vdot(xp: Any, input: Array, other: Array) -> Array:
     return dot(input.conj(), other)
 
 
-vdot.grad(input=lambda g, other: conj(g) * other, other=lambda g, input: g * input)
+vdot.grad(input=lambda g, other: conj(g) * other, other=lambda g, input: g * input).tangent("multilinear")
 
 
 @composite(name="linalg.vecdot")
@@ -178,7 +178,7 @@ def _added(xp: Any, input: Array, product: Array, beta: Number, alpha: Number) -
 
 
 _added.works_in(grows=True)
-_added.grad(input=lambda g, beta: g * conj(beta), product=lambda g, alpha: g * conj(alpha))
+_added.grad(input=lambda g, beta: g * conj(beta), product=lambda g, alpha: g * conj(alpha)).tangent("linear")
 
 
 def _check_ndim(name: str, input: Any, ndim: int) -> Any:

@@ -23,7 +23,7 @@ _prelu_kernel.works_in(backward=2.4)
 _prelu_kernel.grad(
     input=lambda g, input, weight: where(input > 0, g, g * weight),
     weight=lambda g, input: masked(g * input, ~(input > 0)),
-)
+).tangent("holomorphic")
 
 
 @composite

@@ -129,13 +129,14 @@ def _log_softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Arra
     return xp.subtract(grad, shares, out=shares)
 
 
-softmax.grad(input=lambda g, out, dim: _softmax_backward(g, out, dim))
+softmax.grad(input=lambda g, out, dim: _softmax_backward(g, out, dim)).tangent("symmetric")
 _softmax_backward.grad(
     grad=lambda g, result, dim: _softmax_backward(g, result, dim),
     result=lambda g, grad, result, dim: (
         g * (grad - total(grad * result, dim, True)) - grad * total(g * result, dim, True)
     ),
 )
+log_softmax.tangent(lambda t_input, out, dim: t_input - total(t_input * exp(out), dim, True))
 log_softmax.grad(input=lambda g, out, dim: _log_softmax_backward(g, out, dim))
 _log_softmax_backward.grad(
     grad=lambda g, result, dim: g - total(g * exp(result), dim, True),

@@ -187,7 +187,7 @@ def _check_chances(chance: Array) -> None:
 
 for _each in (bernoulli, _bernoulli_like):
     _each.works_in(forward=1.4, widens=True)
-    _each.grad(input=lambda g: zeros(g))
+    _each.grad(input=lambda g: zeros(g)).tangent("pointwise")
 
 
 @_sampler
@@ -407,4 +407,4 @@ binomial.works_in(forward=2.1)
 
 
 for _draw in (uniform, _normal_like, exponential, random, cauchy, log_normal, geometric, poisson):
-    _draw.grad(input=lambda g: zeros(g))
+    _draw.grad(input=lambda g: zeros(g)).tangent("pointwise")

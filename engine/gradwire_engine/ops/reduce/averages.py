@@ -98,7 +98,7 @@ def _nanmedian_all(xp: Any, input: Array) -> Array:
     return flat[_median_index(xp, flat)].reshape(())
 
 
-_nanmedian_all.works_in(forward=0.6).grad(input=split_among_all_ties)
+_nanmedian_all.works_in(forward=0.6).grad(input=split_among_all_ties).tangent("reduction")
 
 
 @composite(outputs=("values", "indices"))
@@ -146,4 +146,4 @@ mode.works_in(forward=1.3)
 for _finder in (_nanmedian_dim, mode):
     _finder.grad(
         input=lambda g, out1, input_meta, dim, keepdim: scatter_selected(g, out1, input_meta.shape, dim, keepdim)
-    )
+    ).tangent("selection")

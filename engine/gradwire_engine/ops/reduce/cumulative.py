@@ -74,7 +74,9 @@ def cummin(xp: Any, input: Array, dim: int) -> Array:
 
 
 for _finder in (cummax, cummin):
-    _finder.grad(input=lambda g, out1, input_meta, dim: gather_backward(g, dim, out1, input_meta.shape))
+    _finder.grad(input=lambda g, out1, input_meta, dim: gather_backward(g, dim, out1, input_meta.shape)).tangent(
+        "selection"
+    )
 
 
 @op(
@@ -163,4 +165,6 @@ def nansum(
     return total(input, normalize_dims(dim, input.ndim), keepdim, dtype=dtype)
 
 
-nansum.grad(input=lambda g, input, dim, keepdim: restore_dims(g, input.shape, dim, keepdim) * logical_not(isnan(input)))
+nansum.grad(
+    input=lambda g, input, dim, keepdim: restore_dims(g, input.shape, dim, keepdim) * logical_not(isnan(input))
+).tangent("reduction")

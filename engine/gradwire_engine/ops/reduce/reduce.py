@@ -99,7 +99,7 @@ def sum(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *
 
 
 sum.works_in(backward=0, grows=False)
-sum.grad(input=lambda g, input_meta, dim, keepdim: expand_gradient(g, input_meta.shape, dim, keepdim))
+sum.grad(input=lambda g, input_meta, dim, keepdim: expand_gradient(g, input_meta.shape, dim, keepdim)).tangent("linear")
 
 
 @op(node=_numbered("Mean"), cost=4)
@@ -120,7 +120,7 @@ mean.grad(
     input=lambda g, input_meta, dim, keepdim: expand_gradient(
         g * (1 / (_count(input_meta.shape, dim) or math.nan)), input_meta.shape, dim, keepdim
     )
-)
+).tangent("linear")
 
 
 @op(node=_numbered("Prod"), cost=8)
@@ -144,7 +144,7 @@ def _prod_input(g: Any, input: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     return reshape(product_backward(reshape(g, (1,)), flat, reshape(out, (1,)), 0), input.shape)
 
 
-prod.grad(input=_prod_input)
+prod.grad(input=_prod_input).tangent("reduction")
 
 # Variances.
 
@@ -197,7 +197,7 @@ def _freedom(shape: tuple[int, ...], dim: Any) -> int:
     return 1 if dim in ((), []) else _count(shape, dim)
 
 
-var.grad(input=_var_input)
+var.grad(input=_var_input).tangent("reduction")
 
 
 @op(cost=8)
@@ -220,7 +220,7 @@ std.grad(
     input=lambda g, input, out, dim, unbiased, keepdim, correction: _var_input(
         where(eq(out, 0), 0, g / (2 * out)), input, dim, unbiased, keepdim, correction
     )
-)
+).tangent("reduction")
 
 
 @composite(outputs=("var", "mean"))
@@ -315,10 +315,10 @@ def _min_all(xp: Any, input: Array) -> Array:
     return _extreme(xp, "min", input, None, False)
 
 
-amax.grad(input=_split_among_ties)
-amin.grad(input=_split_among_ties)
-_max_all.grad(input=split_among_all_ties)
-_min_all.grad(input=split_among_all_ties)
+amax.grad(input=_split_among_ties).tangent("reduction")
+amin.grad(input=_split_among_ties).tangent("reduction")
+_max_all.grad(input=split_among_all_ties).tangent("reduction")
+_min_all.grad(input=split_among_all_ties).tangent("reduction")
 
 
 def _refuse_complex(name: str, input: Array) -> None:
@@ -355,7 +355,7 @@ def _min_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
 for _finder in (_max_dim, _min_dim):
     _finder.grad(
         input=lambda g, out1, input_meta, dim, keepdim: scatter_selected(g, out1, input_meta.shape, dim, keepdim)
-    )
+    ).tangent("selection")
 
 
 @composite(outputs=("values", "indices"))
@@ -486,7 +486,7 @@ def _logsumexp_input(g: Any, input: Any, out: Any, dim: Any, keepdim: bool) -> A
     return where(eq(g, 0), 0, g * conj(share))
 
 
-logsumexp.grad(input=_logsumexp_input)
+logsumexp.grad(input=_logsumexp_input).tangent("reduction")
 
 
 @op(name="linalg.vector_norm", node="LinalgVectorNormBackward0", cost=8)
@@ -552,7 +552,7 @@ def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
     return where(at_zero, 0, slope * (g / out ** (ord - 1)))
 
 
-vector_norm.grad(x=_norm_x)
+vector_norm.grad(x=_norm_x).tangent("reduction")
 
 
 @op(name="_median", node="MedianBackward0", complex_grad=False, cost=by_sorting(3))
@@ -564,7 +564,7 @@ def _median_all(xp: Any, input: Array) -> Array:
     return median_dim(input.reshape(-1), 0, False)[0]
 
 
-_median_all.grad(input=split_among_all_ties)
+_median_all.grad(input=split_among_all_ties).tangent("reduction")
 
 
 @composite(outputs=("values", "indices"))

@@ -105,8 +105,8 @@ def _by_triangles(rows: Array, way: int) -> Array:
     return made
 
 
-cumsum.grad(input=lambda g, dim: _reverse_cumsum(g, dim))
-_reverse_cumsum.grad(input=lambda g, dim: cumsum(g, dim))
+cumsum.grad(input=lambda g, dim: _reverse_cumsum(g, dim)).tangent("linear")
+_reverse_cumsum.grad(input=lambda g, dim: cumsum(g, dim)).tangent("linear")
 
 
 def loop_length(input: Any, dim: int, *rest: Any) -> int:

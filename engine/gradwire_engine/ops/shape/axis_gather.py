@@ -84,5 +84,5 @@ add_at_positions.sized_by(
 )
 take_positions.grad(
     input=lambda g, input_meta, lines, node: add_at_positions(g, lines, input_meta.shape[-len(lines) :], node)
-)
-add_at_positions.grad(g=lambda g, lines, node: take_positions(g, lines, node))
+).tangent("linear")
+add_at_positions.grad(g=lambda g, lines, node: take_positions(g, lines, node)).tangent("linear")

@@ -83,8 +83,8 @@ def _cat_parts(g: Any, tensors_meta: Sequence[Any], dim: int) -> list[Any]:
     ]
 
 
-cat.grad(tensors=_cat_parts)
-split.grad(tensor=lambda gs, dim: cat(list(gs), dim))
+cat.grad(tensors=_cat_parts).tangent("linear")
+split.grad(tensor=lambda gs, dim: cat(list(gs), dim)).tangent("linear")
 
 
 @op(promote="same", in_place=False, cost=4)
@@ -104,8 +104,8 @@ def stack(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
     return xp.stack(tensors, normalize_dim(dim, len(first) + 1))
 
 
-stack.grad(tensors=lambda g, dim: list(unbind(g, dim)))
-unbind.grad(input=lambda gs, dim: stack(list(gs), dim))
+stack.grad(tensors=lambda g, dim: list(unbind(g, dim))).tangent("linear")
+unbind.grad(input=lambda gs, dim: stack(list(gs), dim)).tangent("linear")
 
 # Flip, roll, rotate and repeat.
 
@@ -117,7 +117,7 @@ def flip(xp: Any, input: Array, dims: Ints) -> Array:
     return xp.flip(input, normalize_dims(given, input.ndim)).copy() if given and input.ndim else input.copy()
 
 
-flip.grad(input=lambda g, dims: flip(g, dims))
+flip.grad(input=lambda g, dims: flip(g, dims)).tangent("linear")
 
 
 @composite
@@ -147,7 +147,7 @@ def roll(xp: Any, input: Array, shifts: Ints, dims: Ints = ()) -> Array:
     return xp.roll(input, steps, tuple(normalize_dim(axis, input.ndim) for axis in axes))
 
 
-roll.grad(input=lambda g, shifts, dims: roll(g, tuple(-step for step in ints(shifts)), dims))
+roll.grad(input=lambda g, shifts, dims: roll(g, tuple(-step for step in ints(shifts)), dims)).tangent("linear")
 
 
 @composite
@@ -198,7 +198,7 @@ def _repeat_input(g: Any, input_meta: Any, repeats: Any) -> Any:
     return reshape(sum_to_size(reshape(g, interleaved), once), input_meta.shape)
 
 
-repeat.grad(input=_repeat_input)
+repeat.grad(input=_repeat_input).tangent("linear")
 
 
 @composite
@@ -230,8 +230,8 @@ def triu(xp: Any, input: Array, diagonal: int = 0) -> Array:
     return xp.triu(input, diagonal)
 
 
-tril.grad(input=lambda g, diagonal: tril(g, diagonal))
-triu.grad(input=lambda g, diagonal: triu(g, diagonal))
+tril.grad(input=lambda g, diagonal: tril(g, diagonal)).tangent("linear")
+triu.grad(input=lambda g, diagonal: triu(g, diagonal)).tangent("linear")
 
 
 @op(
@@ -254,7 +254,7 @@ def diag_embed(xp: Any, input: Array, offset: int = 0, dim1: int = -2, dim2: int
     return whole
 
 
-diag_embed.grad(input=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2))
+diag_embed.grad(input=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2)).tangent("linear")
 
 
 @op(name="_diagonal_copy", node="DiagonalBackward0_copy", cost=4)
@@ -263,6 +263,7 @@ def _diagonal_copy(xp: Any, input: Array, offset: int) -> Array:
 
 
 _diagonal_copy.grad(input=lambda g, input_meta, offset: diagonal_backward(g, input_meta.shape, offset, 0, 1))
+_diagonal_copy.tangent("linear")
 
 
 @composite

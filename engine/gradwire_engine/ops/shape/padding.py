@@ -46,6 +46,7 @@ def constant_pad(xp: Any, input: Array, pad: Ints, value: Number) -> Array:
 
 
 constant_pad.casts_numbers("value")
+constant_pad.tangent(lambda t_input, pad: constant_pad(t_input, pad, 0))
 constant_pad.grad(input=lambda g, pad: constant_pad(g, tuple(-side for side in pad), 0))
 
 

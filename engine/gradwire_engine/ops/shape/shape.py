@@ -124,8 +124,8 @@ def view_dtype(xp: Any, input: Array, dtype: DType) -> Array:
 view_dtype.works_in(backward=0, grows=False)
 
 
-reshape.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
-view.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
+reshape.grad(input=lambda g, input_meta: reshape(g, input_meta.shape)).tangent("linear")
+view.grad(input=lambda g, input_meta: reshape(g, input_meta.shape)).tangent("linear")
 
 
 @composite(views="always")
@@ -217,8 +217,8 @@ def unsqueeze(xp: Any, input: Array, dim: int) -> Array:
 unsqueeze.works_in(backward=0, grows=False)
 
 
-squeeze.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
-unsqueeze.grad(input=lambda g, dim: squeeze(g, dim))
+squeeze.grad(input=lambda g, input_meta: reshape(g, input_meta.shape)).tangent("linear")
+unsqueeze.grad(input=lambda g, dim: squeeze(g, dim)).tangent("linear")
 
 # Order of dimensions.
 
@@ -247,7 +247,7 @@ def _inverse(dims: Any) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=lambda place: order[place] % len(order)))
 
 
-permute.grad(input=lambda g, dims: permute(g, _inverse(dims)))
+permute.grad(input=lambda g, dims: permute(g, _inverse(dims))).tangent("linear")
 
 
 @op(view=True, cost=4)
@@ -271,8 +271,8 @@ def t(xp: Any, input: Array) -> Array:
 t.works_in(backward=0, grows=False)
 
 
-transpose.grad(input=lambda g, dim0, dim1: transpose(g, dim0, dim1))
-t.grad(input=lambda g: t(g))
+transpose.grad(input=lambda g, dim0, dim1: transpose(g, dim0, dim1)).tangent("linear")
+t.grad(input=lambda g: t(g)).tangent("linear")
 
 
 @composite(views="always")
@@ -377,8 +377,8 @@ def _select_backward(xp: Any, g: Array, shape: Ints, dim: int, index: int) -> Ar
     return whole
 
 
-select.grad(input=lambda g, input_meta, dim, index: _select_backward(g, input_meta.shape, dim, index))
-_select_backward.grad(g=lambda g, dim, index: select(g, dim, index))
+select.grad(input=lambda g, input_meta, dim, index: _select_backward(g, input_meta.shape, dim, index)).tangent("linear")
+_select_backward.grad(g=lambda g, dim, index: select(g, dim, index)).tangent("linear")
 
 
 @op(name="_slice", view=True, node="SliceBackward0", cost=4)
@@ -409,8 +409,8 @@ def _slice_backward(xp: Any, g: Array, shape: Ints, dim: int, start: int | None,
 
 slice_.grad(
     input=lambda g, input_meta, dim, start, end, step: _slice_backward(g, input_meta.shape, dim, start, end, step)
-)
-_slice_backward.grad(g=lambda g, dim, start, end, step: slice_(g, dim, start, end, step))
+).tangent("linear")
+_slice_backward.grad(g=lambda g, dim, start, end, step: slice_(g, dim, start, end, step)).tangent("linear")
 
 
 @composite(views="always")
@@ -559,8 +559,8 @@ def diagonal_backward(xp: Any, g: Array, shape: Ints, offset: int, dim1: int, di
 
 diagonal.grad(
     input=lambda g, input_meta, offset, dim1, dim2: diagonal_backward(g, input_meta.shape, offset, dim1, dim2)
-)
-diagonal_backward.grad(g=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2))
+).tangent("linear")
+diagonal_backward.grad(g=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2)).tangent("linear")
 
 # Aliases and copies.
 
@@ -572,7 +572,7 @@ def alias(xp: Any, input: Array) -> Array:
 
 
 alias.works_in(backward=0, grows=False)
-alias.grad(input=lambda g: g)
+alias.grad(input=lambda g: g).tangent("linear")
 
 
 class _Detach(Composite):
@@ -599,7 +599,7 @@ def clone(xp: Any, input: Array) -> Array:
 
 
 clone.works_in(backward=0, grows=False)
-clone.grad(input=lambda g: g)
+clone.grad(input=lambda g: g).tangent("linear")
 
 
 @composite(views="maybe")
@@ -635,5 +635,5 @@ def view_as_complex(xp: Any, input: Array) -> Array:
 view_as_complex.works_in(backward=0, grows=False)
 
 
-view_as_real.grad(input=lambda g: view_as_complex(contiguous(g)))
-view_as_complex.grad(input=lambda g: view_as_real(contiguous(g)))
+view_as_real.grad(input=lambda g: view_as_complex(contiguous(g))).tangent("linear")
+view_as_complex.grad(input=lambda g: view_as_real(contiguous(g))).tangent("linear")

@@ -51,8 +51,8 @@ def pixel_unshuffle(xp: Any, input: Array, downscale_factor: int) -> Array:
     return parts.transpose(0, 1, 3, 5, 2, 4).copy().reshape(*lead, channels * r * r, height // r, width // r)
 
 
-pixel_shuffle.grad(input=lambda g, upscale_factor: pixel_unshuffle(g, upscale_factor))
-pixel_unshuffle.grad(input=lambda g, downscale_factor: pixel_shuffle(g, downscale_factor))
+pixel_shuffle.grad(input=lambda g, upscale_factor: pixel_unshuffle(g, upscale_factor)).tangent("linear")
+pixel_unshuffle.grad(input=lambda g, downscale_factor: pixel_shuffle(g, downscale_factor)).tangent("linear")
 
 
 @op(cost=4)
@@ -69,4 +69,4 @@ def channel_shuffle(xp: Any, input: Array, groups: int) -> Array:
     return xp.array(parts.swapaxes(1, 2), order="C").reshape(input.shape)
 
 
-channel_shuffle.grad(input=lambda g, groups: channel_shuffle(g, max(g.shape[1] // groups, 1)))
+channel_shuffle.grad(input=lambda g, groups: channel_shuffle(g, max(g.shape[1] // groups, 1))).tangent("linear")

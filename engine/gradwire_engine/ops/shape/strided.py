@@ -65,8 +65,8 @@ def unfold_backward(xp: Any, g: Array, shape: Ints, dimension: int, size: int, s
 
 unfold.grad(
     input=lambda g, input_meta, dimension, size, step: unfold_backward(g, input_meta.shape, dimension, size, step)
-)
-unfold_backward.grad(g=lambda g, dimension, size, step: unfold(g, dimension, size, step))
+).tangent("linear")
+unfold_backward.grad(g=lambda g, dimension, size, step: unfold(g, dimension, size, step)).tangent("linear")
 
 
 def _element_offsets(geometry: Any) -> Any:
@@ -96,7 +96,7 @@ def _restride(xp: Any, input: Array, source: Ints, target: Ints) -> Array:
 
 
 _restride.sized_by(lambda input, source, target: math.prod(target[0]) * (input.itemsize + 8) + math.prod(source[0]) * 8)
-_restride.grad(input=lambda g, source, target: _restride(g, target, source))
+_restride.grad(input=lambda g, source, target: _restride(g, target, source)).tangent("linear")
 
 
 @op(name=AS_STRIDED, view=True, node="AsStridedBackward0", cost=4)
@@ -109,7 +109,7 @@ def as_strided_view(xp: Any, input: Array, source: Ints, target: Ints, whole: In
 
 
 as_strided_view.works_in(backward=5.2)
-as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source))
+as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source)).tangent("linear")
 
 
 def _storage_vector(xp: Any, input: Array, whole: Ints) -> Array:

@@ -72,7 +72,7 @@ def c2c(xp: Any, input: Array, dim: Ints, scale: int, forward: bool) -> Array:
 
 
 c2c.works_in(lambda input, dim, *rest: working_bytes(input.dtype, input.shape, dim, False))
-c2c.grad(input=lambda g, dim, scale, forward: c2c(g, dim, scale, not forward))
+c2c.grad(input=lambda g, dim, scale, forward: c2c(g, dim, scale, not forward)).tangent("linear")
 
 
 @op(name="_fft_r2c", node="FftR2CBackward0", cost=counted(_fft_cost, 2.0, 1 << 16))
@@ -137,8 +137,8 @@ def _c2r_input(g: Any, input_meta: Any, dim: Any, scale: int) -> Any:
     return cat(parts, axis)
 
 
-r2c.grad(input=_r2c_input)
-c2r.grad(input=_c2r_input)
+r2c.grad(input=_r2c_input).tangent("linear")
+c2r.grad(input=_c2r_input).tangent("linear")
 
 
 @op(name="_fft_resized", node="ConstantPadNdBackward0", cost=8)
@@ -155,6 +155,7 @@ def resized(xp: Any, input: Array, dim: Ints, sizes: Ints) -> Array:
 
 
 resized.grad(input=lambda g, input_meta, dim: resized(g, dim, tuple(input_meta.shape[axis] for axis in dim)))
+resized.tangent("linear")
 
 
 # Arguments.

@@ -61,10 +61,10 @@ _im2col.grad(
     input=lambda g, input_meta, kernel, dilation, padding, stride: _col2im(
         g, input_meta.shape[2:], kernel, dilation, padding, stride
     )
-)
+).tangent("linear")
 _col2im.grad(
     input=lambda g, kernel, dilation, padding, stride: _im2col(g, kernel, dilation, padding, stride),
-)
+).tangent("linear")
 
 
 def _arguments(kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> list[Any]:

@@ -9,6 +9,7 @@ the kernel's elements. With oneDNN installed, most convolutions of float32 run t
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import Composite, composite
 from gradwire_engine.op.cost import CALL, LOOP, counted, flop
 from gradwire_engine.op.op import op
-from gradwire_engine.ops.base.basic import conj, expand
+from gradwire_engine.ops.base.basic import add, conj, expand
 from gradwire_engine.ops.base.checks import admit, ints
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.linalg.matrix import fold
@@ -60,6 +61,7 @@ def spread_channels(value: Any, ndim: int) -> Any:
 
 
 channel_sum.grad(input=lambda g, input_meta: expand(spread_channels(g, input_meta.ndim), input_meta.shape))
+channel_sum.tangent("linear")
 
 
 def _blocks(xp: Any, images: int, per_image: int) -> Iterator[slice]:
@@ -364,6 +366,39 @@ convolution_transpose.grad(
     ),
     bias=lambda g: channel_sum(g),
 )
+
+
+def _convolved_tangent(convolved: Any, t_input: Any, t_weight: Any, t_bias: Any, input: Any, weight: Any) -> Any:
+    """Tangent of a convolution: `convolved` is the convolution without a bias."""
+    parts = [
+        None if t_input is None else convolved(t_input, weight),
+        None if t_weight is None else convolved(input, t_weight),
+        None if t_bias is None else spread_channels(t_bias, input.ndim),
+    ]
+    given = [part for part in parts if part is not None]
+    return functools.reduce(add, given)
+
+
+convolution.tangent(
+    lambda t_input, t_weight, t_bias, input, weight, stride, padding, dilation, groups: _convolved_tangent(
+        lambda one, two: convolution(one, two, None, stride, padding, dilation, groups),
+        t_input,
+        t_weight,
+        t_bias,
+        input,
+        weight,
+    )
+)
+convolution_transpose.tangent(
+    lambda t_input, t_weight, t_bias, input, weight, stride, padding, dilation, groups, size: _convolved_tangent(
+        lambda one, two: convolution_transpose(one, two, None, stride, padding, dilation, groups, size),
+        t_input,
+        t_weight,
+        t_bias,
+        input,
+        weight,
+    )
+)
 convolution_weight.grad(
     input=lambda g, grad, input_meta, stride, padding, dilation, groups: convolution_transpose(
         conj(grad), g, None, stride, padding, dilation, groups, input_meta.shape[2:]
@@ -371,7 +406,7 @@ convolution_weight.grad(
     grad=lambda g, input, stride, padding, dilation, groups: convolution(
         conj(input), g, None, stride, padding, dilation, groups
     ),
-)
+).tangent("multilinear")
 
 # The public ops.
 

@@ -170,10 +170,10 @@ for _linear in (_nll_loss, _nll_loss_linear):
         input=lambda g, target, weight, reduction, ignore_index, input_meta: _nll_loss_backward(
             g, target, weight, reduction, ignore_index, input_meta.shape
         )
-    )
+    ).tangent("linear")
 _nll_loss_backward.grad(
     grad=lambda g, target, weight, reduction, ignore_index: _nll_loss_linear(g, target, weight, reduction, ignore_index)
-)
+).tangent("linear")
 
 
 @composite

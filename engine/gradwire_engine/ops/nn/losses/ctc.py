@@ -19,6 +19,7 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.fill import ones
 from gradwire_engine.ops.nn.losses.loss import reduction_of
 from gradwire_engine.ops.reduce.reduce import mean
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -126,6 +127,11 @@ def _no_second_derivative(g: Any) -> Any:
 _ctc_loss.grad(
     log_probs=lambda g, log_probs, targets, lengths, sizes, blank, zero_infinity: _ctc_loss_backward(
         g, log_probs, targets, lengths, sizes, blank, zero_infinity
+    )
+)
+_ctc_loss.tangent(
+    lambda t_log_probs, log_probs, out, targets, lengths, sizes, blank, zero_infinity: total(
+        t_log_probs * _ctc_loss_backward(ones(out), log_probs, targets, lengths, sizes, blank, zero_infinity), (0, 2)
     )
 )
 _ctc_loss_backward.grad(g=_no_second_derivative, log_probs=_no_second_derivative)

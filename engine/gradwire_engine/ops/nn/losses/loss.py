@@ -116,7 +116,7 @@ def _mse_grad(g: Any, input: Any, target: Any, reduction: str) -> Any:
 _mse_loss.grad(
     input=_mse_grad,
     target=lambda g, input, target, reduction: neg(_mse_grad(g, input, target, reduction)),
-)
+).tangent("loss")
 
 
 @composite
@@ -196,7 +196,7 @@ def _smooth_l1_grad(g: Any, input: Any, target: Any, reduction: str, beta: float
 _smooth_l1_loss.grad(
     input=_smooth_l1_grad,
     target=lambda g, input, target, reduction, beta: neg(_smooth_l1_grad(g, input, target, reduction, beta)),
-)
+).tangent("loss")
 
 
 @composite
@@ -241,7 +241,7 @@ def _huber_grad(g: Any, input: Any, target: Any, reduction: str, delta: float) -
 _huber_loss.grad(
     input=_huber_grad,
     target=lambda g, input, target, reduction, delta: neg(_huber_grad(g, input, target, reduction, delta)),
-)
+).tangent("loss")
 
 
 @composite
@@ -297,7 +297,7 @@ def _bce_target_grad(g: Any, input: Any, weight: Any, reduction: str) -> Any:
     return slope * spread(g, input, reduction)
 
 
-_binary_cross_entropy.grad(input=_bce_grad, target=_bce_target_grad)
+_binary_cross_entropy.grad(input=_bce_grad, target=_bce_target_grad).tangent("loss")
 
 
 @composite
@@ -361,7 +361,7 @@ def _logits_target_grad(g: Any, input: Any, weight: Any, pos_weight: Any, reduct
     return slope * spread(g, input, reduction)
 
 
-_bce_with_logits.grad(input=_logits_grad, target=_logits_target_grad)
+_bce_with_logits.grad(input=_logits_grad, target=_logits_target_grad).tangent("loss")
 
 
 @composite

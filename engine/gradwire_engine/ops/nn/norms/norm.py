@@ -7,6 +7,7 @@ statistics with graph nodes, so derivatives of any order are correct. Half types
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import indexing
 from gradwire_engine.op.op import op
-from gradwire_engine.ops.base.basic import cast
+from gradwire_engine.ops.base.basic import add, cast
 from gradwire_engine.ops.base.blocked import BLOCK
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.unary import rsqrt
@@ -137,6 +138,36 @@ _batch_norm.grad(
 )
 
 
+def _affine_tangent(normal: Any, t_normal: Any, weight: Any, t_weight: Any, t_bias: Any) -> Any:
+    """Tangent of normal() * weight + bias. t_normal: that of the normalized input, None if it has none."""
+    parts = [
+        t_normal if t_normal is None or weight is None else t_normal * weight,
+        None if t_weight is None else normal() * t_weight,
+        t_bias,
+    ]
+    return functools.reduce(add, [part for part in parts if part is not None])
+
+
+def _spread(value: Any, ndim: int) -> Any:
+    return None if value is None else spread_channels(value, ndim)
+
+
+def _batch_tangent(
+    t_input: Any, t_weight: Any, t_bias: Any, input: Any, weight: Any, out1: Any, out2: Any, eps: float
+) -> Any:
+    ndim, count = input.ndim, math.prod(input.shape) // input.shape[1]
+    made = _affine_tangent(
+        lambda: _recorded_statistics(_wide_tensor(input), lambda value: _channel_mean(value, count), eps)[0],
+        # The normalization's Jacobian is symmetric: its formula, of the tangent.
+        None if t_input is None else _batch_input(t_input, input, None, out1, out2, eps),
+        *(_spread(value, ndim) for value in (weight, t_weight, t_bias)),
+    )
+    return made, None, None, None
+
+
+_batch_norm.tangent(_batch_tangent)
+
+
 @op(
     name="_batch_norm_eval",
     node="NativeBatchNormBackward0",
@@ -163,6 +194,20 @@ _batch_norm_eval.grad(
     weight=lambda g, input, out1, out2: channel_sum(g * (input - spread_channels(out1, g.ndim))) * out2,
     bias=lambda g: channel_sum(g),
 )
+
+
+def _batch_eval_tangent(t_input: Any, t_weight: Any, t_bias: Any, input: Any, weight: Any, out1: Any, out2: Any) -> Any:
+    ndim = input.ndim
+    scale = spread_channels(out2, ndim)
+    made = _affine_tangent(
+        lambda: (input - spread_channels(out1, ndim)) * scale,
+        None if t_input is None else t_input * scale,
+        *(_spread(value, ndim) for value in (weight, t_weight, t_bias)),
+    )
+    return made, None, None
+
+
+_batch_norm_eval.tangent(_batch_eval_tangent)
 
 
 def _check_batch(input: Any, training: bool, eps: float, **parameters: Any) -> None:
@@ -342,6 +387,22 @@ def _layer_weight(g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, la
 _layer_norm.grad(input=_layer_input, weight=_layer_weight, bias=lambda g: g)
 
 
+def _layer_tangent(
+    t_input: Any, t_weight: Any, t_bias: Any, input: Any, weight: Any, out1: Any, out2: Any, last: int, eps: float
+) -> Any:
+    made = _affine_tangent(
+        lambda: _normal(input, _split(input.shape, last), eps),
+        None if t_input is None else _layer_input(t_input, input, None, out1, out2, last, eps),
+        weight,
+        t_weight,
+        t_bias,
+    )
+    return made, None, None
+
+
+_layer_norm.tangent(_layer_tangent)
+
+
 @composite
 def layer_norm(
     input: Array, normalized_shape: Ints, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
@@ -402,6 +463,18 @@ _group_norm.grad(
     weight=lambda g, input, groups, eps: channel_sum(g * _normal(input, _groups(input.shape, groups), eps)),
     bias=lambda g: channel_sum(g),
 )
+
+
+def _group_tangent(t_input: Any, t_weight: Any, t_bias: Any, input: Any, weight: Any, groups: int, eps: float) -> Any:
+    shape = _groups(input.shape, groups)
+    return _affine_tangent(
+        lambda: _normal(input, shape, eps),
+        None if t_input is None else _by_rows(t_input, input, shape, eps),
+        *(_spread(value, input.ndim) for value in (weight, t_weight, t_bias)),
+    )
+
+
+_group_norm.tangent(_group_tangent)
 
 
 @composite

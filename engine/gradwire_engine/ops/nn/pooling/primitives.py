@@ -203,12 +203,12 @@ max_pool.grad(
 )
 _max_unpool.grad(
     grad=lambda g, which, kernel, stride, padding, dilation: _max_pick(g, which, kernel, stride, padding, dilation)
-)
+).tangent("linear")
 _max_pick.grad(
     input=lambda g, which, input_meta, kernel, stride, padding, dilation: _max_unpool(
         g, which, kernel, stride, padding, dilation, input_meta.shape[-len(kernel) :]
     )
-)
+).tangent("linear")
 
 
 @op(name="_max_indices", cost=indexing(30))
@@ -315,12 +315,12 @@ avg_pool.grad(
     input=lambda g, input_meta, kernel, stride, padding, ceil_mode, include_pad, divisor: _avg_unpool(
         g, kernel, stride, padding, ceil_mode, include_pad, divisor, input_meta.shape[-len(kernel) :]
     )
-)
+).tangent("linear")
 _avg_unpool.grad(
     grad=lambda g, kernel, stride, padding, ceil_mode, include_pad, divisor: avg_pool(
         g, kernel, stride, padding, ceil_mode, include_pad, divisor
     )
-)
+).tangent("linear")
 
 # Adaptive average pooling multiplies each dimension by a matrix of weights; the transpose is the adjoint.
 
@@ -397,5 +397,6 @@ adaptive_avg_pool.grad(
         if all(size == 1 for size in output_size)
         else _adaptive_avg_unpool(g, input_meta.shape[-len(output_size) :])
     )
-)
+).tangent("linear")
 _adaptive_avg_unpool.grad(grad=lambda g, grad_meta, size: adaptive_avg_pool(g, grad_meta.shape[-len(size) :]))
+_adaptive_avg_unpool.tangent("linear")

@@ -50,7 +50,7 @@ def _picked(g: Any, indices: Any, size: Ints) -> Any:
     return reshape(taken, indices.shape)
 
 
-_max_unpool_to.grad(input=_picked)
+_max_unpool_to.grad(input=_picked).tangent("linear")
 
 
 def _unpooled_size(name: str, input: Any, dims: int, kernel: Ints, steps: Ints, pads: Ints, wanted: Any) -> Ints:

@@ -37,7 +37,7 @@ def _beside(xp: Any, input: Array, grid: Array) -> Array:
     return xp.array(input)
 
 
-_beside.grad(input=lambda g: g, grid=lambda g, grid_meta: zeros(g, grid_meta.shape))
+_beside.grad(input=lambda g: g, grid=lambda g, grid_meta: zeros(g, grid_meta.shape)).tangent("linear")
 
 
 def _array(value: Any) -> Any:

@@ -120,10 +120,10 @@ _resample.grad(
     input=lambda g, input_meta, size, mode, align, scales: _resample_adjoint(
         g, input_meta.shape[-len(size) :], mode, align, scales
     )
-)
+).tangent("linear")
 _resample_adjoint.grad(
     g=lambda g, g_meta, size, mode, align, scales: _resample(g, g_meta.shape[-len(size) :], mode, align, scales)
-)
+).tangent("linear")
 
 
 def _nearest(size: int, made: int, scale: float | None, exact: bool) -> tuple[int, ...]:
