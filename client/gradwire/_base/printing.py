@@ -89,12 +89,13 @@ def format_tensor(
     is_parameter: bool = False,
     default_dtype: str = "float32",
     summarized: bool = False,
+    tangent: str | None = None,
 ) -> str:
     """Format a tensor as PyTorch does (torch.Tensor.__repr__, torch.nn.Parameter.__repr__).
 
     `values` holds the elements, with bfloat16 as float32. With `summarized`, it holds only the corners that
     `edge_indices` selects in every dimension of `shape`. `dtype` and `default_dtype` are PyTorch's names without
-    "torch.". `grad_fn` is the node's name.
+    "torch.". `grad_fn` is the node's name. `tangent` is the text of the tangent.
     """
     values, summarized = _shown(values, shape, summarized)
     empty = math.prod(shape) == 0
@@ -116,6 +117,8 @@ def format_tensor(
         suffixes.append(f"grad_fn=<{grad_fn}>")
     elif requires_grad:
         suffixes.append("requires_grad=True")
+    if tangent is not None:
+        suffixes.append(f"tangent={tangent}")
     return ("Parameter containing:\n" if is_parameter else "") + _with_suffixes(_PREFIX + body, suffixes)
 
 

@@ -90,7 +90,8 @@ def backward(
 
     reachable = ReachableNodes([root._edge for root in roots])
     values = [each._id for each in (*roots, *given, *targets)]
-    if reachable.known and not (create_graph or targets or check_nan or hooked):
+    dual = any(each._spec.tangents for each in (*roots, *given))
+    if reachable.known and not (create_graph or targets or check_nan or hooked or dual):
         # If Ctrl-C interrupts before the gradients are marked, the server must be asked which exist.
         before = mark_gradients_unknown(reachable.owners())
         try:
@@ -103,7 +104,7 @@ def backward(
         for owner, state in before:
             owner._grad = after_backward(owner, state, PRESENT)
     else:
-        state = UNKNOWN if create_graph else PRESENT
+        state = UNKNOWN if create_graph or dual else PRESENT
 
         def on_result(answer: Any) -> None:
             mark_gradients(_found(session, answer.accumulated, targets), state)
@@ -186,7 +187,8 @@ def grad(
     values = [each._id for each in (*roots, *targets, *given)] + ids
     retaining = [owner for owner in reachable.owners() if not owner._spec.is_leaf]
     reached = {id(edge) for edge in (*reachable.leaves, *reachable.nodes)}
-    plain = not (create_graph or allow_unused or materialize_grads or check_nan or hooked)
+    dual = any(each._spec.tangents for each in (*roots, *given))
+    plain = not (create_graph or allow_unused or materialize_grads or check_nan or hooked or dual)
     if plain and reachable.known and all(id(target._edge) in reached for target in targets):
         key = (keep, *_spec_key(roots), *_spec_key(targets), *_spec_key(gradients))
         specs = commands.run(session, "grad", key, values, build, _read_gradients)

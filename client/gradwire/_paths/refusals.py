@@ -5,7 +5,7 @@ A test compares the names with PyTorch.
 
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 
 class _NoTensors:
@@ -150,18 +150,6 @@ def _same_or_decorator(function: Any = None, *args: Any, **kwargs: Any) -> Any:
     return _same if function is None else function
 
 
-class UnpackedDualTensor(NamedTuple):
-    """A tensor and its tangent."""
-
-    primal: Any
-    tangent: Any
-
-
-def _without_tangent(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """A tensor and None: no tensor has a tangent here."""
-    return UnpackedDualTensor(tensor, None)
-
-
 # Settings and other values.
 VALUES: dict[str, dict[str, Any]] = {
     "onnx.symbolic_helper": {"parse_args": _unchanged},
@@ -175,7 +163,6 @@ VALUES: dict[str, dict[str, Any]] = {
     "fx.node": {"Target": object, "Argument": object},
     "sparse": dict.fromkeys(("FloatTensor", "DoubleTensor", "HalfTensor"), _NoTensors),
     "cuda.sparse": dict.fromkeys(("FloatTensor", "DoubleTensor", "HalfTensor"), _NoTensors),
-    "autograd.forward_ad": {"unpack_dual": _without_tangent},
     "_dynamo": {"allow_in_graph": _same, "assume_constant_result": _same, "disable": _same_or_decorator},
     "return_types": {},
     "classes": {},
@@ -370,6 +357,5 @@ REFUSED: dict[str, str] = {
         CUDAGraph MemPool get_device_capability graph make_graphed_callables max_memory_allocated max_memory_reserved
         mem_get_info memory_allocated memory_reserved memory_stats memory_summary reset_max_memory_allocated
         reset_peak_memory_stats set_per_process_memory_fraction utilization""",
-    "autograd.forward_ad": "dual_level enter_dual_level exit_dual_level make_dual",
     "numa.binding": "AffinityMode NumaOptions",
 }

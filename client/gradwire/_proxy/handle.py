@@ -33,12 +33,14 @@ class StorageState:
 
     `version` counts in-place changes, and `changes` counts all changes. A tensor that has not seen all of them is
     refreshed before use. `left` says whether the base left the graph. Then only the server knows its views' history.
+    `dual` says that a tensor of the storage has or had a tangent. After an in-place change only the server knows whose.
     """
 
-    __slots__ = ("__weakref__", "changes", "left", "version")
+    __slots__ = ("__weakref__", "changes", "dual", "left", "version")
 
     def __init__(self) -> None:
         self.changes = 0
+        self.dual = False
         self.left = False
         self.version = 0
 

@@ -37,6 +37,7 @@ class Spec:
         "requires_grad",
         "shape",
         "strides",
+        "tangents",
     )
 
     def __init__(
@@ -53,6 +54,7 @@ class Spec:
         inference: bool = False,
         outdated: bool = False,
         output_nr: int = 0,
+        tangents: tuple[tuple[int, Spec], ...] = (),
     ) -> None:
         self.dtype = dtype
         self.shape = Size(shape)
@@ -69,6 +71,8 @@ class Spec:
         self.outdated = outdated
         # Of a non-leaf: the index among its node's results.
         self.output_nr = output_nr
+        # Depth and tangent of each open level of forward-mode differentiation at which it has one, outermost first.
+        self.tangents = tangents
 
     def __repr__(self) -> str:
         return f"Spec({self.dtype.name}{list(self.shape)}, {self.device_name}, grad_fn={self.grad_fn or None})"
@@ -101,6 +105,29 @@ class Spec:
             self.inference,
             outdated,
             output_nr,
+            self.tangents,
+        )
+
+    def without_tangent(self, depth: int) -> Spec:
+        """The same tensor after the level of this depth was closed."""
+        return self.with_tangents(tuple([(one, tangent) for one, tangent in self.tangents if one != depth]))
+
+    def with_tangents(self, tangents: tuple[tuple[int, Spec], ...]) -> Spec:
+        """The same tensor with these tangents."""
+        return intern(
+            self.dtype,
+            self.shape,
+            self.device_name,
+            self.requires_grad,
+            self.is_leaf,
+            self.grad_fn,
+            self.strides,
+            self.is_view,
+            self.origin,
+            self.inference,
+            self.outdated,
+            self.output_nr,
+            tangents,
         )
 
     def gradient(self) -> Spec:
@@ -124,11 +151,12 @@ def intern(
     inference: bool = False,
     outdated: bool = False,
     output_nr: int = 0,
+    tangents: tuple[tuple[int, Spec], ...] = (),
 ) -> Spec:
     """The unique Spec of this description."""
     key = (
         dtype, tuple(shape), device_name, requires_grad, is_leaf, grad_fn, strides, is_view, origin, inference,
-        outdated, output_nr,
+        outdated, output_nr, tangents,
     )  # fmt: skip
     found = _SPECS.get(key)
     if found is None:
@@ -152,6 +180,7 @@ def read_spec(message: pb.TensorSpec) -> Spec:
         message.inference,
         message.outdated,
         message.output_nr,
+        tuple([(each.depth, read_spec(each.tangent)) for each in message.tangents]) if message.tangents else (),
     )
 
 
@@ -202,6 +231,8 @@ class MemoEntry:
         self.same = same
         # The warning text of each such call.
         self.warning = warning
-        # Fast path: one new tensor that is neither a view nor a leaf that requires grad.
+        # Fast path: one new tensor that is neither a view, nor a leaf that requires grad, nor has tangents.
         spec = specs[0] if len(specs) == 1 and not in_place and not same and not warning else None
-        self.plain = spec is not None and not spec.is_view and not (spec.is_leaf and spec.requires_grad)
+        self.plain = (
+            spec is not None and not (spec.is_view or spec.tangents) and not (spec.is_leaf and spec.requires_grad)
+        )

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from gradwire._proxy.dual_levels import DUAL_LEVELS, note_dual, set_tangent_edges
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle, StorageState, ViewOf
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.shadow_graph import Edge, Leaf, unknown_node, unneeded_edge
+from gradwire.v1 import commands_pb2, service_pb2
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
@@ -64,6 +66,8 @@ def fill_proxy(made: Any, session: SessionProtocol, tensor_id: int, spec: Spec, 
     made._storage = None
     made._changes_seen = 0
     made._edge = edge
+    if spec.tangents:
+        note_dual(made)
     if session.recorder is not None:
         session.recorder.add_handle(made)
 
@@ -97,8 +101,11 @@ def new_result(
         made._edge = list(edges)
     elif spec.requires_grad and not (source is not None and source._spec.requires_grad):
         watch_leaf(made)
+    if spec.tangents:
+        set_tangent_edges(made, edges, args)
     if source is not None:
         storage = share_storage(made, source)
+        storage.dual = storage.dual or bool(spec.tangents)
         held = source.__dict__.get("_view")
         base = source if held is None else held.base
         made.__dict__["_view"] = ViewOf(base, storage.version)
@@ -176,7 +183,28 @@ def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: boo
         _update_view(target, view, storage)
     elif recorded:
         _set_node(target, edges)
+    if spec.tangents or target._spec.tangents:
+        _change_tangents(target, storage)
     target._spec = spec
+
+
+def _change_tangents(target: Handle, storage: StorageState | None) -> None:
+    """Note that an in-place op changed a tensor's tangents; those of its base and views are unknown then."""
+    if storage is not None:
+        storage.dual = True
+        view: ViewOf | None = target.__dict__.get("_view")
+        if view is not None:
+            view.base._changes_seen = -1  # so that its next use refreshes it
+
+
+def describe_tangents(stale: Handle) -> None:
+    """Ask the server for the tangents of a tensor, after an in-place op on another tensor of its storage."""
+    request = commands_pb2.DescribeRequest(tensors=[stale._id])
+    answer = stale._session.wait(service_pb2.Command(describe=request)).describe.tensors[0]
+    stale._spec = stale._spec.with_tangents(read_spec(answer).tangents)
+    if stale._spec.tangents:
+        note_dual(stale)
+        stale.__dict__["_tangent_edges"] = [unknown_node()]
 
 
 def _set_node(tensor: Handle, edges: list[Edge] | None) -> None:
@@ -196,6 +224,8 @@ def refresh(stale: Handle) -> None:
     assert storage is not None
     stale._changes_seen = storage.changes
     view: ViewOf | None = stale.__dict__.get("_view")
+    if storage.dual and DUAL_LEVELS.get():
+        describe_tangents(stale)
     if view is not None:
         _update_view(stale, view, storage)
         if storage.left and stale._spec.grad_fn:

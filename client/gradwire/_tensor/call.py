@@ -19,6 +19,7 @@ from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import float32, get_default_dtype
 from gradwire._base.errors import GradwireTypeError, two_sessions
 from gradwire._base.modes import GRAD_ENABLED, wire_mode
+from gradwire._proxy.dual_levels import note_changed_dual
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
@@ -164,6 +165,8 @@ def _repeat(
         (update_strides if op == "take_geometry_" else update_in_place)(
             args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get())
         )
+        if entry.specs[0].tangents:
+            note_changed_dual(args[0], edges, args)
         return args[0]
     same = entry.same
     if same and min(same) >= 0:
@@ -266,6 +269,8 @@ def _first_call(
             session.remember(MemoEntry(tuple(key), op, call_site, template, specs, fixed, in_place, same, warning))
     if in_place:
         (update_strides if op == "take_geometry_" else update_in_place)(args[0], specs[0], edges, bool(enabled))
+        if specs[0].tangents:
+            note_changed_dual(args[0], edges, args)
         return args[0]
     made = _results(session, [output.id for output in outputs], specs, same, edges, args, values)
     return pack_results(op, made, result)

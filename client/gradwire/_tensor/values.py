@@ -12,6 +12,7 @@ from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._base.printing import PRINT_OPTIONS, edge_indices, format_html, format_tensor, needs_summary
+from gradwire._proxy.dual_levels import DUAL_LEVELS
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.call import _call
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
@@ -102,7 +103,16 @@ def show(source: Any, is_parameter: bool = False) -> str:
         is_parameter=is_parameter,
         default_dtype=dtypes.get_default_dtype().name,
         summarized=summarized,
+        tangent=_shown_tangent(source),
     )
+
+
+def _shown_tangent(source: Any) -> str | None:
+    """Text of the tangent at the innermost open level; None without one."""
+    levels = DUAL_LEVELS.get()
+    if not levels or all(depth != levels[-1].depth for depth, _ in source._spec.tangents):
+        return None
+    return show(_call("dual_tangent", (source, levels[-1].tokens[source._session])))
 
 
 def show_html(source: Any, is_parameter: bool = False) -> str:

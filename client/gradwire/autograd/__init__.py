@@ -4,7 +4,7 @@ from gradwire._base.modes import enable_grad, inference_mode, no_grad, set_grad_
 from gradwire._base.wiring import names_of_paths
 from gradwire._functions.backward import backward, grad
 from gradwire._graph.anomaly import detect_anomaly, set_detect_anomaly
-from gradwire.autograd import anomaly_mode, function, functional, grad_mode, graph
+from gradwire.autograd import anomaly_mode, forward_ad, function, functional, grad_mode, graph
 from gradwire.autograd.function import Function
 from gradwire.autograd.gradcheck import gradcheck, gradgradcheck
 from gradwire.autograd.variable import Variable
@@ -16,6 +16,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "function",
     "functional",
     "grad",

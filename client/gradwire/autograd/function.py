@@ -19,12 +19,14 @@ from gradwire._base.modes import is_grad_enabled, is_inference_mode_enabled, no_
 from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._graph import commands
 from gradwire._graph.hook_runner import HookArguments
+from gradwire._proxy.dual_levels import DUAL_LEVELS
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import update_in_place
 from gradwire._tensor.in_place import check_in_place
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
+from gradwire.autograd.function_tangents import level_of, with_tangents
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -40,6 +42,8 @@ class FunctionCtx:
 
     def __init__(self) -> None:
         self._to_save: tuple[Any, ...] = ()
+        self._for_jvp: tuple[Any, ...] | None = None
+        self._changed_inputs = False
         self._saved: tuple[Any, ...] | None = None
         self._dirty: tuple[Any, ...] = ()
         self._constant: tuple[Any, ...] = ()
@@ -54,7 +58,8 @@ class FunctionCtx:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """For forward-mode derivatives, which gradwire does not have: nothing."""
+        """Save inputs, outputs or others for jvp, which gets them as `saved_tensors`, in place of backward's."""
+        self._for_jvp = tensors
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -64,6 +69,7 @@ class FunctionCtx:
     def mark_dirty(self, *args: Tensor) -> None:
         """Tell which inputs forward has changed in place; it has to return them."""
         self._dirty = args
+        self._changed_inputs = bool(args)
 
     def mark_non_differentiable(self, *args: Tensor) -> None:
         """Tell which outputs no gradient flows through."""
@@ -105,7 +111,7 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """The derivative in forward mode, which gradwire does not have."""
+        """The tangents of the results, given those of the arguments: None for one that is no tensor."""
         raise GradwireNotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
@@ -127,7 +133,6 @@ class Function:
 
         Keywords are for functions with `setup_context`, which gets them among `inputs`, as it does defaults.
         """
-        ctx = FunctionCtx()
         in_two = cls.setup_context is not Function.setup_context
         if in_two:
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
@@ -135,6 +140,33 @@ class Function:
             args = bound.args
         elif kwargs:
             raise GradwireTypeError(f"{cls.__name__}.apply() takes no keyword arguments")
+        level = level_of(args) if DUAL_LEVELS.get() else None
+        if level is not None:
+            return with_tangents(cls, level, args, cls._call_below)
+        return cls._apply(args)[0]
+
+    @classmethod
+    def _call_below(cls, args: tuple[Any, ...]) -> tuple[Any, FunctionCtx | None, tuple[Any, ...]]:
+        """Call the function on arguments without a level's tangents: result, ctx and what it saved for jvp.
+
+        If they have tangents at levels outside, ctx is one whose saved tensors have them, too; None without
+        setup_context.
+        """
+        outer = level_of(args)
+        if outer is None:
+            return cls._apply(args)
+        result = with_tangents(cls, outer, args, cls._call_below)
+        if cls.setup_context is Function.setup_context:
+            return result, None, ()
+        ctx = FunctionCtx()
+        cls.setup_context(ctx, args, result)
+        return result, ctx, ctx._to_save if ctx._for_jvp is None else ctx._for_jvp
+
+    @classmethod
+    def _apply(cls, args: tuple[Any, ...]) -> tuple[Any, FunctionCtx, tuple[Any, ...]]:
+        """Call the function on complete arguments without tangents: result, ctx and what it saved for jvp."""
+        ctx = FunctionCtx()
+        in_two = cls.setup_context is not Function.setup_context
         tensors = [each if isinstance(each, Handle) else None for each in args]
         for each in tensors:
             if each is not None:
@@ -147,6 +179,7 @@ class Function:
                 cls.setup_context(ctx, args, result)
             else:
                 result = cls.forward(ctx, *args)
+        saved = ctx._to_save if ctx._for_jvp is None else ctx._for_jvp
         several = isinstance(result, tuple)
         results = list(result) if several else [result]
         if not (is_grad_enabled() and any(needs)):
@@ -157,12 +190,13 @@ class Function:
             if returned or any(isinstance(each, Handle) and each._spec.is_view for each in results):
                 results = _separate(results, tensors, ctx)
                 record(f"{cls.__name__}Backward", 0, (), _tensors_of(results), dirty=ctx._dirty)
-                return tuple(results) if several else results[0]
-            return result
+                return tuple(results) if several else results[0], ctx, saved
+            return result, ctx, saved
         results = _separate(results, tensors, ctx)
         _record(cls, ctx, tensors, results)
         ctx._to_save = ctx._dirty = ctx._constant = ()
-        return tuple(results) if several else results[0]
+        ctx._for_jvp = None
+        return tuple(results) if several else results[0], ctx, saved
 
 
 def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> list[Any]:

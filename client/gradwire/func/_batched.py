@@ -9,9 +9,13 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-from gradwire._base.errors import refuse
+from gradwire._base.errors import GradwireRuntimeError
 from gradwire._proxy.memo import Spec, intern
 from gradwire._tensor.tensor import Tensor
+
+
+class UnmappableError(GradwireRuntimeError):
+    """A refusal of what a function under vmap may not do; without vmap it may."""
 
 
 class Level:
@@ -58,6 +62,7 @@ class BatchedTensor(Tensor):
             spec.grad_fn,
             strides,
             spec.is_view,
+            tangents=spec.tangents,
         )
 
     @property
@@ -82,7 +87,7 @@ class BatchedTensor(Tensor):
 
     @property
     def _id(self) -> NoReturn:  # type: ignore[override]
-        raise refuse(
+        raise UnmappableError(
             "vmap: a function under vmap asked for what exists only outside of it (the values of a sample, backward(), "
             "an index of varying size). Write it in ops that have a batching rule, or call it outside."
         )
@@ -95,7 +100,7 @@ class BatchedTensor(Tensor):
         return self
 
     def item(self) -> NoReturn:
-        raise refuse(
+        raise UnmappableError(
             "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a "
             "Tensor: every sample has another value."
         )
@@ -103,7 +108,7 @@ class BatchedTensor(Tensor):
     tolist = numpy = item  # type: ignore[assignment]
 
     def __bool__(self) -> NoReturn:
-        raise refuse(
+        raise UnmappableError(
             "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't "
             "support that: every sample might take another way. gradwire.where chooses between values."
         )

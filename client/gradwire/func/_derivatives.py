@@ -1,27 +1,32 @@
 """Derivatives of functions of tensors: grad, vjp, jvp, jacrev, jacfwd, hessian (torch.func).
 
-A transform calls the function on copies of its inputs that require grad, and differentiates its results by them.
-Nesting is the graph's: within another transform a gradient keeps its graph, so derivatives of every order work. What
-leaves the outermost transform has no graph, unless something of the caller's own that requires grad took part: `_Level`
-tells. A Jacobian is one graph, gone through once per row (jacrev) or column (jacfwd): no formula needs a batching rule.
+A transform in reverse mode calls the function on copies of its inputs that require grad, and differentiates its results
+by them. One in forward mode (jvp, jacfwd) calls it on dual tensors (autograd/forward_ad.py). Nesting is the graph's:
+within another transform a gradient keeps its graph, so derivatives of every order work. What leaves the outermost
+transform has no graph, unless something of the caller's own that requires grad took part: `_Level` tells.
+jacrev goes through one graph once per row. jacfwd computes all columns together, as a vmap of jvp.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import GRAD_ENABLED, enable_grad
 from gradwire._functions.create import eye, zeros, zeros_like
+from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
 from gradwire._proxy.shadow_graph import Leaf, ReachableNodes
 from gradwire._tensor.ops import ones_like, stack
 from gradwire._tensor.tensor import Tensor
-from gradwire.func._batched import at_all_levels
+from gradwire.autograd.forward_ad import dual_at, has_tangent, primal_at, tangent_at, transform_level
+from gradwire.func._batched import UnmappableError, at_all_levels
 from gradwire.func._gradients import gradients
 from gradwire.func._pytree import Structure, flatten, rebuild, tree_map
+from gradwire.func._vmap import vmap
 
 _Function: TypeAlias = "Callable[..., Any]"
 _Argnums: TypeAlias = "int | tuple[int, ...]"
@@ -88,26 +93,47 @@ def vjp(func: _Function, *primals: Any, has_aux: bool = False) -> Any:
         if graph is None:
             graph = is_recorded() and (keep or _inside() or any(weight.requires_grad for weight in weights))
         found = _filled(_gradients(outputs, inputs, weights, graph), inputs)
-        return rebuild(structure, [each if graph else each.detach() for each in found])
+        return rebuild(structure, [each if graph else _off_graph(each) for each in found])
 
     answer = _leave(value, keep)
     return (answer, product, _leave(aux, keep)) if has_aux else (answer, product)
 
 
 def jvp(func: _Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """The function's value at the primals, and its Jacobian times the tangents (torch.func.jvp).
+    """The function's value at the primals, and its Jacobian times the tangents, in forward mode (torch.func.jvp).
 
-    `primals` and `tangents` are tuples of one structure. It is the derivative of the vector-Jacobian product by its
-    vector. With `strict` an output that does not depend on the primals is refused; else its tangent is zero.
+    `primals` and `tangents` are tuples of one structure. With `strict` an output that does not depend on the primals is
+    refused; else its tangent is zero. Raises RuntimeError for tangents of other shapes; ValueError for integers.
     """
-    value, product, aux = _linearized("jvp", func, primals, strict, has_aux)
-    answer = product(tangents)
-    return (value, answer, aux) if has_aux else (value, answer)
+    inputs, structure = _primals("jvp", primals)
+    directions = _directions("jvp", tangents, structure, inputs)
+    with _Level(records=False) as scope, transform_level() as level:
+        duals = [dual_at(level, one, other) for one, other in zip(inputs, directions, strict=True)]
+        value, aux = _split_aux("jvp", func(*rebuild(structure, duals)), has_aux)
+        outputs, form = _tensors("jvp", "answer of the function", value)
+        if strict and not all(has_tangent(level, each) for each in outputs):
+            raise refuse(
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not "
+                "allowed with strict=True."
+            )
+        found = [tangent_at(level, each) if has_tangent(level, each) else zeros_like(each) for each in outputs]
+        values = [_primal(level, each) for each in outputs]
+        aux = tree_map(lambda leaf: _primal(level, leaf) if isinstance(leaf, Tensor) else leaf, aux)
+        keep = scope.keeps([*values, *found])
+    answer = (_leave(rebuild(form, values), keep), _leave(rebuild(form, found), keep))
+    return (*answer, _leave(aux, keep)) if has_aux else answer
+
+
+def _primal(level: DualLevel, tensor: Tensor) -> Tensor:
+    return primal_at(level, tensor) if has_tangent(level, tensor) else tensor
 
 
 def linearize(func: _Function, *primals: Any) -> tuple[Any, _Function]:
-    """The function's value at the primals, and the function that multiplies its Jacobian with tangents."""
-    value, product, _ = _linearized("linearize", func, primals, False, False)
+    """The function's value at the primals, and the function that multiplies its Jacobian with tangents.
+
+    `func` is called once; each product is the derivative of the vector-Jacobian product by its vector.
+    """
+    value, product = _linearized(func, primals)
     return value, lambda *tangents: product(tangents)
 
 
@@ -144,28 +170,107 @@ def jacfwd(
     chunk_size: int | None = None,
     randomness: str = "error",
 ) -> _Function:
-    """The function that computes the Jacobian of `func` column by column (torch.func.jacfwd).
+    """The function that computes the Jacobian of `func` in forward mode, all columns together (torch.func.jacfwd).
 
     Returns a tensor for each output and input, with the shapes of both, nested like the outputs and then like
-    `argnums`. The function is called once, so that random numbers are the same in all columns.
+    `argnums`. `chunk_size` is how many columns are computed at a time. A function that vmap cannot map, such as one
+    that reads values or draws random numbers without `randomness`, is called once and gives one column at a time.
     """
     _check_chunk(chunk_size)
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         _check_real("jacfwd", "inputs", args)
-        with _Level() as level:
-            inputs, structure, value, aux = _called("jacfwd", func, argnums, has_aux, level, args, kwargs)
-            outputs, form = _tensors("jacfwd", "answer of the function", value)
-            _check_real("jacfwd", "outputs", outputs)
-            keep = level.keeps(outputs)
-            forward = _Forward(outputs, inputs)
-            columns = [_columns(forward, place, keep) for place in range(len(inputs))]
-            rows = [rebuild(structure, list(parts)) for parts in zip(*columns, strict=True)]
-        answer = rebuild(form, rows)
-        return (answer, _leave(aux, keep)) if has_aux else answer
+        try:
+            return _mapped_jacobian(func, argnums, has_aux, chunk_size, randomness, args, kwargs)
+        except UnmappableError:
+            return _jacobian_by_columns(func, argnums, has_aux, args, kwargs)
 
     return jacobian
+
+
+def _mapped_jacobian(
+    func: _Function,
+    argnums: _Argnums,
+    has_aux: bool,
+    chunk_size: int | None,
+    randomness: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The Jacobian as a vmap of jvp over the directions of the inputs' elements."""
+    places = _places(argnums, len(args))
+    named = tuple(args[place] for place in places)
+    inputs, structure = _tensors("jacfwd", "inputs to differentiate by", named)
+    shown: dict[str, Any] = {}
+
+    def entered(*entered: Any) -> Any:
+        given = list(args)
+        for place, each in zip(places, entered, strict=True):
+            given[place] = each
+        return func(*given, **kwargs)
+
+    def column(*direction: Tensor) -> Any:
+        primals, tangents = rebuild(structure, inputs), rebuild(structure, list(direction))
+        value, product, *aux = jvp(entered, primals, tangents, has_aux=has_aux)
+        outputs, shown["form"] = flatten(value)
+        _check_real("jacfwd", "outputs", outputs)
+        shown["outputs"] = outputs
+        shown["aux"] = aux[0] if has_aux else None
+        found, shown["aux form"] = flatten(shown["aux"])
+        shown["are tensors"] = [isinstance(each, Tensor) for each in found]
+        shown["others"] = found
+        return tuple(flatten(product)[0]), tuple(each for each in found if isinstance(each, Tensor))
+
+    directions = _all_directions(inputs)
+    if not directions[0].shape[0]:
+        return _jacobian_by_columns(func, argnums, has_aux, args, kwargs)
+    columns, aux = vmap(column, randomness=randomness, chunk_size=chunk_size)(*directions)
+    sizes = [each.numel() for each in inputs]
+    form = structure if isinstance(argnums, tuple) else structure.children[0]
+    rows = []
+    for one in columns:
+        parts = one.movedim(0, -1).split(sizes, -1)
+        shaped = [part.reshape((*one.shape[1:], *each.shape)) for part, each in zip(parts, inputs, strict=True)]
+        rows.append(rebuild(form, shaped))
+    answer = rebuild(shown["form"], rows)
+    if not has_aux:
+        return answer
+    tensors = iter(each[0] for each in aux)
+    whole = [
+        next(tensors) if is_tensor else each
+        for is_tensor, each in zip(shown["are tensors"], shown["others"], strict=True)
+    ]
+    return answer, rebuild(shown["aux form"], whole)
+
+
+def _all_directions(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """For each input the directions of all inputs' elements, in order: zeros where they are another input's."""
+    count = sum(each.numel() for each in inputs)
+    start, made = 0, []
+    for each in inputs:
+        size = each.numel()
+        whole = zeros(count, size, dtype=each.dtype, device=each.device)
+        whole.narrow(0, start, size).fill_diagonal_(1) if size else None
+        made.append(whole.reshape((count, *each.shape)))
+        start += size
+    return made
+
+
+def _jacobian_by_columns(
+    func: _Function, argnums: _Argnums, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The Jacobian from one graph, one column at a time."""
+    with _Level() as level:
+        inputs, structure, value, aux = _called("jacfwd", func, argnums, has_aux, level, args, kwargs)
+        outputs, form = _tensors("jacfwd", "answer of the function", value)
+        _check_real("jacfwd", "outputs", outputs)
+        keep = level.keeps(outputs)
+        forward = _Forward(outputs, inputs)
+        columns = [_columns(forward, place, keep) for place in range(len(inputs))]
+        rows = [rebuild(structure, list(parts)) for parts in zip(*columns, strict=True)]
+    answer = rebuild(form, rows)
+    return (answer, _leave(aux, keep)) if has_aux else answer
 
 
 def hessian(func: _Function, argnums: _Argnums = 0) -> _Function:
@@ -181,14 +286,15 @@ _CURRENT: ContextVar[_Level | None] = ContextVar("gradwire_func_level", default=
 class _Level:
     """One transform under way: its leaves, and whether its results depend on other levels' leaves."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: bool = True) -> None:
+        """records: whether grad mode is on inside."""
         self.parent = _CURRENT.get()
         self.recorded = is_recorded()
         self.own: set[int] = set() if self.parent is None else set(self.parent.own)
         self.leaves: list[Leaf] = []  # kept, so that no other may have the id of one
         self.foreign = False
         self.nested = False
-        self._mode = enable_grad()
+        self._mode: Any = enable_grad() if records else nullcontext()
 
     def __enter__(self) -> _Level:
         self._token = _CURRENT.set(self)
@@ -201,6 +307,8 @@ class _Level:
         if self.parent is not None:
             self.parent.nested = True
             self.parent.foreign |= self.foreign
+            self.parent.own |= self.own
+            self.parent.leaves += self.leaves
 
     def enter(self, name: str, value: Any) -> tuple[list[Tensor], Structure]:
         """The inputs as this level differentiates by them: still part of the graph around it, if they are of one."""
@@ -215,7 +323,7 @@ class _Level:
         leaf: Any = made._edge
         self.own.add(id(leaf))
         self.leaves.append(leaf)
-        return made
+        return _with_tangents_of(made, tensor)
 
     def keeps(self, outputs: Sequence[Tensor]) -> bool:
         """Whether this level's results need a graph: for a transform around it, or the caller's tensors."""
@@ -238,7 +346,20 @@ def _leave(value: Any, keep: bool) -> Any:
     """The results of a transform: as it is, or without the graph that was the transform's own."""
     if keep:
         return value
-    return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, value)
+    return tree_map(lambda leaf: _off_graph(leaf) if isinstance(leaf, Tensor) else leaf, value)
+
+
+def _off_graph(tensor: Tensor) -> Tensor:
+    """The tensor without its graph, but with its tangents."""
+    return _with_tangents_of(tensor.detach(), tensor)
+
+
+def _with_tangents_of(made: Tensor, source: Tensor) -> Tensor:
+    """A tensor with another's tangents at the open levels."""
+    for level in DUAL_LEVELS.get():
+        if has_tangent(level, source):
+            made = dual_at(level, made, tangent_at(level, source))
+    return made
 
 
 def _tensors(name: str, what: str, value: Any) -> tuple[list[Tensor], Structure]:
@@ -392,40 +513,58 @@ class _Forward:
         return [next(found) if dummy.requires_grad else None for dummy in self.dummies]
 
 
-def _linearized(
-    name: str, func: _Function, primals: Any, strict: bool, has_aux: bool
-) -> tuple[Any, Callable[[Any], Any], Any]:
-    if not isinstance(primals, tuple) or not primals:
-        raise refuse(f"{name}: Expected primals to be a non-empty tuple, got {type(primals).__name__}")
+def _primals(name: str, primals: Any) -> tuple[list[Tensor], Structure]:
+    if not isinstance(primals, tuple):
+        raise refuse(
+            f"{name}(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call "
+            "f(*primals)."
+        )
+    if not flatten(primals)[0]:
+        raise refuse(f"{name}(f, primals, tangents): Expected primals to contain at least one Tensor.")
+    return _tensors(name, "primals", primals)
+
+
+def _directions(name: str, tangents: Any, structure: Structure, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The tangents as tensors. Raises RuntimeError if they do not have the primals' structure and shapes."""
+    if not isinstance(tangents, tuple):
+        raise refuse(f"{name}: Expected tangents to be a tuple, got {type(tangents).__name__}")
+    given, other = _tensors(name, "tangents", tangents)
+    if other != structure:
+        raise refuse(
+            f"{name}(f, primals, tangents): Expected primals and tangents to have the same python structure. For "
+            "example, if primals is a tuple of 3 tensors, tangents also must be."
+        )
+    for tangent, primal in zip(given, inputs, strict=True):
+        if tangent.shape != primal.shape:
+            raise refuse(
+                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is "
+                f"not supported. Tensor is of size {list(primal.shape)} while the given forward gradient is of size "
+                f"{list(tangent.shape)}."
+            )
+        for what, each in (("primal", primal), ("tangent", tangent)):
+            if not (each.is_floating_point() or each.is_complex()):
+                raise GradwireValueError(f"Expected {what} to be floating point or complex, but got: {each.dtype}")
+    return given
+
+
+def _linearized(func: _Function, primals: tuple[Any, ...]) -> tuple[Any, Callable[[Any], Any]]:
+    _primals("linearize", primals)
     with _Level() as level:
-        inputs, structure = level.enter(name, primals)
-        value, aux = _split_aux(name, func(*rebuild(structure, inputs)), has_aux)
-        outputs, form = _tensors(name, "answer of the function", value)
+        inputs, structure = level.enter("linearize", primals)
+        value = func(*rebuild(structure, inputs))
+        outputs, form = _tensors("linearize", "answer of the function", value)
         keep = level.keeps(outputs)
         forward = _Forward(outputs, inputs)
 
     def product(tangents: Any) -> Any:
-        if not isinstance(tangents, tuple):
-            raise refuse(f"{name}: Expected tangents to be a tuple, got {type(tangents).__name__}")
-        given, other = _tensors(name, "tangents", tangents)
-        if other != structure:
-            raise refuse(
-                f"{name}(f, primals, tangents): Expected primals and tangents to have the same python structure."
-            )
-        for place, (tangent, primal) in enumerate(zip(given, inputs, strict=True)):
-            if tangent.shape != primal.shape:
-                raise refuse(
-                    f"{name}: tangent {place} has the shape {tuple(tangent.shape)}, its primal {tuple(primal.shape)}"
-                )
+        given = _directions("linearize", tangents, structure, inputs)
         graph = is_recorded() and (keep or _inside() or any(tangent.requires_grad for tangent in given))
         with enable_grad():
             found = forward.times(given, graph)
-        if strict and any(each is None for each in found):
-            raise refuse(f"{name}(f, primals, tangents, strict=True): an output of f is independent of the primals.")
         filled = _filled(found, outputs)
-        return rebuild(form, [each if graph else each.detach() for each in filled])
+        return rebuild(form, [each if graph else _off_graph(each) for each in filled])
 
-    return _leave(value, keep), product, _leave(aux, keep)
+    return _leave(value, keep), product
 
 
 def _basis(like: Tensor) -> list[Tensor]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire._base.errors import refuse
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.call import _parameters
 from gradwire._tensor.indexing import Index
-from gradwire.func._batched import LEVELS, innermost
+from gradwire.func._batched import LEVELS, UnmappableError, innermost
 from gradwire.func.rules import FACTORIES, RULES, OpCall, draw
 
 
@@ -28,7 +27,7 @@ def dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], 
         return NotImplemented
     rule = RULES.get(base)
     if rule is None:
-        raise refuse(
+        raise UnmappableError(
             f"vmap: there is no batching rule for {op}. Call it outside of vmap, or write it in ops that have one "
             "(elementwise ops, products, reductions, shapes and indices)."
         )

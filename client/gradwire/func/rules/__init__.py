@@ -3,7 +3,7 @@
 Importing the package registers the rules, a module for each kind of op.
 """
 
-from gradwire.func.rules import elementwise, indices, layers, losses, products, random, reductions, shapes
+from gradwire.func.rules import duals, elementwise, indices, layers, losses, products, random, reductions, shapes
 from gradwire.func.rules.calls import RULES, OpCall
 from gradwire.func.rules.random import FACTORIES, draw
 
@@ -12,6 +12,7 @@ __all__ = [
     "RULES",
     "OpCall",
     "draw",
+    "duals",
     "elementwise",
     "indices",
     "layers",

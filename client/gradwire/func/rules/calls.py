@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradwire._base.errors import GradwireIndexError, refuse
+from gradwire._base.errors import GradwireIndexError
 from gradwire._tensor.call import _call
 from gradwire._tensor.tensor import Tensor
-from gradwire.func._batched import BatchedTensor, Level, is_batched, spread, value_at
+from gradwire.func._batched import BatchedTensor, Level, UnmappableError, is_batched, spread, value_at
 from gradwire.func._pytree import tree_map
 
 Rule = Callable[["OpCall"], Any]
@@ -83,7 +83,7 @@ def rule(names: str) -> Callable[[Rule], Rule]:
 def refuse_in_place(call: OpCall) -> None:
     """Refuse to write samples into what all samples share."""
     if call.in_place and not is_batched(call.args[0], call.level):
-        raise refuse(
+        raise UnmappableError(
             f"vmap: inplace arithmetic(self, *extra_args) is not possible: {call.op} would write a value per sample "
             "into a tensor that all samples share. Use the out-of-place form, or make the tensor inside of vmap from "
             "one that is mapped over (x.new_zeros, zeros_like)."

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire._base.errors import refuse
 from gradwire._tensor import ops
 from gradwire._tensor.call import _call
-from gradwire.func._batched import LEVELS, BatchedTensor, Level, value_at
+from gradwire.func._batched import LEVELS, BatchedTensor, Level, UnmappableError, value_at
 from gradwire.func.rules.calls import OpCall, refuse_in_place, rule
 from gradwire.func.rules.elementwise import elementwise
 
@@ -18,7 +17,7 @@ FACTORIES = frozenset(["rand", "randn", "randint", "randperm", "normal"])
 def check_random(level: Level, op: str) -> None:
     """Refuse a random op if vmap has no `randomness`."""
     if level.randomness == "error":
-        raise refuse(
+        raise UnmappableError(
             f"vmap: called random operation while in randomness error mode ({op}). Please either use the 'same' or "
             "'different' randomness flags on vmap or perform the randomness operation out of vmap"
         )
@@ -36,7 +35,7 @@ def draw(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], leve
     elif op == "randint":
         args = (*args[:2], (level.size, *args[2]))
     else:
-        raise refuse(f"vmap: there is no batching rule for {op} with randomness='different'")
+        raise UnmappableError(f"vmap: there is no batching rule for {op} with randomness='different'")
     token = LEVELS.set(levels[:-1])
     try:
         made = _call(op, args, tuple(kwargs))
@@ -60,7 +59,7 @@ def random(call: OpCall) -> Any:
     target = call.args[0]
     if call.base in ("dropout", "alpha_dropout", "bernoulli"):
         if call.base != "dropout" or call.in_place:
-            raise refuse(f"vmap: there is no batching rule for {call.op} with randomness='same'")
+            raise UnmappableError(f"vmap: there is no batching rule for {call.op} with randomness='same'")
         ones = ops.ones_like(value_at(target, level).select(0, 0).detach())
         return target * _call("dropout", (ones, *call.args[1:]), tuple(call.kwargs.items()))
     if call.in_place:

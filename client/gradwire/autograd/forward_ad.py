@@ -1,0 +1,168 @@
+"""Forward-mode differentiation: tensors with tangents (torch.autograd.forward_ad).
+
+Inside `dual_level()`, `make_dual(x, v)` gives x the tangent v. Every op on such a dual tensor also computes the
+tangents of its results, on the server. `unpack_dual` reads them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gradwire._base.errors import GradwireValueError, refuse
+from gradwire._base.modes import is_inference_mode_enabled
+from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+class UnpackedDualTensor(NamedTuple):
+    """The parts of a dual tensor. tangent: None if it has none at the level."""
+
+    primal: Any
+    tangent: Any
+
+
+def enter_dual_level() -> int:
+    """Open a level of forward-mode differentiation and return its number. Raises RuntimeError inside another level."""
+    if DUAL_LEVELS.get():
+        raise refuse("Nested forward mode AD is not supported at the moment")
+    return push_level().depth - 1
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Close the level: every tangent at it is dropped. Raises RuntimeError if the last one opened is another."""
+    levels = DUAL_LEVELS.get()
+    if not levels and level is None:
+        raise refuse("Dual level must be a positive number.")
+    if not levels or (level is not None and level != levels[-1].depth - 1):
+        raise refuse(
+            "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
+        )
+    pop_level(levels[-1])
+
+
+class dual_level:
+    """Context manager: a level of forward-mode differentiation, closed at its end. Levels do not nest."""
+
+    def __enter__(self) -> int:
+        self._level = enter_dual_level()
+        return self._level
+
+    def __exit__(self, *exc: object) -> None:
+        exit_dual_level(level=self._level)
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A view of a tensor with a tangent of its shape: what is computed from it has tangents, too.
+
+    `tensor` and `tangent` are floating or complex. Raises RuntimeError outside of a level, for another shape, and for a
+    tensor that has a tangent at this level; ValueError for integers.
+    """
+    opened = _level(level)
+    if opened is None:
+        raise refuse(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+        )
+    for name, each in (("primal", tensor), ("tangent", tangent)):
+        if not (each.is_floating_point() or each.is_complex()):
+            raise GradwireValueError(f"Expected {name} to be floating point or complex, but got: {each.dtype}")
+    if is_inference_mode_enabled():
+        return tensor
+    return dual_at(opened, tensor, tangent)
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The tensor without its tangent, and the tangent; None if it has none, and outside of a level."""
+    opened = _level(level)
+    if opened is None or not has_tangent(opened, tensor):
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(primal_at(opened, tensor), tangent_at(opened, tensor))
+
+
+def _level(number: int | None) -> DualLevel | None:
+    levels = DUAL_LEVELS.get()
+    if number is None:
+        return levels[-1] if levels else None
+    return next((each for each in levels if each.depth - 1 == number), None)
+
+
+# Levels for transforms (gradwire.func), which nest.
+
+
+def push_level(nests: bool = False) -> DualLevel:
+    """Open a level inside those that are open in this thread. nests: whether it may have others inside."""
+    levels = DUAL_LEVELS.get()
+    made = DualLevel(len(levels) + 1, nests)
+    DUAL_LEVELS.set((*levels, made))
+    return made
+
+
+def pop_level(level: DualLevel) -> None:
+    """Close a level and those inside of it."""
+    levels = DUAL_LEVELS.get()
+    place = levels.index(level)
+    DUAL_LEVELS.set(levels[:place])
+    for each in reversed(levels[place:]):
+        for token in each.tokens.values():
+            ops.exit_dual_level(token)
+        each.tokens.clear()
+        each.forget()
+
+
+class transform_level:
+    """Context manager: the level of a transform, which may be inside those of others.
+
+    Raises RuntimeError inside `dual_level`.
+    """
+
+    def __enter__(self) -> DualLevel:
+        if any(not each.nests for each in DUAL_LEVELS.get()):
+            raise refuse("Nested forward mode AD is not supported at the moment")
+        self._level = push_level(nests=True)
+        return self._level
+
+    def __exit__(self, *exc: object) -> None:
+        pop_level(self._level)
+
+
+def dual_at(level: DualLevel, tensor: Tensor, tangent: Tensor) -> Tensor:
+    """A view of a tensor with a tangent at a level."""
+    return ops.make_dual(tensor, tangent, _token(level, tensor), level.depth)
+
+
+def has_tangent(level: DualLevel, tensor: Tensor) -> bool:
+    """Whether a tensor has a tangent at a level."""
+    return any(depth == level.depth for depth, _ in tensor._fresh().tangents)
+
+
+def tangent_at(level: DualLevel, tensor: Tensor) -> Tensor:
+    """A tensor's tangent at a level."""
+    made = ops.dual_tangent(tensor, _token(level, tensor))
+    value, source = _unbatched(made), _unbatched(tensor)
+    if value._spec.requires_grad and not value._spec.is_leaf:
+        edges = [*source.__dict__.get("_tangent_edges", ())]
+        value._edge = edges if source._edge is None else [source._edge, *edges]
+    return made
+
+
+def primal_at(level: DualLevel, tensor: Tensor) -> Tensor:
+    """A view of a tensor without its tangent at a level."""
+    return ops.dual_primal(tensor, _token(level, tensor))
+
+
+def _token(level: DualLevel, tensor: Tensor) -> Tensor:
+    """The tensor that stands for a level in the tensor's session."""
+    session = tensor._session
+    token = level.tokens.get(session)
+    if token is None:
+        token = level.tokens[session] = ops.new_zeros(_unbatched(tensor), ())
+    return token
+
+
+def _unbatched(tensor: Tensor) -> Tensor:
+    """The tensor with all samples, for one of a vmap."""
+    while "_value" in tensor.__dict__:
+        tensor = tensor.__dict__["_value"]
+    return tensor

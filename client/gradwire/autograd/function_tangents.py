@@ -1,0 +1,83 @@
+"""Tangents of custom functions: `jvp` computes them, as `backward` computes gradients (torch.autograd.Function)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradwire._base.errors import GradwireNotImplementedError, refuse
+from gradwire._functions.create import zeros_like
+from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
+from gradwire._proxy.handle import Handle
+from gradwire.autograd.forward_ad import dual_at, has_tangent, primal_at, tangent_at
+
+
+def level_of(values: Sequence[Any]) -> DualLevel | None:
+    """The innermost open level at which one of the arguments has a tangent."""
+    for level in reversed(DUAL_LEVELS.get()):
+        if any(isinstance(each, Handle) and has_tangent(level, each) for each in values):  # type: ignore[arg-type]
+            return level
+    return None
+
+
+def with_tangents(function: Any, level: DualLevel, args: Sequence[Any], call: Callable[..., Any]) -> Any:
+    """Call a custom function on arguments with tangents at a level, and give its results theirs.
+
+    `call` applies it to arguments without these, and returns the result and the context. Raises what `jvp` raises;
+    RuntimeError for tangents of another number, class or shape; NotImplementedError for inputs changed in place.
+    """
+    dual = [isinstance(each, Handle) and has_tangent(level, each) for each in args]  # type: ignore[arg-type]
+    primals = [primal_at(level, each) if is_dual else each for each, is_dual in zip(args, dual, strict=True)]
+    result, ctx, saved = call(tuple(primals))
+    if ctx is None:
+        raise refuse(
+            "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
+            "override the setup_context staticmethod."
+        )
+    if ctx._changed_inputs:
+        raise GradwireNotImplementedError(
+            f"{function.__name__}: forward-mode derivatives of a function that changes its inputs in place "
+            "(mark_dirty) are not supported; return new tensors"
+        )
+    given: list[Any] = []
+    for each, is_dual, primal in zip(args, dual, primals, strict=True):
+        if is_dual:
+            given.append(tangent_at(level, each))
+        elif isinstance(each, Handle) and ctx.materialize_grads and _differentiable(each):
+            given.append(zeros_like(primal))
+        else:
+            given.append(None)
+    ctx._saved = saved
+    try:
+        made = function.jvp(ctx, *given)
+    finally:
+        ctx._saved = None
+    several = isinstance(result, tuple)
+    results = list(result) if several else [result]
+    tangents = list(made) if isinstance(made, tuple) else [made]
+    if len(tangents) != len(results):
+        raise refuse(
+            f"Function's jvp returned an invalid number of forward gradients (expected {len(results)} but got "
+            f"{len(tangents)})"
+        )
+    for place, (each, tangent) in enumerate(zip(results, tangents, strict=True)):
+        results[place] = _dual_result(level, place, each, tangent)
+    return tuple(results) if several else results[0]
+
+
+def _dual_result(level: DualLevel, place: int, result: Any, tangent: Any) -> Any:
+    if tangent is None or not isinstance(result, Handle) or not _differentiable(result):
+        return result
+    if not isinstance(tangent, Handle):
+        raise refuse(f"expected Variable or None (got {type(tangent).__name__}) for grad output {place}.")
+    if tangent._spec.shape != result._spec.shape:
+        raise refuse(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(result._spec.shape)} while the given forward gradient is of size "
+            f"{list(tangent._spec.shape)}."
+        )
+    return dual_at(level, result, tangent)  # type: ignore[arg-type]
+
+
+def _differentiable(tensor: Handle) -> bool:
+    return bool(tensor._spec.dtype.is_floating_point or tensor._spec.dtype.is_complex)
