@@ -266,8 +266,9 @@ class ForwardMode(Duals):
     def _keep_with_saved(self, node: Node, args: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
         """Let a node's saved values keep their tangents, for derivatives of its formulas."""
         for (kind, place), value in zip(node.saving_plan.getters, node.saved, strict=True):
-            if kind == "inputs":
-                for saved, item in zip(value, args[place], strict=True):
+            if kind in ("inputs", "rest"):
+                items = args[place if kind == "inputs" else place[0]]
+                for saved, item in zip(value, items, strict=True):
                     if type(saved) is Saved:
                         saved.tangents = self._held.get(item)
             elif type(value) is Saved:

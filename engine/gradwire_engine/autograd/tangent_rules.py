@@ -35,6 +35,12 @@ class Values:
         kind, place = self._op.getter(name)
         if kind == "output":
             return self._outs[place]
+        if kind == "rest":
+            place, described = place
+            return [
+                meta_of(item) if type(item) is Tensor and number in described else item
+                for number, item in enumerate(self._args[place])
+            ]
         value = self._args[place]
         if kind == "meta":
             return meta_of(value) if type(value) is Tensor else value
