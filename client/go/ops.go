@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "43dcbaf82e35e6fde286dad2973c04a29a697c9f591de8a613609b6172d767a2"
+const OpsHash = "b7b2d3714efdb8aa021136c4fb726ed55d8b126b1208e8e0d7b9187514b38035"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {

@@ -182,7 +182,7 @@ REQUESTS: dict[str, Make] = {
 NAMES = {
     "session_id", "transfer_id", "request_id", "name", "hash", "number", "hook", "hooks", "node", "backward", "edge",
     "tensor", "tensors", "id", "ids", "inputs", "outputs", "grad_outputs", "gradients", "results", "grad", "data",
-    "saved", "dirty", "non_differentiable", "unpacked", "page_token", "principal",
+    "saved", "dirty", "non_differentiable", "unpacked", "page_token", "principal", "file",
 }  # fmt: skip
 OWN = {
     "acknowledged_seq", "attempt", "client", "count", "device", "epoch", "first", "first_seq", "key", "known_hash",
