@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "b7b2d3714efdb8aa021136c4fb726ed55d8b126b1208e8e0d7b9187514b38035"
+const OpsHash = "916c70300a872f274fa00363b176956250559a39fcbad0fe30548d26f76297e9"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {

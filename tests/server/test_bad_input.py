@@ -64,6 +64,8 @@ REQUESTS: dict[str, Any] = {
     "Stream": service_pb2.StreamAttach(writer=1),
     "RegisterProgram": programs_pb2.RegisterProgramRequest(),
     "RunProgram": programs_pb2.RunProgramRequest(),
+    "LoadProgram": programs_pb2.LoadProgramRequest(file=X),
+    "SaveProgram": programs_pb2.SaveProgramRequest(file=X),
     "RegisterHook": hooks_pb2.RegisterHookRequest(),
     "RemoveHook": hooks_pb2.RemoveHookRequest(),
     "ResumeBackward": hooks_pb2.ResumeBackwardRequest(),

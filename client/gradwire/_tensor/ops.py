@@ -1621,8 +1621,8 @@ def geometric(input: Tensor, p: float) -> Tensor:
 def geqrf(input: Tensor) -> Any:
     """Householder vectors below the diagonal of R, and their factors (torch.geqrf).
 
-    input: (..., m, n). a: input's shape; tau: (..., min(m, n)). Without derivative. Raises EngineError: SHAPE,
-    NOT_SUPPORTED.
+    input: (..., m, n). a: input's shape; tau: (..., min(m, n)). Its backward is refused. Raises EngineError:
+    SHAPE, NOT_SUPPORTED.
     """
     return _call("geqrf", (input,), (), ('a', 'tau'))
 

@@ -12,6 +12,7 @@ from gradwire_engine import Tensor, backward, call, tensor
 from gradwire_engine.backends.onednn import library
 from gradwire_engine.compile.fusion.fused import machine_of
 from gradwire_engine.compile.fusion.kernel_cache import Kernel
+from gradwire_engine.compile.kernels import onednn as kernels
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.core.context import Context, activate
 from gradwire_engine.ops.nn.convolution import onednn
@@ -103,3 +104,10 @@ def test_a_convolution_in_onednn_is_not_compiled() -> None:
         return kernel
 
     assert machine_of(plan, built).convolutions == []
+
+
+def test_both_convolutions_have_kernels_for_all_three_passes() -> None:
+    passes = ("", ".grad.input", ".grad.weight")
+    assert set(kernels._KERNELS) == {
+        f"{name}{part}" for name in ("_convolution", "_convolution_transpose") for part in passes
+    }

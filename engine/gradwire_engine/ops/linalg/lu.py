@@ -230,12 +230,12 @@ lu_factor.grad(A=_lu_factor_A)
 lu_factor_ex.grad(A=_lu_factor_A)
 
 
-@op(outputs=("a", "tau"), differentiable_outputs=(), cost=tall(lapack(0.3)))
+@op(outputs=("a", "tau"), cost=tall(lapack(0.3)))
 def geqrf(xp: Any, input: Array) -> Array:
     """Householder vectors below the diagonal of R, and their factors (torch.geqrf).
 
-    input: (..., m, n). a: input's shape; tau: (..., min(m, n)). Without derivative. Raises EngineError: SHAPE,
-    NOT_SUPPORTED.
+    input: (..., m, n). a: input's shape; tau: (..., min(m, n)). Its backward is refused. Raises EngineError:
+    SHAPE, NOT_SUPPORTED.
     """
     if input.ndim < 2:
         raise EngineError(Reason.SHAPE, "torch.geqrf: input must have at least 2 dimensions.")
@@ -249,6 +249,13 @@ def geqrf(xp: Any, input: Array) -> Array:
         for place in np.ndindex(input.shape[:-2]):
             host[place], tau[place] = factor(host[place])[:2]
     return xp.asarray(host), xp.asarray(tau)
+
+
+geqrf.grad(input=lambda gs: _refuse_derivative("geqrf"))
+
+
+def _refuse_derivative(name: str) -> Any:
+    raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.", op=name)
 
 
 @composite(name="linalg.lu_solve", reads_values=True)

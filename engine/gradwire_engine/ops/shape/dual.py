@@ -25,7 +25,7 @@ def dual_tangent(input: Array, level: Array) -> Any:
     return CURRENT.get().duals.tangent(input, level)
 
 
-@composite
+@composite(views="maybe")
 def dual_primal(input: Array, level: Array) -> Any:
     """Return a tensor without its tangent at a level; it shares the tensor's memory."""
     return CURRENT.get().duals.primal(input, level)
