@@ -158,8 +158,12 @@ def test_a_worker_that_one_call_holds_is_started_again() -> None:
         session = server.open()
         session.create([1.0])
         worker = server.backend.workers[0]
-        server.backend.counters.set_slice_start(0, time.monotonic_ns() - 10**9)
-        server.loop.call_soon_threadsafe(worker.end_if_held, time.monotonic_ns())
+
+        def hold() -> None:  # at once: the worker resets its start when the slice of `create` ends
+            server.backend.counters.set_slice_start(0, time.monotonic_ns() - 10**9)
+            worker.end_if_held(time.monotonic_ns())
+
+        server.loop.call_soon_threadsafe(hold)
         until(lambda: worker.restarts == 1 and worker.alive)
         with pytest.raises(grpc.RpcError, match=r"one call had blocked all others for 0\.5 seconds"):
             session.describe()
