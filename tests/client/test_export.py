@@ -125,6 +125,7 @@ OPTIMIZERS = {
     "RMSprop": lambda p: torch.optim.RMSprop(p, momentum=0.9),
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
     "Rprop": torch.optim.Rprop,
+    "Adafactor": lambda p: torch.optim.Adafactor(p, lr=0.3, weight_decay=0.01),
 }
 
 

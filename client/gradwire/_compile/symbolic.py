@@ -150,6 +150,11 @@ def larger(a: Any, b: Any) -> Any:
     return _binary("MAXIMUM", a, b, max) if _is_symbolic(a, b) else max(a, b)
 
 
+def smaller(a: Any, b: Any) -> Any:
+    """The lesser of two numbers, as Python's min."""
+    return _binary("MINIMUM", a, b, min) if _is_symbolic(a, b) else min(a, b)
+
+
 def cosine(a: Any) -> Any:
     """The cosine, as math.cos."""
     return SymbolicNumber(math.cos(a.value), ("COSINE", a.formula)) if type(a) is SymbolicNumber else math.cos(a)

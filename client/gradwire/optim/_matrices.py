@@ -7,10 +7,11 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._compile.recorder import counting, varying
+from gradwire._compile.symbolic import key_of, smaller
 from gradwire._functions.create import zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.optim._optimizer import Optimizer, Params
+from gradwire.optim._optimizer import Optimizer, Params, rate_of
 
 
 class Adafactor(Optimizer):
@@ -55,38 +56,39 @@ class Adafactor(Optimizer):
 
     def _update(self, group: dict[str, Any]) -> None:
         for param, grad in self._gradients(group):
-            state = self._state_of(param, grad)
+            state = self.state[param]
+            if not state:
+                state.update(self._initial_state(param, group))
             state["step"] += 1
             counting(param, state, "step")
-            kind = (id(group), state["step"])
+            kind = (id(group), key_of(state["step"]))
             eps = dtypes.finfo(param.dtype).eps if group["eps"][0] is None else group["eps"][0]
 
-            def share(ahead: int, state: dict[str, Any] = state) -> float:
-                return float((state["step"] + ahead) ** group["beta2_decay"])
+            def share(ahead: int, state: dict[str, Any] = state) -> Any:
+                return (state["step"] + ahead) ** group["beta2_decay"]
 
-            def rate(ahead: int, state: dict[str, Any] = state) -> float:
-                return min(float(group["lr"]), float((state["step"] + ahead) ** -0.5))
+            def rate(ahead: int, state: dict[str, Any] = state) -> Any:
+                return smaller(rate_of(group), (state["step"] + ahead) ** -0.5)
 
             root = param.numel() ** 0.5
-            size = ops.clamp(param.norm(2) / root, min=group["eps"][1]) * varying(param, ("rate", kind), rate)
+            size = ops.clamp(param.norm(2) / root, min=group["eps"][1]).mul_(varying(param, ("rate", kind), rate))
             if group["weight_decay"] != 0:
-                kept = varying(param, ("kept", kind), lambda ahead: 1 - float(group["lr"]) * group["weight_decay"])
+                kept = varying(param, ("kept", kind), lambda ahead: 1 - rate_of(group) * group["weight_decay"])
                 param.mul_(kept)
             squares = _squares(state, grad, varying(param, ("share", kind), share), eps)
             update = squares.clamp_(min=eps * eps).rsqrt_().mul_(grad)
             excess = ops.clamp(update.norm(2) / (root * group["d"]), min=1.0)
             param.sub_(update * (size / excess))
 
-    def _state_of(self, param: Tensor, grad: Tensor) -> dict[str, Any]:
-        state = self.state[param]
-        if not state:
-            state["step"] = 0
-            if grad.ndim > 1:
-                state["row_var"] = zeros_like(grad.detach().narrow(-1, 0, 1).contiguous())
-                state["col_var"] = zeros_like(grad.detach().narrow(-2, 0, 1).contiguous())
-            else:
-                state["variance"] = zeros_like(grad.detach())
-        return state
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        like = param.detach()
+        if param.ndim <= 1:
+            return {"step": 0, "variance": zeros_like(like)}
+        return {
+            "step": 0,
+            "row_var": zeros_like(like.narrow(-1, 0, 1).contiguous()),
+            "col_var": zeros_like(like.narrow(-2, 0, 1).contiguous()),
+        }
 
 
 def _squares(state: dict[str, Any], grad: Tensor, share: float, eps: float) -> Any:
@@ -141,20 +143,23 @@ class Muon(Optimizer):
                     f"Muon only supports 2D parameters whereas we found a parameter with size: {param.size()}"
                 )
 
+    def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"momentum_buffer": zeros_like(param.detach())}
+
     def _update(self, group: dict[str, Any]) -> None:
         momentum, key = group["momentum"], id(group)
         for param, grad in self._gradients({"maximize": False, **group}):
             state = self.state[param]
             if not state:
-                state["momentum_buffer"] = zeros_like(grad.detach())
+                state.update(self._initial_state(param, group))
             mean = state["momentum_buffer"].lerp_(grad, 1 - momentum)
             update = _orthogonal(ops.lerp(grad, mean, momentum) if group["nesterov"] else mean, group)
             scale = _scale(group["adjust_lr_fn"], *param.shape)
 
-            def size(ahead: int, scale: float = scale) -> float:
-                return -float(group["lr"]) * scale
+            def size(ahead: int, scale: float = scale) -> Any:
+                return -rate_of(group) * scale
 
-            param.mul_(varying(param, ("kept", key), lambda ahead: 1 - float(group["lr"]) * group["weight_decay"]))
+            param.mul_(varying(param, ("kept", key), lambda ahead: 1 - rate_of(group) * group["weight_decay"]))
             param.add_(update.to(param.dtype), alpha=varying(param, ("size", key, scale), size))
 
 
