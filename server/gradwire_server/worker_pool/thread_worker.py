@@ -37,6 +37,7 @@ class ThreadWorker(Worker):
         self.runtime = Runtime(limits, counters, counts=counts)
         self._transfers = ThreadTransfers(self.call, self.runtime)
         self.owns_process = owns_process
+        self._before: tuple[Any, int] | None = None
         self._compute: ComputeThread
         self._loop: asyncio.AbstractEventLoop
 
@@ -49,6 +50,7 @@ class ThreadWorker(Worker):
         """Start the thread. With `owns_process`, set what the whole process has: plans' compilation, memory, pools."""
         self._loop = asyncio.get_running_loop()
         if self.owns_process:
+            self._before = OPTIONS.mode, POOL.threads
             OPTIONS.mode, POOL.threads = self.runtime.limits.jit, blas.threads()
             if cupy() is None:
                 cap_process(self.runtime.limits.max_bytes)
@@ -60,10 +62,12 @@ class ThreadWorker(Worker):
         return self.runtime.describe()
 
     async def stop(self, grace: float) -> None:
-        """End the thread, waiting for the grace at most."""
+        """End the thread, waiting for the grace at most. The process computes as before its start."""
         self.alive = False
         self.flush()
         await self._loop.run_in_executor(None, self._compute.stop, grace)
+        if self._before is not None:
+            OPTIONS.mode, POOL.threads = self._before
         await self._loop.run_in_executor(None, self.runtime.tensor_files.stop)
         if self.runtime.checkpointer is not None:
             await self._loop.run_in_executor(None, self.runtime.checkpointer.stop, grace)

@@ -23,6 +23,7 @@ pytest.importorskip("llvmlite")
 def context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(fused_plans, "LARGE", 1)
     monkeypatch.setattr(depthwise_convolutions, "_LEAST", 1)
+    monkeypatch.setattr(POOL, "threads", 1)
     with activate(Context()):
         yield
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2, service_pb2
+from gradwire_engine.compile.fusion.fused import OPTIONS
+from gradwire_engine.core.threads import POOL
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.registry.session_catalog import SessionCatalog
@@ -108,6 +110,18 @@ def test_only_a_worker_that_owns_the_process_caps_its_memory_and_collects_its_ga
 
     most = run(use, owns_process=owns)
     assert (capped, collects) == ([most] if owns else [], [owns])
+
+
+def test_a_worker_that_owned_the_process_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_worker, "cap_process", lambda most: None)
+    monkeypatch.setattr(thread_worker.blas, "threads", lambda: 7)
+    before = OPTIONS.mode, POOL.threads
+
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> tuple[str, int]:
+        return OPTIONS.mode, POOL.threads
+
+    assert run(use, owns_process=True) == (Limits().jit, 7)
+    assert (OPTIONS.mode, POOL.threads) == before
 
 
 @pytest.mark.parametrize(("stores", "line"), [(False, "worker call failed"), (True, "session is not opened")])

@@ -23,6 +23,13 @@ def ints(value: int | Sequence[int] | None) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else tuple(value)
 
 
+def refuse_derivative(name: str) -> Any:
+    """Gradient of an op that has none, or "op: argument". Raises EngineError: NOT_SUPPORTED."""
+    raise EngineError(
+        Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.", op=name.partition(":")[0]
+    )
+
+
 def normalize_dim(dim: int, ndim: int) -> int:
     """Count a dimension from the front; a 0-d tensor accepts 0 and -1. Raises EngineError: DIM_OUT_OF_RANGE."""
     span = ndim or 1

@@ -14,7 +14,7 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import neg
-from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.checks import admit, refuse_derivative
 from gradwire_engine.ops.base.precision import check_special, special, through_float32
 from gradwire_engine.ops.elementwise.special import digamma, lgamma
 from gradwire_engine.ops.elementwise.unary import exp, log
@@ -48,19 +48,15 @@ def igammac(xp: Any, input: Array, other: Array) -> Array:
 igammac.works_in(widens=True)
 
 
-def _refuse_derivative(name: str) -> Any:
-    raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.")
-
-
 def _density(g: Any, order: Any, other: Any) -> Any:
     return g * exp((order - 1) * log(other) - other - lgamma(order))
 
 
 igamma.grad(
-    input=lambda g: _refuse_derivative("igamma: input"), other=lambda g, input, other: _density(g, input, other)
+    input=lambda g: refuse_derivative("igamma: input"), other=lambda g, input, other: _density(g, input, other)
 ).tangent("holomorphic")
 igammac.grad(
-    input=lambda g: _refuse_derivative("igammac: input"), other=lambda g, input, other: neg(_density(g, input, other))
+    input=lambda g: refuse_derivative("igammac: input"), other=lambda g, input, other: neg(_density(g, input, other))
 ).tangent("holomorphic")
 
 
@@ -81,7 +77,7 @@ def zeta(xp: Any, input: Array | Number, other: Array | Number) -> Array:
 
 
 zeta.grad(
-    input=lambda g: _refuse_derivative("zeta"),
+    input=lambda g: refuse_derivative("zeta"),
     other=lambda g, input, other: (
         g * zeta(input + 1, other) * (-input if isinstance(input, (int, float)) else neg(input))
     ),

@@ -14,12 +14,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import CALL, counted
 from gradwire_engine.op.op import op
-from gradwire_engine.ops.base.checks import admit, as_sortable, normalize_dim
-
-
-def refuse_derivative(name: str) -> Any:
-    """Gradient of an op that has none. Raises EngineError: NOT_SUPPORTED."""
-    raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.", op=name)
+from gradwire_engine.ops.base.checks import admit, as_sortable, normalize_dim, refuse_derivative
 
 
 def _searched_cost(values: Any, input: Any, *rest: Any) -> Any:

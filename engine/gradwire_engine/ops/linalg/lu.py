@@ -20,7 +20,7 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.op.saving import reads_values
-from gradwire_engine.ops.base.checks import admit, broadcast_shape
+from gradwire_engine.ops.base.checks import admit, broadcast_shape, refuse_derivative
 from gradwire_engine.ops.linalg.costs import lapack, tall
 from gradwire_engine.ops.linalg.linalg import (
     adjoint,
@@ -251,11 +251,7 @@ def geqrf(xp: Any, input: Array) -> Array:
     return xp.asarray(host), xp.asarray(tau)
 
 
-geqrf.grad(input=lambda gs: _refuse_derivative("geqrf"))
-
-
-def _refuse_derivative(name: str) -> Any:
-    raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.", op=name)
+geqrf.grad(input=lambda gs: refuse_derivative("geqrf"))
 
 
 @composite(name="linalg.lu_solve", reads_values=True)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine import EngineError, Reason, gradients, tensor
+from gradwire_engine.ops.base.checks import refuse_derivative
 from gradwire_engine.ops.index import sets
 from tests.engine.oracle import Refused, Same, given, integers, normal, refused, same, torch
 
@@ -83,4 +84,4 @@ def test_the_derivative_of_distinct_values_is_refused_by_name() -> None:
         gradients([out], [x], [tensor(np.ones(2))])
     assert refusal.value.reason is Reason.NOT_SUPPORTED
     with pytest.raises(EngineError, match="the derivative for 'modes' is not implemented"):
-        sets.refuse_derivative("modes")
+        refuse_derivative("modes")
