@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,34 @@ import sys
 from benchmarks.languages import python_side
 python_side(sys.argv[1])
 """
+
+
+@dataclass(frozen=True)
+class Language:
+    """How a language's side is built and run. "{folder}" in a command is a place for what is built."""
+
+    name: str
+    tool: str
+    path: str  # below client/
+    build: tuple[str, ...]
+    command: tuple[str, ...]
+
+    @contextmanager
+    def running(self, folder: str, address: str) -> Iterator[subprocess.Popen[str]]:
+        """Build the side and start it. It answers a line of mode and steps with the seconds that they took."""
+        place = ROOT / "client" / self.path
+        build, command = ([word.format(folder=folder) for word in each] for each in (self.build, self.command))
+        subprocess.run(build, cwd=place, check=True)
+        started = subprocess.Popen(
+            [*command, address], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            yield started
+        finally:
+            started.communicate()
+
+
+LANGUAGES = (Language("Go", "go", "go", ("go", "build", "-o", "{folder}/w2", "./internal/w2"), ("{folder}/w2",)),)
 
 
 def python_side(address: str) -> None:
@@ -132,15 +161,10 @@ def main() -> None:
         server = stack.enter_context(process(*SERVE, own_threads=True))
         address = json.loads(hear(server))["address"]
         sides = {"Python": stack.enter_context(process("-c", STUB_ONLY, address))}
-        if shutil.which("go"):
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            build = ["go", "build", "-o", f"{folder}/w2", "./internal/w2"]
-            subprocess.run(build, cwd=ROOT / "client" / "go", check=True)
-            running = subprocess.Popen(
-                [f"{folder}/w2", address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            stack.callback(running.communicate)
-            sides["Go"] = running
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        for language in LANGUAGES:
+            if shutil.which(language.tool):
+                sides[language.name] = stack.enter_context(language.running(folder, address))
         seconds: dict[tuple[str, str], list[float]] = {(side, mode): [] for side in sides for mode in MODES}
         for turn in range(-2, turns):  # two turns to warm up
             for mode, steps in MODES.items():

@@ -1,0 +1,1 @@
+"""What is generated for the SDKs of other languages: `functions` is common, each language has a module."""
