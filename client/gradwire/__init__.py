@@ -10,6 +10,7 @@ from typing import Any as _Any
 
 if _TYPE_CHECKING:
     from gradwire import accelerator as accelerator
+    from gradwire import aio as aio
     from gradwire import amp as amp
     from gradwire import array_api as array_api
     from gradwire import autograd as autograd
@@ -78,9 +79,9 @@ if _TYPE_CHECKING:
     from gradwire.nn._summary import summary as summary
 
 _MODULES = (
-    "accelerator", "amp", "array_api", "autograd", "backends", "compiler", "cuda", "distributions", "export", "fft",
-    "func", "hub", "jit", "library", "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "special",
-    "testing", "torch_version", "types", "utils", "version", "__config__",
+    "accelerator", "aio", "amp", "array_api", "autograd", "backends", "compiler", "cuda", "distributions", "export",
+    "fft", "func", "hub", "jit", "library", "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler",
+    "special", "testing", "torch_version", "types", "utils", "version", "__config__",
 )  # fmt: skip
 # PyTorch's modules without a file: tables say what they have (`_paths`).
 _TABLES = (

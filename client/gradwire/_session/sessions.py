@@ -61,13 +61,27 @@ def connect(
     authenticated. Raises ValueError for an address without a port, and ValueError or OSError for unusable credentials.
     """
     global _default
+    session = open_session(address, token=token, ca=ca, cert=cert, key=key, tls=tls, patience=patience)
+    _default = session
+    return session
+
+
+def open_session(
+    address: str | None,
+    *,
+    token: str | None,
+    ca: str | os.PathLike[str] | None,
+    cert: str | os.PathLike[str] | None,
+    key: str | os.PathLike[str] | None,
+    tls: bool | None,
+    patience: float | None,
+) -> Session:
+    """Open a session that is not the process's default; the arguments and errors are those of connect()."""
     address = address or os.environ.get("GRADWIRE_ADDRESS") or None
     given = (token, ca, cert, key, tls)
     if address is None and any(each is not None for each in given):
         raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
-    session = _open_session(address, from_environment(*given) if address else None, patience)
-    _default = session
-    return session
+    return _open_session(address, from_environment(*given) if address else None, patience)
 
 
 def restore(
