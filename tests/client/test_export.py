@@ -145,6 +145,27 @@ SCHEDULERS = {
     "CosineAnnealingLR": lambda o: schedulers.CosineAnnealingLR(o, 7),
     "LambdaLR": lambda o: schedulers.LambdaLR(o, lambda epoch: 0.95 ** (epoch // 3)),
     "MultiplicativeLR": lambda o: schedulers.MultiplicativeLR(o, lambda epoch: 1 - 0.5 / epoch),
+    "CosineAnnealingWarmRestarts": lambda o: schedulers.CosineAnnealingWarmRestarts(o, 3, 2, 0.01),
+    "OneCycleLR": lambda o: schedulers.OneCycleLR(o, 0.3, 40, cycle_momentum=False),
+    "OneCycleLR of three phases": lambda o: schedulers.OneCycleLR(
+        o, 0.3, 40, cycle_momentum=False, three_phase=True, anneal_strategy="linear"
+    ),
+    "CyclicLR": lambda o: schedulers.CyclicLR(o, 0.01, 0.2, 4, 3, mode="triangular2", cycle_momentum=False),
+    "CyclicLR by steps": lambda o: schedulers.CyclicLR(
+        o, 0.01, 0.2, 5, mode="exp_range", gamma=0.97, cycle_momentum=False
+    ),
+    "warm-up, then a cosine": lambda o: schedulers.SequentialLR(
+        o, [schedulers.LinearLR(o, 0.1, 1.0, 5), schedulers.CosineAnnealingLR(o, 9)], [5]
+    ),
+    "a sequence of three": lambda o: schedulers.SequentialLR(
+        o,
+        [
+            schedulers.ConstantLR(o, 0.1, 3),
+            schedulers.MultiStepLR(o, [2, 5], 0.3),
+            schedulers.CosineAnnealingWarmRestarts(o, 4),
+        ],
+        [4, 15],
+    ),
     "ChainedScheduler": lambda o: schedulers.ChainedScheduler(
         [schedulers.ExponentialLR(o, 0.95), schedulers.StepLR(o, 4, 0.5)]
     ),
@@ -170,6 +191,27 @@ def test_a_schedule_is_the_same_to_the_last_bit(deferring: torch.Session, name: 
         loaded()
         scheduler.step()
         assert state[rate].item() == optimizer.param_groups[0]["lr"]
+
+
+def test_a_cycle_ends_with_its_last_step(deferring: torch.Session) -> None:
+    optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1)
+    scheduler = schedulers.OneCycleLR(optimizer, 0.3, 12, cycle_momentum=False)
+    optimizer.step()
+    loaded = torch.export.export(scheduler.step).module()
+    for _ in range(12):
+        loaded()
+    with pytest.raises(ValueError, match="division by zero"):
+        loaded()
+
+
+def test_a_momentum_that_cycles_is_refused(deferring: torch.Session) -> None:
+    weight = torch.ones(2, requires_grad=True)
+    optimizers = torch.optim.SGD([weight], lr=0.1, momentum=0.9), torch.optim.Adam([weight])
+    for optimizer, name in zip(optimizers, ("momentum", "betas"), strict=True):
+        scheduler = schedulers.OneCycleLR(optimizer, 0.3, 12)
+        optimizer.step()
+        with pytest.raises(NotImplementedError, match=rf"changes .*\.{name}, for which there is no rule"):
+            torch.export.export(scheduler.step)
 
 
 def test_an_epoch_is_one_command(deferring: torch.Session) -> None:
@@ -306,7 +348,7 @@ REFUSED = {
     "keeps a tensor": (_keeps, "keeps a tensor"),
     "looks a rate up": (_looks_up, "compared or converted"),
     "branches on an epoch": (_branches, "compared or converted"),
-    "cycles": (_cycles, "compared or converted"),
+    "cycles": (_cycles, "changes fit.optimizer.betas, for which there is no rule"),
     "late state": (_late, "makes its state in its first step"),
     "hidden optimizer": (_hidden, "an optimizer is not found"),
 }

@@ -44,8 +44,8 @@ class Counters:
         for name, scheduler in reached.schedulers.items():
             held = scheduler.__dict__
             self._keep(name, held)
-            if "_schedulers" not in held:
-                self._add(f"{name}.last_epoch", [(held, "last_epoch")])
+            for counter in scheduler._counters_here():
+                self._add(f"{name}.{counter}", [(held, counter)])
 
     def _add_optimizer(self, name: str, optimizer: Any, stepped: set[int]) -> None:
         groups = optimizer.param_groups
@@ -113,7 +113,10 @@ class Counters:
                 was = before.get(key)
                 if key.startswith("_") or (id(held), key) in counted or value is was or isinstance(value, list):
                     continue
-                if isinstance(value, SymbolicNumber) or (isinstance(value, (int, float, tuple)) and value != was):
+                parts = value if isinstance(value, tuple) else (value,)
+                if any(isinstance(part, SymbolicNumber) for part in parts) or (
+                    isinstance(value, (int, float, tuple)) and value != was
+                ):
                     return f"{name}.{key}"
         return None
 

@@ -12,10 +12,19 @@ import types
 import warnings
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
-from gradwire._compile.symbolic import SymbolicNumber, cosine, equal, less, select
+from gradwire._compile.symbolic import (
+    SymbolicNumber,
+    cosine,
+    equal,
+    key_of,
+    less,
+    less_or_equal,
+    select,
+    value_of,
+)
 from gradwire.optim._optimizer import Optimizer
 
 __all__ = [
@@ -66,6 +75,8 @@ class LRScheduler:
 
     _get_lr_called_within_step = False
     _is_initial = False
+    #: Attributes that a step changes besides the rates: state of an exported program.
+    _counters: ClassVar[tuple[str, ...]] = ("last_epoch",)
     optimizer: Optimizer
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -145,6 +156,10 @@ class LRScheduler:
     def _each(self, change: Callable[[Any], Any]) -> list[Any]:
         """The present learning rates, each changed."""
         return [change(rate) for rate in self._rates()]
+
+    def _counters_here(self) -> list[str]:
+        """The counters that this scheduler has."""
+        return [name for name in self._counters if name in self.__dict__]
 
     def state_dict(self) -> dict[str, Any]:
         """The scheduler's state, without its optimizer."""
@@ -423,6 +438,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Like torch.optim.lr_scheduler.CosineAnnealingWarmRestarts.
     """
 
+    _counters = ("last_epoch", "T_cur", "T_i")
+
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
@@ -442,22 +459,23 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def get_lr(self) -> list[float]:
         """See the class."""
         self._warn_unless_stepping()
-        half = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        half = (1 + cosine(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * half for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
         """Go to the next epoch, or to a given one, which may be a fraction. Raises ValueError below zero."""
-        if epoch is None and self.last_epoch < 0:
+        # In a program it is not the first step: SequentialLR makes that one by `_update_lr`.
+        if epoch is None and not isinstance(self.last_epoch, SymbolicNumber) and self.last_epoch < 0:
             epoch = 0
         if epoch is None:
-            epoch = self.last_epoch + 1
-            self.T_cur += 1
-            if self.T_cur >= self.T_i:
-                self.T_cur %= self.T_i
-                self.T_i *= self.T_mult
+            self.last_epoch += 1
+            position, length = self.T_cur + 1, self.T_i
+            goes_on = less(position, length)
+            self.T_cur = select(goes_on, lambda: position, lambda: position % length)
+            self.T_i = select(goes_on, lambda: length, lambda: length * self.T_mult)
         else:
             self._jump(epoch)
-        self.last_epoch = math.floor(epoch)
+            self.last_epoch = math.floor(epoch)
         self._get_lr_called_within_step = True
         try:
             rates = self.get_lr()
@@ -479,11 +497,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_i = self.T_0 * self.T_mult**waves
 
 
-def _annealed(kind: str, start: float, end: float, done: float) -> float:
+def _annealed(kind: str, start: float, end: float, done: Any) -> Any:
     """A number on its way from start to end, straight or along a cosine."""
     if kind == "linear":
         return (end - start) * done + start
-    return end + (start - end) / 2.0 * (math.cos(math.pi * done) + 1)
+    return end + (start - end) / 2.0 * (cosine(math.pi * done) + 1)
 
 
 def _check_momentum(optimizer: Optimizer) -> bool:
@@ -553,26 +571,32 @@ class OneCycleLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """See the class; sets the momentum too."""
         self._warn_unless_stepping()
-        if self.last_epoch > self.total_steps:
+        if value_of(self.last_epoch) > self.total_steps:
             raise ValueError(
                 f"Tried to step {self.last_epoch} times. The specified number of total steps is {self.total_steps}"
             )
-        start = 0.0
-        for phase in self._schedule_phases[:-1]:
-            if self.last_epoch <= phase["end_step"]:
-                break
-            start = phase["end_step"]
-        else:
-            phase = self._schedule_phases[-1]
-        done = (self.last_epoch - start) / (phase["end_step"] - start)
         rates = []
         for group in self.optimizer.param_groups:
-            ends = {name: group[phase[name]] for name in ("start_lr", "end_lr")}
-            rates.append(_annealed(self._anneal_func_type, ends["start_lr"], ends["end_lr"], done))
+            rates.append(self._in_phase(group, "start_lr", "end_lr"))
             if self.cycle_momentum:
-                first, last = group[phase["start_momentum"]], group[phase["end_momentum"]]
-                _set_momentum(group, _annealed(self._anneal_func_type, first, last, done), self.use_beta1)
+                _set_momentum(group, self._in_phase(group, "start_momentum", "end_momentum"), self.use_beta1)
         return rates
+
+    def _in_phase(self, group: dict[str, Any], first: str, last: str, number: int = 0, start: float = 0.0) -> Any:
+        """An option in the phase of `last_epoch`, which is the phase of this number or a later one."""
+        phase = self._schedule_phases[number]
+        end = phase["end_step"]
+
+        def here() -> Any:
+            done = (self.last_epoch - start) / (end - start)
+            return _annealed(self._anneal_func_type, group[phase[first]], group[phase[last]], done)
+
+        if number + 1 < len(self._schedule_phases):
+            later = number + 1, end
+            return select(less_or_equal(self.last_epoch, end), here, lambda: self._in_phase(group, first, last, *later))
+        # A program that steps past the last step is refused for the division by zero.
+        is_over = less(self.total_steps, self.last_epoch)
+        return select(is_over, lambda: 1 / (self.last_epoch - self.last_epoch), here)
 
 
 def _total_steps(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
@@ -664,7 +688,7 @@ class CyclicLR(LRScheduler):
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "exp_range":
-            return float(self.gamma**x)
+            return self.gamma**x  # type: ignore[no-any-return]
         return 1.0 if self.mode == "triangular" else 1 / 2.0 ** (x - 1)
 
     def get_lr(self) -> list[float]:
@@ -672,7 +696,11 @@ class CyclicLR(LRScheduler):
         self._warn_unless_stepping()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         position = 1.0 + self.last_epoch / self.total_size - cycle
-        rise = position / self.step_ratio if position <= self.step_ratio else (position - 1) / (self.step_ratio - 1)
+        rise = select(
+            less_or_equal(position, self.step_ratio),
+            lambda: position / self.step_ratio,
+            lambda: (position - 1) / (self.step_ratio - 1),
+        )
         height = rise * self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             for group, bottom, top in zip(
@@ -764,6 +792,9 @@ class SequentialLR(_Several):
     def step(self, epoch: int | None = None) -> None:
         """A step of the current scheduler."""
         self.last_epoch += 1
+        if isinstance(self.last_epoch, SymbolicNumber):
+            self._step_any()
+            return
         turn = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[turn]
         if turn > 0 and self._milestones[turn - 1] == self.last_epoch:
@@ -771,6 +802,50 @@ class SequentialLR(_Several):
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
+
+    def _step_any(self) -> None:
+        """A step of an exported program: the step of each scheduler, of which the symbolic `last_epoch` selects one."""
+        places = [(group, "lr") for group in self.optimizer.param_groups]
+        places += [(each.__dict__, key) for each in _all_of(self._schedulers) for key in each._counters_here()]
+        before = [held[key] for held, key in places]
+
+        def after(step: Callable[[], None]) -> list[Any]:
+            step()
+            taken = [held[key] for held, key in places]
+            _put(places, before)
+            return taken
+
+        result: list[Any] = []
+        for turn in reversed(range(len(self._schedulers))):
+            scheduler = self._schedulers[turn]
+            stepped = after(scheduler.step)
+            if turn > 0:
+                begun = after(lambda scheduler=scheduler: scheduler._update_lr(0))  # type: ignore[misc]
+                stepped = _selected(equal(self.last_epoch, self._milestones[turn - 1]), begun, stepped)
+            is_before = less(self.last_epoch, self._milestones[turn]) if result else None
+            result = stepped if is_before is None else _selected(is_before, stepped, result)
+        _put(places, result)
+        self._last_lr = self._rates()
+
+
+def _selected(condition: Any, these: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """These numbers if a symbolic condition holds, else the others."""
+    return [
+        one if key_of(one) == key_of(other) else select(condition, lambda one=one: one, lambda other=other: other)  # type: ignore[misc]
+        for one, other in zip(these, others, strict=True)
+    ]
+
+
+def _put(places: Sequence[tuple[dict[str, Any], str]], numbers: Sequence[Any]) -> None:
+    for (held, key), number in zip(places, numbers, strict=True):
+        held[key] = number
+
+
+def _all_of(schedulers: Iterable[LRScheduler]) -> Iterator[LRScheduler]:
+    """The schedulers and those that they consist of."""
+    for each in schedulers:
+        yield each
+        yield from _all_of(getattr(each, "_schedulers", ()))
 
 
 def _undo(scheduler: LRScheduler) -> None:
