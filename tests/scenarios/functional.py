@@ -119,6 +119,62 @@ def gradcheck_finds_a_wrong_gradient(torch):
     return found
 
 
+def gradcheck_agrees_in_forward_mode(torch):
+    x = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    z = torch.tensor([0.5 + 1j, 1.5 - 0.5j], dtype=torch.complex128, requires_grad=True)
+
+    def function(a, b):
+        return (a.sin() * b).sum(0), a.exp(), a.argmax()
+
+    forward = {"check_forward_ad": True, "check_backward_ad": False}
+    only = {"check_fwd_over_rev": True, "check_rev_over_rev": False, "check_undefined_grad": False}
+    return (
+        torch.autograd.gradcheck(function, (x, y), check_forward_ad=True),
+        torch.autograd.gradcheck(function, (x, y), **forward),
+        torch.autograd.gradcheck(lambda a: (a * a).exp(), (z,), check_forward_ad=True),
+        torch.autograd.gradcheck(lambda a: a.abs(), (z,), **forward),
+        torch.autograd.gradgradcheck(lambda a, b: (a.sin() * b).sum(0), (x, y), check_fwd_over_rev=True),
+        torch.autograd.gradgradcheck(lambda a, b: (a.sin() * b).sum(0), (x, y), **only),
+    )
+
+
+def gradcheck_finds_a_wrong_tangent(torch):
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(a):
+            return a.sin()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_forward(*inputs)
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0].cos()
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            return 2 * tangent * ctx.saved_tensors[0].cos()
+
+    x = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
+    z = torch.tensor([0.5 + 1j, 1.5 - 0.5j], dtype=torch.complex128, requires_grad=True)
+    found = []
+    for each, backward in ((x, True), (z, False)):
+        try:
+            torch.autograd.gradcheck(Wrong.apply, (each,), check_forward_ad=True, check_backward_ad=backward)
+        except RuntimeError as error:
+            found.append(str(error).partition("\n")[0])
+    return found
+
+
+@refused(AssertionError, "Expected at least one of check_forward_ad or check_backward_ad to be True")
+def gradcheck_needs_a_mode(torch):
+    x = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda a: a * 2, (x,), check_backward_ad=False)
+
+
 @refused(ValueError, "gradcheck expects at least one input tensor to require gradient")
 def gradcheck_needs_something_to_check(torch):
     torch.autograd.gradcheck(lambda a: a * 2, (torch.ones(2, dtype=torch.float64),))

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from gradwire._base.errors import GradwireNotImplementedError, GradwireValueError, refuse
+from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import enable_grad
 from gradwire._functions.backward import grad
 from gradwire._functions.create import make_tensor, randn_like, zeros_like
 from gradwire._tensor.tensor import Tensor
+from gradwire.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from gradwire.autograd.function import Function
 
 
@@ -37,6 +38,7 @@ def gradcheck(
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
     check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
     check_forward_ad: bool = False,
     check_backward_ad: bool = True,
     fast_mode: bool = False,
@@ -44,20 +46,22 @@ def gradcheck(
 ) -> bool:
     """Whether backward agrees with central differences of `func`, for each input that requires grad.
 
-    Use float64 or complex128. `check_undefined_grad`: also whether it copes with outputs that no gradient came for.
-    `check_grad_dtypes`, `check_batched_grad` and `masked` (sparse tensors) have no effect. `fast_mode` is not faster:
-    all elements are checked. Raises GradcheckError if they differ, or returns False with raise_exception=False;
-    ValueError if no input requires grad; NotImplementedError for `check_forward_ad`.
+    Use float64 or complex128. `check_forward_ad`: also whether forward mode does. `check_backward_ad`: whether backward
+    is checked. `check_undefined_grad`: also whether it copes with outputs that no gradient came for, and inputs without
+    tangent. `check_grad_dtypes`, `check_batched_grad`, `check_batched_forward_grad` and `masked` (sparse tensors) have
+    no effect. `fast_mode` is not faster: all elements are checked. Raises GradcheckError if they differ, or returns
+    False with raise_exception=False; ValueError if no input requires grad; AssertionError if nothing is checked.
     """
-    if check_forward_ad:
-        raise GradwireNotImplementedError("gradcheck: forward mode, check_forward_ad=True, is not supported")
-    if not check_backward_ad:
-        raise GradwireValueError(
-            "Expected at least one of check_forward_ad and check_backward_ad to be True, but both are False."
-        )
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     tolerances = _Tolerances(eps, atol, rtol, nondet_tol)
     try:
-        _check(func, _as_tuple(inputs), tolerances, check_undefined_grad)
+        modes = _Modes(check_forward_ad, check_backward_ad, check_undefined_grad)
+        _check(func, _as_tuple(inputs), tolerances, modes)
     except GradcheckError:
         if raise_exception:
             raise
@@ -88,6 +92,11 @@ def gradgradcheck(
 
     grad_outputs: the outputs' gradients; random ones if left out.
     """
+    if not (check_fwd_over_rev or check_rev_over_rev):
+        raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
+    for name, asked in (("check_undefined_grad", check_undefined_grad), ("check_batched_grad", check_batched_grad)):
+        if asked and not check_rev_over_rev:
+            raise AssertionError(f"Setting {name}=True requires check_rev_over_rev to be True")
     given = _as_tuple(inputs)
     count = len(given)
     if grad_outputs is None:
@@ -96,8 +105,12 @@ def gradgradcheck(
     else:
         weights = tuple(each.detach().requires_grad_() for each in _as_tuple(grad_outputs))
 
+    differentiable = [isinstance(each, Tensor) and each.requires_grad for each in given]
+
     def slopes(*args: Any) -> Any:
-        inner, outer = args[:count], args[count:]
+        # Forward mode gives inputs that require no grad.
+        inner = [each.requires_grad_() if wants else each for each, wants in zip(args, differentiable, strict=False)]
+        outer = args[count:]
         wanted = [each for each in inner if isinstance(each, Tensor) and each.requires_grad]
         return grad(_outputs(func, inner), wanted, outer, create_graph=True, allow_unused=True, materialize_grads=True)
 
@@ -113,6 +126,15 @@ def gradgradcheck(
         check_forward_ad=check_fwd_over_rev,
         check_backward_ad=check_rev_over_rev,
     )
+
+
+@dataclass(frozen=True)
+class _Modes:
+    """What is checked."""
+
+    forward: bool
+    backward: bool
+    undefined: bool
 
 
 @dataclass(frozen=True)
@@ -135,31 +157,54 @@ def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
     return [each for each in _as_tuple(found) if isinstance(each, Tensor) and each.requires_grad]
 
 
-def _check(func: Callable[..., Any], inputs: tuple[Any, ...], allowed: _Tolerances, undefined: bool) -> None:
+def _check(func: Callable[..., Any], inputs: tuple[Any, ...], allowed: _Tolerances, modes: _Modes) -> None:
     checked = [place for place, each in enumerate(inputs) if isinstance(each, Tensor) and each.requires_grad]
     _check_inputs(inputs, checked)
     with enable_grad():
         everything = _as_tuple(func(*inputs))
-        outputs = [each for each in everything if isinstance(each, Tensor) and each.requires_grad]
+        places = [at for at, each in enumerate(everything) if isinstance(each, Tensor) and each.requires_grad]
+        outputs = [everything[at] for at in places]
         if not outputs:
             _check_constant(func, inputs, checked, len(everything), allowed.eps)
             return
-        for number, output in enumerate(outputs):
-            analytical = _analytical(output, [inputs[place] for place in checked])
-            again = _analytical(output, [inputs[place] for place in checked])
-            for (place, one), two in zip(zip(checked, analytical, strict=True), again, strict=True):
-                if np.abs(one - two).max(initial=0) > allowed.nondet:
-                    raise GradcheckError(
-                        "Backward is not reentrant, i.e., running backward with same input and grad_output multiple "
-                        f"times gives different values, for output {number} with respect to input {place}."
-                    )
-            for place, found in zip(checked, analytical, strict=True):
+        wanted = [inputs[place] for place in checked]
+        # Jacobians by numbers of output and input, per mode.
+        forward = _forward(func, inputs, checked, places, modes.undefined) if modes.forward else {}
+        backward: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
+        for number, output in enumerate(outputs if modes.backward else ()):
+            found = _reentrant(output, number, wanted, checked, allowed)
+            backward |= {(number, place): each for place, each in zip(checked, found, strict=True)}
+        for number in range(len(outputs)):
+            for place in checked:
                 expected = _numerical(func, inputs, place, number, allowed.eps, _outputs)
-                if not np.allclose(found, expected, rtol=allowed.rtol, atol=allowed.atol, equal_nan=True):
-                    _mismatch(output, number, place, found, expected, allowed)
-        _check_zero(outputs, [inputs[place] for place in checked])
-        if undefined:
-            _check_undefined(func, inputs, [inputs[place] for place in checked])
+                at = number, place
+                if at in backward and _differ(backward[at], expected, allowed):
+                    _mismatch(outputs[number].is_complex(), "", at, backward[at], expected, allowed)
+                if at in forward and _differ(forward[at], expected, allowed):
+                    mode = "computed with forward mode "
+                    _mismatch(inputs[place].is_complex(), mode, at, forward[at], expected, allowed)
+        if modes.backward:
+            _check_zero(outputs, wanted)
+            if modes.undefined:
+                _check_undefined(func, inputs, wanted)
+
+
+def _reentrant(
+    output: Tensor, number: int, wanted: list[Tensor], checked: Sequence[int], allowed: _Tolerances
+) -> list[np.ndarray[Any, Any]]:
+    """The Jacobians that backward computes. Raises GradcheckError if it computes others the second time."""
+    analytical, again = _analytical(output, wanted), _analytical(output, wanted)
+    for place, one, two in zip(checked, analytical, again, strict=True):
+        if np.abs(one - two).max(initial=0) > allowed.nondet:
+            raise GradcheckError(
+                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple "
+                f"times gives different values, for output {number} with respect to input {place}."
+            )
+    return analytical
+
+
+def _differ(found: Any, expected: Any, allowed: _Tolerances) -> bool:
+    return not np.allclose(found, expected, rtol=allowed.rtol, atol=allowed.atol, equal_nan=True)
 
 
 def _check_inputs(inputs: tuple[Any, ...], checked: Sequence[int]) -> None:
@@ -198,15 +243,17 @@ def _check_constant(
                 raise GradcheckError("Numerical gradient for function expected to be zero")
 
 
-def _mismatch(output: Tensor, number: int, place: int, found: Any, expected: Any, allowed: _Tolerances) -> None:
-    """Raise for Jacobians that differ, saying which part of a complex output does."""
+def _mismatch(
+    is_complex: bool, mode: str, at: tuple[int, int], found: Any, expected: Any, allowed: _Tolerances
+) -> None:
+    """Raise for Jacobians that differ. Tell which part of a complex output does, in forward mode of a complex input."""
     part = ""
-    if output.is_complex():
-        even = [np.allclose(found[:, at::2], expected[:, at::2], rtol=allowed.rtol, atol=allowed.atol) for at in (0, 1)]
-        which = "imaginary" if not even[1] else "real"
-        part = f"While considering the {which} part of complex outputs only, "
+    if is_complex:
+        parts = [(a[::2], a[1::2]) if mode else (a[:, ::2], a[:, 1::2]) for a in (found, expected)]
+        which = "imaginary" if _differ(parts[0][1], parts[1][1], allowed) else "real"
+        part = f"While considering the {which} part of complex {'inputs' if mode else 'outputs'} only, "
     raise GradcheckError(
-        f"{part}Jacobian mismatch for output {number} with respect to input {place},\n"
+        f"{part}Jacobian {mode}mismatch for output {at[0]} with respect to input {at[1]},\n"
         f"numerical:{expected}\nanalytical:{found}\n"
     )
 
@@ -285,6 +332,67 @@ def _analytical(output: Tensor, inputs: list[Tensor]) -> list[np.ndarray[Any, An
         np.stack(column, 1) if column else np.zeros((each.numel(), 0))
         for column, each in zip(columns, inputs, strict=True)
     ]
+
+
+def _forward(
+    func: Callable[..., Any], inputs: tuple[Any, ...], checked: Sequence[int], places: Sequence[int], undefined: bool
+) -> dict[tuple[int, int], np.ndarray[Any, Any]]:
+    """The Jacobians that forward mode computes, by numbers of output and input: a row per real of the input.
+
+    `places` are the outputs' among all that the function returns. The other inputs have tangents of zeros. With
+    `undefined` it is tried without them, too. Raises GradcheckError if that differs.
+    """
+    rows: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
+    for place in checked:
+        moved = inputs[place]
+        direction = np.zeros(tuple(moved.shape), _values(moved).dtype)
+        for at in range(_pairs(direction).size):
+            _pairs(direction)[at] = 1
+            found = _tangents(func, inputs, checked, place, direction, places, zeros=True)
+            if undefined and at == 0 and len(checked) > 1:
+                _check_without_tangents(found, _tangents(func, inputs, checked, place, direction, places, zeros=False))
+            _pairs(direction)[at] = 0
+            for number, tangent in enumerate(found):
+                rows.setdefault((number, place), []).append(_pairs(tangent))
+    sizes = [_pairs(_values(each)).size for each in _as_tuple(func(*inputs)) if isinstance(each, Tensor)]
+    return {
+        (number, place): np.stack(rows[number, place]) if (number, place) in rows else np.zeros((0, sizes[at]))
+        for number, at in enumerate(places)
+        for place in checked
+    }
+
+
+def _tangents(
+    func: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    checked: Sequence[int],
+    place: int,
+    direction: np.ndarray[Any, Any],
+    places: Sequence[int],
+    zeros: bool,
+) -> list[np.ndarray[Any, Any]]:
+    """The outputs' tangents if one input moves in a direction, and no other does."""
+    with dual_level():
+        given = list(inputs)
+        for at in checked:
+            each = given[at] = inputs[at].detach()
+            if at == place:
+                moving = make_tensor(direction.copy(), each.dtype, str(each.device), False, each._session)
+                given[at] = make_dual(each, moving)
+            elif zeros:
+                given[at] = make_dual(each, zeros_like(each))
+        made = _as_tuple(func(*given))
+        found = [unpack_dual(made[at]) for at in places]
+        return [_values(zeros_like(primal) if tangent is None else tangent) for primal, tangent in found]
+
+
+def _check_without_tangents(one: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]]) -> None:
+    for number, (expected, found) in enumerate(zip(one, other, strict=True)):
+        if not np.allclose(found, expected, rtol=1e-5, atol=1e-8, equal_nan=True):
+            raise GradcheckError(
+                f"Mismatch in tangent values for output with index: {number} when an input has an undefined tangent "
+                f"value. Got: {found} but expected: {expected}"
+            )
 
 
 def _numerical(
