@@ -15,7 +15,6 @@ import gradwire
 from gradwire import nn
 from gradwire._functions import pickled
 from gradwire._io import pytorch_globals, pytorch_reader, pytorch_writer
-from gradwire._tensor import storages
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("session")
@@ -177,8 +176,45 @@ def test_storages_tell_which_tensors_share_memory():
     assert x.data_ptr() == x.detach().data_ptr() == x.untyped_storage().data_ptr()
     assert x[1:].untyped_storage() == x.untyped_storage() != x.clone().untyped_storage()
     assert x[1:].untyped_storage().nbytes() == 16
-    with pytest.raises(AttributeError, match="of a view"):
-        storages.data_address(x[1:])
+
+
+def geometry(library):
+    """Where views and what shares memory with them begin, in elements and bytes from the base's first."""
+    x = library.zeros(4, 3)
+    z = library.zeros(3, dtype=library.complex64)
+    rows = x[1:]
+    detached = rows.detach()
+    views = [
+        x,
+        rows,
+        detached,
+        detached[1:],
+        x.t(),
+        x[:, 1],
+        x[::2, 2:],
+        rows.data[2],
+        x.view(-1)[5:],
+        x.diagonal(1),
+    ]
+    views += [
+        *x.unbind(1),
+        *x.chunk(2),
+        x.expand(2, 4, 3)[1:],
+        x.as_strided((2, 2), (1, 2), 4),
+        x.clone()[2:][1:].clone(),
+    ]
+    found = [
+        (v.storage_offset(), int(v.data_ptr() - v.untyped_storage().data_ptr()) if v.numel() else 0) for v in views
+    ]
+    parts = [(v.storage_offset(), v.data_ptr() - z.data_ptr()) for v in (z.real, z.imag, z[1:].imag)]
+    y = library.zeros(3, 2)
+    y.t_()
+    same = [x.is_set_to(v) for v in (x, x.view(4, 3), x.view(3, 4), x[0:], x[1:], x.clone(), x.t())]
+    return found, parts, y.storage_offset(), same, rows.is_set_to(x[1:]), detached[1:].is_set_to(x[2:])
+
+
+def test_views_begin_where_pytorchs_do():
+    assert geometry(gradwire) == geometry(torch)
 
 
 def test_c_functions_read_a_copy_that_lives_as_long_as_the_tensor():
@@ -192,6 +228,10 @@ def test_c_functions_read_a_copy_that_lives_as_long_as_the_tensor():
     assert first.tolist() == [2.0, 3.0]
     x.add_(1.0)
     assert read().tolist() == first.tolist() == [3.0, 4.0]
+    pointer = ctypes.cast(x[1:].data_ptr(), ctypes.POINTER(ctypes.c_float))
+    assert np.ctypeslib.as_array(pointer, (2,)).tolist() == [3.0, 4.0]
+    with pytest.raises(ctypes.ArgumentError, match="contiguous"):
+        ctypes.cast(gradwire.zeros(3, 3).t().data_ptr(), ctypes.POINTER(ctypes.c_float))
 
 
 def test_files_of_safetensors_for_pytorch(tmp_path):

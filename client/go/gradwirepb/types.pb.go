@@ -412,7 +412,11 @@ type TensorSpec struct {
 	// Of a result or gradient that already has another id in the session: that id. Otherwise 0.
 	SameAs uint64 `protobuf:"fixed64,17,opt,name=same_as,json=sameAs,proto3" json:"same_as,omitempty"`
 	// Of a non-leaf: its index among its node's results.
-	OutputNr      uint32 `protobuf:"varint,70,opt,name=output_nr,json=outputNr,proto3" json:"output_nr,omitempty"`
+	OutputNr uint32 `protobuf:"varint,70,opt,name=output_nr,json=outputNr,proto3" json:"output_nr,omitempty"`
+	// Elements from the start of its memory to its first element. Only Describe sets it.
+	StorageOffset uint64 `protobuf:"varint,73,opt,name=storage_offset,json=storageOffset,proto3" json:"storage_offset,omitempty"`
+	// Its tangents, outermost level first, while levels of forward-mode differentiation are open (the op make_dual).
+	Tangents      []*TangentSpec `protobuf:"bytes,71,rep,name=tangents,proto3" json:"tangents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +577,75 @@ func (x *TensorSpec) GetOutputNr() uint32 {
 	return 0
 }
 
+func (x *TensorSpec) GetStorageOffset() uint64 {
+	if x != nil {
+		return x.StorageOffset
+	}
+	return 0
+}
+
+func (x *TensorSpec) GetTangents() []*TangentSpec {
+	if x != nil {
+		return x.Tangents
+	}
+	return nil
+}
+
+// A tensor's tangent at a level of forward-mode differentiation.
+type TangentSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The level's depth, as given to make_dual: 1 for the outermost.
+	Depth uint32 `protobuf:"varint,1,opt,name=depth,proto3" json:"depth,omitempty"`
+	// Its description, without an id.
+	Tangent       *TensorSpec `protobuf:"bytes,2,opt,name=tangent,proto3" json:"tangent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TangentSpec) Reset() {
+	*x = TangentSpec{}
+	mi := &file_gradwire_v1_types_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TangentSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TangentSpec) ProtoMessage() {}
+
+func (x *TangentSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_types_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TangentSpec.ProtoReflect.Descriptor instead.
+func (*TangentSpec) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TangentSpec) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *TangentSpec) GetTangent() *TensorSpec {
+	if x != nil {
+		return x.Tangent
+	}
+	return nil
+}
+
 // A tensor's values.
 type Payload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -589,7 +662,7 @@ type Payload struct {
 
 func (x *Payload) Reset() {
 	*x = Payload{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[1]
+	mi := &file_gradwire_v1_types_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +674,7 @@ func (x *Payload) String() string {
 func (*Payload) ProtoMessage() {}
 
 func (x *Payload) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[1]
+	mi := &file_gradwire_v1_types_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +687,7 @@ func (x *Payload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Payload.ProtoReflect.Descriptor instead.
 func (*Payload) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{1}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Payload) GetDtype() Dtype {
@@ -651,7 +724,7 @@ type Complex struct {
 
 func (x *Complex) Reset() {
 	*x = Complex{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[2]
+	mi := &file_gradwire_v1_types_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +736,7 @@ func (x *Complex) String() string {
 func (*Complex) ProtoMessage() {}
 
 func (x *Complex) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[2]
+	mi := &file_gradwire_v1_types_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +749,7 @@ func (x *Complex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complex.ProtoReflect.Descriptor instead.
 func (*Complex) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Complex) GetReal() float64 {
@@ -704,7 +777,7 @@ type IntList struct {
 
 func (x *IntList) Reset() {
 	*x = IntList{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[3]
+	mi := &file_gradwire_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +789,7 @@ func (x *IntList) String() string {
 func (*IntList) ProtoMessage() {}
 
 func (x *IntList) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[3]
+	mi := &file_gradwire_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +802,7 @@ func (x *IntList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntList.ProtoReflect.Descriptor instead.
 func (*IntList) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *IntList) GetValues() []int64 {
@@ -750,7 +823,7 @@ type DoubleList struct {
 
 func (x *DoubleList) Reset() {
 	*x = DoubleList{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[4]
+	mi := &file_gradwire_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +835,7 @@ func (x *DoubleList) String() string {
 func (*DoubleList) ProtoMessage() {}
 
 func (x *DoubleList) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[4]
+	mi := &file_gradwire_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +848,7 @@ func (x *DoubleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoubleList.ProtoReflect.Descriptor instead.
 func (*DoubleList) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DoubleList) GetValues() []float64 {
@@ -796,7 +869,7 @@ type TensorList struct {
 
 func (x *TensorList) Reset() {
 	*x = TensorList{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[5]
+	mi := &file_gradwire_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +881,7 @@ func (x *TensorList) String() string {
 func (*TensorList) ProtoMessage() {}
 
 func (x *TensorList) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[5]
+	mi := &file_gradwire_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +894,7 @@ func (x *TensorList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TensorList.ProtoReflect.Descriptor instead.
 func (*TensorList) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TensorList) GetIds() []uint64 {
@@ -846,7 +919,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[6]
+	mi := &file_gradwire_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +931,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[6]
+	mi := &file_gradwire_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +944,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Slice) GetStart() int64 {
@@ -915,7 +988,7 @@ type IndexItem struct {
 
 func (x *IndexItem) Reset() {
 	*x = IndexItem{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[7]
+	mi := &file_gradwire_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1000,7 @@ func (x *IndexItem) String() string {
 func (*IndexItem) ProtoMessage() {}
 
 func (x *IndexItem) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[7]
+	mi := &file_gradwire_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1013,7 @@ func (x *IndexItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexItem.ProtoReflect.Descriptor instead.
 func (*IndexItem) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *IndexItem) GetItem() isIndexItem_Item {
@@ -1061,7 +1134,7 @@ type Index struct {
 
 func (x *Index) Reset() {
 	*x = Index{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[8]
+	mi := &file_gradwire_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1146,7 @@ func (x *Index) String() string {
 func (*Index) ProtoMessage() {}
 
 func (x *Index) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[8]
+	mi := &file_gradwire_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1159,7 @@ func (x *Index) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Index.ProtoReflect.Descriptor instead.
 func (*Index) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Index) GetItems() []*IndexItem {
@@ -1105,7 +1178,7 @@ type NoneValue struct {
 
 func (x *NoneValue) Reset() {
 	*x = NoneValue{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[9]
+	mi := &file_gradwire_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1190,7 @@ func (x *NoneValue) String() string {
 func (*NoneValue) ProtoMessage() {}
 
 func (x *NoneValue) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[9]
+	mi := &file_gradwire_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1203,7 @@ func (x *NoneValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoneValue.ProtoReflect.Descriptor instead.
 func (*NoneValue) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 // One argument of an op. ListOps says which kinds a parameter accepts. An integer is accepted for a float; a float is
@@ -1163,7 +1236,7 @@ type Argument struct {
 
 func (x *Argument) Reset() {
 	*x = Argument{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[10]
+	mi := &file_gradwire_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1248,7 @@ func (x *Argument) String() string {
 func (*Argument) ProtoMessage() {}
 
 func (x *Argument) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[10]
+	mi := &file_gradwire_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1261,7 @@ func (x *Argument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Argument.ProtoReflect.Descriptor instead.
 func (*Argument) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Argument) GetName() string {
@@ -1438,7 +1511,7 @@ type HookCall struct {
 
 func (x *HookCall) Reset() {
 	*x = HookCall{}
-	mi := &file_gradwire_v1_types_proto_msgTypes[11]
+	mi := &file_gradwire_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1523,7 @@ func (x *HookCall) String() string {
 func (*HookCall) ProtoMessage() {}
 
 func (x *HookCall) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_types_proto_msgTypes[11]
+	mi := &file_gradwire_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1536,7 @@ func (x *HookCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookCall.ProtoReflect.Descriptor instead.
 func (*HookCall) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_gradwire_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HookCall) GetBackward() uint64 {
@@ -1512,7 +1585,7 @@ var File_gradwire_v1_types_proto protoreflect.FileDescriptor
 
 const file_gradwire_v1_types_proto_rawDesc = "" +
 	"\n" +
-	"\x17gradwire/v1/types.proto\x12\vgradwire.v1\"\xa6\x04\n" +
+	"\x17gradwire/v1/types.proto\x12\vgradwire.v1\"\x83\x05\n" +
 	"\n" +
 	"TensorSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12(\n" +
@@ -1534,7 +1607,12 @@ const file_gradwire_v1_types_proto_rawDesc = "" +
 	"\tinference\x18\x0f \x01(\bR\tinference\x12\x1a\n" +
 	"\boutdated\x18\x10 \x01(\bR\boutdated\x12\x17\n" +
 	"\asame_as\x18\x11 \x01(\x06R\x06sameAs\x12\x1b\n" +
-	"\toutput_nr\x18F \x01(\rR\boutputNrJ\x04\b\x14\x10\x1e\"]\n" +
+	"\toutput_nr\x18F \x01(\rR\boutputNr\x12%\n" +
+	"\x0estorage_offset\x18I \x01(\x04R\rstorageOffset\x124\n" +
+	"\btangents\x18G \x03(\v2\x18.gradwire.v1.TangentSpecR\btangentsJ\x04\b\x14\x10\x1e\"V\n" +
+	"\vTangentSpec\x12\x14\n" +
+	"\x05depth\x18\x01 \x01(\rR\x05depth\x121\n" +
+	"\atangent\x18\x02 \x01(\v2\x17.gradwire.v1.TensorSpecR\atangent\"]\n" +
 	"\aPayload\x12(\n" +
 	"\x05dtype\x18\x01 \x01(\x0e2\x12.gradwire.v1.DtypeR\x05dtype\x12\x14\n" +
 	"\x05shape\x18\x02 \x03(\x03R\x05shape\x12\x12\n" +
@@ -1652,7 +1730,7 @@ func file_gradwire_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_gradwire_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_gradwire_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_gradwire_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_gradwire_v1_types_proto_goTypes = []any{
 	(Dtype)(0),           // 0: gradwire.v1.Dtype
 	(RandomAlgorithm)(0), // 1: gradwire.v1.RandomAlgorithm
@@ -1660,40 +1738,43 @@ var file_gradwire_v1_types_proto_goTypes = []any{
 	(ViewOrigin)(0),      // 3: gradwire.v1.ViewOrigin
 	(HookKind)(0),        // 4: gradwire.v1.HookKind
 	(*TensorSpec)(nil),   // 5: gradwire.v1.TensorSpec
-	(*Payload)(nil),      // 6: gradwire.v1.Payload
-	(*Complex)(nil),      // 7: gradwire.v1.Complex
-	(*IntList)(nil),      // 8: gradwire.v1.IntList
-	(*DoubleList)(nil),   // 9: gradwire.v1.DoubleList
-	(*TensorList)(nil),   // 10: gradwire.v1.TensorList
-	(*Slice)(nil),        // 11: gradwire.v1.Slice
-	(*IndexItem)(nil),    // 12: gradwire.v1.IndexItem
-	(*Index)(nil),        // 13: gradwire.v1.Index
-	(*NoneValue)(nil),    // 14: gradwire.v1.NoneValue
-	(*Argument)(nil),     // 15: gradwire.v1.Argument
-	(*HookCall)(nil),     // 16: gradwire.v1.HookCall
+	(*TangentSpec)(nil),  // 6: gradwire.v1.TangentSpec
+	(*Payload)(nil),      // 7: gradwire.v1.Payload
+	(*Complex)(nil),      // 8: gradwire.v1.Complex
+	(*IntList)(nil),      // 9: gradwire.v1.IntList
+	(*DoubleList)(nil),   // 10: gradwire.v1.DoubleList
+	(*TensorList)(nil),   // 11: gradwire.v1.TensorList
+	(*Slice)(nil),        // 12: gradwire.v1.Slice
+	(*IndexItem)(nil),    // 13: gradwire.v1.IndexItem
+	(*Index)(nil),        // 14: gradwire.v1.Index
+	(*NoneValue)(nil),    // 15: gradwire.v1.NoneValue
+	(*Argument)(nil),     // 16: gradwire.v1.Argument
+	(*HookCall)(nil),     // 17: gradwire.v1.HookCall
 }
 var file_gradwire_v1_types_proto_depIdxs = []int32{
 	0,  // 0: gradwire.v1.TensorSpec.dtype:type_name -> gradwire.v1.Dtype
 	3,  // 1: gradwire.v1.TensorSpec.view_origin:type_name -> gradwire.v1.ViewOrigin
-	0,  // 2: gradwire.v1.Payload.dtype:type_name -> gradwire.v1.Dtype
-	11, // 3: gradwire.v1.IndexItem.slice:type_name -> gradwire.v1.Slice
-	12, // 4: gradwire.v1.Index.items:type_name -> gradwire.v1.IndexItem
-	0,  // 5: gradwire.v1.Argument.dtype:type_name -> gradwire.v1.Dtype
-	8,  // 6: gradwire.v1.Argument.integers:type_name -> gradwire.v1.IntList
-	10, // 7: gradwire.v1.Argument.tensors:type_name -> gradwire.v1.TensorList
-	13, // 8: gradwire.v1.Argument.index:type_name -> gradwire.v1.Index
-	7,  // 9: gradwire.v1.Argument.complex:type_name -> gradwire.v1.Complex
-	9,  // 10: gradwire.v1.Argument.floats:type_name -> gradwire.v1.DoubleList
-	14, // 11: gradwire.v1.Argument.none:type_name -> gradwire.v1.NoneValue
-	4,  // 12: gradwire.v1.HookCall.kind:type_name -> gradwire.v1.HookKind
-	5,  // 13: gradwire.v1.HookCall.gradients:type_name -> gradwire.v1.TensorSpec
-	5,  // 14: gradwire.v1.HookCall.others:type_name -> gradwire.v1.TensorSpec
-	5,  // 15: gradwire.v1.HookCall.leaf:type_name -> gradwire.v1.TensorSpec
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	6,  // 2: gradwire.v1.TensorSpec.tangents:type_name -> gradwire.v1.TangentSpec
+	5,  // 3: gradwire.v1.TangentSpec.tangent:type_name -> gradwire.v1.TensorSpec
+	0,  // 4: gradwire.v1.Payload.dtype:type_name -> gradwire.v1.Dtype
+	12, // 5: gradwire.v1.IndexItem.slice:type_name -> gradwire.v1.Slice
+	13, // 6: gradwire.v1.Index.items:type_name -> gradwire.v1.IndexItem
+	0,  // 7: gradwire.v1.Argument.dtype:type_name -> gradwire.v1.Dtype
+	9,  // 8: gradwire.v1.Argument.integers:type_name -> gradwire.v1.IntList
+	11, // 9: gradwire.v1.Argument.tensors:type_name -> gradwire.v1.TensorList
+	14, // 10: gradwire.v1.Argument.index:type_name -> gradwire.v1.Index
+	8,  // 11: gradwire.v1.Argument.complex:type_name -> gradwire.v1.Complex
+	10, // 12: gradwire.v1.Argument.floats:type_name -> gradwire.v1.DoubleList
+	15, // 13: gradwire.v1.Argument.none:type_name -> gradwire.v1.NoneValue
+	4,  // 14: gradwire.v1.HookCall.kind:type_name -> gradwire.v1.HookKind
+	5,  // 15: gradwire.v1.HookCall.gradients:type_name -> gradwire.v1.TensorSpec
+	5,  // 16: gradwire.v1.HookCall.others:type_name -> gradwire.v1.TensorSpec
+	5,  // 17: gradwire.v1.HookCall.leaf:type_name -> gradwire.v1.TensorSpec
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_types_proto_init() }
@@ -1701,8 +1782,8 @@ func file_gradwire_v1_types_proto_init() {
 	if File_gradwire_v1_types_proto != nil {
 		return
 	}
-	file_gradwire_v1_types_proto_msgTypes[6].OneofWrappers = []any{}
-	file_gradwire_v1_types_proto_msgTypes[7].OneofWrappers = []any{
+	file_gradwire_v1_types_proto_msgTypes[7].OneofWrappers = []any{}
+	file_gradwire_v1_types_proto_msgTypes[8].OneofWrappers = []any{
 		(*IndexItem_Integer)(nil),
 		(*IndexItem_Slice)(nil),
 		(*IndexItem_Ellipsis)(nil),
@@ -1710,7 +1791,7 @@ func file_gradwire_v1_types_proto_init() {
 		(*IndexItem_Tensor)(nil),
 		(*IndexItem_Boolean)(nil),
 	}
-	file_gradwire_v1_types_proto_msgTypes[10].OneofWrappers = []any{
+	file_gradwire_v1_types_proto_msgTypes[11].OneofWrappers = []any{
 		(*Argument_Tensor)(nil),
 		(*Argument_Float)(nil),
 		(*Argument_Integer)(nil),
@@ -1731,7 +1812,7 @@ func file_gradwire_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradwire_v1_types_proto_rawDesc), len(file_gradwire_v1_types_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

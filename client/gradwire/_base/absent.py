@@ -23,7 +23,7 @@ PYTORCH: dict[str, str] = {
         shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
         spherical_bessel_j0""",
     "gradwire.nn.functional": "conv_tbc grouped_mm linear_cross_entropy scaled_grouped_mm scaled_mm",
-    "Tensor": "coalesce indices lstsq reinforce resize_ set_ sparse_mask storage_offset to_sparse values",
+    "Tensor": "coalesce indices lstsq reinforce resize_ set_ sparse_mask to_sparse values",
 }
 
 

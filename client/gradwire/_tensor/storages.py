@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gradwire._base.absent import GradwireAbsentError
+from gradwire._base.errors import refuse
 from gradwire._base.wiring import wired
 from gradwire._proxy.results import share_storage
 
@@ -46,26 +47,30 @@ def _host_copy(tensor: Tensor) -> Any:
 class Address:
     """An address of a tensor's element: a number that can be compared, added to and hashed, but is no int.
 
-    C functions that are called by ctypes get the address of a copy of the values in this process. It lives as long
-    as the tensor. What they write to it is lost.
+    C functions that are called by ctypes get the address of a copy of the tensor's values in this process. It lives as
+    long as the tensor. What they write to it is lost. Only a contiguous tensor has such a copy.
     """
 
-    def __init__(self, tensor: Tensor, number: int) -> None:
+    def __init__(self, tensor: Tensor, first: int, moved: int = 0) -> None:
+        """`first` is the number of the tensor's first element, `moved` the bytes from there."""
         self._tensor = tensor
-        self._number = number
+        self._first = first
+        self._moved = moved
+        self._number = first + moved
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
-        copy = _host_copy(self._tensor)
-        return ctypes.c_void_p(copy.ctypes.data + self._number - address(self._tensor))
+        if not self._tensor.is_contiguous():
+            raise refuse("a C function gets a copy of a contiguous tensor's values; call .contiguous() first")
+        return ctypes.c_void_p(_host_copy(self._tensor).ctypes.data + self._moved)
 
     def __add__(self, other: int) -> Address:
-        return Address(self._tensor, self._number + other)
+        return Address(self._tensor, self._first, self._moved + other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return Address(self._tensor, self._number - other) if type(other) is int else self._number - int(other)
+        return self + -other if type(other) is int else self._number - int(other)
 
     def __mod__(self, other: int) -> int:
         return self._number % other
@@ -86,13 +91,8 @@ class Address:
 
 
 def data_address(tensor: Tensor) -> Address:
-    """The address of a tensor's first element. Raises GradwireAbsentError for a view: the server knows its offset."""
-    if "_view" in tensor.__dict__:
-        raise GradwireAbsentError(
-            "gradwire has no data_ptr() of a view: use untyped_storage().data_ptr(), which is equal for tensors that "
-            "share memory"
-        )
-    return Address(tensor, address(tensor))
+    """The address of a tensor's first element."""
+    return Address(tensor, address(tensor) + tensor.storage_offset() * tensor.itemsize)
 
 
 class FileBytes(np.ndarray[Any, Any]):

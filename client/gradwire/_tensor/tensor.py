@@ -154,11 +154,20 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return self.numel() * self.itemsize
 
     def data_ptr(self) -> Address:
-        """A number that is equal for tensors on the same memory; no address of this process (torch.Tensor.data_ptr).
+        """A stable number for the first element's place in memory; no address of this process (torch.Tensor.data_ptr).
 
-        Raises AttributeError for a view.
+        It is that of `untyped_storage` plus the offset's bytes. A tensor that shares memory waits for the server.
         """
         return data_address(self)
+
+    def storage_offset(self) -> int:
+        """Elements from the start of its memory to its first element (torch.Tensor.storage_offset)."""
+        return 0 if self._storage is None else int(self._described().storage_offset)
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both are the same elements of the same memory, with equal strides (torch.Tensor.is_set_to)."""
+        alike = self.shape == tensor.shape and self.stride() == tensor.stride() and self.dtype is tensor.dtype
+        return alike and self.data_ptr() == tensor.data_ptr()
 
     def untyped_storage(self) -> UntypedStorage:
         """The tensor's memory: which tensors share it, and its size (torch.Tensor.untyped_storage)."""

@@ -95,7 +95,7 @@ HOOK_KIND_CHECKPOINT: HookKind
 HOOK_KIND_UNPACK: HookKind
 
 class TensorSpec(_message.Message):
-    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as", "output_nr", "tangents")
+    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as", "output_nr", "storage_offset", "tangents")
     ID_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +114,7 @@ class TensorSpec(_message.Message):
     OUTDATED_FIELD_NUMBER: _ClassVar[int]
     SAME_AS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_NR_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TANGENTS_FIELD_NUMBER: _ClassVar[int]
     id: int
     dtype: Dtype
@@ -133,8 +134,9 @@ class TensorSpec(_message.Message):
     outdated: bool
     same_as: int
     output_nr: int
+    storage_offset: int
     tangents: _containers.RepeatedCompositeFieldContainer[TangentSpec]
-    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ..., same_as: _Optional[int] = ..., output_nr: _Optional[int] = ..., tangents: _Optional[_Iterable[_Union[TangentSpec, _Mapping]]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ..., same_as: _Optional[int] = ..., output_nr: _Optional[int] = ..., storage_offset: _Optional[int] = ..., tangents: _Optional[_Iterable[_Union[TangentSpec, _Mapping]]] = ...) -> None: ...
 
 class TangentSpec(_message.Message):
     __slots__ = ("depth", "tangent")

@@ -6,6 +6,7 @@ from gradwire.v1 import types_pb2
 from gradwire_engine import Tensor
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.graph.tensor import ViewOrigin, node_without_refresh, outdated
+from gradwire_engine.op.strides import memory_of
 from gradwire_server.common.payload import TO_WIRE
 
 # Serialized descriptions of ordinary results, without ids: iterations of a loop after the first find theirs.
@@ -56,6 +57,12 @@ def tell_base(spec: types_pb2.TensorSpec, tensor: Tensor, id_of: Callable[[Tenso
     """Set the base's id in a view's description; 0 if the session has none for the base."""
     if tensor.view is not None:
         spec.base = id_of(tensor.view.base)
+
+
+def tell_memory(spec: types_pb2.TensorSpec, tensor: Tensor, id_of: Callable[[Tensor], int]) -> None:
+    """Set the base, and where the first element is in its memory."""
+    tell_base(spec, tensor, id_of)
+    spec.storage_offset = memory_of(tensor.array)[0]
 
 
 def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> None:

@@ -30,7 +30,7 @@ from gradwire_server.session.arguments import NAMED_OPS, NamedOp, check_in_place
 from gradwire_server.session.hook_commands import pass_through
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.session import Session
-from gradwire_server.session.specs import fill_spec, tell_base
+from gradwire_server.session.specs import fill_spec, tell_base, tell_memory
 
 MAX_DESCRIBED = 10_000
 _ALGORITHM_NUMBERS = {PCG64: types_pb2.RANDOM_ALGORITHM_PCG64, MT19937: types_pb2.RANDOM_ALGORITHM_MT19937}
@@ -364,7 +364,7 @@ def describe(
         for tensor_id, item in zip(request.tensors, found, strict=True):
             spec = answer.tensors.add()
             fill_spec(spec, item, tensor_id)
-            tell_base(spec, item, session.id_of)
+            tell_memory(spec, item, session.id_of)
         answer.tensor_count = len(session.store)
         answer.bytes = session.account.bytes
 
