@@ -167,9 +167,9 @@ _NAMES = {
         "kl_div margin_ranking_loss max_pool1d_with_indices native_layer_norm poisson_nll_loss triplet_margin_loss"
     ),
     "_base.errors": (
-        "GradwireConnectionError GradwireError GradwireIndexError GradwireMemoryError GradwireNotImplementedError "
-        "GradwireOSError GradwirePermissionError GradwireRuntimeError GradwireTimeoutError GradwireTypeError "
-        "GradwireValueError"
+        "GradwireConnectionError GradwireError GradwireIndexError GradwireLinAlgError GradwireMemoryError "
+        "GradwireNotImplementedError GradwireOSError GradwirePermissionError GradwireRuntimeError "
+        "GradwireTimeoutError GradwireTypeError GradwireValueError"
     ),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

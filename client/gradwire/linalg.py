@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._base.absent import absent
-from gradwire._base.errors import GradwireRuntimeError
+from gradwire._base.errors import GradwireLinAlgError
 from gradwire._functions.checked_linalg import cholesky_ex, inv_ex, solve_ex
 from gradwire._tensor import ops
 
-# The server reports a singular matrix like any failure of a computation.
-LinAlgError = GradwireRuntimeError
+LinAlgError = GradwireLinAlgError
 _PREFIX = "linalg_"
 matmul = ops.matmul
 __all__ = [

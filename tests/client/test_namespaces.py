@@ -32,9 +32,31 @@ def test_namespace_lists_what_it_has_and_nothing_else(name):
         module.no_such_function  # noqa: B018
 
 
-def test_singular_matrix_raises_what_programs_catch():
-    with pytest.raises(gradwire.linalg.LinAlgError, match="singular"):
-        gradwire.linalg.inv(gradwire.ones(2, 2))
+FAILING = {
+    "inv": lambda t: t.linalg.inv(t.zeros(2, 2)),
+    "cholesky": lambda t: t.linalg.cholesky(-t.eye(3)),
+    "solve": lambda t: t.linalg.solve(t.zeros(3, 2, 2), t.ones(3, 2)),
+    "svd": lambda t: t.linalg.svd(t.full((2, 2), float("nan"))),
+    "svd in a batch": lambda t: t.linalg.svd(t.stack([t.eye(2), t.full((2, 2), float("nan"))])),
+    "pinv": lambda t: t.linalg.pinv(t.full((2, 2), float("nan"))),
+    "eig": lambda t: t.linalg.eig(t.full((2, 2), float("nan"))),
+    "cholesky_inverse": lambda t: t.cholesky_inverse(t.zeros(2, 2)),
+    "lu_factor": lambda t: t.linalg.lu_factor(t.zeros(2, 2)),
+    "no square": lambda t: t.linalg.inv(t.ones(2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_failing_linear_algebra_raises_what_programs_catch(name):
+    torch = pytest.importorskip("torch")
+
+    def told(library):
+        with pytest.raises(RuntimeError) as error:
+            FAILING[name](library)
+        return isinstance(error.value, library.linalg.LinAlgError), str(error.value).partition("\n")[0]
+
+    assert told(gradwire) == told(torch)
+    assert gradwire.linalg.LinAlgError is gradwire._C._LinAlgError
 
 
 def test_the_accelerator_is_the_servers_gpu_or_none():

@@ -106,7 +106,8 @@ const (
 	Reason_REASON_INTERNAL Reason = 37
 	// DATA_LOSS, RuntimeError: a repeated batch whose results the server no longer has.
 	Reason_REASON_RESULT_FORGOTTEN Reason = 38
-	// INVALID_ARGUMENT, RuntimeError: any other error for which PyTorch raises a RuntimeError.
+	// INVALID_ARGUMENT, RuntimeError: any other error for which PyTorch raises a RuntimeError. With
+	// "linalg_error" in the metadata it is PyTorch's LinAlgError: a singular matrix, or a decomposition that failed.
 	Reason_REASON_RUNTIME Reason = 39
 	// UNAUTHENTICATED, PermissionError: the caller is not authenticated.
 	Reason_REASON_UNAUTHENTICATED Reason = 40

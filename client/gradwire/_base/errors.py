@@ -30,6 +30,10 @@ class GradwireRuntimeError(GradwireError, RuntimeError):
     """A refusal for which PyTorch raises RuntimeError."""
 
 
+class GradwireLinAlgError(GradwireRuntimeError):
+    """A singular matrix, or a decomposition that failed (torch.linalg.LinAlgError)."""
+
+
 class GradwireIndexError(GradwireError, IndexError):
     """A dimension or an index out of range."""
 
@@ -135,7 +139,10 @@ _BY_CODE = {
 
 def make_error(reason: int, message: str, code: int = 2, metadata: Mapping[str, str] | None = None) -> GradwireError:
     """The exception for a reason of the contract. An unknown reason gives GradwireRuntimeError."""
-    error = EXCEPTIONS.get(reason, GradwireRuntimeError)(message)
+    kind = EXCEPTIONS.get(reason, GradwireRuntimeError)
+    if metadata and "linalg_error" in metadata and kind is GradwireRuntimeError:
+        kind = GradwireLinAlgError
+    error = kind(message)
     error.reason = pb.Reason.Name(reason).removeprefix("REASON_") if reason in pb.Reason.values() else str(reason)
     error.code = code
     error.metadata = dict(metadata or {})

@@ -91,7 +91,7 @@ REEXPORTS: dict[str, str] = {
     "DisableTorchFunction=_tensor.subclasses.DisableTorchFunction Generator=_functions.random.Generator "
     "DispatchKey=_tensor.subclasses.DispatchKey DispatchKeySet=_tensor.subclasses.DispatchKeySet "
     "_ExcludeDispatchKeyGuard=_tensor.subclasses.ExcludeDispatchKeyGuard TensorBase=_tensor.tensor.Tensor "
-    "Size=_base.dtypes.Size dtype=_base.dtypes.dtype device=_base.dtypes.device",
+    "Size=_base.dtypes.Size dtype=_base.dtypes.dtype device=_base.dtypes.device _LinAlgError=linalg.LinAlgError",
     "_custom_ops": "library",
     "_utils": "_io.pytorch_globals",
     "signal.windows": ".",

@@ -162,11 +162,25 @@ def explain_backward(op: Named, g: Any, values: list[Any], error: Exception) -> 
     return EngineError(found.reason, f"backward of {found.message}", **found.metadata)
 
 
+def _not_converged(op: Named, given: list[Any], error: Exception, details: dict[str, object]) -> EngineError:
+    """The refusal of matrices for which LAPACK found no result, named as PyTorch's function."""
+    name = "linalg.svd" if "SVD" in str(error) else op.name
+    message = str(error)
+    values = given[0] if given else np.zeros(())
+    bad = ~np.isfinite(values if isinstance(values, np.ndarray) else values.get()).all((-2, -1))
+    if bad.any():
+        which = f"(Batch element {int(np.argmax(bad))}): " if bad.ndim else ""
+        message = f"{which}The algorithm failed to converge because the input matrix contained non-finite values."
+    return EngineError(Reason.RUNTIME, f"{name}: {message}", **details, linalg_error=True)
+
+
 def explain(op: Named, args: tuple[Any, ...], error: Exception) -> EngineError:
     """Translate an array module's error into a refusal with PyTorch's message."""
     given = [value for value in args if hasattr(value, "shape") and not isinstance(value, np.dtype)]
     shapes = [list(value.shape) for value in given]
     details: dict[str, object] = {"op": op.name, "shapes": shapes}
+    if isinstance(error, np.linalg.LinAlgError):
+        return _not_converged(op, given, error, details)
     if isinstance(error, MemoryError):
         return EngineError(Reason.MEMORY_LIMIT, f"{op.name}: not enough memory: {error}", **details)
     if isinstance(error, np.exceptions.AxisError):

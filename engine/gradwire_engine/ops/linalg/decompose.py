@@ -88,6 +88,7 @@ def _not_definite_error(matrices: Any) -> EngineError:
         f"positive-definite (the leading minor of order {order} is not positive-definite).",
         op="linalg.cholesky",
         singular=True,
+        linalg_error=True,
     )
 
 

@@ -131,7 +131,7 @@ def _singular_error(name: str, matrices: Array) -> EngineError | None:
             f"{name}: {which}The diagonal element {pivot} is zero, the inversion could not be completed because the "
             "input matrix is singular."
         )
-    return EngineError(Reason.RUNTIME, message, op=name, singular=True)
+    return EngineError(Reason.RUNTIME, message, op=name, singular=True, linalg_error=True)
 
 
 def _refuse_singular(name: str, matrices: Array, compute: Callable[[], Array]) -> Array:

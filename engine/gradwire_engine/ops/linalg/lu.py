@@ -170,7 +170,7 @@ def _refuse_zero_pivot(xp: Any, packed: Array, name: str) -> None:
     raise EngineError(
         Reason.RUNTIME,
         f"torch.{name}: {which}{pivot_name} is zero and using it on lu_solve would result in a division "
-        "by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot)",
+        "by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
         op=name,
     )
 
@@ -366,6 +366,7 @@ def cholesky_inverse(input: Array, upper: bool = False) -> Any:
             "completed because the input matrix is singular.",
             op=name,
             singular=True,
+            linalg_error=True,
         )
     identity = xp.broadcast_to(xp.eye(input.shape[-1], dtype=input.dtype), input.shape)
     return cholesky_solve(Tensor(identity) if type(input) is Tensor else identity, input, upper)
