@@ -170,7 +170,8 @@ def _refuse_zero_pivot(xp: Any, packed: Array, name: str) -> None:
     raise EngineError(
         Reason.RUNTIME,
         f"torch.{name}: {which}{pivot_name} is zero and using it on lu_solve would result in a division "
-        "by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
+        "by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+        "linalg.lu_factor_ex(A, pivot)",
         op=name,
     )
 
