@@ -34,6 +34,10 @@ class GradwireLinAlgError(GradwireRuntimeError):
     """A singular matrix, or a decomposition that failed (torch.linalg.LinAlgError)."""
 
 
+class GradwireGroupError(GradwireRuntimeError):
+    """A rank of a process group is gone, or the ranks disagree (torch.distributed.DistBackendError)."""
+
+
 class GradwireIndexError(GradwireError, IndexError):
     """A dimension or an index out of range."""
 
@@ -122,6 +126,8 @@ EXCEPTIONS: dict[int, type[GradwireError]] = {
     pb.REASON_SNAPSHOT_LIMIT: GradwireRuntimeError,
     pb.REASON_SNAPSHOT_DAMAGED: GradwireRuntimeError,
     pb.REASON_STORAGE: GradwireOSError,
+    pb.REASON_GROUP_BROKEN: GradwireGroupError,
+    pb.REASON_COLLECTIVE_MISMATCH: GradwireGroupError,
 }
 
 # For a refusal without a reason (from a proxy or from gRPC itself), the status code decides.

@@ -54,4 +54,5 @@ FACTS: dict[str, CommandFacts] = {
     "saved_value": CommandFacts("SavedValue"),
     "load_program": CommandFacts("LoadProgram", makes="ids"),
     "save_program": CommandFacts("SaveProgram", makes="id"),
+    "collective": CommandFacts("Collective", is_step=True),
 }

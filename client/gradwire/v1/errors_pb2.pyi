@@ -61,6 +61,8 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_SNAPSHOT_LIMIT: _ClassVar[Reason]
     REASON_SNAPSHOT_DAMAGED: _ClassVar[Reason]
     REASON_STORAGE: _ClassVar[Reason]
+    REASON_GROUP_BROKEN: _ClassVar[Reason]
+    REASON_COLLECTIVE_MISMATCH: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 REASON_SESSION_NOT_FOUND: Reason
 REASON_SESSION_EXPIRED: Reason
@@ -113,6 +115,8 @@ REASON_SNAPSHOT_NOT_FOUND: Reason
 REASON_SNAPSHOT_LIMIT: Reason
 REASON_SNAPSHOT_DAMAGED: Reason
 REASON_STORAGE: Reason
+REASON_GROUP_BROKEN: Reason
+REASON_COLLECTIVE_MISMATCH: Reason
 
 class Error(_message.Message):
     __slots__ = ("code", "reason", "message", "metadata", "root_seq")

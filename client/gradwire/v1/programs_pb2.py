@@ -22,13 +22,14 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from gradwire.v1 import collectives_pb2 as gradwire_dot_v1_dot_collectives__pb2
 from gradwire.v1 import commands_pb2 as gradwire_dot_v1_dot_commands__pb2
 from gradwire.v1 import files_pb2 as gradwire_dot_v1_dot_files__pb2
 from gradwire.v1 import snapshots_pb2 as gradwire_dot_v1_dot_snapshots__pb2
 from gradwire.v1 import types_pb2 as gradwire_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1agradwire/v1/programs.proto\x12\x0bgradwire.v1\x1a\x1agradwire/v1/commands.proto\x1a\x17gradwire/v1/files.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xd6\x01\n\x07Program\x12)\n\x06inputs\x18\x01 \x03(\x0b\x32\x19.gradwire.v1.ProgramInput\x12\x0f\n\x07numbers\x18\x02 \x01(\r\x12\'\n\x05steps\x18\x03 \x03(\x0b\x32\x18.gradwire.v1.ProgramStep\x12\x0f\n\x07outputs\x18\x04 \x03(\x06\x12&\n\x05rules\x18\x05 \x03(\x0b\x32\x17.gradwire.v1.NumberRule\x12-\n\tdescribed\x18\x06 \x03(\x0b\x32\x1a.gradwire.v1.ProgramOutput\"_\n\nNumberRule\x12\x10\n\x06number\x18\x01 \x01(\rH\x00\x12\x0f\n\x05input\x18\x02 \x01(\rH\x00\x12$\n\x05terms\x18\x03 \x03(\x0b\x32\x15.gradwire.v1.RuleTermB\x08\n\x06target\"x\n\x08RuleTerm\x12\x12\n\x08\x63onstant\x18\x01 \x01(\x01H\x00\x12\x0f\n\x05input\x18\x02 \x01(\rH\x00\x12\x10\n\x06number\x18\x03 \x01(\rH\x00\x12-\n\x08operator\x18\x04 \x01(\x0e\x32\x19.gradwire.v1.RuleOperatorH\x00\x42\x06\n\x04term\"`\n\rProgramOutput\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x05\x64type\x18\x02 \x01(\x0e\x32\x12.gradwire.v1.Dtype\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x0f\n\x07\x64ynamic\x18\x04 \x01(\x08\"\xa6\x01\n\x0cProgramInput\x12!\n\x05\x64type\x18\x01 \x01(\x0e\x32\x12.gradwire.v1.Dtype\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x15\n\rrequires_grad\x18\x04 \x01(\x08\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\r\n\x05state\x18\x06 \x01(\x08\x12\x0f\n\x07\x63hanged\x18\x07 \x01(\x08\x12\x0f\n\x07\x64ynamic\x18\x08 \x01(\x08\"\x8b\x04\n\x0bProgramStep\x12,\n\x06\x63reate\x18\x01 \x01(\x0b\x32\x1a.gradwire.v1.CreateRequestH\x00\x12$\n\x02op\x18\x02 \x01(\x0b\x32\x16.gradwire.v1.OpRequestH\x00\x12\x30\n\x08\x62\x61\x63kward\x18\x03 \x01(\x0b\x32\x1c.gradwire.v1.BackwardRequestH\x00\x12\x35\n\x0bretain_grad\x18\x04 \x01(\x0b\x32\x1e.gradwire.v1.RetainGradRequestH\x00\x12(\n\x04grad\x18\x05 \x01(\x0b\x32\x18.gradwire.v1.GradRequestH\x00\x12\x32\n\tgradients\x18\x06 \x01(\x0b\x32\x1d.gradwire.v1.GradientsRequestH\x00\x12/\n\x08set_grad\x18\x07 \x01(\x0b\x32\x1b.gradwire.v1.SetGradRequestH\x00\x12@\n\x11set_requires_grad\x18\x08 \x01(\x0b\x32#.gradwire.v1.SetRequiresGradRequestH\x00\x12/\n\x08set_data\x18\t \x01(\x0b\x32\x1b.gradwire.v1.SetDataRequestH\x00\x12\x35\n\x0bmanual_seed\x18\n \x01(\x0b\x32\x1e.gradwire.v1.ManualSeedRequestH\x00\x42\x06\n\x04step\"_\n\x16RegisterProgramRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\x12\x0f\n\x07program\x18\x04 \x01(\x0c\"r\n\x17RegisterProgramResponse\x12\x10\n\x08programs\x18\x01 \x01(\r\x12\x14\n\x0cplanned_runs\x18\x02 \x01(\x04\x12\x15\n\rstepwise_runs\x18\x03 \x01(\x04\x12\x18\n\x10stepwise_because\x18\x04 \x01(\t\"\xe4\x01\n\x11RunProgramRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\x12\x0e\n\x06inputs\x18\x04 \x03(\x06\x12\x0f\n\x07numbers\x18\x05 \x03(\x01\x12\x0e\n\x06repeat\x18\x06 \x01(\r\x12\x0e\n\x06sliced\x18\x07 \x03(\r\x12\r\n\x05\x66irst\x18\n \x01(\r\x12\x0f\n\x07stacked\x18\x08 \x01(\x08\x12\x0f\n\x07outputs\x18\t \x03(\x06\x12\'\n\x05named\x18\x0b \x03(\x0b\x32\x18.gradwire.v1.NamedTensor\">\n\x12RunProgramResponse\x12(\n\x07outputs\x18\x01 \x03(\x0b\x32\x17.gradwire.v1.TensorSpec\"m\n\x0bProgramFile\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0e\n\x06schema\x18\x02 \x01(\t\x12\x10\n\x08producer\x18\x03 \x01(\t\x12+\n\x08programs\x18\x04 \x03(\x0b\x32\x19.gradwire.v1.NamedProgram\"-\n\x0cNamedProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07program\x18\x02 \x01(\x0c\"W\n\x12LoadProgramRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\x06\x12\x0b\n\x03ids\x18\x04 \x03(\x06\"o\n\x13LoadProgramResponse\x12,\n\x08programs\x18\x01 \x03(\x0b\x32\x1a.gradwire.v1.LoadedProgram\x12*\n\x07tensors\x18\x02 \x03(\x0b\x32\x19.gradwire.v1.LoadedTensor\"\xcf\x01\n\rLoadedProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x02 \x01(\x0c\x12\x0e\n\x06inputs\x18\x03 \x03(\x06\x12,\n\tsignature\x18\x04 \x03(\x0b\x32\x19.gradwire.v1.ProgramInput\x12+\n\x07outputs\x18\x05 \x03(\x0b\x32\x1a.gradwire.v1.ProgramOutput\x12&\n\x05rules\x18\x06 \x03(\x0b\x32\x17.gradwire.v1.NumberRule\x12\x0f\n\x07numbers\x18\x07 \x01(\r\"\x81\x01\n\x12SaveProgramRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\x06\x12)\n\x07tensors\x18\x04 \x03(\x0b\x32\x18.gradwire.v1.NamedTensor\x12\n\n\x02id\x18\x05 \x01(\x06\"<\n\x13SaveProgramResponse\x12%\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x17.gradwire.v1.TensorSpec*\xfb\x03\n\x0cRuleOperator\x12\x1d\n\x19RULE_OPERATOR_UNSPECIFIED\x10\x00\x12\x15\n\x11RULE_OPERATOR_ADD\x10\x01\x12\x1a\n\x16RULE_OPERATOR_SUBTRACT\x10\x02\x12\x1a\n\x16RULE_OPERATOR_MULTIPLY\x10\x03\x12\x18\n\x14RULE_OPERATOR_DIVIDE\x10\x04\x12\x17\n\x13RULE_OPERATOR_POWER\x10\x05\x12\x18\n\x14RULE_OPERATOR_NEGATE\x10\x06\x12\x18\n\x14RULE_OPERATOR_MODULO\x10\x07\x12\x17\n\x13RULE_OPERATOR_FLOOR\x10\x08\x12\x19\n\x15RULE_OPERATOR_MINIMUM\x10\t\x12\x19\n\x15RULE_OPERATOR_MAXIMUM\x10\n\x12\x18\n\x14RULE_OPERATOR_COSINE\x10\x0b\x12\x1d\n\x19RULE_OPERATOR_EXPONENTIAL\x10\x0c\x12\"\n\x1eRULE_OPERATOR_ROUND_TO_FLOAT32\x10\r\x12\x16\n\x12RULE_OPERATOR_LESS\x10\x0e\x12\x1f\n\x1bRULE_OPERATOR_LESS_OR_EQUAL\x10\x0f\x12\x17\n\x13RULE_OPERATOR_EQUAL\x10\x10\x12\x18\n\x14RULE_OPERATOR_SELECT\x10\x11\x42t\n\x15io.github.gradwire.v1P\x01Z<github.com/gradwire/gradwire/client/go/gradwirepb;gradwirepb\xaa\x02\x0bGradwire.V1\xea\x02\x0cGradwire::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1agradwire/v1/programs.proto\x12\x0bgradwire.v1\x1a\x1dgradwire/v1/collectives.proto\x1a\x1agradwire/v1/commands.proto\x1a\x17gradwire/v1/files.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xd6\x01\n\x07Program\x12)\n\x06inputs\x18\x01 \x03(\x0b\x32\x19.gradwire.v1.ProgramInput\x12\x0f\n\x07numbers\x18\x02 \x01(\r\x12\'\n\x05steps\x18\x03 \x03(\x0b\x32\x18.gradwire.v1.ProgramStep\x12\x0f\n\x07outputs\x18\x04 \x03(\x06\x12&\n\x05rules\x18\x05 \x03(\x0b\x32\x17.gradwire.v1.NumberRule\x12-\n\tdescribed\x18\x06 \x03(\x0b\x32\x1a.gradwire.v1.ProgramOutput\"_\n\nNumberRule\x12\x10\n\x06number\x18\x01 \x01(\rH\x00\x12\x0f\n\x05input\x18\x02 \x01(\rH\x00\x12$\n\x05terms\x18\x03 \x03(\x0b\x32\x15.gradwire.v1.RuleTermB\x08\n\x06target\"x\n\x08RuleTerm\x12\x12\n\x08\x63onstant\x18\x01 \x01(\x01H\x00\x12\x0f\n\x05input\x18\x02 \x01(\rH\x00\x12\x10\n\x06number\x18\x03 \x01(\rH\x00\x12-\n\x08operator\x18\x04 \x01(\x0e\x32\x19.gradwire.v1.RuleOperatorH\x00\x42\x06\n\x04term\"`\n\rProgramOutput\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x05\x64type\x18\x02 \x01(\x0e\x32\x12.gradwire.v1.Dtype\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x0f\n\x07\x64ynamic\x18\x04 \x01(\x08\"\xa6\x01\n\x0cProgramInput\x12!\n\x05\x64type\x18\x01 \x01(\x0e\x32\x12.gradwire.v1.Dtype\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x15\n\rrequires_grad\x18\x04 \x01(\x08\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\r\n\x05state\x18\x06 \x01(\x08\x12\x0f\n\x07\x63hanged\x18\x07 \x01(\x08\x12\x0f\n\x07\x64ynamic\x18\x08 \x01(\x08\"\xc1\x04\n\x0bProgramStep\x12,\n\x06\x63reate\x18\x01 \x01(\x0b\x32\x1a.gradwire.v1.CreateRequestH\x00\x12$\n\x02op\x18\x02 \x01(\x0b\x32\x16.gradwire.v1.OpRequestH\x00\x12\x30\n\x08\x62\x61\x63kward\x18\x03 \x01(\x0b\x32\x1c.gradwire.v1.BackwardRequestH\x00\x12\x35\n\x0bretain_grad\x18\x04 \x01(\x0b\x32\x1e.gradwire.v1.RetainGradRequestH\x00\x12(\n\x04grad\x18\x05 \x01(\x0b\x32\x18.gradwire.v1.GradRequestH\x00\x12\x32\n\tgradients\x18\x06 \x01(\x0b\x32\x1d.gradwire.v1.GradientsRequestH\x00\x12/\n\x08set_grad\x18\x07 \x01(\x0b\x32\x1b.gradwire.v1.SetGradRequestH\x00\x12@\n\x11set_requires_grad\x18\x08 \x01(\x0b\x32#.gradwire.v1.SetRequiresGradRequestH\x00\x12/\n\x08set_data\x18\t \x01(\x0b\x32\x1b.gradwire.v1.SetDataRequestH\x00\x12\x35\n\x0bmanual_seed\x18\n \x01(\x0b\x32\x1e.gradwire.v1.ManualSeedRequestH\x00\x12\x34\n\ncollective\x18\x0b \x01(\x0b\x32\x1e.gradwire.v1.CollectiveRequestH\x00\x42\x06\n\x04step\"_\n\x16RegisterProgramRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\x12\x0f\n\x07program\x18\x04 \x01(\x0c\"r\n\x17RegisterProgramResponse\x12\x10\n\x08programs\x18\x01 \x01(\r\x12\x14\n\x0cplanned_runs\x18\x02 \x01(\x04\x12\x15\n\rstepwise_runs\x18\x03 \x01(\x04\x12\x18\n\x10stepwise_because\x18\x04 \x01(\t\"\xe4\x01\n\x11RunProgramRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\x12\x0e\n\x06inputs\x18\x04 \x03(\x06\x12\x0f\n\x07numbers\x18\x05 \x03(\x01\x12\x0e\n\x06repeat\x18\x06 \x01(\r\x12\x0e\n\x06sliced\x18\x07 \x03(\r\x12\r\n\x05\x66irst\x18\n \x01(\r\x12\x0f\n\x07stacked\x18\x08 \x01(\x08\x12\x0f\n\x07outputs\x18\t \x03(\x06\x12\'\n\x05named\x18\x0b \x03(\x0b\x32\x18.gradwire.v1.NamedTensor\">\n\x12RunProgramResponse\x12(\n\x07outputs\x18\x01 \x03(\x0b\x32\x17.gradwire.v1.TensorSpec\"m\n\x0bProgramFile\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0e\n\x06schema\x18\x02 \x01(\t\x12\x10\n\x08producer\x18\x03 \x01(\t\x12+\n\x08programs\x18\x04 \x03(\x0b\x32\x19.gradwire.v1.NamedProgram\"-\n\x0cNamedProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07program\x18\x02 \x01(\x0c\"W\n\x12LoadProgramRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\x06\x12\x0b\n\x03ids\x18\x04 \x03(\x06\"o\n\x13LoadProgramResponse\x12,\n\x08programs\x18\x01 \x03(\x0b\x32\x1a.gradwire.v1.LoadedProgram\x12*\n\x07tensors\x18\x02 \x03(\x0b\x32\x19.gradwire.v1.LoadedTensor\"\xcf\x01\n\rLoadedProgram\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x02 \x01(\x0c\x12\x0e\n\x06inputs\x18\x03 \x03(\x06\x12,\n\tsignature\x18\x04 \x03(\x0b\x32\x19.gradwire.v1.ProgramInput\x12+\n\x07outputs\x18\x05 \x03(\x0b\x32\x1a.gradwire.v1.ProgramOutput\x12&\n\x05rules\x18\x06 \x03(\x0b\x32\x17.gradwire.v1.NumberRule\x12\x0f\n\x07numbers\x18\x07 \x01(\r\"\x81\x01\n\x12SaveProgramRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\x06\x12)\n\x07tensors\x18\x04 \x03(\x0b\x32\x18.gradwire.v1.NamedTensor\x12\n\n\x02id\x18\x05 \x01(\x06\"<\n\x13SaveProgramResponse\x12%\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x17.gradwire.v1.TensorSpec*\xfb\x03\n\x0cRuleOperator\x12\x1d\n\x19RULE_OPERATOR_UNSPECIFIED\x10\x00\x12\x15\n\x11RULE_OPERATOR_ADD\x10\x01\x12\x1a\n\x16RULE_OPERATOR_SUBTRACT\x10\x02\x12\x1a\n\x16RULE_OPERATOR_MULTIPLY\x10\x03\x12\x18\n\x14RULE_OPERATOR_DIVIDE\x10\x04\x12\x17\n\x13RULE_OPERATOR_POWER\x10\x05\x12\x18\n\x14RULE_OPERATOR_NEGATE\x10\x06\x12\x18\n\x14RULE_OPERATOR_MODULO\x10\x07\x12\x17\n\x13RULE_OPERATOR_FLOOR\x10\x08\x12\x19\n\x15RULE_OPERATOR_MINIMUM\x10\t\x12\x19\n\x15RULE_OPERATOR_MAXIMUM\x10\n\x12\x18\n\x14RULE_OPERATOR_COSINE\x10\x0b\x12\x1d\n\x19RULE_OPERATOR_EXPONENTIAL\x10\x0c\x12\"\n\x1eRULE_OPERATOR_ROUND_TO_FLOAT32\x10\r\x12\x16\n\x12RULE_OPERATOR_LESS\x10\x0e\x12\x1f\n\x1bRULE_OPERATOR_LESS_OR_EQUAL\x10\x0f\x12\x17\n\x13RULE_OPERATOR_EQUAL\x10\x10\x12\x18\n\x14RULE_OPERATOR_SELECT\x10\x11\x42t\n\x15io.github.gradwire.v1P\x01Z<github.com/gradwire/gradwire/client/go/gradwirepb;gradwirepb\xaa\x02\x0bGradwire.V1\xea\x02\x0cGradwire::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,40 +37,40 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gradwire.v1.programs_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\025io.github.gradwire.v1P\001Z<github.com/gradwire/gradwire/client/go/gradwirepb;gradwirepb\252\002\013Gradwire.V1\352\002\014Gradwire::V1'
-  _globals['_RULEOPERATOR']._serialized_start=2652
-  _globals['_RULEOPERATOR']._serialized_end=3159
-  _globals['_PROGRAM']._serialized_start=151
-  _globals['_PROGRAM']._serialized_end=365
-  _globals['_NUMBERRULE']._serialized_start=367
-  _globals['_NUMBERRULE']._serialized_end=462
-  _globals['_RULETERM']._serialized_start=464
-  _globals['_RULETERM']._serialized_end=584
-  _globals['_PROGRAMOUTPUT']._serialized_start=586
-  _globals['_PROGRAMOUTPUT']._serialized_end=682
-  _globals['_PROGRAMINPUT']._serialized_start=685
-  _globals['_PROGRAMINPUT']._serialized_end=851
-  _globals['_PROGRAMSTEP']._serialized_start=854
-  _globals['_PROGRAMSTEP']._serialized_end=1377
-  _globals['_REGISTERPROGRAMREQUEST']._serialized_start=1379
-  _globals['_REGISTERPROGRAMREQUEST']._serialized_end=1474
-  _globals['_REGISTERPROGRAMRESPONSE']._serialized_start=1476
-  _globals['_REGISTERPROGRAMRESPONSE']._serialized_end=1590
-  _globals['_RUNPROGRAMREQUEST']._serialized_start=1593
-  _globals['_RUNPROGRAMREQUEST']._serialized_end=1821
-  _globals['_RUNPROGRAMRESPONSE']._serialized_start=1823
-  _globals['_RUNPROGRAMRESPONSE']._serialized_end=1885
-  _globals['_PROGRAMFILE']._serialized_start=1887
-  _globals['_PROGRAMFILE']._serialized_end=1996
-  _globals['_NAMEDPROGRAM']._serialized_start=1998
-  _globals['_NAMEDPROGRAM']._serialized_end=2043
-  _globals['_LOADPROGRAMREQUEST']._serialized_start=2045
-  _globals['_LOADPROGRAMREQUEST']._serialized_end=2132
-  _globals['_LOADPROGRAMRESPONSE']._serialized_start=2134
-  _globals['_LOADPROGRAMRESPONSE']._serialized_end=2245
-  _globals['_LOADEDPROGRAM']._serialized_start=2248
-  _globals['_LOADEDPROGRAM']._serialized_end=2455
-  _globals['_SAVEPROGRAMREQUEST']._serialized_start=2458
-  _globals['_SAVEPROGRAMREQUEST']._serialized_end=2587
-  _globals['_SAVEPROGRAMRESPONSE']._serialized_start=2589
-  _globals['_SAVEPROGRAMRESPONSE']._serialized_end=2649
+  _globals['_RULEOPERATOR']._serialized_start=2737
+  _globals['_RULEOPERATOR']._serialized_end=3244
+  _globals['_PROGRAM']._serialized_start=182
+  _globals['_PROGRAM']._serialized_end=396
+  _globals['_NUMBERRULE']._serialized_start=398
+  _globals['_NUMBERRULE']._serialized_end=493
+  _globals['_RULETERM']._serialized_start=495
+  _globals['_RULETERM']._serialized_end=615
+  _globals['_PROGRAMOUTPUT']._serialized_start=617
+  _globals['_PROGRAMOUTPUT']._serialized_end=713
+  _globals['_PROGRAMINPUT']._serialized_start=716
+  _globals['_PROGRAMINPUT']._serialized_end=882
+  _globals['_PROGRAMSTEP']._serialized_start=885
+  _globals['_PROGRAMSTEP']._serialized_end=1462
+  _globals['_REGISTERPROGRAMREQUEST']._serialized_start=1464
+  _globals['_REGISTERPROGRAMREQUEST']._serialized_end=1559
+  _globals['_REGISTERPROGRAMRESPONSE']._serialized_start=1561
+  _globals['_REGISTERPROGRAMRESPONSE']._serialized_end=1675
+  _globals['_RUNPROGRAMREQUEST']._serialized_start=1678
+  _globals['_RUNPROGRAMREQUEST']._serialized_end=1906
+  _globals['_RUNPROGRAMRESPONSE']._serialized_start=1908
+  _globals['_RUNPROGRAMRESPONSE']._serialized_end=1970
+  _globals['_PROGRAMFILE']._serialized_start=1972
+  _globals['_PROGRAMFILE']._serialized_end=2081
+  _globals['_NAMEDPROGRAM']._serialized_start=2083
+  _globals['_NAMEDPROGRAM']._serialized_end=2128
+  _globals['_LOADPROGRAMREQUEST']._serialized_start=2130
+  _globals['_LOADPROGRAMREQUEST']._serialized_end=2217
+  _globals['_LOADPROGRAMRESPONSE']._serialized_start=2219
+  _globals['_LOADPROGRAMRESPONSE']._serialized_end=2330
+  _globals['_LOADEDPROGRAM']._serialized_start=2333
+  _globals['_LOADEDPROGRAM']._serialized_end=2540
+  _globals['_SAVEPROGRAMREQUEST']._serialized_start=2543
+  _globals['_SAVEPROGRAMREQUEST']._serialized_end=2672
+  _globals['_SAVEPROGRAMRESPONSE']._serialized_start=2674
+  _globals['_SAVEPROGRAMRESPONSE']._serialized_end=2734
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from gradwire.v1 import collectives_pb2 as _collectives_pb2
 from gradwire.v1 import commands_pb2 as _commands_pb2
 from gradwire.v1 import files_pb2 as _files_pb2
 from gradwire.v1 import snapshots_pb2 as _snapshots_pb2
@@ -121,7 +122,7 @@ class ProgramInput(_message.Message):
     def __init__(self, dtype: _Optional[_Union[_types_pb2.Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., name: _Optional[str] = ..., state: bool = ..., changed: bool = ..., dynamic: bool = ...) -> None: ...
 
 class ProgramStep(_message.Message):
-    __slots__ = ("create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed")
+    __slots__ = ("create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "collective")
     CREATE_FIELD_NUMBER: _ClassVar[int]
     OP_FIELD_NUMBER: _ClassVar[int]
     BACKWARD_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +133,7 @@ class ProgramStep(_message.Message):
     SET_REQUIRES_GRAD_FIELD_NUMBER: _ClassVar[int]
     SET_DATA_FIELD_NUMBER: _ClassVar[int]
     MANUAL_SEED_FIELD_NUMBER: _ClassVar[int]
+    COLLECTIVE_FIELD_NUMBER: _ClassVar[int]
     create: _commands_pb2.CreateRequest
     op: _commands_pb2.OpRequest
     backward: _commands_pb2.BackwardRequest
@@ -142,7 +144,8 @@ class ProgramStep(_message.Message):
     set_requires_grad: _commands_pb2.SetRequiresGradRequest
     set_data: _commands_pb2.SetDataRequest
     manual_seed: _commands_pb2.ManualSeedRequest
-    def __init__(self, create: _Optional[_Union[_commands_pb2.CreateRequest, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpRequest, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardRequest, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradRequest, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradRequest, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsRequest, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradRequest, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradRequest, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataRequest, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedRequest, _Mapping]] = ...) -> None: ...
+    collective: _collectives_pb2.CollectiveRequest
+    def __init__(self, create: _Optional[_Union[_commands_pb2.CreateRequest, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpRequest, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardRequest, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradRequest, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradRequest, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsRequest, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradRequest, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradRequest, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataRequest, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedRequest, _Mapping]] = ..., collective: _Optional[_Union[_collectives_pb2.CollectiveRequest, _Mapping]] = ...) -> None: ...
 
 class RegisterProgramRequest(_message.Message):
     __slots__ = ("session_id", "request_id", "hash", "program")

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from gradwire.v1 import collectives_pb2 as gradwire_dot_v1_dot_collectives__pb2
 from gradwire.v1 import commands_pb2 as gradwire_dot_v1_dot_commands__pb2
 from gradwire.v1 import files_pb2 as gradwire_dot_v1_dot_files__pb2
 from gradwire.v1 import hooks_pb2 as gradwire_dot_v1_dot_hooks__pb2
@@ -209,6 +210,11 @@ class AutogradServiceStub(object):
                 '/gradwire.v1.AutogradService/SavedValue',
                 request_serializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueResponse.FromString,
+                _registered_method=True)
+        self.Collective = channel.unary_unary(
+                '/gradwire.v1.AutogradService/Collective',
+                request_serializer=gradwire_dot_v1_dot_collectives__pb2.CollectiveRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_collectives__pb2.CollectiveResponse.FromString,
                 _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/gradwire.v1.AutogradService/Cancel',
@@ -550,6 +556,13 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Collective(self, request, context):
+        """Exchanges tensors with other sessions of a group.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
         """Cancels a session's running and waiting commands.
         """
@@ -813,6 +826,11 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.SavedValue,
                     request_deserializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueResponse.SerializeToString,
+            ),
+            'Collective': grpc.unary_unary_rpc_method_handler(
+                    servicer.Collective,
+                    request_deserializer=gradwire_dot_v1_dot_collectives__pb2.CollectiveRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_collectives__pb2.CollectiveResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -1799,6 +1817,33 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/SavedValue',
             gradwire_dot_v1_dot_hooks__pb2.SavedValueRequest.SerializeToString,
             gradwire_dot_v1_dot_hooks__pb2.SavedValueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Collective(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/Collective',
+            gradwire_dot_v1_dot_collectives__pb2.CollectiveRequest.SerializeToString,
+            gradwire_dot_v1_dot_collectives__pb2.CollectiveResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -92,6 +92,8 @@ CODES: dict[str, grpc.StatusCode] = {
     "SNAPSHOT_LIMIT": _Code.RESOURCE_EXHAUSTED,
     "SNAPSHOT_DAMAGED": _Code.DATA_LOSS,
     "STORAGE": _Code.RESOURCE_EXHAUSTED,
+    "GROUP_BROKEN": _Code.ABORTED,
+    "COLLECTIVE_MISMATCH": _Code.FAILED_PRECONDITION,
 }
 _NUMBERS = {reason: errors_pb2.Reason.Value(PREFIX + reason) for reason in CODES}
 # How long a client should wait before it tries again, in seconds.
@@ -103,6 +105,7 @@ class Refusal(Exception):
 
     applied = False  # whether the command was applied and only its answer is missing
     began = False  # whether the command began, and what it did before it was refused remains
+    in_step = False  # whether the other ranks of a group know of it (session/collectives.py)
 
     def __init__(self, reason: str, message: str, /, root_seq: int = 0, **metadata: object) -> None:
         super().__init__(message)

@@ -15,6 +15,7 @@ from gradwire_server.common.protobuf_peek import peek_run
 from gradwire_server.common.protocol import PROTOCOL, ids_of
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.files import Files
+from gradwire_server.registry.groups import Groups
 from gradwire_server.registry.persistence import Persistence, instruction_of
 from gradwire_server.registry.placement import PlacementClient
 from gradwire_server.registry.principal_rows import PrincipalRows
@@ -52,12 +53,13 @@ class Backend:
         self.local_stream = ""  # name of the Unix socket for local streams
         self.registry: SessionRegistry[Worker] = SessionRegistry(limits, clock)
         self.files = Files(self.registry)
+        self.groups = Groups(self.registry.of_number)
         self._server_info: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
         self._ops = b""
         self._store = ""
         registry = self.registry
-        events = WorkerEvents(registry.begin, registry.finish, self.evict, self.moved, self.lost)
+        events = WorkerEvents(registry.begin, registry.finish, self.evict, self.groups.received, self.moved, self.lost)
         self.workers = make(self.load, events)
 
     async def persist_in(self, catalog: SessionCatalog, logs: bool, every: float, store: str = "") -> None:
@@ -238,6 +240,14 @@ class Backend:
         entry = self.registry.find(session_id)
         return entry.worker.call(entry, method, raw, deadline)
 
+    def stream_opened(self, session_id: str) -> None:
+        """Note that a client opened a stream."""
+        self.groups.stream_opened(session_id)
+
+    def stream_closed(self, session_id: str) -> None:
+        """Note that a stream ended; its client may be gone."""
+        self.groups.stream_closed(session_id, self.registry.entries.get(session_id))
+
     def when_answered(self, then: Callable[[], None]) -> None:
         """Register a callback for each answered request."""
         self.registry.answered = then
@@ -394,6 +404,7 @@ class Backend:
 
     def drop(self, entry: SessionEntry[Worker], how: bytes = b"") -> "asyncio.Future[int]":
         """Free the memory of a session removed from the registry; bytes freed."""
+        self.groups.session_ended(entry, "its session ended")
         entry.worker.remove_session()
         entry.worker.close(entry)
         return asyncio.ensure_future(_freed(entry.worker.call(entry, "Drop", how)))
@@ -401,6 +412,8 @@ class Backend:
     def lost(self, worker: Worker, why: str) -> tuple[int, Refusal]:
         """Remove an ended worker's sessions. Returns how many are lost, and the refusal for pending calls."""
         lost = self.registry.lost(worker, why)
+        for entry in lost:
+            self.groups.session_ended(entry, why)
         if self.persistence is not None:
             lost_entries = self.persistence.lost(lost, why)
             if len(lost_entries) < len(lost):

@@ -65,6 +65,12 @@ class SessionBackend(Protocol):
     def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
         """Submit a command or a batch, applied in the session's order. `deadline` is on time.monotonic()'s clock."""
 
+    def stream_opened(self, session_id: str) -> None:
+        """Note that a client opened a stream."""
+
+    def stream_closed(self, session_id: str) -> None:
+        """Note that a stream ended; its client may be gone."""
+
     def when_answered(self, then: Callable[[], None]) -> None:
         """Register a callback for each answered request."""
 

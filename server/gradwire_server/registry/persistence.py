@@ -24,6 +24,7 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.limits import Limits
+from gradwire_server.registry.groups import Groups
 from gradwire_server.registry.principal_rows import PrincipalRows
 from gradwire_server.registry.session_catalog import SessionCatalog, StoredSession, digest_of
 from gradwire_server.registry.session_registry import SessionRegistry
@@ -50,6 +51,7 @@ class OpenSessions(Protocol):
     registry: SessionRegistry[Worker]
     workers: Sequence[Worker]
     principal_rows: PrincipalRows
+    groups: Groups
 
     def choose_worker(self) -> Worker:
         """The worker for a new session. Raises Refusal: UNAVAILABLE."""
@@ -260,6 +262,7 @@ class Persistence:
 
     def _drop(self, entry: SessionEntry[Worker]) -> None:
         """Free a session's memory and keep its files."""
+        self.backend.groups.session_ended(entry, "its session was put away")
         entry.worker.remove_session()
         entry.worker.close(entry)
         entry.worker.call(entry, "Drop", KEEP).add_done_callback(_ignore_failure)

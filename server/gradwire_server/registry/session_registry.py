@@ -185,12 +185,16 @@ class SessionRegistry(Generic[W]):
 
     def end(self, number: int) -> SessionEntry[W]:
         """Remove any principal's session, for an administrator. Raises Refusal: SESSION_NOT_FOUND."""
-        entry = next((each for each in self.entries.values() if each.number == number), None)
+        entry = self.of_number(number)
         if entry is None:
             raise Refusal("SESSION_NOT_FOUND", f"there is no session of number {number}")
         self.remove_with_tombstone(entry, "SESSION_NOT_FOUND", "the session was ended by an administrator")
         log.info("session ended", extra={"session": entry.short_id, "principal": entry.owner, "by": CALLER.get().name})
         return entry
+
+    def of_number(self, number: int) -> SessionEntry[W] | None:
+        """The session of a number; None if there is none."""
+        return next((each for each in self.entries.values() if each.number == number), None)
 
     def empty(self) -> list[SessionEntry[W]]:
         """Remove all sessions, as the server ends."""

@@ -156,7 +156,7 @@ class Stream:
         finally:
             if self._immediate is not None:
                 self._immediate.take = None
-            self.front.streams.remove(self)
+            self._remove()
             self._over = True
             reading.cancel()
             while self._batches:
@@ -170,6 +170,10 @@ class Stream:
             for each in left:
                 if not each.cancel() and not each.cancelled():
                     each.exception()  # retrieved, so asyncio logs nothing
+
+    def _remove(self) -> None:
+        self.front.streams.remove(self)
+        self.backend.stream_closed(self.session_id)
 
     def end(self, error: Exception) -> None:
         """End the stream with an error, which the client gets as the status."""
@@ -196,6 +200,7 @@ class Stream:
         run = service_pb2.RunRequest(writer=attach.writer, epoch=attach.epoch, acknowledged_seq=attach.acknowledged_seq)
         await self.backend.keep_alive(self.session_id)  # checks the owner, before another stream is ended
         self.front.streams.add(self)
+        self.backend.stream_opened(self.session_id)
         try:
             answer = service_pb2.RunResponse.FromString(
                 await self.backend.call("Run", self.session_id, run.SerializeToString(), None)
@@ -209,7 +214,7 @@ class Stream:
             response = service_pb2.StreamResponse(attached=attached, credit_bytes=self.window)
             await self._send(response.SerializeToString())
         except BaseException:
-            self.front.streams.remove(self)
+            self._remove()
             raise
 
     async def _read(self) -> None:

@@ -82,6 +82,8 @@ def run_unary(call: PendingCall) -> Generator[None, None, bytes]:
         session.usage.meter.applied(spec.name, request, refusal)
     if refusal is not None:
         session.durability.uncommitted = False
+        if spec.refused is not None:
+            spec.refused(session, request, refusal)
         raise refusal
     response = _serialized_answer(session, answer)
     if request_id:
@@ -339,6 +341,8 @@ def _record_refusal(
     if session.durability.log_notes is not None:
         session.durability.log_notes.refused(session, seq, refusal)
     if spec is not None:
+        if spec.refused is not None:
+            spec.refused(session, getattr(command, spec.name), refusal)
         ids = spec.new_ids(getattr(command, spec.name))
         session.failed_ids.add(ids, refusal, seq, writer.number, session.store)
 

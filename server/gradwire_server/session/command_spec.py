@@ -12,6 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from gradwire.v1 import service_pb2
 from gradwire.v1.command_facts import FACTS, CommandFacts
+from gradwire_server.common.errors import Refusal
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.session import Session
 
@@ -50,6 +51,8 @@ class CommandSpec:
     refusal_keeps_effects: bool = False
     #: None if no plan can hold it: a program with it runs step by step.
     planned: Planned | None = None
+    #: Called with each refusal of the command, and with that of a program before such a step.
+    refused: Callable[[Session, Any, Refusal], None] | None = None
     facts: CommandFacts = field(init=False)
     request: type[Message] = field(init=False)
     response: type[Message] = field(init=False)

@@ -62,6 +62,7 @@ class RunScope:
         self.account = session.account
         self.transfers = session.transfers
         self.hooks = session.hooks
+        self.groups = session.groups
         self.tracer = tracer
         self.grad_context = self.context(0)
 
@@ -489,7 +490,13 @@ def run_program(
     """Run a program, whose steps are of `commands`, and bind its outputs; yields in pauses."""
     session.enter(session.grad_context)
     run = _ProgramRun(session, request, commands)
-    outputs = yield from run.all()
+    try:
+        outputs = yield from run.all()
+    except Refusal as refusal:
+        for step in run.program.steps:  # other ranks wait for those that this run left out
+            if (refused := commands[step.which].refused) is not None:
+                refused(session, step.request, refusal)
+        raise
     session.current = session.grad_context
     CURRENT.set(session.grad_context)
     names: Sequence[int] = ()

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gradwire_engine import Account, Context, Tensor
 from gradwire_server.common.limits import Limits
+from gradwire_server.session.state.group_table import GroupTable
 from gradwire_server.session.state.hook_table import HookTable
 from gradwire_server.session.state.transfers import Transfers
 
@@ -21,6 +22,7 @@ class TensorScope(Protocol):
     grad_context: Context  # records a graph; its generator is the session's
     transfers: Transfers  # the session's
     hooks: HookTable  # the session's
+    groups: GroupTable  # the session's
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
         """Engine context for a grad mode and default dtype. Raises Refusal: ARGUMENT_VALUE, DTYPE."""

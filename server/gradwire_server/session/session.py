@@ -24,6 +24,7 @@ from gradwire_server.common.protocol import EPOCH
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.graph_walks import GraphWalks
+from gradwire_server.session.state.group_table import GroupTable
 from gradwire_server.session.state.hook_table import HookTable
 from gradwire_server.session.state.response_cache import BatchResponses, CachedBytes, ResponseCache
 from gradwire_server.session.state.schedule import SchedulingState
@@ -85,6 +86,7 @@ class Session(TensorTable):
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the most recently run is last
         self.hooks = HookTable()
         self.cancel_token = cancel_token
+        self.groups = GroupTable(key, self.account, cancel_token, self.durability)
         self.unary_commands = 0  # commands applied by unary calls
         self.inline_left = 0  # bytes of values that the current response may still hold
         self.command = RunningCommand(key)
@@ -166,6 +168,7 @@ class Session(TensorTable):
         """Free everything and break reference cycles made by `create_graph`; return the bytes held before."""
         held = self.account.bytes
         self.transfers.clear()
+        self.groups.clear()
         self.clear()
         self.graph_walks.clear()
         self.programs.clear()

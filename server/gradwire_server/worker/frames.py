@@ -17,7 +17,7 @@ from gradwire_server.common.methods import COMMANDS
 # Methods of `Runtime.execute`: the RPCs that carry commands, and the steps of a session's lifecycle.
 METHODS = (
     *COMMANDS, "Run", "Open", "Attach", "Drop", "BeginUpload", "KeepUpload", "FinishDownload", "Tidy", "Save",
-    "Restore", "SaveFile", "LoadFile",
+    "Restore", "SaveFile", "LoadFile", "Group",
 )  # fmt: skip
 NUMBER = struct.Struct("<Q")
 KEEP = b"keep"  # body of "Drop": keep the stored session
@@ -25,7 +25,7 @@ RESTORE_SESSION = "goes_back"  # metadata of a refusal: drop the session from me
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, attempt; the transfer's id follows
 # Frame kinds. On the call pipe, to the worker: an index into METHODS. On the control pipe, and to the front:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
-LEND_RING, RETURN_RING, READ_RING, WRITE_RING, BUFFER_FREE, QUERY, PARKED = range(266, 273)
+LEND_RING, RETURN_RING, READ_RING, WRITE_RING, BUFFER_FREE, QUERY, PARKED, GROUP = range(266, 274)
 IN_BUFFER = struct.Struct("<QQ")  # buffer, bytes used
 
 # Workers ignore these signals, which terminals and supervisors send to all processes: only the front ends workers.

@@ -39,6 +39,7 @@ from gradwire_server.worker.frames import (
     CHUNK,
     CLOSE,
     END_UPLOAD,
+    GROUP,
     IGNORED_SIGNALS,
     IN_BUFFER,
     LEND_RING,
@@ -93,6 +94,7 @@ def main(arguments: list[str]) -> None:
     buffers = ChunkBuffers(parameters.limits.chunk_bytes, parameters.buffers)
     threading.Thread(target=_control, args=(runtime, control, buffers), name="gradwire-control", daemon=True).start()
     calls = CallPipe(runtime, socket.socket(fileno=parameters.calls))
+    runtime.use_groups(calls.send_group)
     calls.ready()
     collect, follow = Collector(), blas.Follower(parameters.cores, _use_threads)
 
@@ -158,10 +160,17 @@ class CallPipe:
         """Report that a call waits for its predecessor."""
         self._send(PARKED, call, b"")
 
+    def send_group(self, number: int, body: bytes) -> None:
+        """Send a message about a group of sessions (group_channel.py)."""
+        self._send_frame(head(len(body), GROUP, number), body)
+
     def _send(self, kind: int, call: PendingCall, body: bytes) -> None:
+        self._send_frame(head(len(body), kind, 0, call.ticket), body)
+
+    def _send_frame(self, start: bytes, body: bytes) -> None:
         try:
             with self._sending:
-                self.pipe.send(head(len(body), kind, 0, call.ticket), body)
+                self.pipe.send(start, body)
         except OSError:
             os._exit(0)  # the front has ended
 

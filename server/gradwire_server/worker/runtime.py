@@ -42,6 +42,7 @@ from gradwire_server.storage.instructions import StorageInstruction
 from gradwire_server.storage.log_writer import LogWriter
 from gradwire_server.storage.tensor_files import TensorFiles
 from gradwire_server.worker.frames import KEEP, NUMBER, RESTORE_SESSION, UPLOAD_BEGUN, UploadCall
+from gradwire_server.worker.group_channel import GroupChannel, Send
 from gradwire_server.worker.quotas import Quotas
 from gradwire_server.worker.rings import Ring, Rings
 
@@ -77,6 +78,7 @@ class Runtime:
         self.meter = Meter() if counts else None
         self._no_session = Session(0, limits, CancelToken())
         self._cancel_tokens: dict[int, CancelToken] = {}
+        self._groups: GroupChannel | None = None
         self._newest = 0  # the highest number of a session that was opened
         self._lock = threading.Lock()
         self._lifecycle: dict[str, Callable[[Session, bytes], bytes]] = {
@@ -89,11 +91,16 @@ class Runtime:
             "Tidy": self._tidy,
             "Save": self._save,
             "Restore": self._restore,
+            "Group": self._group,
         }
 
     def use_checkpointer(self, checkpointer: Checkpointer) -> None:
         """Store sessions from now on; before the first call."""
         self.checkpointer = checkpointer
+
+    def use_groups(self, send: Send) -> None:
+        """Let sessions form groups; `send` takes their messages to the front. Before the first call."""
+        self._groups = GroupChannel(send, self.sessions)
 
     @property
     def log_writer(self) -> LogWriter | None:
@@ -251,6 +258,7 @@ class Runtime:
             with self._lock:
                 session = Session(number, self.limits, self._cancel_tokens.setdefault(number, CancelToken()))
                 session.usage.meter = self.meter
+                session.groups.channel = self._groups
                 self.sessions[number] = session
                 self._newest = max(self._newest, number)  # last: `_session_of` reads both without the lock
         return PendingCall(method, self.sessions.get(number, self._no_session), raw, ticket, deadline, sent)
@@ -483,6 +491,12 @@ class Runtime:
     def _finish_download(self, session: Session, raw: bytes) -> bytes:
         """Finish a download that was sent to its end; the first byte of `raw` is 1 if its arrival is known."""
         session.transfers.finish(raw[1:].decode(), raw[0] == 1)
+        return b""
+
+    def _group(self, session: Session, raw: bytes) -> bytes:
+        """Take a message of the front about groups."""
+        assert self._groups is not None
+        self._groups.receive(raw)
         return b""
 
     def _tidy(self, session: Session, raw: bytes) -> bytes:

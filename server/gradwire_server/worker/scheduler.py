@@ -423,6 +423,8 @@ class _SchedulerLoop:
         """Take arrived calls and compute for a slice; return whether to continue."""
         scheduler, offloader = self.scheduler, self.scheduler.offloader
         polls = bool(scheduler.awaiting) or (offloader is not None and offloader.offloaded > 0)
+        if scheduler.awaiting:
+            scheduler.resume_awaiting()  # the last slice may have completed a future
         if not self._ended:
             timeout = 0.0 if scheduler.runnable else scheduler.max_wait()
             if polls:

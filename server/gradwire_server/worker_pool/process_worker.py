@@ -24,6 +24,7 @@ from gradwire_server.worker.frames import (
     CANCEL,
     CANCEL_THROUGH,
     CLOSE,
+    GROUP,
     IGNORED_SIGNALS,
     METHODS,
     PARKED,
@@ -282,6 +283,8 @@ class ProcessWorker(Worker):
             self.answered(ticket, b"", unpacked(body))
         elif kind == PARKED:
             self.parked(ticket)
+        elif kind == GROUP:
+            self.events.grouped(self, frame.number, body)
         elif kind == READY:
             self._ready.set_result(service_pb2.ServerInfoResponse.FromString(body))
 

@@ -57,6 +57,7 @@ class ThreadWorker(Worker):
             limit_pools()
         if storage is not None:
             self.runtime.use_checkpointer(Checkpointer(storage.logs, snapshot_store(storage.store)))
+        self.runtime.use_groups(self._group)
         self._compute = ComputeThread(self.runtime, self._answer, self._park, collects=self.owns_process)
         self.alive = True
         return self.runtime.describe()
@@ -83,6 +84,10 @@ class ThreadWorker(Worker):
     def _park(self, call: PendingCall) -> None:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.parked, call.ticket)
+
+    def _group(self, number: int, raw: bytes) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.events.grouped, self, number, raw)
 
     def cancel(self, entry: SessionEntry[Worker], through: tuple[int, int] | None = None) -> None:
         """Cancel the session's running and waiting calls, or a writer's commands."""

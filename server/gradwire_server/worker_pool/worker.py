@@ -63,6 +63,7 @@ class WorkerEvents:
     begun: Callable[[SessionEntry[Worker], int, str, bytes], None]  # a call was submitted: ticket, method, request
     finished: Callable[[SessionEntry[Worker], int], None]  # a call was answered
     evict: Callable[[SessionEntry[Worker]], None]  # evict a session: its memory is unusable, its files are complete
+    grouped: Callable[[Worker, int, bytes], None]  # a message about groups: session number, message
     moved: Callable[[SessionEntry[Worker]], None]  # another server owns a session: free its memory
     lost: Callable[[Worker, str], tuple[int, Refusal]]  # a worker ended, and why: sessions lost, refusal
 
