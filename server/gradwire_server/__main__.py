@@ -9,14 +9,21 @@ def main() -> None:
     if "--embedded" in arguments:
         from gradwire_server.app.embedded import main as embedded
 
-        sockets = [each.partition("=")[2] for each in arguments if each.startswith("--socket=")]
-        if "--socket" in arguments[:-1]:
-            sockets.append(arguments[arguments.index("--socket") + 1])
-        embedded(sockets[0] if sockets else None)
+        embedded(_option(arguments, "--socket"), int(_option(arguments, "--workers") or 0))
     else:
         from gradwire_server.app.cli import serve
 
         serve(prog_name="gradwire serve")
+
+
+def _option(arguments: list[str], name: str) -> str | None:
+    """The value of `--name value` or `--name=value`; None without one."""
+    for place, each in enumerate(arguments):
+        if each.startswith(f"{name}="):
+            return each.partition("=")[2]
+        if each == name and place + 1 < len(arguments):
+            return arguments[place + 1]
+    return None
 
 
 if __name__ == "__main__":

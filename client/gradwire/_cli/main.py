@@ -24,6 +24,7 @@ def run(arguments: Sequence[str]) -> int:
         prog="gradwire run", description="Run a Python program in which `import torch` means gradwire."
     )
     parser.add_argument("--address", help="the server, host:port; else GRADWIRE_ADDRESS, else an embedded one")
+    parser.add_argument("--nproc", type=_ranks, default=0, help="start so many ranks of a distributed program")
     parser.add_argument("script", help="the program")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     options = parser.parse_args(arguments)
@@ -31,12 +32,23 @@ def run(arguments: Sequence[str]) -> int:
         parser.error(f"there is no file {options.script}")
     if options.address:
         os.environ["GRADWIRE_ADDRESS"] = options.address
+    if options.nproc:
+        from gradwire._cli.launch import launch
+
+        return launch(options.nproc, [options.script, *options.args])
     alias()
     alias_in_children()
     sys.argv = [options.script, *options.args]
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
     runpy.run_path(options.script, run_name="__main__")
     return 0
+
+
+def _ranks(text: str) -> int:
+    number = int(text)
+    if not 0 < number <= 1024:
+        raise ValueError
+    return number
 
 
 def bench(arguments: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,6 +36,8 @@ _CYCLE = (
     "afterwards."
 )
 _cycle_warned = False
+#: Modules to call after each backward: their `after_backward` takes the tensors that received a gradient.
+AFTER_BACKWARD: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def backward(
@@ -89,6 +92,7 @@ def backward(
         return service_pb2.Command(backward=request)
 
     reachable = ReachableNodes([root._edge for root in roots])
+    received: list[Any] = []
     values = [each._id for each in (*roots, *given, *targets)]
     dual = any(each._spec.tangents for each in (*roots, *given))
     if reachable.known and not (create_graph or targets or check_nan or hooked or dual):
@@ -103,11 +107,13 @@ def backward(
             raise
         for owner, state in before:
             owner._grad = after_backward(owner, state, PRESENT)
+        received += [owner for owner, _ in before]
     else:
         state = UNKNOWN if create_graph or dual else PRESENT
 
         def on_result(answer: Any) -> None:
-            mark_gradients(_found(session, answer.accumulated, targets), state)
+            received.extend(_found(session, answer.accumulated, targets))
+            mark_gradients(received, state)
 
         with explained():
             answer = session.wait(build(values)).backward
@@ -117,6 +123,9 @@ def backward(
                 on_result(answer)
     if not keep:
         reachable.mark_freed()
+    if AFTER_BACKWARD:
+        for module in tuple(AFTER_BACKWARD):
+            module.after_backward(received)
 
 
 def grad(

@@ -30,7 +30,7 @@ REASONS: dict[str, str] = {
     "onnx": "a model has no graph of its own here that could be exported",
     "fx": "Python code is not traced symbolically; torch.compile records the commands of a call",
     "export": "torch.export.export records the commands of a call",
-    "distributed": "a program has one process with one session; the server computes on all of its devices",
+    "distributed": "the server exchanges tensors between ranks; see torch.distributed.all_reduce and its relatives",
     "quantization": "there are no quantized tensors; cast the model with model.half() or model.bfloat16()",
     "ao": "there are no quantized tensors; cast the model with model.half() or model.bfloat16()",
     "nested": "there are no nested tensors; use nn.utils.rnn.pad_sequence",
@@ -78,18 +78,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "amp": {"is_autocast_available": False},
     "autograd": {"_profiler_enabled": False},
     "onnx": {"is_in_onnx_export": False, "register_custom_op_symbolic": None, "unregister_custom_op_symbolic": None},
-    "distributed": {
-        "is_available": False,
-        "is_initialized": False,
-        "is_backend_available": False,
-        "is_gloo_available": False,
-        "is_mpi_available": False,
-        "is_nccl_available": False,
-        "is_torchelastic_launched": False,
-        "is_ucc_available": False,
-        "is_xccl_available": False,
-    },
-    "distributed.distributed_c10d": {"is_initialized": False, "is_xccl_available": False},
     "distributed.utils": {"_sync_module_states": None},
     "distributed.rpc": {"is_available": False},
     "distributed.tensor": {},
@@ -153,9 +141,8 @@ def _same_or_decorator(function: Any = None, *args: Any, **kwargs: Any) -> Any:
 # Settings and other values.
 VALUES: dict[str, dict[str, Any]] = {
     "onnx.symbolic_helper": {"parse_args": _unchanged},
-    "distributed": {"group": SimpleNamespace(WORLD=None)},
     "distributed.constants": {"default_pg_timeout": timedelta(minutes=30)},
-    "distributed.distributed_c10d": {"group": SimpleNamespace(WORLD=None), "_pg_map": {}},
+    "distributed.distributed_c10d": {"_pg_map": {}},
     "backends.opt_einsum": {"enabled": False, "strategy": None},
     "backends.mkldnn": {"enabled": False},
     "backends.quantized": {"engine": "none", "supported_engines": []},
@@ -202,19 +189,13 @@ REFUSED: dict[str, str] = {
     "export._trace": "_export",
     "export.decomp_utils": "CustomDecompTable",
     "distributed": """
-        AllToAllOptions AllreduceCoalescedOptions AllreduceOptions Backend BackendConfig BarrierOptions
-        BroadcastOptions BuiltinCommHookType DebugLevel DeviceMesh DistBackendError DistError DistNetworkError
-        DistStoreError FileStore GatherOptions GradBucket GroupMember GroupName HashStore Logger P2POp
-        PrefixStore ProcessGroup ProcessGroupGloo ProcessGroupNCCL QueueEmptyError ReduceOp ReduceOptions
-        ReduceScatterOptions Reducer ScatterOptions Store TCPStore Work all_gather all_gather_coalesced
-        all_gather_into_tensor all_gather_object all_gather_single all_reduce all_reduce_coalesced all_to_all
-        all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list destroy_process_group gather
-        gather_object get_backend get_backend_config get_default_backend_for_device get_global_rank
-        get_group_rank get_node_local_rank get_pg_count get_process_group_ranks get_rank get_world_size group
-        init_device_mesh init_process_group irecv isend monitored_barrier new_group new_subgroups
-        new_subgroups_by_enumeration record_comm recv recv_object_list reduce reduce_scatter
-        reduce_scatter_single reduce_scatter_tensor register_rendezvous_handler rendezvous scatter
-        scatter_object_list send send_object_list set_debug_level set_debug_level_from_env shrink_group
+        AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BackendConfig BarrierOptions
+        BroadcastOptions BuiltinCommHookType DebugLevel DeviceMesh DistNetworkError DistStoreError FileStore
+        GatherOptions GradBucket GroupName HashStore Logger PrefixStore ProcessGroupGloo ProcessGroupNCCL
+        QueueEmptyError ReduceOptions ReduceScatterOptions Reducer ScatterOptions Store TCPStore
+        all_gather_coalesced all_gather_single get_backend_config get_default_backend_for_device get_pg_count
+        init_device_mesh new_subgroups new_subgroups_by_enumeration record_comm reduce_scatter_single
+        register_rendezvous_handler rendezvous set_debug_level set_debug_level_from_env shrink_group
         split_group""",
     "distributed.fsdp": """
         BackwardPrefetch CPUOffload CPUOffloadPolicy DataParallelMeshDims FSDPModule FlatParameter
@@ -285,9 +266,6 @@ REFUSED: dict[str, str] = {
         all_gather all_reduce all_to_all all_to_all_single broadcast gather reduce reduce_scatter scatter""",
     "distributed.elastic.multiprocessing": "start_processes",
     "distributed.elastic.multiprocessing.errors": "ChildFailedError ErrorHandler get_error_handler",
-    "distributed.distributed_c10d": """
-        ProcessGroup ReduceOp Backend init_process_group new_group all_gather all_gather_object all_reduce
-        barrier broadcast get_rank get_world_size destroy_process_group""",
     "distributed.pipelining": """
         Pipe PipelineStage Schedule1F1B ScheduleDualPipeV ScheduleGPipe ScheduleInterleaved1F1B
         ScheduleInterleavedZeroBubble ScheduleLoopedBFS ScheduleZBVZeroBubble SplitPoint build_stage pipe_split

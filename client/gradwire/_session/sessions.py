@@ -135,6 +135,13 @@ def current_session() -> Session:
     return _default
 
 
+def has_server() -> bool:
+    """Whether new tensors go to a server that other processes may use too, not to this process's embedded one."""
+    stack: tuple[Session, ...] = ENTERED.get()
+    session = stack[-1] if stack else _default
+    return bool(os.environ.get("GRADWIRE_ADDRESS")) if session is None else session._embedded is None
+
+
 def sync() -> None:
     """Wait until all issued commands are done. Raises GradwireError if one of them was refused."""
     if _default is not None or ENTERED.get():

@@ -1,5 +1,7 @@
 """Embedded server: a child process on a private Unix socket, used when no address is given.
 
+The processes of a distributed program share one, which has several workers.
+
 The server ends with this process. Its standard input is a pipe that carries no data. When this process ends in any
 way, the pipe closes and the server stops.
 """
@@ -31,14 +33,17 @@ _NAP = 0.05  # seconds between checks for pending signals
 class EmbeddedServer:
     """The child process. `address` is the server's address."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int = 0) -> None:
+        """Start it. With `workers`, that many processes compute, else a thread of the server."""
         # Unix socket paths have a small maximum length; a deep temporary folder would exceed it.
         self._folder = tempfile.mkdtemp(prefix="gradwire-", dir=_short_folder())
         self._errors = open(os.path.join(self._folder, "stderr"), "w+b")  # noqa: SIM115 - kept while it runs
         self.pid = os.getpid()
-        command = [sys.executable, "-m", "gradwire_server", "--embedded", "--socket"]
+        command = [sys.executable, "-m", "gradwire_server", "--embedded"]
+        if workers:
+            command += ["--workers", str(workers)]
         self._process = subprocess.Popen(
-            [*command, os.path.join(self._folder, "socket")],
+            [*command, "--socket", os.path.join(self._folder, "socket")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
+import os
 import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from gradwire._transport.embedded import EmbeddedServer
 
 __all__ = [
     "ProcessContext",
@@ -60,7 +63,8 @@ def _call(fn: Callable[..., Any], index: int, args: Sequence[Any], failures: Any
 class ProcessContext:
     """The processes that `start_processes` started."""
 
-    def __init__(self, processes: Sequence[Any], failures: Sequence[Any]) -> None:
+    def __init__(self, processes: Sequence[Any], failures: Sequence[Any], server: Any = None) -> None:
+        self._server = server
         self.processes = list(processes)
         self._failures = list(failures)
         self.sentinels = {process.sentinel: index for index, process in enumerate(processes)}
@@ -85,9 +89,17 @@ class ProcessContext:
                 failed = index
                 break
         if failed is None:
+            if not self.sentinels:
+                self._stop_server()
             return not self.sentinels
         self._end_others(30.0 if grace_period is None else grace_period)
+        self._stop_server()
         raise self._failure(failed)
+
+    def _stop_server(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
 
     def _end_others(self, seconds: float) -> None:
         for process in self.processes:
@@ -127,18 +139,27 @@ def start_processes(
 ) -> ProcessContext | None:
     """Call `fn(index, *args)` in `nprocs` processes; wait for them, or without `join` return their context.
 
-    Each process has its own session. Raises ProcessRaisedException or ProcessExitedException where one fails.
+    Each process has its own session. Several processes share one server, which is started if GRADWIRE_ADDRESS names
+    none. Raises ProcessRaisedException or ProcessExitedException where one fails.
     """
     context: Any = multiprocessing.get_context(start_method)
     processes, failures = [], []
-    for index in range(nprocs):
-        receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=_call, args=(fn, index, tuple(args), sender), daemon=daemon)
-        process.start()
-        sender.close()
-        processes.append(process)
-        failures.append(receiver)
-    started = ProcessContext(processes, failures)
+    server = None
+    if nprocs > 1 and not os.environ.get("GRADWIRE_ADDRESS"):
+        server = EmbeddedServer(min(nprocs, os.cpu_count() or 1))
+        os.environ["GRADWIRE_ADDRESS"] = server.address  # for the children
+    try:
+        for index in range(nprocs):
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=_call, args=(fn, index, tuple(args), sender), daemon=daemon)
+            process.start()
+            sender.close()
+            processes.append(process)
+            failures.append(receiver)
+    finally:
+        if server is not None:
+            del os.environ["GRADWIRE_ADDRESS"]
+    started = ProcessContext(processes, failures, server)
     if not join:
         return started
     while not started.join():

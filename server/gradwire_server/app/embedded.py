@@ -16,9 +16,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from gradwire_server.common import blas
+
+if TYPE_CHECKING:
+    from gradwire_server.common.limits import Limits
+    from gradwire_server.registry.backend import Backend
 
 _POLL_SECONDS = 0.5
 _LAST_SECONDS = 2.0
@@ -27,24 +31,27 @@ _PREFIX = "gradwire-"
 _MAX_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
 
 
-def main(socket: str | None) -> None:
-    """Serve at a Unix socket until the parent ends. Without `socket`, create one in a private folder."""
+def main(socket: str | None, workers: int = 0) -> None:
+    """Serve at a Unix socket until the parent ends. Without `socket`, create one in a private folder.
+
+    With `workers`, that many processes compute, for several ranks of one program. Else a thread does.
+    """
     parent = os.getppid()
-    blas.prepare(["--embedded", *([f"--socket={socket}"] if socket else [])])
+    socket_option = [f"--socket={socket}"] if socket else []
+    blas.prepare(["--embedded", *socket_option, *([f"--workers={workers}"] if workers else [])])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which shares the terminal
     path = Path(socket) if socket else Path(tempfile.mkdtemp(prefix=_PREFIX)) / "socket"
     if len(str(path)) > _MAX_SOCKET_PATH:
         raise SystemExit(f"the socket's path is too long for a unix socket: {path}")
     try:
-        asyncio.run(_serve(path, parent))
+        asyncio.run(_serve(path, parent, workers))
     finally:
         _remove(path)
 
 
-async def _serve(path: Path, parent: int) -> None:
+async def _serve(path: Path, parent: int, workers: int) -> None:
     from gradwire_server.common.limits import Limits, memory_bytes
     from gradwire_server.common.logging import configure
-    from gradwire_server.registry.thread_backend import InProcessBackend
     from gradwire_server.rpc.server import Server
 
     configure("plain", os.environ.get("GRADWIRE_LOG_LEVEL", "warning"))
@@ -65,12 +72,22 @@ async def _serve(path: Path, parent: int) -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
     _watch(parent, lambda: loop.call_soon_threadsafe(ended.set), lambda: _remove(path))
-    server = Server(InProcessBackend(limits, owns_process=True))
+    server = Server(_backend(limits, workers))
     address = await server.start(f"unix:{path}")
     path.chmod(0o600)
     print(json.dumps({"address": address}), flush=True)
     await ended.wait()
     await server.drain(_GRACE_SECONDS)
+
+
+def _backend(limits: "Limits", workers: int) -> "Backend":
+    if workers:
+        from gradwire_server.registry.process_backend import WorkersBackend
+
+        return WorkersBackend(limits, workers)
+    from gradwire_server.registry.thread_backend import InProcessBackend
+
+    return InProcessBackend(limits, owns_process=True)
 
 
 def _watch(parent: int, end: Callable[[], object], clean: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Parallel modules (torch.nn.parallel): DataParallel calls its module; the others are refused when they are made."""
+"""Parallel modules (torch.nn.parallel): DataParallel calls its module; DistributedDataParallel has several ranks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from gradwire._base.refused import refused
 from gradwire.nn._module import Module
+from gradwire.nn.parallel.distributed import DistributedDataParallel
 
 __all__ = [
     "DataParallel",
@@ -18,8 +19,7 @@ __all__ = [
     "scatter",
 ]
 
-_WHY = "a program has one process with one session; the server computes on all of its devices"
-DistributedDataParallel = refused("nn.parallel.DistributedDataParallel", _WHY)
+_WHY = "a session computes on one device at a time; DistributedDataParallel has several sessions"
 DistributedDataParallelCPU = refused("nn.parallel.DistributedDataParallelCPU", _WHY)
 gather = refused("nn.parallel.gather", _WHY)
 parallel_apply = refused("nn.parallel.parallel_apply", _WHY)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from gradwire._base.refused import refusal
 from gradwire._functions.create import randperm
 from gradwire._functions.random import Generator
 from gradwire._tensor.tensor import Tensor
+from gradwire.distributed import get_rank, get_world_size
 from gradwire.utils.data.sampler import Sampler
 
 __all__ = ["DistributedSampler"]
@@ -18,7 +18,7 @@ __all__ = ["DistributedSampler"]
 class DistributedSampler(Sampler[int]):
     """Every `num_replicas`-th sample, from `rank` on, after shuffling by `seed` and epoch.
 
-    Raises NotImplementedError without `num_replicas` and `rank`: there is no process group that would know them.
+    Without `num_replicas` and `rank`, those of the default process group.
     """
 
     def __init__(
@@ -30,8 +30,8 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        if num_replicas is None or rank is None:
-            raise refusal("distributed.get_rank", "give DistributedSampler num_replicas and rank")
+        num_replicas = get_world_size() if num_replicas is None else num_replicas
+        rank = get_rank() if rank is None else rank
         if rank >= num_replicas or rank < 0:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
