@@ -71,10 +71,14 @@ def test_what_cannot_work_is_refused_when_it_is_used() -> None:
     class Sharded(fsdp.FullyShardedDataParallel):
         pass
 
-    for use in (Sharded, lambda: gradwire.onnx.export(None), lambda: gradwire.distributed.init_process_group("gloo")):
+    for use in (
+        Sharded,
+        lambda: gradwire.onnx.export(None),
+        lambda: gradwire.distributed.init_device_mesh("cpu", (1,)),
+    ):
         with pytest.raises(NotImplementedError, match=r"gradwire does not support torch\."):
             use()
-    assert gradwire.distributed.is_available() is False
+    assert gradwire.distributed.is_available() is True
     with pytest.raises(AttributeError, match="Did you mean: export"):
         gradwire.onnx.exportt  # noqa: B018
     with pytest.raises(NotImplementedError, match=r"gradwire does not support torch\.a\.B: no"):

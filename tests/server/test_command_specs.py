@@ -1,12 +1,15 @@
 """The table of commands has all commands of the contract, and each fact about a command is how the command behaves."""
 
 import hashlib
+import os
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 import pytest
 from google.protobuf.message import Message
 
+from gradwire.v1 import collectives_pb2 as g
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2
 from gradwire.v1 import hooks_pb2 as h
@@ -22,6 +25,7 @@ from gradwire_server.session.commands import BY_METHOD, COMMANDS
 from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.session.state.cancel_token import CancelToken
+from gradwire_server.session.state.group_table import Membership, PeerMemory, RankMemory
 from tests.server.harness import Id, op
 from tests.server.memory_stores import MemoryLogs, MemorySnapshots
 from tests.server.program_files import file_of, file_payload
@@ -113,6 +117,9 @@ REQUESTS: dict[str, Message] = {
     "name_edge": h.NameEdgeRequest(tensor=SQUARE, edge=NEW),
     "pack_saved": h.PackSavedRequest(number=NEW, step=h.PACK_STEP_BEGIN),
     "saved_value": h.SavedValueRequest(tensor=OUTER, name="self"),
+    "collective": g.CollectiveRequest(
+        kind=g.COLLECTIVE_KIND_ALL_REDUCE, group="alone", op=g.REDUCE_OP_SUM, inputs=[PLAIN]
+    ),
     "load_program": p.LoadProgramRequest(file=FILE, ids=[NEW]),
     "save_program": p.SaveProgramRequest(file=FILE, id=NEW),
 }
@@ -124,6 +131,18 @@ def message(name: str) -> s.Command:
     return s.Command(**{name: REQUESTS[name]})
 
 
+class Alone:
+    """The front of a group of one rank, which waits for no other."""
+
+    def ask(self, session: int, do: str, **fields: Any) -> "Future[dict[str, Any]]":
+        answered: Future[dict[str, Any]] = Future()
+        answered.set_result({})
+        return answered
+
+    def tell(self, session: int, do: str, **fields: Any) -> None:
+        pass
+
+
 class Bench:
     """A prepared session of no worker."""
 
@@ -132,6 +151,10 @@ class Bench:
         self.session.schedule.turn_ends = float("inf")
         self.session.attach(1)
         self.writer = self.session.writers[1]
+        self.session.groups.channel = Alone()
+        memory = RankMemory(self.session.account)
+        self.session.groups.joined["alone"] = group = Membership("alone", 1, 0, 1, memory)
+        group.peers = [PeerMemory(os.getpid(), memory.fd)]
         assert [errors_pb2.Reason.Name(each.error.reason) for each in self.run(*PREPARATION) if each.error.code] == []
 
     def run(self, *commands: s.Command) -> list[s.Result]:
@@ -242,6 +265,7 @@ STEPS: dict[str, Any] = {
     "set_requires_grad": c.SetRequiresGradRequest(tensor=2),
     "set_data": c.SetDataRequest(tensor=2, data=3),
     "manual_seed": c.ManualSeedRequest(seed=1),
+    "collective": g.CollectiveRequest(kind=g.COLLECTIVE_KIND_ALL_REDUCE, group="alone", op=g.REDUCE_OP_SUM, inputs=[2]),
 }
 
 

@@ -18,6 +18,7 @@ import pytest
 from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
+from gradwire.v1 import collectives_pb2 as g
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import files_pb2 as f
 from gradwire.v1 import hooks_pb2 as h
@@ -154,6 +155,13 @@ REQUESTS: dict[str, Make] = {
     ],
     "NameEdge": lambda v: [h.NameEdgeRequest(session_id=v.session, tensor=v.tensor, edge=9)],
     "PackSaved": lambda v: [h.PackSavedRequest(session_id=v.session, number=v.hook, step=step) for step in (1, 2, 3)],
+    "Collective": lambda v: [
+        g.CollectiveRequest(session_id=v.session, kind=g.COLLECTIVE_KIND_BARRIER, group="group"),
+        g.CollectiveRequest(
+            session_id=v.session, kind=g.COLLECTIVE_KIND_ALL_REDUCE, group="group", op=g.REDUCE_OP_SUM,
+            inputs=[v.tensor], outputs=[v.tensor],
+        ),
+    ],
     "SavedValue": lambda v: [
         h.SavedValueRequest(session_id=v.session, tensor=v.tensor, name="self"),
         h.SavedValueRequest(session_id=v.session, node=v.node, name="self"),
@@ -182,13 +190,14 @@ REQUESTS: dict[str, Make] = {
 NAMES = {
     "session_id", "transfer_id", "request_id", "name", "hash", "number", "hook", "hooks", "node", "backward", "edge",
     "tensor", "tensors", "id", "ids", "inputs", "outputs", "grad_outputs", "gradients", "results", "grad", "data",
-    "saved", "dirty", "non_differentiable", "unpacked", "page_token", "principal", "file",
+    "saved", "dirty", "group", "non_differentiable", "unpacked", "page_token", "principal", "file",
 }  # fmt: skip
 OWN = {
-    "acknowledged_seq", "attempt", "client", "count", "device", "epoch", "first", "first_seq", "key", "known_hash",
-    "lease_ms", "max_protocol", "min_protocol", "moved", "nonce", "numbers", "offset", "op", "page_size", "prefix",
-    "program", "repeat", "seed", "sliced", "state", "string", "through_seq", "timeout_ms", "total_bytes", "traceparent",
-    "ttl_ms", "value", "words", "writer",
+    "acknowledged_seq", "any_peer", "attempt", "client", "count", "device", "epoch", "first", "first_seq",
+    "grace_ms", "key", "known_hash", "lease_ms", "max_protocol", "min_protocol", "moved", "nonce", "numbers",
+    "offset", "op", "page_size", "peer", "prefix", "program", "rank", "repeat", "seed", "size", "sliced", "state",
+    "string", "tag", "through_seq", "timeout_ms", "total_bytes", "traceparent", "ttl_ms", "value", "words",
+    "writer",
 }  # fmt: skip
 _NAMING = {
     FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_UINT64,

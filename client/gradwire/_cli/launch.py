@@ -41,8 +41,7 @@ def launch(ranks: int, script: Sequence[str]) -> int:
     before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in _SIGNALS}
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        for rank in range(ranks):
-            processes.append(_start(rank, script, environment))
+        processes.extend(_start(rank, script, environment) for rank in range(ranks))
         readers = [_Forwarding(rank, process) for rank, process in enumerate(processes)]
         status = _wait(processes, received)
         for reader in readers:
