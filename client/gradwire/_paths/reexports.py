@@ -6,7 +6,7 @@ Each value names the homes, searched in order, then pairs `name=home.name` for n
 _NN_HOMES = {
     "activation": "nn._activation nn._transformer",
     "adaptive": "nn",
-    "batchnorm": "nn._norm _NormBase=nn._norm._BatchNorm",
+    "batchnorm": "nn._norm nn._sync_norm _NormBase=nn._norm._BatchNorm",
     "channelshuffle": "nn._shape",
     "container": "nn._containers",
     "conv": "nn._conv",

@@ -193,10 +193,9 @@ REFUSED: dict[str, str] = {
         BroadcastOptions BuiltinCommHookType DebugLevel DeviceMesh DistNetworkError DistStoreError FileStore
         GatherOptions GradBucket GroupName HashStore Logger PrefixStore ProcessGroupGloo ProcessGroupNCCL
         QueueEmptyError ReduceOptions ReduceScatterOptions Reducer ScatterOptions Store TCPStore
-        all_gather_coalesced all_gather_single get_backend_config get_default_backend_for_device get_pg_count
-        init_device_mesh new_subgroups new_subgroups_by_enumeration record_comm reduce_scatter_single
-        register_rendezvous_handler rendezvous set_debug_level set_debug_level_from_env shrink_group
-        split_group""",
+        all_gather_coalesced get_backend_config get_default_backend_for_device get_pg_count init_device_mesh
+        new_subgroups new_subgroups_by_enumeration record_comm register_rendezvous_handler rendezvous
+        set_debug_level set_debug_level_from_env shrink_group split_group""",
     "distributed.fsdp": """
         BackwardPrefetch CPUOffload CPUOffloadPolicy DataParallelMeshDims FSDPModule FlatParameter
         FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel LocalOptimStateDictConfig
@@ -325,7 +324,7 @@ REFUSED: dict[str, str] = {
         addmm as_sparse_gradcheck log_softmax mm sampled_addmm softmax spdiags spsolve sum
         to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "PyTorchFileReader PyTorchFileWriter",
-    "nn": "CrossMapLRN2d SyncBatchNorm",
+    "nn": "CrossMapLRN2d",
     "nn.parameter": "UninitializedBuffer",
     "distributions": """
         ContinuousBernoulli FisherSnedecor GeneralizedPareto InverseGamma Kumaraswamy LKJCholesky LogisticNormal

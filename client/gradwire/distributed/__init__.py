@@ -61,6 +61,8 @@ from gradwire.distributed._objects import (
     send_object_list,
 )
 
+#: PyTorch's newer names.
+all_gather_single, reduce_scatter_single = all_gather_into_tensor, reduce_scatter_tensor
 is_available = always(True)
 is_gloo_available = always(True)
 is_nccl_available = always(True)
@@ -85,6 +87,7 @@ __all__ = [
     "all_gather",
     "all_gather_into_tensor",
     "all_gather_object",
+    "all_gather_single",
     "all_reduce",
     "all_reduce_coalesced",
     "all_to_all",
@@ -123,6 +126,7 @@ __all__ = [
     "recv_object_list",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_single",
     "reduce_scatter_tensor",
     "scatter",
     "scatter_object_list",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from gradwire._base.errors import GradwireValueError
+from gradwire._base.errors import GradwireRuntimeError, GradwireValueError
 from gradwire._tensor.tensor import Tensor
 from gradwire.distributed._group import ProcessGroup, get_group_rank, group_of
 from gradwire.v1 import collectives_pb2 as pb
@@ -208,7 +208,7 @@ def all_gather_into_tensor(
     if found is None:
         return None
     if output_tensor.numel() != input_tensor.numel() * found.size():
-        raise GradwireValueError("output tensor size must be equal to world_size times input tensor size")
+        raise GradwireRuntimeError("output tensor size must be equal to world_size times input tensor size")
     found.exchange(pb.COLLECTIVE_KIND_ALL_GATHER, [input_tensor], [output_tensor], writes=[output_tensor])
     return _begun(found, async_op)
 
@@ -273,7 +273,7 @@ def reduce_scatter_tensor(
     if found is None:
         return None
     if output.numel() * found.size() != input.numel():
-        raise GradwireValueError("input tensor must be the same size as output size times world size")
+        raise GradwireRuntimeError("input tensor must be the same size as output size times world size")
     found.exchange(pb.COLLECTIVE_KIND_REDUCE_SCATTER, [input], [output], writes=[output], fields=_reduction(op))
     return _begun(found, async_op)
 

@@ -181,6 +181,7 @@ from gradwire.nn._shape import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from gradwire.nn._sync_norm import SyncBatchNorm
 from gradwire.nn._transformer import (
     MultiheadAttention,
     NonDynamicallyQuantizableLinear,
@@ -274,6 +275,7 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "SyncBatchNorm",
     "InstanceNorm1d",
     "InstanceNorm2d",
     "InstanceNorm3d",

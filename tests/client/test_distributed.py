@@ -1,0 +1,254 @@
+"""torch.distributed and DistributedDataParallel: the same programs on gradwire and on PyTorch's gloo give the same."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gradwire
+from gradwire import distributed as dist
+from gradwire._transport.embedded import EmbeddedServer
+
+RANKS = Path(__file__).parent / "ranks"
+SECONDS = 200
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[str]:
+    """A server of two workers."""
+    server = EmbeddedServer(2)
+    yield server.address
+    server.stop()
+
+
+def clean(**variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GRADWIRE_", "RANK", "WORLD"))}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
+
+
+def launched(size: int, *arguments: str, address: str = "") -> tuple[int, str, str]:
+    """Status and output of `gradwire run --nproc`."""
+    command = [sys.executable, "-m", "gradwire", "run", "--nproc", str(size), *arguments]
+    environment = clean(**({"GRADWIRE_ADDRESS": address} if address else {}))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def results(text: str) -> list[Any]:
+    found = [json.loads(line.partition("] ")[2]) for line in text.splitlines() if "] {" in line]
+    return sorted(found, key=lambda each: each["rank"])
+
+
+def by_gradwire(size: int, *arguments: str, address: str) -> list[Any]:
+    status, out, err = launched(size, *arguments, address=address)
+    assert status == 0, err
+    return results(out)
+
+
+@cache
+def by_pytorch(size: int, *arguments: str) -> list[Any]:
+    """The ranks' results with PyTorch and gloo."""
+    pytest.importorskip("torch")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            env=clean(**shared, RANK=str(rank), LOCAL_RANK=str(rank)),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+    said = [rank.communicate(timeout=SECONDS) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * size, said[0][1] + said[-1][1]
+    return sorted((json.loads(out.splitlines()[-1]) for out, _ in said), key=lambda each: each["rank"])
+
+
+def test_every_collective_is_as_gloos(workers: str) -> None:
+    script = str(RANKS / "collectives.py")
+    ours, theirs = by_gradwire(3, script, address=workers), by_pytorch(3, script)
+    for mine, other in zip(ours, theirs, strict=True):
+        for name, expected in other.items():
+            assert mine[name] == expected, name
+        assert set(mine) == set(other)
+
+
+@pytest.mark.parametrize("way", ["plain", "begin", "accumulate", "unused", "buffers", "sync", "sampler"])
+def test_training_is_as_pytorchs_and_replicas_are_equal(workers: str, way: str) -> None:
+    script = str(RANKS / "training.py")
+    ours, theirs = by_gradwire(2, script, way, "5", address=workers), by_pytorch(2, script, way, "5")
+    if way == "buffers":  # each rank ends with its own running statistics, as in PyTorch
+        assert ours[0]["weights"] == pytest.approx(theirs[0]["weights"], rel=1e-9, abs=1e-12)
+        return
+    assert ours[0]["digest"] == ours[1]["digest"]
+    begins_alike = way != "begin"  # else PyTorch has other random numbers in double precision
+    for mine, other in zip(ours, theirs, strict=True):
+        if begins_alike:
+            assert mine["weights"] == pytest.approx(other["weights"], rel=1e-9, abs=1e-12)
+        assert mine["unset"] == other["unset"]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("way", ["plain", "compiled"])
+def test_ranks_give_the_weights_of_one_worker(workers: str, size: int, way: str) -> None:
+    script = str(RANKS / "training.py")
+    alone = by_gradwire(1, script, "plain", "50", address=workers)[0]
+    several = by_gradwire(size, script, way, "50", address=workers)
+    assert len({each["digest"] for each in several}) == 1
+    assert several[0]["weights"] == pytest.approx(alone["weights"], rel=1e-6, abs=1e-6)
+
+
+KILLED = """
+import os, sys, time
+import torch, torch.distributed as dist
+dist.init_process_group()
+value = torch.ones(3)
+dist.all_reduce(value)
+if dist.get_rank() == 1:
+    print(os.getpid(), flush=True)
+    time.sleep(100)
+try:
+    dist.all_reduce(value)
+    value.tolist()
+except dist.DistBackendError as error:
+    print("told", time.time(), error.reason, error, flush=True)
+"""
+
+
+def test_a_killed_rank_tells_the_others_within_a_second(workers: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(KILLED)
+    shared = {"MASTER_ADDR": "killed", "WORLD_SIZE": "3", "GRADWIRE_ADDRESS": workers}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "gradwire", "run", str(tmp_path / "script.py")],
+            env=clean(**shared, RANK=str(rank)), stdout=subprocess.PIPE, text=True,
+        )
+        for rank in range(3)
+    ]  # fmt: skip
+    assert ranks[1].stdout is not None
+    number = int(ranks[1].stdout.readline())
+    time.sleep(0.5)  # the others wait for it
+    began = time.time()
+    os.kill(number, signal.SIGKILL)
+    for rank in (0, 2):
+        word, when, reason, *message = ranks[rank].communicate(timeout=SECONDS)[0].split()
+        assert (word, reason) == ("told", "GROUP_BROKEN")
+        assert "rank 1 of group" in " ".join(message) and "no connection" in " ".join(message)
+        assert float(when) - began < 1.0
+    ranks[1].wait()
+
+
+def test_the_first_failure_ends_all_ranks_and_is_the_status(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import os, sys, time\nprint('begins')\nsys.exit(7) if os.environ['RANK'] == '1' else time.sleep(100)\n"
+    )
+    began = time.monotonic()
+    status, out, err = launched(3, str(tmp_path / "script.py"))
+    assert status == 7
+    assert "rank 1 failed with exit status 7" in err
+    assert {"[rank0] begins", "[rank1] begins"} <= set(out.splitlines()) | {"[rank0] begins"}
+    assert time.monotonic() - began < 60
+
+
+def test_spawned_processes_share_a_server(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import torch, torch.distributed as dist, torch.multiprocessing as mp\n"
+        "def work(rank, size):\n"
+        "    dist.init_process_group('nccl', init_method='tcp://127.0.0.1:1', rank=rank, world_size=size)\n"
+        "    value = torch.tensor([rank + 1.0])\n"
+        "    dist.all_reduce(value)\n"
+        "    assert value.item() == 3, value\n"
+        "    dist.destroy_process_group()\n"
+        "if __name__ == '__main__':\n"
+        "    mp.spawn(work, args=(2,), nprocs=2)\n"
+        "    print('done')\n"
+    )
+    command = [sys.executable, "-m", "gradwire", "run", str(tmp_path / "script.py")]
+    done = subprocess.run(command, env=clean(), capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_a_rank_without_a_common_server_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRADWIRE_ADDRESS", raising=False)
+    code = (
+        "import gradwire.distributed as d\n"
+        "try: d.init_process_group('gloo', rank=0, world_size=2)\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=clean(), capture_output=True, text=True, timeout=SECONDS)
+    assert "gradwire run --nproc 2" in done.stdout, done.stderr
+
+
+@pytest.fixture
+def alone(deferring: gradwire.Session) -> Iterator[None]:
+    """A group of this process alone."""
+    dist.init_process_group("gloo", rank=0, world_size=1)
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def test_collectives_are_deferred_and_their_errors_come_late(alone: None, deferring: gradwire.Session) -> None:
+    value = gradwire.ones(3)
+    before = len(deferring.memo)
+    for _ in range(3):
+        dist.all_reduce(value, op=dist.ReduceOp.AVG)
+    assert len(deferring.memo) == before + 1
+    assert value.tolist() == [1, 1, 1]
+    dist.group.WORLD.leave()
+    with pytest.raises(dist.DistBackendError, match="in no group"):
+        dist.all_reduce(gradwire.ones(2))
+
+
+def test_an_object_that_only_pickle_could_send_is_refused(alone: None) -> None:
+    held: list[Any] = [None]
+    with pytest.raises(TypeError, match="nothing is pickled"):
+        dist.all_gather_object(held, object())
+    given = {"a": (1, 2.5, {3, 4}), 5: b"six", "t": gradwire.arange(3), "c": 1 + 2j}
+    dist.all_gather_object(held, given)
+    assert held[0]["a"] == given["a"] and held[0][5] == b"six" and held[0]["c"] == 1 + 2j
+    assert held[0]["t"].tolist() == [0, 1, 2]
+
+
+def test_parameters_that_no_loss_uses_are_refused_at_the_next_forward(alone: None) -> None:
+    model = gradwire.nn.Sequential(gradwire.nn.Linear(2, 2), gradwire.nn.Linear(2, 2))
+    wrapped = gradwire.nn.parallel.DistributedDataParallel(model)
+    wrapped(gradwire.ones(1, 2))
+    model[0](gradwire.ones(1, 2)).sum().backward()
+    with pytest.raises(RuntimeError, match=r"find_unused_parameters=True.*(\n.*)*1\.weight, 1\.bias"):
+        wrapped(gradwire.ones(1, 2))
+    with pytest.raises(RuntimeError, match="doesn't have any parameters that require a gradient"):
+        gradwire.nn.parallel.DistributedDataParallel(gradwire.nn.ReLU())
+    for use in (wrapped.join, lambda: wrapped.register_comm_hook(None, None)):
+        with pytest.raises(NotImplementedError, match="gradwire does not support"):
+            use()
+
+
+def test_a_server_with_logs_refuses_groups(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gradwire_server", "--port=0", "--workers=1", "--log-format=json"]
+    server = subprocess.Popen(
+        [*command, "--state-dir", str(tmp_path), "--durability=log"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert server.stdout is not None
+        address = json.loads(server.stdout.readline())["address"]
+        with (
+            gradwire.connect(address),
+            pytest.raises(NotImplementedError, match="need a server without a log"),
+        ):
+            dist.init_process_group("gloo", rank=0, world_size=1)
+        assert not dist.is_initialized()
+    finally:
+        server.kill()
+        server.wait()
