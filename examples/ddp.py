@@ -2,7 +2,7 @@
 
     gradwire run --nproc 2 examples/ddp.py [--epochs 5]
 
-This is a PyTorch program, as `torchrun --nproc-per-node 2` runs it. The ranks' tensors are on one server, which averages
+This is a PyTorch program, as torchrun runs it. The ranks' tensors are on one server, which averages
 their gradients. Alone, by `python examples/ddp.py`, the program is one rank.
 """
 
