@@ -43,6 +43,14 @@ def test_demo_learns_the_digits_and_draws(tmp_path):
     assert "0.weight" in drawing
 
 
+def test_ranks_learn_the_spirals_together():
+    printed = run("-m", "gradwire", "run", "--nproc", "2", EXAMPLES / "ddp.py", "--epochs", "15")
+    found = re.findall(r"rank (\d) of 2: accuracy (\d\.\d+), weights (\w+)", printed)
+    assert sorted(rank for rank, _, _ in found) == ["0", "1"], printed
+    assert len({weights for _, _, weights in found}) == 1
+    assert min(float(accuracy) for _, accuracy, _ in found) > 0.9
+
+
 def test_digits_cnn_learns(tmp_path):
     pytest.importorskip("sklearn", reason="needs scikit-learn, of the extra [demo]")
     printed = run(EXAMPLES / "digits_cnn.py", "--epochs", "3", folder=tmp_path)
