@@ -1,6 +1,8 @@
 """Collectives between sessions of one server: values, disagreements, deaths and limits, in one worker and in two."""
 
 import hashlib
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -415,3 +417,27 @@ def test_random_orders_of_collectives_and_messages_agree(make: Any) -> None:
         return found
 
     assert len({tuple(each) for each in together(ranks, work)}) == 1
+
+
+def test_a_killed_worker_tells_the_ranks_of_others(ranks_server: Running) -> None:
+    """Ranks of the killed worker are gone; those of others get the reason within a second."""
+    if not ranks_server.workers:
+        pytest.skip("the worker is a thread")
+    ranks = [Rank(ranks_server, rank, 4) for rank in range(4)]
+    together(ranks, Rank.join)
+    entries = ranks_server.backend.registry.entries
+    homes = [entries[rank.session].worker for rank in ranks]
+    assert len(set(homes)) == 2
+    dead = homes[3]
+    left = [rank for rank, home in zip(ranks, homes, strict=True) if home is not dead]
+    with ThreadPoolExecutor(len(left)) as pool:
+        waiting = [pool.submit(refused, lambda rank=rank: rank.ask("BARRIER")) for rank in left]
+        time.sleep(0.3)
+        began = time.monotonic()
+        os.kill(dead._process.pid, signal.SIGKILL)
+        for each in waiting:
+            reason, message = each.result(SECONDS)
+            assert reason == "GROUP_BROKEN" and "was ended by signal 9" in message
+    assert time.monotonic() - began < 1.0
+    for rank in left:
+        rank.end()
