@@ -14,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.sdk import go
+from tools.sdk import go, typescript
 
-LANGUAGES = (go,)
+LANGUAGES = (go, typescript)
 # Versions of protoc and its plugins, which a developer need not have in common with another.
 _VERSIONS = re.compile(r"^// (- |\t)protoc.*\n", re.MULTILINE)
 
