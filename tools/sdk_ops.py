@@ -6,10 +6,10 @@
 import argparse
 import sys
 
-from tools.sdk import go
+from tools.sdk import go, typescript
 from tools.sdk.functions import ROOT
 
-LANGUAGES = (go,)
+LANGUAGES = (go, typescript)
 
 
 def main() -> None:

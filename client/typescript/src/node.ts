@@ -1,0 +1,196 @@
+/**
+ * Connections from Node, over gRPC.
+ *
+ * @packageDocumentation
+ */
+
+import { readFileSync } from "node:fs";
+import { create, type DescMessage, type DescMethod, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import type { DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
+import * as grpc from "@grpc/grpc-js";
+import { Code, fromStatus, type GradwireError } from "./errors.js";
+import {
+  AutogradService,
+  DownloadRequestSchema,
+  type DownloadRequest,
+  DownloadResponseSchema,
+  UploadRequestSchema,
+  type UploadResponse,
+  UploadResponseSchema,
+  type UploadStartSchema,
+} from "./gen/gradwire/v1/service_pb.js";
+import { Session, type SessionOptions } from "./session.js";
+import type { Channel, Receiver, Wire } from "./transport.js";
+
+export * from "./index.js";
+
+/** How Node connects. */
+export interface ConnectOptions extends SessionOptions {
+  /** Authenticates every call with "authorization: Bearer <token>". */
+  token?: string;
+  /** Encrypt the connection, and trust the authorities of Node. */
+  tls?: boolean;
+  /** Encrypt the connection, and trust the authorities of a PEM file, or of PEM text as bytes. */
+  ca?: string | Uint8Array;
+  /** A client's certificate and key, as PEM files or bytes, where the server asks for them. */
+  certificate?: { certificate: string | Uint8Array; key: string | Uint8Array };
+  /** The name to expect in the server's certificate, if it is not that of the address. */
+  serverName?: string;
+  /** Further options of gRPC. */
+  grpc?: grpc.ChannelOptions;
+}
+
+/**
+ * Open a session on a server: "127.0.0.1:50051", "unix:/path", or the addresses of several servers of a cluster. A session
+ * that moves to another server of the cluster is followed.
+ */
+export function connect(address: string | readonly string[], options: ConnectOptions = {}): Promise<Session> {
+  const credentials = credentialsOf(options);
+  const settings = {
+    "grpc.max_receive_message_length": -1,
+    "grpc.max_send_message_length": -1,
+    "grpc.initial_reconnect_backoff_ms": 20,
+    "grpc.max_reconnect_backoff_ms": 1000,
+    // Without these a large value waits for the other side at every 64 KiB.
+    "grpc-node.flow_control_window": 4 << 20,
+    ...(options.serverName ? { "grpc.ssl_target_name_override": options.serverName } : {}),
+    ...options.grpc,
+  };
+  const metadata = new grpc.Metadata();
+  if (options.token) metadata.set("authorization", `Bearer ${options.token}`);
+  const addresses = typeof address === "string" ? [address] : address;
+  return Session.open(addresses, (each) => new GrpcChannel(each, credentials, settings, metadata), options);
+}
+
+function credentialsOf(options: ConnectOptions): grpc.ChannelCredentials {
+  const { ca, certificate, tls } = options;
+  if (!tls && !ca && !certificate) return grpc.credentials.createInsecure();
+  const own = certificate && { key: pem(certificate.key), chain: pem(certificate.certificate) };
+  return grpc.credentials.createSsl(ca ? pem(ca) : null, own?.key ?? null, own?.chain ?? null);
+}
+
+function pem(given: string | Uint8Array): Buffer {
+  return typeof given === "string" ? readFileSync(given) : Buffer.from(given);
+}
+
+const TRAILER = "gradwire-error-bin";
+
+function errorOf(thrown: unknown): GradwireError {
+  const { code = Code.UNKNOWN, details, message, metadata } = thrown as Partial<grpc.ServiceError>;
+  const told = metadata?.get(TRAILER)[0];
+  return fromStatus(code, details || message || "the call failed", told instanceof Buffer ? told : undefined);
+}
+
+function pathOf(method: DescMethod): string {
+  return `/${method.parent.typeName}/${method.name}`;
+}
+
+// Shares the memory.
+const asIs = (data: Uint8Array): Buffer => Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+const received = (data: Buffer): Uint8Array => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+
+/** A connection to one server. */
+class GrpcChannel implements Channel {
+  private readonly client: grpc.Client;
+
+  constructor(
+    address: string,
+    credentials: grpc.ChannelCredentials,
+    settings: grpc.ChannelOptions,
+    private readonly metadata: grpc.Metadata,
+  ) {
+    this.client = new grpc.Client(address, credentials, settings);
+  }
+
+  unary<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+    timeoutMs?: number,
+  ): Promise<MessageShape<O>> {
+    const bytes = toBinary(method.input, create(method.input, request));
+    const options = timeoutMs ? { deadline: Date.now() + timeoutMs } : {};
+    return new Promise((resolve, reject) => {
+      const done = (error: grpc.ServiceError | null, answer?: Uint8Array): void => {
+        if (error || !answer) reject(errorOf(error));
+        else resolve(fromBinary(method.output, answer));
+      };
+      this.client.makeUnaryRequest(pathOf(method), asIs, received, bytes, this.metadata, options, done);
+    });
+  }
+
+  stream(receiver: Receiver): Wire {
+    const call = this.client.makeBidiStreamRequest(pathOf(AutogradService.method.stream), asIs, received, this.metadata, {});
+    let ended = false;
+    const end = (error: GradwireError): void => {
+      if (ended) return;
+      ended = true;
+      receiver.end(error);
+    };
+    call.on("data", (data: Uint8Array) => {
+      if (!ended) receiver.message(data);
+    });
+    call.on("error", (error) => end(errorOf(error)));
+    // A status without an error: the server ended the stream.
+    call.on("status", () => end(fromStatus(Code.UNAVAILABLE, "the server ended the stream")));
+    return {
+      send: (message) => {
+        if (!ended) call.write(message);
+      },
+      close: () => {
+        ended = true;
+        call.cancel();
+      },
+    };
+  }
+
+  upload(start: MessageInitShape<typeof UploadStartSchema>, data: Uint8Array, chunk: number): Promise<UploadResponse> {
+    return new Promise((resolve, reject) => {
+      const done = (error: grpc.ServiceError | null, answer?: Uint8Array): void => {
+        if (error || !answer) reject(errorOf(error));
+        else resolve(fromBinary(UploadResponseSchema, answer));
+      };
+      const path = pathOf(AutogradService.method.upload);
+      const call = this.client.makeClientStreamRequest(path, asIs, received, this.metadata, {}, done);
+      const write = (part: MessageInitShape<typeof UploadRequestSchema>["part"]): boolean => {
+        return call.write(toBinary(UploadRequestSchema, create(UploadRequestSchema, { part })));
+      };
+      let at = 0;
+      const proceed = (): void => {
+        while (at < data.length) {
+          const part = data.subarray(at, at + chunk);
+          at += part.length;
+          if (!write({ case: "data", value: part })) {
+            call.once("drain", proceed);
+            return;
+          }
+        }
+        call.end();
+      };
+      call.on("error", () => {}); // `done` gets it
+      write({ case: "start", value: start });
+      proceed();
+    });
+  }
+
+  download(
+    request: Pick<DownloadRequest, "sessionId" | "transferId" | "offset">,
+    _total: number,
+    take: (offset: number, data: Uint8Array) => void,
+  ): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const path = pathOf(AutogradService.method.download);
+      const bytes = toBinary(DownloadRequestSchema, create(DownloadRequestSchema, request));
+      const call = this.client.makeServerStreamRequest(path, asIs, received, bytes, this.metadata, {});
+      call.on("data", (data: Uint8Array) => {
+        const part = fromBinary(DownloadResponseSchema, data);
+        take(Number(part.offset), part.data);
+      });
+      call.on("error", (error) => reject(errorOf(error)));
+      call.on("end", () => resolve());
+    });
+  }
+
+  close(): void {
+    this.client.close();
+  }
+}

@@ -1,0 +1,237 @@
+/** Values as the protocol has them, little-endian and row-major, and as JavaScript's typed arrays. */
+
+import { Dtype as DType } from "./gen/gradwire/v1/types_pb.js";
+import { Reason, refusal } from "./errors.js";
+
+export { DType };
+
+/** JavaScript's arrays of numbers of one type. */
+export type TypedArray =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | BigInt64Array
+  | Uint8Array
+  | Uint16Array
+  | Uint32Array
+  | BigUint64Array;
+
+/** A number, or nested arrays of numbers, as `tensor` takes them and `array` returns them. */
+export type Nested = number | Nested[];
+
+/** What becomes a tensor: a typed array, or numbers, bigints or booleans, nested as deep as the tensor has dimensions. */
+export type Values = TypedArray | number | bigint | boolean | readonly Values[];
+
+/** A tensor's values: little-endian, row-major, without gaps. */
+export interface Payload {
+  readonly dtype: DType;
+  readonly shape: number[];
+  readonly data: Uint8Array;
+}
+
+const SIZES: Record<DType, number> = {
+  [DType.UNSPECIFIED]: 0,
+  [DType.FLOAT32]: 4,
+  [DType.FLOAT64]: 8,
+  [DType.FLOAT16]: 2,
+  [DType.BFLOAT16]: 2,
+  [DType.INT8]: 1,
+  [DType.INT16]: 2,
+  [DType.INT32]: 4,
+  [DType.INT64]: 8,
+  [DType.UINT8]: 1,
+  [DType.BOOL]: 1,
+  [DType.COMPLEX64]: 8,
+  [DType.COMPLEX128]: 16,
+  [DType.UINT16]: 2,
+  [DType.UINT32]: 4,
+  [DType.UINT64]: 8,
+};
+
+/** PyTorch's name of an element type: "float32". */
+export function nameOf(dtype: DType): string {
+  return DType[dtype]?.toLowerCase() ?? String(dtype);
+}
+
+/** Bytes of an element. */
+export function elementSize(dtype: DType): number {
+  return SIZES[dtype] ?? 0;
+}
+
+/** @internal The number of elements of a shape. */
+export function elementsOf(shape: readonly number[]): number {
+  return shape.reduce((product, size) => product * size, 1);
+}
+
+const littleEndian = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
+
+/** Reverse the bytes of each element where the machine's order is not the protocol's. Changes the bytes. */
+function ordered(data: Uint8Array<ArrayBuffer>, size: number): Uint8Array<ArrayBuffer> {
+  if (!littleEndian) {
+    for (let at = 0; at < data.length; at += size) data.subarray(at, at + size).reverse();
+  }
+  return data;
+}
+
+function typeOf(values: TypedArray): DType {
+  if (values instanceof Float32Array) return DType.FLOAT32;
+  if (values instanceof Float64Array) return DType.FLOAT64;
+  if (values instanceof Int8Array) return DType.INT8;
+  if (values instanceof Int16Array) return DType.INT16;
+  if (values instanceof Int32Array) return DType.INT32;
+  if (values instanceof BigInt64Array) return DType.INT64;
+  if (values instanceof Uint8Array) return DType.UINT8;
+  if (values instanceof Uint16Array) return DType.UINT16;
+  if (values instanceof Uint32Array) return DType.UINT32;
+  return DType.UINT64;
+}
+
+function isTyped(values: Values): values is TypedArray {
+  return ArrayBuffer.isView(values);
+}
+
+type Scalar = number | bigint | boolean;
+
+/** The sizes and the elements of nested arrays. Typed arrays may be the innermost ones. */
+function flattened(values: Values): { shape: number[]; flat: Scalar[]; typed?: DType } {
+  if (typeof values !== "object") return { shape: [], flat: [values] };
+  if (isTyped(values)) return { shape: [values.length], flat: [...values], typed: typeOf(values) };
+  const parts = values.map(flattened);
+  const shape = parts[0]?.shape ?? [];
+  for (const part of parts) {
+    if (part.shape.length !== shape.length || part.shape.some((size, dim) => size !== shape[dim])) {
+      const sentence = `expected sequence of length ${shape[0] ?? 0} at dim 1 (got ${part.shape[0] ?? 0})`;
+      throw refusal(Reason.ARGUMENT_VALUE, sentence);
+    }
+  }
+  return { shape: [values.length, ...shape], flat: parts.flatMap((part) => part.flat), typed: parts[0]?.typed };
+}
+
+function defaultType(first: Scalar | undefined): DType {
+  if (typeof first === "bigint") return DType.INT64;
+  return typeof first === "boolean" ? DType.BOOL : DType.FLOAT32;
+}
+
+/** @internal The payload of JavaScript values. Without a dtype, numbers are float32, bigints int64, booleans bool. */
+export function payloadOf(values: Values, dtype?: DType, shape?: readonly number[]): Payload {
+  if (typeof values === "object" && isTyped(values) && (dtype ?? typeOf(values)) === typeOf(values)) {
+    // A copy: the caller may change the array before it is sent. (The slice of a Buffer would be none.)
+    const bytes = new Uint8Array(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+    return { dtype: typeOf(values), shape: [...(shape ?? [values.length])], data: ordered(bytes, values.BYTES_PER_ELEMENT) };
+  }
+  const found = flattened(values);
+  const type = dtype ?? found.typed ?? defaultType(found.flat[0]);
+  return { dtype: type, shape: [...(shape ?? found.shape)], data: encoded(found.flat, type) };
+}
+
+function encoded(values: Scalar[], dtype: DType): Uint8Array {
+  const size = elementSize(dtype);
+  const data = new Uint8Array(values.length * size);
+  const view = new DataView(data.buffer);
+  values.forEach((value, index) => {
+    writeElement(view, index * size, value, dtype);
+  });
+  return data;
+}
+
+function writeElement(view: DataView, at: number, value: Scalar, dtype: DType): void {
+  switch (dtype) {
+    case DType.FLOAT32:
+    case DType.COMPLEX64:
+      return view.setFloat32(at, Number(value), true);
+    case DType.FLOAT64:
+    case DType.COMPLEX128:
+      return view.setFloat64(at, Number(value), true);
+    case DType.INT8:
+      return view.setInt8(at, Number(value));
+    case DType.INT16:
+      return view.setInt16(at, Number(value), true);
+    case DType.INT32:
+      return view.setInt32(at, Number(value), true);
+    case DType.INT64:
+      return view.setBigInt64(at, BigInt(value), true);
+    case DType.UINT8:
+      return view.setUint8(at, Number(value));
+    case DType.BOOL:
+      return view.setUint8(at, value ? 1 : 0);
+    case DType.UINT16:
+      return view.setUint16(at, Number(value), true);
+    case DType.UINT32:
+      return view.setUint32(at, Number(value), true);
+    case DType.UINT64:
+      return view.setBigUint64(at, BigInt(value), true);
+    default:
+      throw refusal(Reason.DTYPE, `numbers cannot be made ${nameOf(dtype)} here; make float32, then call to()`);
+  }
+}
+
+/**
+ * @internal A payload as a typed array. float16 and bfloat16 become Float32Array, bool Uint8Array, and complex numbers
+ * pairs of real and imaginary parts.
+ */
+export function typedArray(payload: Payload): TypedArray {
+  const { dtype } = payload;
+  if (dtype === DType.FLOAT16 || dtype === DType.BFLOAT16) return halves(payload);
+  const complex = dtype === DType.COMPLEX64 || dtype === DType.COMPLEX128;
+  // A copy, so that the array's offset fits its elements.
+  const data = ordered(new Uint8Array(payload.data), complex ? elementSize(dtype) / 2 : elementSize(dtype));
+  const { buffer } = data;
+  switch (dtype) {
+    case DType.FLOAT32:
+    case DType.COMPLEX64:
+      return new Float32Array(buffer, 0, data.length / 4);
+    case DType.FLOAT64:
+    case DType.COMPLEX128:
+      return new Float64Array(buffer, 0, data.length / 8);
+    case DType.INT8:
+      return new Int8Array(buffer, 0, data.length);
+    case DType.INT16:
+      return new Int16Array(buffer, 0, data.length / 2);
+    case DType.INT32:
+      return new Int32Array(buffer, 0, data.length / 4);
+    case DType.INT64:
+      return new BigInt64Array(buffer, 0, data.length / 8);
+    case DType.UINT16:
+      return new Uint16Array(buffer, 0, data.length / 2);
+    case DType.UINT32:
+      return new Uint32Array(buffer, 0, data.length / 4);
+    case DType.UINT64:
+      return new BigUint64Array(buffer, 0, data.length / 8);
+    default:
+      return data;
+  }
+}
+
+function halves(payload: Payload): Float32Array {
+  const view = new DataView(payload.data.buffer, payload.data.byteOffset, payload.data.byteLength);
+  const made = new Float32Array(payload.data.length / 2);
+  const bits = new Uint32Array(1);
+  const float = new Float32Array(bits.buffer);
+  for (let index = 0; index < made.length; index++) {
+    const half = view.getUint16(2 * index, true);
+    bits[0] = half << 16;
+    made[index] = payload.dtype === DType.BFLOAT16 ? (float[0] ?? 0) : fromHalf(half);
+  }
+  return made;
+}
+
+/** Convert an IEEE 754 binary16. */
+function fromHalf(half: number): number {
+  const sign = half >> 15 ? -1 : 1;
+  const exponent = (half >> 10) & 31;
+  const fraction = half & 1023;
+  if (exponent === 31) return fraction ? Number.NaN : sign * Number.POSITIVE_INFINITY;
+  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
+}
+
+/** @internal Flat numbers as nested arrays of a shape. */
+export function nested(values: ArrayLike<number | bigint>, shape: readonly number[]): Nested {
+  let level: Nested[] = Array.from(values, Number);
+  for (const size of shape.slice(1).reverse()) {
+    const count = size === 0 ? 0 : level.length / size;
+    level = Array.from({ length: count }, (_, row) => level.slice(row * size, (row + 1) * size));
+  }
+  return shape.length === 0 ? (level[0] ?? Number.NaN) : level;
+}
