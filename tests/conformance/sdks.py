@@ -58,6 +58,14 @@ SDKS = (
         ("go", "test", "-count=1", "./..."),
         (("GOTOOLCHAIN", "local"), ("GOFLAGS", "-mod=readonly -buildvcs=false")),
     ),
+    Sdk(
+        "TypeScript",
+        ROOT / "client" / "typescript",
+        ("node", "npm"),
+        ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"),
+        (("npm", "run", "lint"),),
+        ("npm", "test"),
+    ),
 )
 PYTHON = Sdk("Python", ROOT, (), (), (), (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "tests/conformance"))
 

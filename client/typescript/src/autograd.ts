@@ -172,7 +172,7 @@ async function runHooks(session: Session, command: CommandInit): Promise<TensorS
       if (failure) throw failure;
       return gradients;
     }
-    let replacement: Tensor | void = undefined;
+    let replacement: Tensor | undefined;
     try {
       replacement = await runHook(session, due);
       if (replacement?.error) throw replacement.error;
@@ -181,12 +181,15 @@ async function runHooks(session: Session, command: CommandInit): Promise<TensorS
     }
     const replaces = !own && replacement !== undefined;
     const value = { backward: due.backward, abandon: own !== undefined, replaces };
-    next = { case: "resumeBackward", value: { ...value, gradients: replacement && replaces ? ids([replacement]) : [] } };
+    next = {
+      case: "resumeBackward",
+      value: { ...value, gradients: replacement && replaces ? ids([replacement]) : [] },
+    };
   }
 }
 
 /** Call the function of a hook. */
-async function runHook(session: Session, due: HookCall): Promise<Tensor | void> {
+async function runHook(session: Session, due: HookCall): Promise<Tensor | undefined> {
   const entry = session.hooks.get(Number(due.hook));
   if (!entry) {
     throw new GradwireError(`the backward stopped at hook ${due.hook} of another client`, { reason: Reason.RUNTIME });
@@ -197,5 +200,5 @@ async function runHook(session: Session, due: HookCall): Promise<Tensor | void> 
     return undefined;
   }
   const id = due.gradients[0]?.id;
-  return id ? await entry.gradient(session.adopt(Number(id))) : undefined;
+  return id ? (await entry.gradient(session.adopt(Number(id)))) || undefined : undefined;
 }

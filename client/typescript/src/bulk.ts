@@ -17,18 +17,22 @@ export async function upload(
   const chunk = chunkBytes || CHUNK_BYTES;
   let sent = 0;
   let transferId = "";
-  await resumed(servers, async (channel, progress) => {
-    // The server says how many bytes it has. The first call has all of them.
-    if (transferId || sent > 0) sent = await received(channel);
-    const before = sent;
-    const state = await channel.upload({ ...start, transferId, offset: BigInt(sent) }, data.subarray(sent), chunk);
-    ({ transferId } = state);
-    sent = Number(state.receivedBytes);
-    if (sent > before) progress();
-    return sent === data.length;
-  }, () => {
-    sent = Math.max(sent, 1); // a broken call may have sent something: ask
-  });
+  await resumed(
+    servers,
+    async (channel, progress) => {
+      // The server says how many bytes it has. The first call has all of them.
+      if (transferId || sent > 0) sent = await received(channel);
+      const before = sent;
+      const state = await channel.upload({ ...start, transferId, offset: BigInt(sent) }, data.subarray(sent), chunk);
+      ({ transferId } = state);
+      sent = Number(state.receivedBytes);
+      if (sent > before) progress();
+      return sent === data.length;
+    },
+    () => {
+      sent = Math.max(sent, 1); // a broken call may have sent something: ask
+    },
+  );
   return transferId;
 
   async function received(channel: Channel): Promise<number> {
@@ -39,17 +43,26 @@ export async function upload(
 }
 
 /** @internal Fetch a transfer's bytes. */
-export async function download(servers: Servers, sessionId: string, transferId: string, total: number): Promise<Uint8Array> {
+export async function download(
+  servers: Servers,
+  sessionId: string,
+  transferId: string,
+  total: number,
+): Promise<Uint8Array> {
   const data = new Uint8Array(total);
   let at = 0;
-  await resumed(servers, async (channel, progress) => {
-    await channel.download({ sessionId, transferId, offset: BigInt(at) }, total, (offset, part) => {
-      data.set(part, offset);
-      at = offset + part.length;
-      progress();
-    });
-    return at >= total;
-  }, () => at >= total);
+  await resumed(
+    servers,
+    async (channel, progress) => {
+      await channel.download({ sessionId, transferId, offset: BigInt(at) }, total, (offset, part) => {
+        data.set(part, offset);
+        at = offset + part.length;
+        progress();
+      });
+      return at >= total;
+    },
+    () => at >= total,
+  );
   return data;
 }
 

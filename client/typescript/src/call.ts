@@ -1,7 +1,7 @@
 /** Calls of ops: their arguments, as a message and as the words of a prepared call. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { GradwireError, GradwireTypeError, Reason, refusal } from "./errors.js";
+import { type GradwireError, GradwireTypeError, Reason, refusal } from "./errors.js";
 import type { OpRequestSchema } from "./gen/gradwire/v1/commands_pb.js";
 import type { ArgumentSchema, GradMode, IndexItemSchema } from "./gen/gradwire/v1/types_pb.js";
 import type { Session } from "./session.js";
@@ -112,7 +112,9 @@ export class Call {
     }
     if (!this.session) this.session = tensor.session;
     else if (this.session !== tensor.session) {
-      this.fail(refusal(Reason.ARGUMENT_VALUE, `${name || "argument"}: the tensor belongs to another session`, this.op));
+      this.fail(
+        refusal(Reason.ARGUMENT_VALUE, `${name || "argument"}: the tensor belongs to another session`, this.op),
+      );
     }
     return tensor.id;
   }
@@ -161,7 +163,9 @@ export class Call {
     if (value instanceof Float) return this.float(name, value.value);
     if (value instanceof Complex) return this.complex(name, value);
     if (value instanceof ProgramNumber) return this.add(name, "number", value.place);
-    this.fail(refusal(Reason.ARGUMENT_TYPE, `${this.op}(): argument must be Tensor or Number, not ${typeof value}`, this.op));
+    this.fail(
+      refusal(Reason.ARGUMENT_TYPE, `${this.op}(): argument must be Tensor or Number, not ${typeof value}`, this.op),
+    );
     return this;
   }
 
@@ -241,7 +245,9 @@ export class Call {
   private parsed(text: string): Slice {
     const parts = text.split(":").map((part) => (part.trim() === "" ? undefined : Number(part)));
     if (parts.length < 2 || parts.length > 3 || parts.some((part) => part !== undefined && !Number.isInteger(part))) {
-      this.fail(refusal(Reason.ARGUMENT_TYPE, `"${text}" is no slice: write "start:stop" or "start:stop:step"`, this.op));
+      this.fail(
+        refusal(Reason.ARGUMENT_TYPE, `"${text}" is no slice: write "start:stop" or "start:stop:step"`, this.op),
+      );
       return new Slice();
     }
     return new Slice(...parts);

@@ -6,7 +6,7 @@
  * @packageDocumentation
  */
 
-export { backward, type BackwardOptions, grad, type GradOptions, Hook } from "./autograd.js";
+export { type BackwardOptions, backward, type GradOptions, grad, Hook } from "./autograd.js";
 export {
   Call,
   Complex,
@@ -29,4 +29,4 @@ export * as special from "./special.js";
 export { type Description, Tensor } from "./tensor.js";
 export * from "./torch.js";
 export type { Channel, Dial, Receiver, Wire } from "./transport.js";
-export { DType, elementSize, nameOf, type Nested, type Payload, type TypedArray, type Values } from "./values.js";
+export { DType, elementSize, type Nested, nameOf, type Payload, type TypedArray, type Values } from "./values.js";

@@ -5,14 +5,21 @@
  */
 
 import { readFileSync } from "node:fs";
-import { create, type DescMessage, type DescMethod, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import type { DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  fromBinary,
+  type MessageInitShape,
+  toBinary,
+} from "@bufbuild/protobuf";
 import * as grpc from "@grpc/grpc-js";
 import { Code, fromStatus, type GradwireError } from "./errors.js";
 import {
   AutogradService,
-  DownloadRequestSchema,
   type DownloadRequest,
+  DownloadRequestSchema,
   DownloadResponseSchema,
   UploadRequestSchema,
   type UploadResponse,
@@ -119,7 +126,13 @@ class GrpcChannel implements Channel {
   }
 
   stream(receiver: Receiver): Wire {
-    const call = this.client.makeBidiStreamRequest(pathOf(AutogradService.method.stream), asIs, received, this.metadata, {});
+    const call = this.client.makeBidiStreamRequest(
+      pathOf(AutogradService.method.stream),
+      asIs,
+      received,
+      this.metadata,
+      {},
+    );
     let ended = false;
     const end = (error: GradwireError): void => {
       if (ended) return;

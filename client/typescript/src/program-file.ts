@@ -55,7 +55,10 @@ export class ProgramFile {
     const names = [...this.programs.keys()];
     const found = this.programs.get(name ?? (names.length === 1 ? (names[0] as string) : ""));
     if (found) return found;
-    throw refusal(Reason.ARGUMENT_VALUE, `the file has no program ${JSON.stringify(name ?? "")}; it has ${names.join(", ")}`);
+    throw refusal(
+      Reason.ARGUMENT_VALUE,
+      `the file has no program ${JSON.stringify(name ?? "")}; it has ${names.join(", ")}`,
+    );
   }
 
   /** The bytes of a file with the present values. */

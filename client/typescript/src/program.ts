@@ -4,11 +4,7 @@ import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import type { CommandInit } from "./batch.js";
 import { type Call, ProgramNumber } from "./call.js";
 import { type GradwireError, Reason, refusal } from "./errors.js";
-import {
-  ProgramSchema,
-  type ProgramStepSchema,
-  type RunProgramRequestSchema,
-} from "./gen/gradwire/v1/programs_pb.js";
+import { ProgramSchema, type ProgramStepSchema, type RunProgramRequestSchema } from "./gen/gradwire/v1/programs_pb.js";
 import type { Result } from "./gen/gradwire/v1/service_pb.js";
 import type { GradMode } from "./gen/gradwire/v1/types_pb.js";
 import { Session, type Sink } from "./session.js";

@@ -1,7 +1,8 @@
 /** Sessions: what holds tensors on a server. */
 
-import type { CommandInit } from "./batch.js";
+import { create } from "@bufbuild/protobuf";
 import type { HookEntry } from "./autograd.js";
+import type { CommandInit } from "./batch.js";
 import { download, upload } from "./bulk.js";
 import type { Call } from "./call.js";
 import { fromMessage, type GradwireError, GradwireRuntimeError, Reason, refusal } from "./errors.js";
@@ -19,7 +20,6 @@ import { Tensor } from "./tensor.js";
 import { type Dial, Servers } from "./transport.js";
 import { type DType, elementSize, elementsOf, nameOf, type Payload, payloadOf, type Values } from "./values.js";
 import { Writer } from "./writer.js";
-import { create } from "@bufbuild/protobuf";
 
 /** The version of this package. */
 export const VERSION = "0.1.0";
@@ -104,7 +104,10 @@ export class Session extends SessionMethods {
   static async open(addresses: readonly string[], dial: Dial, options: SessionOptions): Promise<Session> {
     const servers = new Servers(addresses, dial, 1000 * (options.patience ?? PATIENCE_SECONDS));
     try {
-      const request = { client: options.client ?? `gradwire-typescript/${VERSION}`, leaseMs: 1000 * (options.lease ?? 0) };
+      const request = {
+        client: options.client ?? `gradwire-typescript/${VERSION}`,
+        leaseMs: 1000 * (options.lease ?? 0),
+      };
       const { openSession } = AutogradService.method;
       let opened = await servers.call(openSession, { ...request, followsEndpoint: true });
       if (opened.endpoint) {
@@ -215,7 +218,9 @@ export class Session extends SessionMethods {
     try {
       const result = f();
       if (result instanceof Promise) {
-        throw new TypeError("the function of noGrad and inferenceMode must not be async: the mode ends with its first await");
+        throw new TypeError(
+          "the function of noGrad and inferenceMode must not be async: the mode ends with its first await",
+        );
       }
       return result;
     } finally {

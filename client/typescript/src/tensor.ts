@@ -1,6 +1,6 @@
 /** Tensors: names of values on the server. Ops are methods, which `ops.ts` has. */
 
-import { backward, type BackwardOptions, type Hook, registerAccumulatedHook, registerHook } from "./autograd.js";
+import { type BackwardOptions, backward, type Hook, registerAccumulatedHook, registerHook } from "./autograd.js";
 import type { CommandInit } from "./batch.js";
 import { Call, type IndexItem, type Operand } from "./call.js";
 import { type GradwireError, Reason, refusal } from "./errors.js";

@@ -1,7 +1,7 @@
 /** Values as the protocol has them, little-endian and row-major, and as JavaScript's typed arrays. */
 
-import { Dtype as DType } from "./gen/gradwire/v1/types_pb.js";
 import { Reason, refusal } from "./errors.js";
+import { Dtype as DType } from "./gen/gradwire/v1/types_pb.js";
 
 export { DType };
 
@@ -119,7 +119,11 @@ export function payloadOf(values: Values, dtype?: DType, shape?: readonly number
   if (typeof values === "object" && isTyped(values) && (dtype ?? typeOf(values)) === typeOf(values)) {
     // A copy: the caller may change the array before it is sent. (The slice of a Buffer would be none.)
     const bytes = new Uint8Array(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
-    return { dtype: typeOf(values), shape: [...(shape ?? [values.length])], data: ordered(bytes, values.BYTES_PER_ELEMENT) };
+    return {
+      dtype: typeOf(values),
+      shape: [...(shape ?? [values.length])],
+      data: ordered(bytes, values.BYTES_PER_ELEMENT),
+    };
   }
   const found = flattened(values);
   const type = dtype ?? found.typed ?? defaultType(found.flat[0]);
@@ -127,45 +131,34 @@ export function payloadOf(values: Values, dtype?: DType, shape?: readonly number
 }
 
 function encoded(values: Scalar[], dtype: DType): Uint8Array {
+  const write = WRITERS[dtype];
+  if (!write) {
+    throw refusal(Reason.DTYPE, `numbers cannot be made ${nameOf(dtype)} here; make float32, then call to()`);
+  }
   const size = elementSize(dtype);
   const data = new Uint8Array(values.length * size);
   const view = new DataView(data.buffer);
   values.forEach((value, index) => {
-    writeElement(view, index * size, value, dtype);
+    write(view, index * size, value);
   });
   return data;
 }
 
-function writeElement(view: DataView, at: number, value: Scalar, dtype: DType): void {
-  switch (dtype) {
-    case DType.FLOAT32:
-    case DType.COMPLEX64:
-      return view.setFloat32(at, Number(value), true);
-    case DType.FLOAT64:
-    case DType.COMPLEX128:
-      return view.setFloat64(at, Number(value), true);
-    case DType.INT8:
-      return view.setInt8(at, Number(value));
-    case DType.INT16:
-      return view.setInt16(at, Number(value), true);
-    case DType.INT32:
-      return view.setInt32(at, Number(value), true);
-    case DType.INT64:
-      return view.setBigInt64(at, BigInt(value), true);
-    case DType.UINT8:
-      return view.setUint8(at, Number(value));
-    case DType.BOOL:
-      return view.setUint8(at, value ? 1 : 0);
-    case DType.UINT16:
-      return view.setUint16(at, Number(value), true);
-    case DType.UINT32:
-      return view.setUint32(at, Number(value), true);
-    case DType.UINT64:
-      return view.setBigUint64(at, BigInt(value), true);
-    default:
-      throw refusal(Reason.DTYPE, `numbers cannot be made ${nameOf(dtype)} here; make float32, then call to()`);
-  }
-}
+type WriteElement = (view: DataView, at: number, value: Scalar) => void;
+
+const WRITERS: Partial<Record<DType, WriteElement>> = {
+  [DType.FLOAT32]: (view, at, value) => view.setFloat32(at, Number(value), true),
+  [DType.FLOAT64]: (view, at, value) => view.setFloat64(at, Number(value), true),
+  [DType.INT8]: (view, at, value) => view.setInt8(at, Number(value)),
+  [DType.INT16]: (view, at, value) => view.setInt16(at, Number(value), true),
+  [DType.INT32]: (view, at, value) => view.setInt32(at, Number(value), true),
+  [DType.INT64]: (view, at, value) => view.setBigInt64(at, BigInt(value), true),
+  [DType.UINT8]: (view, at, value) => view.setUint8(at, Number(value)),
+  [DType.BOOL]: (view, at, value) => view.setUint8(at, value ? 1 : 0),
+  [DType.UINT16]: (view, at, value) => view.setUint16(at, Number(value), true),
+  [DType.UINT32]: (view, at, value) => view.setUint32(at, Number(value), true),
+  [DType.UINT64]: (view, at, value) => view.setBigUint64(at, BigInt(value), true),
+};
 
 /**
  * @internal A payload as a typed array. float16 and bfloat16 become Float32Array, bool Uint8Array, and complex numbers

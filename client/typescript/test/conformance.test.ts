@@ -168,7 +168,8 @@ class Runner {
         return;
       }
       case "repeat":
-        for (this.round = 0; this.round < step["times"]; this.round++) {
+        for (let round = 0; round < step["times"]; round++) {
+          this.round = round;
           for (const each of step["steps"]) await this.step(each);
         }
         return;
@@ -203,7 +204,10 @@ class Runner {
     let made: Tensor;
     if (step["ramp"] !== undefined) {
       const count = shape.reduce((product, size) => product * size, 1);
-      made = this.session.tensor(Float32Array.from({ length: count }, (_, i) => i % step["ramp"]), { dtype, shape });
+      made = this.session.tensor(
+        Float32Array.from({ length: count }, (_, i) => i % step["ramp"]),
+        { dtype, shape },
+      );
     } else if (step["hex"] !== undefined) {
       made = this.session.fromBytes(dtype, Buffer.from(step["hex"], "hex"), shape);
     } else {
@@ -391,7 +395,11 @@ function compare(found: ArrayLike<number | bigint>, expected: number[], dtype: s
 }
 
 function floats(values: (number | boolean | string)[]): number[] {
-  const words: Record<string, number> = { nan: Number.NaN, inf: Number.POSITIVE_INFINITY, "-inf": Number.NEGATIVE_INFINITY };
+  const words: Record<string, number> = {
+    nan: Number.NaN,
+    inf: Number.POSITIVE_INFINITY,
+    "-inf": Number.NEGATIVE_INFINITY,
+  };
   return values.map((value) => (typeof value === "string" ? (words[value] ?? Number.NaN) : Number(value)));
 }
 

@@ -2,7 +2,7 @@
 
 import { connect as dial } from "node:net";
 import { join } from "node:path";
-import { connect, type ConnectOptions, type Session } from "../src/node.js";
+import { type ConnectOptions, connect, type Session } from "../src/node.js";
 
 /** The address of a live server; without one, tests that need it are skipped. */
 export const ADDRESS = process.env["GRADWIRE_ADDRESS"] ?? "";
