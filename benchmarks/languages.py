@@ -64,7 +64,10 @@ class Language:
             started.communicate()
 
 
-LANGUAGES = (Language("Go", "go", "go", ("go", "build", "-o", "{folder}/w2", "./internal/w2"), ("{folder}/w2",)),)
+LANGUAGES = (
+    Language("Go", "go", "go", ("go", "build", "-o", "{folder}/w2", "./internal/w2"), ("{folder}/w2",)),
+    Language("TypeScript", "node", "typescript", ("npm", "run", "build"), ("node", "dist/bench/w2.js")),
+)
 
 
 def python_side(address: str) -> None:

@@ -151,6 +151,7 @@ def run(sdk: Sdk, address: str, control: str) -> Outcome:
             "GRADWIRE_CUTTING": control,
             "GRADWIRE_CONFORMANCE": str(Path(__file__).parent),
             "GRADWIRE_CONFORMANCE_REPORT": str(report),
+            "GRADWIRE_PYTHON": sys.executable,  # for a web gateway
         }
         begun = time.monotonic()
         for command in (*sdk.checks, sdk.test):
