@@ -24,7 +24,7 @@ export class Complex {
   ) {}
 }
 
-/** @internal A number that stays a float though it is whole. */
+/** A number that stays a float though it is whole: see `float`. */
 export class Float {
   constructor(readonly value: number) {}
 }

@@ -10,6 +10,7 @@ export { type BackwardOptions, backward, type GradOptions, grad, Hook } from "./
 export {
   Call,
   Complex,
+  Float,
   float,
   type IndexItem,
   type Numeric,

@@ -172,6 +172,8 @@ class Recorder implements Sink {
     this.error ??= error;
   }
 
+  reported(): void {}
+
   ask(): Promise<Result> {
     const error = refusal(Reason.NOT_SUPPORTED, "a program cannot wait for values while it is recorded");
     this.failed(error);

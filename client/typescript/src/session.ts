@@ -55,7 +55,10 @@ export interface Sink {
   wait(): Promise<void>;
   room(): Promise<void>;
   release(id: number): void;
+  /** Note a mistake for the next wait. */
   failed(error: GradwireError): void;
+  /** Forget a noted mistake, which a read has thrown. */
+  reported(error: GradwireError): void;
   takeFailure(): GradwireError | undefined;
   origin(failure: GradwireError): GradwireError;
 }

@@ -73,7 +73,9 @@ export class Tensor extends TensorMethods {
   }
 
   private ask(command: CommandInit): Promise<Result["result"]> {
-    return this.error ? Promise.reject(this.error) : this.session.ask(command);
+    if (!this.error) return this.session.ask(command);
+    this.session.sink.reported(this.error);
+    return Promise.reject(this.error);
   }
 
   // Reading

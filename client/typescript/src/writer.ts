@@ -178,6 +178,11 @@ export class Writer {
     if (this.failures.length < MOST_FAILURES) this.failures.push(error);
   }
 
+  /** Forget a noted mistake, which a read has thrown. */
+  reported(error: GradwireError): void {
+    this.failures = this.failures.filter((each) => each !== error);
+  }
+
   /** Make a batch of the commands that wait. Releases are its end: the server answers before it frees. */
   private cut(): void {
     this.endCalls();

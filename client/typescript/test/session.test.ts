@@ -1,0 +1,223 @@
+/** Sessions, tensors and errors against a live server. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import * as grpc from "@grpc/grpc-js";
+import { AutogradService, ListOpsRequestSchema, ListOpsResponseSchema } from "../src/gen/gradwire/v1/service_pb.js";
+import {
+  cat,
+  connect,
+  DType,
+  float,
+  functional,
+  GradwireConnectionError,
+  GradwireIndexError,
+  GradwireRuntimeError,
+  GradwireTypeError,
+  GradwireValueError,
+  grad,
+  linalg,
+  Reason,
+  type Tensor,
+} from "../src/node.js";
+import { OPS_HASH } from "../src/ops.js";
+import { ADDRESS, cutting, NO_PROXY, NO_SERVER, withSession } from "./support.js";
+
+const live = { skip: NO_SERVER };
+
+test("the generated ops are the server's", live, async () => {
+  const client = new grpc.Client(ADDRESS, grpc.credentials.createInsecure());
+  const answer = await new Promise<Buffer>((resolve, reject) => {
+    client.makeUnaryRequest(
+      `/${AutogradService.typeName}/ListOps`,
+      (bytes: Buffer) => bytes,
+      (bytes: Buffer) => bytes,
+      Buffer.from(toBinary(ListOpsRequestSchema, create(ListOpsRequestSchema, { knownHash: OPS_HASH }))),
+      (error, found) => (found ? resolve(found) : reject(error)),
+    );
+  });
+  client.close();
+  assert.equal(fromBinary(ListOpsResponseSchema, answer).ops.length, 0, "run `python -m tools.sdk_ops`");
+});
+
+test(
+  "typed ops",
+  live,
+  withSession(async (session) => {
+    const a = session.tensor([
+      [1, 5, 3],
+      [4, 2, 6],
+    ]);
+    assert.deepEqual(await a.sum({ dim: 0, keepdim: true }).array(), [[5, 7, 9]]);
+    const [values, indices] = a.maxDim(1);
+    assert.deepEqual(
+      [await values.array(), await indices.array()],
+      [
+        [5, 6],
+        [1, 2],
+      ],
+    );
+    assert.deepEqual(await cat([a, a], { dim: 1 }).shape(), [2, 6]);
+    assert.deepEqual(await a.index(0, "1:").array(), [5, 3]);
+    assert.deepEqual(await a.index("...", 0).array(), [1, 4]);
+    assert.deepEqual(await a.index(a.gt(3)).array(), [5, 4, 6]);
+    assert.deepEqual(await a.setIndex([0], 0).array(), [
+      [0, 0, 0],
+      [4, 2, 6],
+    ]);
+    assert.equal((await a.chunk(2)).length, 2);
+    assert.equal(await linalg.det(session.eye(3).mul(2)).item(), 8);
+    assert.equal(await functional.relu6(session.tensor(9)).item(), 6);
+    const whole = session.tensor([1, 2], { dtype: DType.INT64 });
+    assert.equal((await whole.mul(2).describe()).dtype, DType.INT64);
+    assert.equal((await whole.mul(float(2)).describe()).dtype, DType.FLOAT32);
+  }),
+);
+
+test(
+  "mistakes have PyTorch's sentences",
+  live,
+  withSession(async (session) => {
+    const a = session.tensor([
+      [1, 2, 3],
+      [4, 5, 6],
+    ]);
+    const bad = a.matmul(a);
+    await assert.rejects(bad.relu().read(), (error) => {
+      assert.ok(error instanceof GradwireRuntimeError);
+      assert.equal(error.message, "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)");
+      assert.deepEqual([error.reason, error.op, error.shape], [Reason.SHAPE, "matmul", [2, 3]]);
+      return true;
+    });
+    const leaf = session.tensor([1, 2], { requiresGrad: true });
+    leaf.add_(1);
+    await assert.rejects(session.wait(), /a leaf Variable that requires grad is being used in an in-place operation/);
+    await assert.rejects(async () => {
+      await leaf.mul(2).backward();
+      await session.wait();
+    }, /grad can be implicitly created only for scalar outputs/);
+    await assert.rejects(a.index(2).read(), GradwireIndexError);
+    assert.deepEqual(await a.sum().array(), 21);
+  }),
+);
+
+test(
+  "mistakes found here",
+  live,
+  withSession(async (session) => {
+    const other = await connect(ADDRESS);
+    const foreign = session.tensor([1]).add(other.tensor([1]));
+    await assert.rejects(foreign.read(), GradwireValueError);
+    await other.close();
+    await session.wait(); // it was told
+    const typed = session.tensor([1]).add({} as unknown as Tensor);
+    await assert.rejects(session.wait(), GradwireTypeError);
+    await assert.rejects(typed.read(), GradwireTypeError);
+    const sized = session.fromBytes(DType.FLOAT32, new Uint8Array(3), [1]);
+    await assert.rejects(sized.read(), GradwireValueError);
+    assert.throws(() => session.noGrad((async () => {}) as () => never), TypeError);
+    assert.throws(() => session.tensor([[1], [1, 2]]), GradwireValueError);
+  }),
+);
+
+test("no server", async () => {
+  await assert.rejects(connect("127.0.0.1:1", { patience: 0.1 }), GradwireConnectionError);
+});
+
+test("a seed that does not answer is left", live, async () => {
+  const session = await connect(["127.0.0.1:1", ADDRESS]);
+  assert.equal(await session.tensor(2).item(), 2);
+  await session.close();
+});
+
+test(
+  "tidy releases what is not returned or kept",
+  live,
+  withSession(async (session) => {
+    let kept: Tensor | undefined;
+    let lost: Tensor | undefined;
+    const { returned } = session.tidy(() => {
+      lost = session.tensor(1);
+      kept = session.tensor(2).keep();
+      return { returned: session.tensor(3) };
+    });
+    assert.equal(await returned.item(), 3);
+    assert.equal(await kept?.item(), 2);
+    await session.wait();
+    await assert.rejects(lost?.item() ?? Promise.resolve(), { reason: Reason.TENSOR_NOT_FOUND });
+    const inner = await session.tidy(async () => session.tidy(() => session.tensor(4)));
+    assert.equal(await inner.item(), 4);
+  }),
+);
+
+test(
+  "values of every type",
+  live,
+  withSession(async (session) => {
+    const arrays = [
+      Float32Array.of(1.5, -2),
+      Float64Array.of(1.5, -2),
+      Int8Array.of(1, -2),
+      Int16Array.of(1, -2),
+      Int32Array.of(1, -2),
+      BigInt64Array.of(1n, -(2n ** 60n)),
+      Uint8Array.of(1, 255),
+      Uint16Array.of(1, 65535),
+      Uint32Array.of(1, 2 ** 31),
+      BigUint64Array.of(1n, 2n ** 63n),
+    ];
+    for (const values of arrays) assert.deepEqual(await session.tensor(values).data(), values);
+    const half = session.tensor([1.5, Number.NEGATIVE_INFINITY, 2 ** -20]).to({ dtype: DType.FLOAT16 });
+    assert.deepEqual(await half.array(), [1.5, Number.NEGATIVE_INFINITY, 2 ** -20]);
+    assert.deepEqual(await session.tensor([1.5, 3]).to({ dtype: DType.BFLOAT16 }).array(), [1.5, 3]);
+    assert.deepEqual(await session.tensor([true, false]).array(), [1, 0]);
+    assert.deepEqual(await session.tensor([[], []]).shape(), [2, 0]);
+  }),
+);
+
+test(
+  "a gradient of a gradient, and hooks that wait",
+  live,
+  withSession(async (session) => {
+    const x = session.tensor(3, { requiresGrad: true });
+    const [first] = (await grad([x.mul(x).mul(x)], [x], { createGraph: true })) as [Tensor];
+    const [second] = (await grad([first], [x])) as [Tensor];
+    assert.deepEqual([await first.item(), await second.item()], [27, 18]);
+    const hook = x.registerHook(async (gradient) => gradient.mul(await session.tensor(2).item()));
+    await x.mul(5).backward();
+    assert.equal(await x.grad.item(), 10);
+    hook.remove();
+    await x.mul(5).backward();
+    assert.equal(await x.grad.item(), 15);
+  }),
+);
+
+test("4,000 additions arrive once through a proxy that cuts", { skip: NO_PROXY, timeout: 60_000 }, async () => {
+  const proxy = await cutting(500, 20_000);
+  const session = await connect(proxy.address);
+  const w = session.tensor(0);
+  for (let count = 0; count < 4000; count++) {
+    w.add_(1);
+    if (count % 100 === 99) await session.room();
+  }
+  assert.equal(await w.item(), 4000);
+  assert.ok(session.reconnects > 0);
+  await session.close().catch(() => {}); // the proxy may cut the last call
+  await proxy.end();
+});
+
+test(
+  "bulk values among commands",
+  live,
+  withSession(async (session) => {
+    const values = Float32Array.from({ length: 3 << 18 }, (_, place) => place % 13);
+    const small = session.tensor(1);
+    const large = session.tensor(values);
+    const sum = large.add(small);
+    assert.deepEqual(
+      await sum.data(),
+      values.map((value) => value + 1),
+    );
+  }),
+);
