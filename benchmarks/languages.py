@@ -54,7 +54,7 @@ class Language:
         """Build the side and start it. It answers a line of mode and steps with the seconds that they took."""
         place = ROOT / "client" / self.path
         build, command = ([word.format(folder=folder) for word in each] for each in (self.build, self.command))
-        subprocess.run(build, cwd=place, check=True)
+        subprocess.run(build, cwd=place, check=True, stdout=subprocess.DEVNULL)
         started = subprocess.Popen(
             [*command, address], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -5,6 +5,8 @@ A language whose plugins of protoc are not installed is skipped, with a sentence
     go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
     go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 
+TypeScript's comes by `npm ci` in client/typescript.
+
 A new language adds a module with `missing` and `generate` to `sdk`, and its name to LANGUAGES.
 """
 
