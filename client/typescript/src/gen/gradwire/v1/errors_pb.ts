@@ -365,7 +365,8 @@ export enum Reason {
   RESULT_FORGOTTEN = 38,
 
   /**
-   * INVALID_ARGUMENT, RuntimeError: any other error for which PyTorch raises a RuntimeError.
+   * INVALID_ARGUMENT, RuntimeError: any other error for which PyTorch raises a RuntimeError. With
+   * "linalg_error" in the metadata it is PyTorch's LinAlgError: a singular matrix, or a decomposition that failed.
    *
    * @generated from enum value: REASON_RUNTIME = 39;
    */
