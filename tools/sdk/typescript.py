@@ -145,13 +145,13 @@ class TypeScriptFile:
                 imports.setdefault(module, []).append(name)
         lines = ['import { Call } from "./call.js";']
         lines += [f'import type {{ {", ".join(names)} }} from "{module}";' for module, names in sorted(imports.items())]
-        head = f"// Written by tools/sdk_ops.py from the answer to ListOps; do not edit.\n\n/** {ABOUT[self.name]} */\n\n"
-        return head + "\n".join(lines) + f"\n\n{text}\n"
+        head = "// Written by tools/sdk_ops.py from the answer to ListOps; do not edit.\n\n"
+        return f"{head}/** {ABOUT[self.name]} */\n\n" + "\n".join(lines) + f"\n\n{text}\n"
 
 
 def kind_of(parameter: Parameter) -> str:
     made = " | ".join(f'"{each}"' for each in parameter.choices) if parameter.choices else TYPES[parameter.kind]
-    if parameter.kind in ("NUMBER_OR_STRING",) and parameter.choices:
+    if parameter.kind == "NUMBER_OR_STRING" and parameter.choices:
         made = f"Numeric | {made}"
     return f"{made} | null" if parameter.optional and parameter.kind in NULLABLE else made
 
