@@ -6,10 +6,10 @@
 import argparse
 import sys
 
-from tools.sdk import go, typescript
+from tools.sdk import go, rust, typescript
 from tools.sdk.functions import ROOT
 
-LANGUAGES = (go, typescript)
+LANGUAGES = (go, typescript, rust)
 
 
 def main() -> None:

@@ -6,6 +6,9 @@ A language whose plugins of protoc are not installed is skipped, with a sentence
     go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 
 TypeScript's comes by `npm ci` in client/typescript.
+Rust's come by
+
+    cargo install protoc-gen-prost@0.5.0 protoc-gen-tonic@0.5.0
 
 A new language adds a module with `missing` and `generate` to `sdk`, and its name to LANGUAGES.
 """
@@ -16,9 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.sdk import go, typescript
+from tools.sdk import go, rust, typescript
 
-LANGUAGES = (go, typescript)
+LANGUAGES = (go, typescript, rust)
 # Versions of protoc and its plugins, which a developer need not have in common with another.
 _VERSIONS = re.compile(r"^// (- |\t)protoc.*\n", re.MULTILINE)
 

@@ -32,7 +32,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "other-languages.md"
 BEGIN, END = "<!-- matrix: begins -->", "<!-- matrix: ends -->"
 _PREPARE_SECONDS = 90
-_TEST_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,7 @@ class Sdk:
     checks: tuple[tuple[str, ...], ...]  # linters and formatters
     test: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
+    seconds: float = 240  # of each check, and of the test
 
 
 SDKS = (
@@ -65,6 +65,19 @@ SDKS = (
         ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"),
         (("npm", "run", "lint"),),
         ("npm", "test"),
+    ),
+    Sdk(
+        "Rust",
+        ROOT / "client" / "rust",
+        ("cargo", "rustfmt", "cargo-clippy"),
+        ("cargo", "fetch", "--locked"),
+        (
+            ("cargo", "fmt", "--check"),
+            ("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings"),
+        ),
+        ("cargo", "test", "--locked", "--lib", "--test", "all"),
+        (("CARGO_TERM_COLOR", "never"),),
+        seconds=600,  # the first time it compiles all dependencies
     ),
 )
 PYTHON = Sdk("Python", ROOT, (), (), (), (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "tests/conformance"))
@@ -155,7 +168,7 @@ def run(sdk: Sdk, address: str, control: str) -> Outcome:
         }
         begun = time.monotonic()
         for command in (*sdk.checks, sdk.test):
-            answer = _call(command, sdk.folder, environment, _TEST_SECONDS)
+            answer = _call(command, sdk.folder, environment, sdk.seconds)
             if answer.returncode:
                 break
         seconds = time.monotonic() - begun

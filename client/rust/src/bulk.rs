@@ -1,0 +1,144 @@
+//! Values above `limits.max_inline_bytes` travel in chunks, and a broken transfer is resumed.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::connection::Connection;
+use crate::error::{Error, Result};
+use crate::pending::Pending;
+use crate::proto::{self, upload_request::Part};
+use crate::session::Session;
+use crate::writer::{FIRST_PAUSE, LONGEST_PAUSE};
+
+const CHUNK: usize = 256 << 10;
+
+impl Session {
+    /// Sends values in chunks. After a broken call it asks how many bytes have arrived, and sends the others.
+    pub(crate) fn upload(&self, data: Bytes) -> Pending<proto::Transfer> {
+        let live = match self.must_live("large values") {
+            Ok(live) => live,
+            Err(error) => return Pending::ready(Err(error)),
+        };
+        let connection = Arc::clone(&live.connection);
+        let start = proto::UploadStart {
+            session_id: self.id().to_owned(),
+            total_bytes: data.len() as u64,
+            request_id: live.request_id(),
+            ..Default::default()
+        };
+        let chunk = match live.opened.limits.chunk_bytes as usize {
+            0 => CHUNK,
+            bytes => bytes,
+        };
+        live.spawn(async move {
+            let total_bytes = start.total_bytes;
+            let reached = AtomicU64::new(0);
+            let transfer_id = resumed(&connection, || upload(&connection, &start, &data, chunk, &reached)).await?;
+            Ok(proto::Transfer { transfer_id, total_bytes, ..Default::default() })
+        })
+    }
+
+    /// Fetches a transfer's bytes. After a broken call it asks for the bytes that are missing.
+    pub(crate) fn download(&self, transfer: proto::Transfer) -> Pending<Bytes> {
+        let live = match self.must_live("large values") {
+            Ok(live) => live,
+            Err(error) => return Pending::ready(Err(error)),
+        };
+        let connection = Arc::clone(&live.connection);
+        let session_id = self.id().to_owned();
+        live.spawn(async move {
+            let data = tokio::sync::Mutex::new(Vec::with_capacity(transfer.total_bytes as usize));
+            resumed(&connection, || async {
+                let mut data = data.lock().await;
+                download(&connection, &session_id, &transfer, &mut data).await
+            })
+            .await?;
+            Ok(data.into_inner().into())
+        })
+    }
+}
+
+/// A part of a transfer: it is finished, or broke after progress or without any.
+type Attempt<T> = std::result::Result<T, (bool, Error)>;
+
+/// Sends what has not arrived. `reached` is how far the earlier attempts came.
+async fn upload(
+    connection: &Connection,
+    start: &proto::UploadStart,
+    data: &Bytes,
+    chunk: usize,
+    reached: &AtomicU64,
+) -> Attempt<String> {
+    let asked = send(connection, start.clone(), Bytes::new(), chunk).await.map_err(|error| (false, error))?;
+    let arrived = asked.received_bytes;
+    let progress = arrived > reached.swap(arrived, Ordering::Relaxed);
+    let begin = proto::UploadStart { transfer_id: asked.transfer_id, offset: arrived, ..start.clone() };
+    let rest = data.slice(arrived as usize..);
+    let told = send(connection, begin, rest, chunk).await.map_err(|error| (progress, error))?;
+    if told.received_bytes == start.total_bytes {
+        return Ok(told.transfer_id);
+    }
+    Err((progress, Error::unavailable("the server received a part of the upload")))
+}
+
+/// Makes one call of Upload.
+async fn send(
+    connection: &Connection,
+    start: proto::UploadStart,
+    data: Bytes,
+    chunk: usize,
+) -> Result<proto::UploadResponse> {
+    let chunks = (0..data.len()).step_by(chunk).map(move |at| {
+        let part = data.slice(at..data.len().min(at + chunk));
+        proto::UploadRequest { part: Some(Part::Data(part)) }
+    });
+    let messages = std::iter::once(proto::UploadRequest { part: Some(Part::Start(start)) }).chain(chunks);
+    let answer = connection.client()?.upload(tokio_stream::iter(messages)).await;
+    answer.map(tonic::Response::into_inner).map_err(|status| connection.failed(&status))
+}
+
+async fn download(
+    connection: &Connection,
+    session_id: &str,
+    transfer: &proto::Transfer,
+    data: &mut Vec<u8>,
+) -> Attempt<()> {
+    let before = data.len();
+    let request = proto::DownloadRequest {
+        session_id: session_id.to_owned(),
+        transfer_id: transfer.transfer_id.clone(),
+        offset: before as u64,
+    };
+    let broken = |status: &tonic::Status| connection.failed(status);
+    let mut client = connection.client().map_err(|error| (false, error))?;
+    let mut parts = client.download(request).await.map_err(|status| (false, broken(&status)))?.into_inner();
+    loop {
+        match parts.message().await {
+            Ok(Some(part)) if part.offset == data.len() as u64 => data.extend_from_slice(&part.data),
+            Ok(Some(_)) => return Err((false, Error::unavailable("a part of the download is missing"))),
+            Ok(None) if data.len() as u64 == transfer.total_bytes => return Ok(()),
+            Err(_) if data.len() as u64 == transfer.total_bytes => return Ok(()),
+            Ok(None) => return Err((data.len() > before, Error::unavailable("the download ended early"))),
+            Err(status) => return Err((data.len() > before, broken(&status))),
+        }
+    }
+}
+
+/// Repeats a part of a transfer until it succeeds. It gives up after the session's patience without progress.
+async fn resumed<T, F: Future<Output = Attempt<T>>>(connection: &Connection, part: impl Fn() -> F) -> Result<T> {
+    let (mut since, mut pause) = (Instant::now(), FIRST_PAUSE);
+    loop {
+        match part().await {
+            Ok(done) => return Ok(done),
+            Err((true, error)) if error.may_retry() => (since, pause) = (Instant::now(), FIRST_PAUSE),
+            Err((false, error)) if error.may_retry() && since.elapsed() <= connection.options.patience => {}
+            Err((_, error)) => return Err(error),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(LONGEST_PAUSE);
+    }
+}

@@ -1,0 +1,25 @@
+//! Large values.
+
+use crate::servers::{Cutting, session};
+use gradwire::{DType, Session};
+
+fn up_and_down(session: &Session, bytes: usize) {
+    let data: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
+    let made = session.tensor_from_bytes(DType::Uint8, data.clone(), [bytes as i64]);
+    assert!(made.to_vec::<u8>().wait().unwrap() == data);
+}
+
+#[test]
+fn large_values_go_up_and_down() {
+    let Some(session) = session() else { return };
+    up_and_down(&session, 8 << 20);
+}
+
+#[test]
+fn large_values_go_through_broken_connections() {
+    let Some(proxy) = Cutting::new(1_000_000, 3_000_000) else { return };
+    let session = Session::connect(&proxy.address).wait().unwrap();
+    up_and_down(&session, 8 << 20);
+    drop(session);
+    assert!(proxy.end() > 1);
+}
