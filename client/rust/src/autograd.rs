@@ -205,11 +205,13 @@ impl Tensor {
     }
 }
 
+type Function<T> = dyn Fn(&Tensor) -> std::result::Result<T, BoxError> + Send + Sync;
+
 /// The function of a hook.
 #[derive(Clone)]
 pub(crate) enum HookFunction {
-    Gradient(Arc<dyn Fn(&Tensor) -> std::result::Result<Option<Tensor>, BoxError> + Send + Sync>),
-    Accumulated(Arc<dyn Fn(&Tensor) -> std::result::Result<(), BoxError> + Send + Sync>),
+    Gradient(Arc<Function<Option<Tensor>>>),
+    Accumulated(Arc<Function<()>>),
 }
 
 /// A registered hook. It stays when this is dropped: see [`Hook::remove`].

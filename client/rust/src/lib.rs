@@ -52,6 +52,8 @@ mod program;
 mod program_file;
 mod session;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod values;
 mod wire;
 mod writer;

@@ -286,9 +286,9 @@ impl Session {
 
     /// Seeds the session's random generator, which draws PyTorch's numbers on the CPU (torch.manual_seed).
     pub fn manual_seed(&self, seed: i64) {
-        let mut request = proto::ManualSeedRequest::default();
-        request.set = Some(proto::manual_seed_request::Set::Seed(seed));
-        request.set_algorithm(proto::RandomAlgorithm::Mt19937);
+        let set = Some(proto::manual_seed_request::Set::Seed(seed));
+        let algorithm = proto::RandomAlgorithm::Mt19937.into();
+        let request = proto::ManualSeedRequest { set, algorithm, ..Default::default() };
         self.send(command::Command::ManualSeed(request));
     }
 }
@@ -381,15 +381,15 @@ async fn keep_alive(writer: &Writer, connection: &Connection, session_id: &str, 
 }
 
 /// The session's thread, with an event loop for its connection.
-struct Runtime {
-    handle: Handle,
+pub(crate) struct Runtime {
+    pub handle: Handle,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     id: ThreadId,
 }
 
 impl Runtime {
-    fn start() -> std::io::Result<Runtime> {
+    pub fn start() -> std::io::Result<Runtime> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();

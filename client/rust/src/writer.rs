@@ -25,6 +25,8 @@ use crate::wire::Connect;
 pub(crate) const SEND_AT: usize = 64;
 /// Commands up to which a batch grows while many are under way.
 const GROW_TO: usize = 1024;
+/// Bytes up to which it grows. A larger message would hardly pass a connection that breaks all the time.
+const GROW_BYTES: usize = 8 << 10;
 /// Batches under way; the server stops reading at 16.
 const MOST_SENT: usize = 8;
 /// Refusals that are remembered for commands that depend on them.
@@ -182,7 +184,8 @@ impl Writer {
         }
         let limit = self.opened.limits.max_batch_commands as usize;
         let most = if limit > 0 { limit.min(GROW_TO) } else { GROW_TO };
-        while state.count >= most && state.queue.len() >= MOST_SENT && state.dead.is_none() {
+        let full = |state: &State| state.count >= most || state.commands.len() + state.words.len() >= GROW_BYTES;
+        while full(&state) && state.queue.len() >= MOST_SENT && state.dead.is_none() {
             state = self.room.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         if state.queue.len() < MOST_SENT || state.dead.is_some() {

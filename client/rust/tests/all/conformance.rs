@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gradwire::{
     BackwardOptions, Call, Complex, ConnectOptions, DType, Error, Hook, IndexItem, Input, Number, Payload, Program,
-    Reason, RunOptions, Session, Tensor,
+    RunOptions, Session, Tensor,
 };
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -471,6 +471,6 @@ fn four_thousand_additions_arrive_once() {
         sum.add_(1.0);
     }
     assert_eq!(sum.item().wait().unwrap(), 4_000.0);
-    assert_eq!(sum.index(&[7.into()]).item().wait().unwrap_err().reason(), Some(Reason::IndexOutOfRange));
-    assert!(session.reconnects() > 0 || proxy.end() > 0);
+    let cuts = proxy.end();
+    assert!(cuts > 1, "{cuts} cuts, {} reconnects", session.reconnects());
 }
