@@ -68,7 +68,11 @@ LANGUAGES = (
     Language("Go", "go", "go", ("go", "build", "-o", "{folder}/w2", "./internal/w2"), ("{folder}/w2",)),
     Language("TypeScript", "node", "typescript", ("npm", "run", "build"), ("node", "dist/bench/w2.js")),
     Language(
-        "Rust", "cargo", "rust", ("cargo", "build", "-q", "--release", "--example", "w2"), ("target/release/examples/w2",)
+        "Rust",
+        "cargo",
+        "rust",
+        ("cargo", "build", "-q", "--release", "--example", "w2"),
+        ("target/release/examples/w2",),
     ),
 )
 

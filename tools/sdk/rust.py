@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,10 @@ TYPES = {
 INTO = {"TENSOR_OR_NUMBER": "operand", "NUMBER": "scalar", "NUMBER_OR_STRING": "scalar"}
 LISTS = {"INTEGERS", "FLOATS"}
 WORDS = {
-    "as", "async", "await", "box", "break", "const", "continue", "crate", "do", "dyn", "else", "enum", "extern", "false",
-    "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override",
-    "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true", "try", "type", "typeof", "unsafe",
-    "unsized", "use", "virtual", "where", "while", "yield", "options", "session",
+    "as", "async", "await", "box", "break", "const", "continue", "crate", "do", "dyn", "else", "enum", "extern",
+    "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move", "mut",
+    "options", "override", "priv", "pub", "ref", "return", "self", "session", "static", "struct", "super", "trait",
+    "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 }  # fmt: skip
 # PyTorch tells T from t and H from h by case alone. A method `clone` would hide Rust's.
 NAMES = {"T": "reverse_dims", "H": "adjoint_2d", "mT": "m_t", "mH": "m_h", "clone": "cloned"}
@@ -90,8 +89,10 @@ class Module:
             self.add_options(function, name, options)
             path = name if not owner else f"{owner}::{name}"
             lines += [f"/// Is [`{path}`] with options.", *deprecated(function)]
-            lines.append(f"pub fn {with_name(function, name)}({', '.join([*arguments, f'options: {options}'])}) -> "
-                         f"{result_of(function)} {{")
+            lines.append(
+                f"pub fn {with_name(function, name)}({', '.join([*arguments, f'options: {options}'])}) -> "
+                f"{result_of(function)} {{"
+            )
             lines += [f"    {call_of(function, owner)}.options(options.0){end_of(function)}", "}"]
         self.bodies[owner] += lines
 
@@ -106,8 +107,13 @@ class Module:
         return "", function.required
 
     def add_options(self, function: Function, name: str, options: str) -> None:
-        lines = [f"/// What `{name}` can do without.", "#[derive(Clone, Debug, Default)]", "#[must_use]",
-                 f"pub struct {options}(Options);", f"impl {options} {{"]
+        lines = [
+            f"/// What `{name}` can do without.",
+            "#[derive(Clone, Debug, Default)]",
+            "#[must_use]",
+            f"pub struct {options}(Options);",
+            f"impl {options} {{",
+        ]
         for each in function.options:
             told = "" if each.default is None else f" Default: {default_of(each.default)}."
             if each.choices:
@@ -121,7 +127,7 @@ class Module:
         self.options += [*lines, "}"]
 
     def text(self) -> str:
-        bodies = [line for line in self.bodies[""]]
+        bodies = list(self.bodies[""])
         for owner in ("Tensor", "Session"):
             if self.bodies[owner]:
                 bodies += [f"impl {owner} {{", *(f"    {line}" for line in self.bodies[owner]), "}"]
@@ -129,8 +135,13 @@ class Module:
         head = HEAD + f"\n//! {ABOUT[self.name]}\n\n{LINTS}\n"
         if "Borrow<" in code:
             head += "use std::borrow::Borrow;\n\n"
-        uses = {"call": ("Call", "Operand", "Options", "Scalar"), "pending": ("Pending",), "session": ("Session",),
-                "tensor": ("IndexItem", "Tensor"), "values": ("DType",)}
+        uses = {
+            "call": ("Call", "Operand", "Options", "Scalar"),
+            "pending": ("Pending",),
+            "session": ("Session",),
+            "tensor": ("IndexItem", "Tensor"),
+            "values": ("DType",),
+        }
         for module, names in uses.items():
             used = [each for each in names if re.search(rf"(?<![\w`]){each}\b(?!`)", code)]
             if used:

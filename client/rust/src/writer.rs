@@ -25,8 +25,9 @@ use crate::wire::Connect;
 pub(crate) const SEND_AT: usize = 64;
 /// Commands up to which a batch grows while many are under way.
 const GROW_TO: usize = 1024;
-/// Bytes up to which it grows. A larger message would hardly pass a connection that breaks all the time.
-const GROW_BYTES: usize = 8 << 10;
+/// Bytes up to which it grows, and up to which it grows after a break. A larger message would hardly pass a connection
+/// that breaks all the time.
+const GROW_BYTES: [usize; 2] = [8 << 10, 2 << 10];
 /// Batches under way; the server stops reading at 16.
 const MOST_SENT: usize = 8;
 /// Refusals that are remembered for commands that depend on them.
@@ -103,6 +104,8 @@ struct State {
     // Batches that are not answered, in order; those before `sent` were sent on the present stream.
     queue: VecDeque<Batch>,
     sent: usize,
+    /// Batches that may be under way: few after a break, so that an answer comes before the next one.
+    window: usize,
     credit: i64,
     attached: bool,
     acknowledged: u64,
@@ -136,7 +139,7 @@ type Guard<'a> = MutexGuard<'a, State>;
 
 impl Writer {
     pub fn new(opened: Opened) -> Arc<Writer> {
-        let state = State { first: 1, next: 1, ..State::default() };
+        let state = State { first: 1, next: 1, window: MOST_SENT, ..State::default() };
         Arc::new(Writer {
             opened,
             state: Mutex::new(state),
@@ -184,7 +187,10 @@ impl Writer {
         }
         let limit = self.opened.limits.max_batch_commands as usize;
         let most = if limit > 0 { limit.min(GROW_TO) } else { GROW_TO };
-        let full = |state: &State| state.count >= most || state.commands.len() + state.words.len() >= GROW_BYTES;
+        let full = |state: &State| {
+            let bytes = GROW_BYTES[usize::from(state.window < MOST_SENT)];
+            state.count >= most || state.commands.len() + state.words.len() >= bytes
+        };
         while full(&state) && state.queue.len() >= MOST_SENT && state.dead.is_none() {
             state = self.room.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
@@ -400,6 +406,7 @@ impl Writer {
         state.attempt += 1;
         if state.attempt > 1 {
             state.reconnects += 1;
+            state.window = 1;
         }
         (state.sent, state.credit, state.attached) = (0, 0, false);
         state.told = state.acknowledged;
@@ -420,7 +427,7 @@ impl Writer {
         if !state.attached {
             return None;
         }
-        if state.sent < state.queue.len() && state.sent < MOST_SENT {
+        if state.sent < state.queue.len() && state.sent < state.window {
             let batch = &mut state.queue[state.sent];
             let message = batch.seal(state.acknowledged);
             if state.credit < batch.size {
@@ -496,6 +503,7 @@ impl State {
         let Some(mut last) = self.queue.drain(..count).last() else { return Vec::new() };
         self.sent = self.sent.saturating_sub(count);
         self.acknowledged = last.last;
+        self.window = (2 * self.window).min(MOST_SENT);
         for mut result in run.results {
             let answer = last.waiting.remove(&result.seq);
             if let Some(proto::result::Result::Error(told)) = &mut result.result {
