@@ -58,6 +58,9 @@ pub struct TensorSpec {
     /// Of a non-leaf: its index among its node's results.
     #[prost(uint32, tag = "70")]
     pub output_nr: u32,
+    /// Elements from the start of its memory to its first element. Only Describe sets it.
+    #[prost(uint64, tag = "73")]
+    pub storage_offset: u64,
     /// Its tangents, outermost level first, while levels of forward-mode differentiation are open (the op make_dual).
     #[prost(message, repeated, tag = "71")]
     pub tangents: ::prost::alloc::vec::Vec<TangentSpec>,
@@ -1164,7 +1167,8 @@ pub enum Reason {
     Internal = 37,
     /// DATA_LOSS, RuntimeError: a repeated batch whose results the server no longer has.
     ResultForgotten = 38,
-    /// INVALID_ARGUMENT, RuntimeError: any other error for which PyTorch raises a RuntimeError.
+    /// INVALID_ARGUMENT, RuntimeError: any other error for which PyTorch raises a RuntimeError. With
+    /// "linalg_error" in the metadata it is PyTorch's LinAlgError: a singular matrix, or a decomposition that failed.
     Runtime = 39,
     /// UNAUTHENTICATED, PermissionError: the caller is not authenticated.
     Unauthenticated = 40,
