@@ -6,10 +6,10 @@
 import argparse
 import sys
 
-from tools.sdk import go, rust, typescript
+from tools.sdk import go, java, rust, typescript
 from tools.sdk.functions import ROOT
 
-LANGUAGES = (go, typescript, rust)
+LANGUAGES = (go, typescript, rust, java)
 
 
 def main() -> None:

@@ -1,0 +1,96 @@
+package io.github.gradwire;
+
+import io.grpc.ChannelCredentials;
+import io.grpc.ClientInterceptor;
+import io.grpc.Grpc;
+import io.grpc.InsecureChannelCredentials;
+import io.grpc.ManagedChannel;
+import io.grpc.ManagedChannelBuilder;
+import io.grpc.Metadata;
+import io.grpc.TlsChannelCredentials;
+import io.grpc.stub.MetadataUtils;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.function.Consumer;
+
+/** What {@link Gradwire#connect} can do without. */
+public final class ConnectOptions {
+  private static final Metadata.Key<String> AUTHORIZATION =
+      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+
+  private ChannelCredentials credentials = InsecureChannelCredentials.create();
+  private String token = "";
+  private Consumer<ManagedChannelBuilder<?>> channel = builder -> {};
+  Duration lease = Duration.ZERO;
+  Duration patience = Duration.ofSeconds(120);
+  String clientName = "gradwire-java/" + Gradwire.VERSION;
+
+  ConnectOptions() {}
+
+  /** Encrypts the connection, and trusts the authorities that this Java trusts. */
+  public ConnectOptions tls() {
+    return credentials(TlsChannelCredentials.create());
+  }
+
+  /** Encrypts the connection, and trusts the authorities of a PEM file. */
+  public ConnectOptions tls(Path authorities) {
+    try {
+      return credentials(
+          TlsChannelCredentials.newBuilder().trustManager(authorities.toFile()).build());
+    } catch (IOException unreadable) {
+      throw new UncheckedIOException(unreadable);
+    }
+  }
+
+  /** Uses credentials of gRPC, for example with a certificate of the client. */
+  public ConnectOptions credentials(ChannelCredentials given) {
+    credentials = given;
+    return this;
+  }
+
+  /** Authenticates every call with "authorization: Bearer TOKEN". */
+  public ConnectOptions token(String given) {
+    token = given;
+    return this;
+  }
+
+  /** Asks for a lease: how long the session lives without traffic. The session renews it. */
+  public ConnectOptions lease(Duration given) {
+    lease = given;
+    return this;
+  }
+
+  /** Sets how long a broken connection is tried again. The default is 120 seconds. */
+  public ConnectOptions patience(Duration given) {
+    patience = given;
+    return this;
+  }
+
+  /** Sets the name that the server's log shows. */
+  public ConnectOptions clientName(String given) {
+    clientName = given;
+    return this;
+  }
+
+  /** Changes the channels of gRPC, for example with an interceptor. */
+  public ConnectOptions channel(Consumer<ManagedChannelBuilder<?>> given) {
+    channel = given;
+    return this;
+  }
+
+  ManagedChannel dial(String address) {
+    ManagedChannelBuilder<?> builder = Grpc.newChannelBuilder(address, credentials);
+    // Callbacks only hand results over, so no thread of a pool is needed.
+    builder.directExecutor().maxInboundMessageSize(Integer.MAX_VALUE);
+    if (!token.isEmpty()) {
+      Metadata headers = new Metadata();
+      headers.put(AUTHORIZATION, "Bearer " + token);
+      ClientInterceptor interceptor = MetadataUtils.newAttachHeadersInterceptor(headers);
+      builder.intercept(interceptor);
+    }
+    channel.accept(builder);
+    return builder.build();
+  }
+}
