@@ -64,6 +64,7 @@ class Language:
             started.communicate()
 
 
+_JAVA = 'exec java -cp "target/test-classes:target/classes:$(cat {folder}/classpath)" io.github.gradwire.W2 "$0"'
 LANGUAGES = (
     Language("Go", "go", "go", ("go", "build", "-o", "{folder}/w2", "./internal/w2"), ("{folder}/w2",)),
     Language("TypeScript", "node", "typescript", ("npm", "run", "build"), ("node", "dist/bench/w2.js")),
@@ -73,6 +74,13 @@ LANGUAGES = (
         "rust",
         ("cargo", "build", "-q", "--release", "--example", "w2"),
         ("target/release/examples/w2",),
+    ),
+    Language(
+        "Java",
+        "mvn",
+        "java",
+        ("mvn", "-q", "-B", "test-compile", "dependency:build-classpath", "-Dmdep.outputFile={folder}/classpath"),
+        ("sh", "-c", _JAVA),
     ),
 )
 

@@ -31,7 +31,6 @@ from tests.conformance.make import FOLDER
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "other-languages.md"
 BEGIN, END = "<!-- matrix: begins -->", "<!-- matrix: ends -->"
-_PREPARE_SECONDS = 90
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,7 @@ class Sdk:
     test: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     seconds: float = 240  # of each check, and of the test
+    prepare_seconds: float = 90.0
 
 
 SDKS = (
@@ -78,6 +78,15 @@ SDKS = (
         ("cargo", "test", "--locked", "--lib", "--test", "all"),
         (("CARGO_TERM_COLOR", "never"),),
         seconds=600,  # the first time it compiles all dependencies
+    ),
+    Sdk(
+        "Java",
+        ROOT / "client" / "java",
+        ("mvn", "javac"),
+        ("mvn", "-q", "-B", "test-compile", "surefire:help", "spotless:help"),
+        (),
+        ("mvn", "-q", "-B", "spotless:check", "test"),
+        prepare_seconds=240.0,  # it also makes and compiles the stubs
     ),
 )
 PYTHON = Sdk("Python", ROOT, (), (), (), (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "tests/conformance"))
@@ -153,7 +162,7 @@ def run(sdk: Sdk, address: str, control: str) -> Outcome:
         return Outcome(sdk, skipped=f"{', '.join(missing)} is not on the PATH")
     environment = {**os.environ, **dict(sdk.environment)}
     if sdk.prepare:
-        prepared = _call(sdk.prepare, sdk.folder, environment, _PREPARE_SECONDS)
+        prepared = _call(sdk.prepare, sdk.folder, environment, sdk.prepare_seconds)
         if prepared.returncode:
             reason = prepared.stdout.strip().splitlines()[-1:] or ["no answer"]
             return Outcome(sdk, skipped=f"`{' '.join(sdk.prepare)}` failed: {reason[0]}")

@@ -32,8 +32,7 @@ TYPES = {
 FIXED = {"boolean": "bool", "integer": "integer", "string": "string"}
 WORDS = {"abstract", "assert", "boolean", "byte", "case", "char", "class", "const", "default", "do", "double", "enum",
          "final", "float", "for", "goto", "if", "import", "int", "long", "native", "new", "package", "return", "short",
-         "static", "super", "switch", "this", "throw", "try", "void", "while", "call", "options",
-         "session"}  # fmt: skip
+         "static", "super", "switch", "this", "throw", "try", "void", "while", "call", "options"}  # fmt: skip
 CLASSES = {"nn.functional": "Functional", "linalg": "Linalg", "fft": "Fft", "special": "Special"}
 ABOUT = {
     "TensorOps": "Methods of {@link Tensor}: the ops that PyTorch has as methods.",
@@ -95,21 +94,16 @@ class JavaClass:
         options = self.options_of(function) if function.options else ""
         fixed = function.required[1:] if self.name == "TensorOps" else function.required
         for variant in itertools.product(*(TYPES[each.kind] for each in fixed)):
-            if not self.finds_session(function, variant):
+            if not self.finds_session(variant):
                 continue
             self.method(function, fixed, variant, "")
             if options:
                 self.method(function, fixed, variant, options)
 
-    def finds_session(self, function: Function, variant: Variant) -> bool:
+    def finds_session(self, variant: Variant) -> bool:
         """Whether a variant of two operands has a tensor, which knows the session."""
         tensors = any(kind in ("Tensor", "List<Tensor>") for kind, _ in variant)
-        return self.name in ("TensorOps", "SessionOps") or tensors or self.takes_session(function)
-
-    @staticmethod
-    def takes_session(function: Function) -> bool:
-        """Whether a static function gets the session, since no parameter can be a tensor."""
-        return not any(each.kind in ("TENSOR", "TENSORS", "TENSOR_OR_NUMBER") for each in function.required)
+        return self.name in ("TensorOps", "SessionOps") or tensors
 
     def options_of(self, function: Function) -> str:
         """The class of a function's options; an in-place form shares it if it has the same."""
@@ -126,8 +120,6 @@ class JavaClass:
         parameters = [f"{kind} {each}" for each, kind in given]
         if given and given[-1][1].endswith("[]") and not options:
             parameters[-1] = parameters[-1].replace("[] ", "... ")
-        if self.name not in ("TensorOps", "SessionOps") and self.takes_session(function):
-            parameters.insert(0, "Session session")
         if options:
             parameters.append(f"Consumer<{options}> options")
         signature = f"{name}({', '.join(each.rsplit(' ', 1)[0] for each in parameters)})"
@@ -174,8 +166,7 @@ class JavaClass:
     def body(
         self, function: Function, required: tuple[Parameter, ...], variant: Variant, options: str
     ) -> Iterator[str]:
-        session = {"TensorOps": "null", "SessionOps": "(Session) this"}.get(self.name)
-        session = session or ("session" if self.takes_session(function) else "null")
+        session = "(Session) this" if self.name == "SessionOps" else "null"
         chain = f'new Call({session}, "{function.op}")'
         if self.name == "TensorOps":
             chain += '.tensor("", (Tensor) this)'
@@ -274,11 +265,13 @@ def results(all_functions: list[Function]) -> str:
 
 def class_of(function: Function) -> str:
     """The class that has a function."""
-    if function.method:
+    if function.method and function.op != "where":  # Tensor.where's receiver is not the condition
         return "TensorOps"
-    if function.namespace:
-        return CLASSES[function.namespace]
-    return "SessionOps" if JavaClass.takes_session(function) else "Torch"
+    if not any(each.kind in ("TENSOR", "TENSORS", "TENSOR_OR_NUMBER") for each in function.required):
+        if function.namespace:
+            raise SystemExit(f"{function.op} has no tensor to know the session by")
+        return "SessionOps"
+    return CLASSES[function.namespace] if function.namespace else "Torch"
 
 
 def files() -> dict[Path, str]:

@@ -96,7 +96,7 @@ public final class Autograd {
     if (session.hooks.isEmpty()) {
       session.sink.send(command);
     } else {
-      session.hooks.run(command.build());
+      session.hooks.run(command.build(), given.createGraph);
     }
     Reference.reachabilityFence(tensors);
     Reference.reachabilityFence(given);
@@ -137,7 +137,7 @@ public final class Autograd {
     if (session.hooks.isEmpty() && !given.allowUnused) {
       session.sink.send(command);
     } else {
-      List<TensorSpec> specs = session.hooks.run(command.build());
+      List<TensorSpec> specs = session.hooks.run(command.build(), given.createGraph);
       for (int i = 0; i < specs.size(); i++) {
         if (specs.get(i).getId() == 0) {
           made.set(i, null).close();

@@ -37,7 +37,9 @@ public final class Call {
   private static final byte NUMBER = 12;
   private static final NoneValue NO_VALUE = NoneValue.getDefaultInstance();
 
-  /** An argument. Ids and floats are in `bits`, so that a prepared call is made without a message. */
+  /**
+   * An argument. Ids and floats are in `bits`, so that a prepared call is made without a message.
+   */
   private record Arg(String name, byte kind, long bits, Object value) {}
 
   private final String op;
@@ -187,8 +189,7 @@ public final class Call {
   /** Applies an op that returns a list. It waits, because only the answer has the list's length. */
   public List<Tensor> list() {
     Session owner = owner();
-    Command command =
-        Command.newBuilder().setOp(request(owner.gradMode(), new Tensor[0])).build();
+    Command command = Command.newBuilder().setOp(request(owner.gradMode(), new Tensor[0])).build();
     Result result = owner.ask(command);
     Reference.reachabilityFence(this);
     return result.getOp().getOutputsList().stream().map(spec -> owner.adopt(spec.getId())).toList();

@@ -60,7 +60,8 @@ final class Hooks {
   }
 
   private Tensor[] leaf(HookCall due, UnaryOperator<Tensor> function) {
-    function.apply(new Tensor(session, due.getLeaf().getId())); // the program's own tensor has the id
+    function.apply(
+        new Tensor(session, due.getLeaf().getId())); // the program's own tensor has the id
     return null;
   }
 
@@ -80,8 +81,17 @@ final class Hooks {
         .toArray(Tensor[]::new);
   }
 
-  /** Sends a backward, and runs the functions at which it stops. Returns the gradients of `grad`. */
-  List<TensorSpec> run(Command command) {
+  /**
+   * Sends a backward, and runs the functions at which it stops, with a graph only for createGraph.
+   * Returns the gradients of `grad`.
+   */
+  List<TensorSpec> run(Command command, boolean createGraph) {
+    try (GradModeScope mode = createGraph ? session.enableGrad() : session.noGrad()) {
+      return run(command);
+    }
+  }
+
+  private List<TensorSpec> run(Command command) {
     Command next = command;
     RuntimeException own = null; // thrown by a hook
     while (true) {
@@ -111,7 +121,8 @@ final class Hooks {
       }
       if (replacement != null) {
         resume.setReplaces(true);
-        Arrays.stream(replacement).forEach(each -> resume.addGradients(each == null ? 0 : each.id()));
+        Arrays.stream(replacement)
+            .forEach(each -> resume.addGradients(each == null ? 0 : each.id()));
       }
       next = Command.newBuilder().setResumeBackward(resume).build();
       Reference.reachabilityFence(replacement);

@@ -3,7 +3,9 @@ package io.github.gradwire;
 import io.github.gradwire.v1.IndexItem;
 import io.github.gradwire.v1.Slice;
 
-/** One item of an index expression: {@code x.index(Index.at(0), Index.range(1, 3))} is x[0, 1:3]. */
+/**
+ * One item of an index expression: {@code x.index(Index.at(0), Index.range(1, 3))} is x[0, 1:3].
+ */
 public final class Index {
   final IndexItem item;
   final Tensor tensor;

@@ -83,7 +83,8 @@ public final class ProgramFile implements AutoCloseable {
   public byte[] save() {
     SaveProgramRequest.Builder request = SaveProgramRequest.newBuilder().setFile(file.id());
     tensors.forEach(
-        (name, each) -> request.addTensors(NamedTensor.newBuilder().setName(name).setId(each.id())));
+        (name, each) ->
+            request.addTensors(NamedTensor.newBuilder().setName(name).setId(each.id())));
     try (Tensor made = session.newTensor()) {
       session.sink.send(Command.newBuilder().setSaveProgram(request.setId(made.id())));
       return made.read().bytes();

@@ -14,7 +14,8 @@ final class Servers implements AutoCloseable {
   private volatile Link link;
 
   /** A connection with the stub of its calls. */
-  record Link(String address, ManagedChannel channel, AutogradServiceGrpc.AutogradServiceStub stub) {
+  record Link(
+      String address, ManagedChannel channel, AutogradServiceGrpc.AutogradServiceStub stub) {
     AutogradServiceGrpc.AutogradServiceBlockingStub blocking() {
       return AutogradServiceGrpc.newBlockingStub(channel);
     }

@@ -105,7 +105,10 @@ public final class Session extends SessionOps implements AutoCloseable {
 
   static Session open(String address, ConnectOptions options) {
     List<String> addresses =
-        Arrays.stream(address.split(",")).map(String::trim).filter(each -> !each.isEmpty()).toList();
+        Arrays.stream(address.split(","))
+            .map(String::trim)
+            .filter(each -> !each.isEmpty())
+            .toList();
     if (addresses.isEmpty()) {
       throw new IllegalArgumentException("an address is \"host:port\", not \"" + address + "\"");
     }
@@ -120,7 +123,9 @@ public final class Session extends SessionOps implements AutoCloseable {
           retried(servers, options.patience, stub -> stub.openSession(request));
       if (opened.getFirstId() == 0) {
         throw GradwireException.mistake(
-            Reason.REASON_PROTOCOL_VERSION, "", "the server gives this client no ids: it is too old");
+            Reason.REASON_PROTOCOL_VERSION,
+            "",
+            "the server gives this client no ids: it is too old");
       }
       Session session = new Session(servers, opened, options);
       session.start();
@@ -214,7 +219,9 @@ public final class Session extends SessionOps implements AutoCloseable {
 
   // Waiting
 
-  /** Sends all commands and waits for their answers. Throws the first refusal since the last wait. */
+  /**
+   * Sends all commands and waits for their answers. Throws the first refusal since the last wait.
+   */
   public void await() {
     sink.await();
     throwFailure();

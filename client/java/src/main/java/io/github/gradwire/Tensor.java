@@ -159,8 +159,7 @@ public final class Tensor extends TensorOps implements AutoCloseable {
 
   /** Makes a non-leaf keep its gradient in the next backward. Returns this tensor. */
   public Tensor retainGrad() {
-    return send(
-        Command.newBuilder().setRetainGrad(RetainGradRequest.newBuilder().setTensor(id)));
+    return send(Command.newBuilder().setRetainGrad(RetainGradRequest.newBuilder().setTensor(id)));
   }
 
   /** The gradient. A read of it fails where there is none: see {@link #hasGrad}. */

@@ -3495,26 +3495,6 @@ public abstract class TensorOps {
     return new Call(null, "vsplit").tensor("", (Tensor) this).integers("", indicesOrSections).list();
   }
 
-  /** input where the condition is True, other elsewhere (torch.where). */
-  public Tensor where(Tensor input, Tensor other) {
-    return new Call(null, "where").tensor("", (Tensor) this).tensor("", input).tensor("", other).one();
-  }
-
-  /** input where the condition is True, other elsewhere (torch.where). */
-  public Tensor where(Tensor input, Number other) {
-    return new Call(null, "where").tensor("", (Tensor) this).tensor("", input).number("", other).one();
-  }
-
-  /** input where the condition is True, other elsewhere (torch.where). */
-  public Tensor where(Number input, Tensor other) {
-    return new Call(null, "where").tensor("", (Tensor) this).number("", input).tensor("", other).one();
-  }
-
-  /** input where the condition is True, other elsewhere (torch.where). */
-  public Tensor where(Number input, Number other) {
-    return new Call(null, "where").tensor("", (Tensor) this).number("", input).number("", other).one();
-  }
-
   /** input * log(other); 0 where the input is 0 (torch.xlogy). */
   public Tensor xlogy(Tensor other) {
     return new Call(null, "xlogy").tensor("", (Tensor) this).tensor("", other).one();

@@ -460,6 +460,26 @@ public final class Torch {
     return new Call(null, "vstack").tensors("", tensors).one();
   }
 
+  /** input where the condition is True, other elsewhere (torch.where). */
+  public static Tensor where(Tensor condition, Tensor input, Tensor other) {
+    return new Call(null, "where").tensor("", condition).tensor("", input).tensor("", other).one();
+  }
+
+  /** input where the condition is True, other elsewhere (torch.where). */
+  public static Tensor where(Tensor condition, Tensor input, Number other) {
+    return new Call(null, "where").tensor("", condition).tensor("", input).number("", other).one();
+  }
+
+  /** input where the condition is True, other elsewhere (torch.where). */
+  public static Tensor where(Tensor condition, Number input, Tensor other) {
+    return new Call(null, "where").tensor("", condition).number("", input).tensor("", other).one();
+  }
+
+  /** input where the condition is True, other elsewhere (torch.where). */
+  public static Tensor where(Tensor condition, Number input, Number other) {
+    return new Call(null, "where").tensor("", condition).number("", input).number("", other).one();
+  }
+
   /** Zeros with the input's shape (torch.zeros_like). */
   public static Tensor zerosLike(Tensor input) {
     return new Call(null, "zeros_like").tensor("", input).one();

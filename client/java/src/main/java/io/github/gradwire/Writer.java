@@ -5,8 +5,8 @@ import io.github.gradwire.v1.Calls;
 import io.github.gradwire.v1.Command;
 import io.github.gradwire.v1.Error;
 import io.github.gradwire.v1.GradMode;
-import io.github.gradwire.v1.OpenSessionResponse;
 import io.github.gradwire.v1.OpRequest;
+import io.github.gradwire.v1.OpenSessionResponse;
 import io.github.gradwire.v1.Prepare;
 import io.github.gradwire.v1.Reason;
 import io.github.gradwire.v1.ReleaseRequest;
@@ -148,7 +148,9 @@ final class Writer implements Sink {
     counted();
   }
 
-  /** Follows every command: sends a batch that is large enough, and waits if it can grow no more. */
+  /**
+   * Follows every command: sends a batch that is large enough, and waits if it can grow no more.
+   */
   private void counted() {
     next++;
     count++;

@@ -43,8 +43,7 @@ class GoldenTest {
         add(call, "", given.getAsJsonObject());
       }
       if (vector.has("named")) {
-        TreeMap<String, JsonElement> named =
-            new TreeMap<>(vector.getAsJsonObject("named").asMap());
+        TreeMap<String, JsonElement> named = new TreeMap<>(vector.getAsJsonObject("named").asMap());
         named.forEach((name, given) -> add(call, name, given.getAsJsonObject()));
       }
       if (vector.get("op").getAsString().equals("getitem")) {

@@ -196,9 +196,7 @@ final class ScenarioRunner {
       case "index" ->
           call.index(
               name,
-              list(value).stream()
-                  .map(each -> item(each.getAsJsonObject()))
-                  .toArray(Index[]::new));
+              list(value).stream().map(each -> item(each.getAsJsonObject())).toArray(Index[]::new));
       default -> fail("unknown argument " + given);
     }
   }

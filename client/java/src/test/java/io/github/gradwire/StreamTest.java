@@ -58,7 +58,8 @@ class StreamTest {
     }
 
     @Override
-    public void openSession(OpenSessionRequest request, StreamObserver<OpenSessionResponse> answer) {
+    public void openSession(
+        OpenSessionRequest request, StreamObserver<OpenSessionResponse> answer) {
       if (failures.getAndDecrement() > 0) {
         answer.onError(Status.UNAVAILABLE.withDescription("not yet").asException());
         return;
@@ -90,7 +91,8 @@ class StreamTest {
     }
 
     @Override
-    public void closeSession(CloseSessionRequest request, StreamObserver<CloseSessionResponse> end) {
+    public void closeSession(
+        CloseSessionRequest request, StreamObserver<CloseSessionResponse> end) {
       end.onNext(CloseSessionResponse.getDefaultInstance());
       end.onCompleted();
     }
