@@ -83,7 +83,7 @@ SDKS = (
         "Java",
         ROOT / "client" / "java",
         ("mvn", "javac"),
-        ("mvn", "-q", "-B", "test-compile", "surefire:help", "spotless:help"),
+        ("mvn", "-q", "-B", "test-compile", "surefire:help"),
         (),
         ("mvn", "-q", "-B", "spotless:check", "test"),
         prepare_seconds=240.0,  # it also makes and compiles the stubs

@@ -291,7 +291,7 @@ class StreamTest {
         (attempt, message, answers) -> {
           if (message.hasAttach()) {
             answers.onNext(attached(1 << 20));
-          } else if (received.incrementAndGet() == 3) {
+          } else if (message.hasBatch() && received.incrementAndGet() == 3) {
             answers.onNext(answer(0).toBuilder().setBatches(3).build());
           }
         });

@@ -31,9 +31,10 @@ public final class ExportedModel {
   static List<Double> train(String address, Path file, Path trained, int steps) throws IOException {
     try (Session session = Gradwire.connect(address);
         ProgramFile model = session.loadProgram(Files.readAllBytes(file))) {
-      float[] points = {-1, -1, 0, 0, 1, 1, 0, 0, 0, 0, 1, -1};
-      Map<String, Tensor> inputs =
-          Map.of("x", session.tensor(points, 3, 4), "y", session.tensor(new long[] {0, 1, 2}));
+      // Six points of four numbers, each near the corner that its label names.
+      Tensor x = session.eye(6, o -> o.m(4)).mul(2);
+      Tensor y = session.tensor(new long[] {0, 1, 2, 0, 1, 1});
+      Map<String, Tensor> inputs = Map.of("x", x, "y", y);
       List<Double> losses = new ArrayList<>();
       for (int step = 0; step < steps; step++) {
         try (Tensor loss = model.program().run(inputs).get(0)) {
