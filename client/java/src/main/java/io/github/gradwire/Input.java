@@ -1,5 +1,6 @@
 package io.github.gradwire;
 
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -14,7 +15,7 @@ public record Input(DType dtype, List<Long> shape, boolean requiresGrad, String 
 
   /** A tensor without gradient. */
   public static Input of(DType dtype, long... shape) {
-    return new Input(dtype, java.util.Arrays.stream(shape).boxed().toList(), false, "");
+    return new Input(dtype, Arrays.stream(shape).boxed().toList(), false, "");
   }
 
   /** An input like a tensor. Waits. */

@@ -468,10 +468,15 @@ public final class Session extends SessionOps implements AutoCloseable {
     if (!collecting.compareAndSet(false, true)) {
       return;
     }
-    base.set(live.get());
     Runnable run =
         () -> {
           System.gc();
+          try {
+            Thread.sleep(20); // the cleaner runs after the collection
+          } catch (InterruptedException early) {
+            Thread.currentThread().interrupt();
+          }
+          base.set(live.get());
           collecting.set(false);
         };
     daemon("gradwire-collect").newThread(run).start();

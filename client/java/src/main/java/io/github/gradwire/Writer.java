@@ -1,6 +1,5 @@
 package io.github.gradwire;
 
-import io.github.gradwire.Call.Words;
 import io.github.gradwire.v1.Calls;
 import io.github.gradwire.v1.Command;
 import io.github.gradwire.v1.Error;

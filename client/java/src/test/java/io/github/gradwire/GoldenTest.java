@@ -47,7 +47,7 @@ class GoldenTest {
         named.forEach((name, given) -> add(call, name, given.getAsJsonObject()));
       }
       if (vector.get("op").getAsString().equals("getitem")) {
-        boolean can = call.key(new Call.Words(8), GradMode.GRAD_MODE_ENABLED, 1);
+        boolean can = call.key(new Words(8), GradMode.GRAD_MODE_ENABLED, 1);
         assertFalse(can, "an index would be prepared, but has no words");
         continue;
       }
@@ -55,7 +55,7 @@ class GoldenTest {
       if (vector.has("outputs")) {
         vector.getAsJsonArray("outputs").forEach(id -> made.add(tensor(id)));
       }
-      Call.Words words = new Call.Words(8);
+      Words words = new Words(8);
       call.words(words, vector.get("number").getAsInt(), made.toArray(Tensor[]::new));
       assertEquals(vector.get("words").getAsString(), hex(words.toByteString()), vector::toString);
     }

@@ -16,6 +16,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Random;
@@ -45,12 +46,12 @@ public final class Digits {
   private record Images(float[] pixels, long[] digits) {
     /** The images from one place to another. */
     Tensor x(Session session, int from, int to) {
-      float[] part = java.util.Arrays.copyOfRange(pixels, from * PIXELS, to * PIXELS);
+      float[] part = Arrays.copyOfRange(pixels, from * PIXELS, to * PIXELS);
       return session.tensor(part, to - from, PIXELS);
     }
 
     Tensor y(Session session, int from, int to) {
-      return session.tensor(java.util.Arrays.copyOfRange(digits, from, to));
+      return session.tensor(Arrays.copyOfRange(digits, from, to));
     }
   }
 
