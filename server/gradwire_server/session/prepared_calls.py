@@ -17,7 +17,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared_ops import Prepared, Words
 from gradwire_server.session.retry import retry_or_refuse
 from gradwire_server.session.session import Session
-from gradwire_server.session.tensor_commands import apply_op, bind_results
+from gradwire_server.session.tensor_commands import apply_op, bind_results, detach_from_intermediates
 from gradwire_server.session.writers import Writer
 
 MAX_PREPARED_BYTES = 256
@@ -121,6 +121,8 @@ def _run(session: Session, prepared: Prepared, ids: Words, numbers: list[float],
             session.check_new(tensor_id)
             result = call.apply(arguments)
             if type(result) is Tensor:
+                if result.view is not None:
+                    detach_from_intermediates(session, arguments, (result,))
                 session.bind(tensor_id, result)
             else:
                 bind_results(session, call, arguments, result, (tensor_id,), None)

@@ -123,7 +123,7 @@ def apply_op(
         if count > 1:
             raise _too_many(call.name, 1, ids)
         same_as = session.names.get(result, 0)
-        _detach_from_intermediates(session, args, (result,))
+        detach_from_intermediates(session, args, (result,))
         tensor_id = session.bind(tensor_id, result)
         if answer is not None:
             spec = answer.outputs.add()
@@ -147,7 +147,7 @@ def bind_results(
         raise _too_many(call.name, len(result), ids)
     session.check_room(len(result))
     names = session.allot(ids, len(result))
-    _detach_from_intermediates(session, args, result)
+    detach_from_intermediates(session, args, result)
     if answer is not None:
         flag = _flag(call, args)
         for tensor_id, item in zip(names, result, strict=True):
@@ -165,7 +165,7 @@ def _hides_its_base(session: Session, item: Tensor) -> bool:
     return item.view is not None and item.view.base not in session.names
 
 
-def _detach_from_intermediates(session: Session, args: Iterable[Any], result: Sequence[Tensor]) -> None:
+def detach_from_intermediates(session: Session, args: Iterable[Any], result: Sequence[Tensor]) -> None:
     """Make views of an op's intermediate results stand alone, unless others share their storage.
 
     Otherwise later views of such a result would have a base that no client knows, and would not follow its changes.
