@@ -17,6 +17,7 @@ import numpy as np
 from gradwire_engine import REGISTRY, Composite, Op
 from gradwire_engine.core.dtypes import NAMES
 from gradwire_engine.core.schema import REQUIRED, Kind, Param
+from gradwire_engine.ops.shape_rules import shape_rules
 from gradwire_engine.ops.torch_names import (
     ALIASES,
     FUNCTION_ALIASES,
@@ -232,6 +233,11 @@ def defaults_text(ops: list[AnyOp]) -> Iterator[str]:
         if params:
             yield f'    "{name}": frozenset({{{", ".join(repr(param) for param in params)}}}),'
     yield "}"
+    yield "# The rule in shape_rules.py that gives the sizes of an op's results."
+    yield "SHAPE_RULES: dict[str, str] = {"
+    for name, rule in shape_rules().items():
+        yield f'    "{name}": "{rule}",'
+    yield "}"
 
 
 def client_module() -> str:
@@ -250,7 +256,7 @@ def client_module() -> str:
         "",
         "from gradwire._base import dtypes as _dtypes",
         "from gradwire._tensor.call import OPS as _OPS",
-        "from gradwire._tensor.call import _call, _renamed, _sizes, _tensors",
+        "from gradwire._tensor.call import _call, _renamed, _sizes, _tensors, use_rules",
         "from gradwire._tensor.old_forms import _factor_first, _scatter_reduced",
         "from gradwire._tensor.out import _into",
         "",
@@ -261,6 +267,7 @@ def client_module() -> str:
         "",
         "_OPS.append(_sys.modules[__name__])",
         *defaults_text(ops),
+        "use_rules(SHAPE_RULES)",
         f"TORCH_NAMES = frozenset({sorted(function_names())!r})",
         "",
         "",

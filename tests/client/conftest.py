@@ -8,12 +8,16 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gradwire
+from gradwire._proxy.memo import read_spec
 from gradwire._session import sessions
+from gradwire._tensor import call
 from gradwire._transport.embedded import EmbeddedServer
+from gradwire.v1 import commands_pb2, service_pb2
 
 EVERY = 1 if os.environ.get("GRADWIRE_WAITING") == "all" else 4
 
@@ -60,6 +64,25 @@ def deferring(server_address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     opened = gradwire.connect(server_address)
     yield opened
     opened.close()
+
+
+@pytest.fixture(autouse=bool(os.environ.get("GRADWIRE_CHECK_INFERENCE")))
+def checked_inference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare each inferred result with the server's description. Tests that count waits fail with it."""
+    inferred_call = call._inferred_call
+
+    def checked(*args: Any) -> Any:
+        made = inferred_call(*args)
+        results = made if isinstance(made, tuple) else (made,)
+        tensors = [each for each in results if isinstance(each, gradwire.Tensor)]
+        if tensors:
+            request = commands_pb2.DescribeRequest(tensors=[each._id for each in tensors])
+            answer = tensors[0]._session.wait(service_pb2.Command(describe=request)).describe
+            assert [each._spec for each in tensors] == [read_spec(message) for message in answer.tensors]
+            assert [each._version for each in tensors] == [message.version for message in answer.tensors]
+        return made
+
+    monkeypatch.setattr(call, "_inferred_call", checked)
 
 
 @pytest.fixture

@@ -51,6 +51,39 @@ def op_build(values):
     return service_pb2.Command(op=request)
 
 
+@pytest.mark.parametrize("number", [0, 1, -1, 63, -64, 300, 2**40, 2**63 - 1, -(2**63)])
+def test_a_padded_varint_is_read_as_the_integer(number):
+    padded = wire.padded_varint(number)
+    assert len(padded) == 10
+    assert types_pb2.Argument.FromString(b"\x20" + padded).integer == number
+
+
+def indexed_build(values, integers):
+    request = commands_pb2.OpRequest(op="getitem")
+    request.args.add(tensor=int(values[0]))
+    items = request.args.add().index.items
+    items.add(integer=integers[0])
+    items.add().slice.start = integers[1]
+    request.args.add(float=values[1])
+    request.args.add(name="size").integers.values.extend(integers[2:])
+    request.outputs.append(int(values[2]))
+    return service_pb2.Command(op=request)
+
+
+@pytest.mark.parametrize("integers", [(0, 0, 0, 0), (1, -2, 2**63 - 1, -(2**63)), (5, 300, 7, 128)])
+def test_a_pattern_makes_the_message_with_other_integers(integers):
+    pattern = wire.make_pattern(indexed_build, [1, 1.0, 2], 4)
+    assert pattern is not None
+    values = [(1 << 40) + 1, -0.5, 77]
+    expected = indexed_build(values, integers)
+    expected.quiet = True
+    assert parse(pattern.fill(values, integers)) == expected
+    template = pattern.template(integers)
+    assert parse(template.fill(values)) == expected
+    prepared = commands_pb2.OpRequest.FromString(template.op)
+    assert [item.integer for item in prepared.args[1].index.items][:1] == [integers[0]]
+
+
 @pytest.mark.parametrize("number", [0.0, -0.0, 1.0001, math.inf, -1e-310])
 def test_a_template_makes_the_bytes_of_the_message(number):
     template = wire.make_template(op_build, [1, 1.0, 2, 3, 4, 5])

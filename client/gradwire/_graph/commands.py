@@ -34,7 +34,7 @@ def run(
     call_site = find_call_site()
     full = (name, id(call_site[0]), call_site[1], *key)
     entry = session.memo.get(full)
-    if entry is not None:
+    if entry is not None and entry.template is not None:
         session.post(entry.template.fill(values), entry)
         return entry.specs
     result = session.wait(build(values))

@@ -48,13 +48,15 @@ class StorageState:
 class ViewOf:
     """The base of a view, and the version of the storage at which the view's node was made.
 
-    `written` says that an item of the view was written, and its `grad_fn` has not been read since.
+    `written` says that an item of the view was written, and its `grad_fn` has not been read since. `item` is of a view
+    x[index]: the id of x, and the index's items.
     """
 
-    __slots__ = ("base", "version", "written")
+    __slots__ = ("base", "item", "version", "written")
 
     def __init__(self, base: Handle, version: int) -> None:
         self.base = base
+        self.item: tuple[int, tuple[object, ...]] | None = None
         self.version = version
         self.written = False
 

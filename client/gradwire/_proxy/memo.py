@@ -8,11 +8,11 @@ entry gives the result's spec and serializes the command. The client then does n
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 
 from gradwire._base.dtypes import BY_CODE, Size, device, dtype
-from gradwire._transport.wire import Template
+from gradwire._transport.wire import Pattern, Template, Value
 from gradwire.v1 import types_pb2 as pb
 
 #: Maximum entries of a session's memo. A full memo is cleared.
@@ -31,6 +31,7 @@ class Spec:
         "inference",
         "is_leaf",
         "is_view",
+        "kind",
         "origin",
         "outdated",
         "output_nr",
@@ -73,6 +74,15 @@ class Spec:
         self.output_nr = output_nr
         # Depth and tangent of each open level of forward-mode differentiation at which it has one, outermost first.
         self.tangents = tangents
+        #: One object for all tensors that differ in sizes and strides alone; None with tangents. Empty ones differ,
+        #: because ops refuse fewer of them.
+        self.kind: object | None = None
+        if not tangents:
+            kind = (
+                dtype, len(shape), 0 in shape, device_name, requires_grad, is_leaf, grad_fn, bool(strides), is_view,
+                origin, inference, outdated, output_nr,
+            )  # fmt: skip
+            self.kind = _KINDS.setdefault(kind, kind)
 
     def __repr__(self) -> str:
         return f"Spec({self.dtype.name}{list(self.shape)}, {self.device_name}, grad_fn={self.grad_fn or None})"
@@ -130,11 +140,31 @@ class Spec:
             tangents,
         )
 
+    def of_sizes(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Spec:
+        """A tensor like this one with other sizes and strides."""
+        return intern(
+            self.dtype,
+            shape,
+            self.device_name,
+            self.requires_grad,
+            self.is_leaf,
+            self.grad_fn,
+            strides,
+            self.is_view,
+            self.origin,
+            self.inference,
+            self.outdated,
+            self.output_nr,
+            self.tangents,
+        )
+
     def gradient(self) -> Spec:
         """The Spec of the accumulated gradient: same dtype, shape and device, without history."""
         return intern(self.dtype, self.shape, self.device_name)
 
 
+# The program's kinds of tensors are few, unlike their sizes.
+_KINDS: dict[tuple[object, ...], object] = {}
 _SPECS: weakref.WeakValueDictionary[tuple[object, ...], Spec] = weakref.WeakValueDictionary()
 
 
@@ -185,13 +215,18 @@ def read_spec(message: pb.TensorSpec) -> Spec:
 
 
 class MemoEntry:
-    """A command that succeeded at a call site and can be repeated without waiting."""
+    """A command that can be repeated at a call site without waiting, because it succeeded there.
+
+    `template` serializes it. An entry inferred from a `Model` has none before its second use, since few numbers repeat.
+    """
 
     __slots__ = (
         "code",
         "fixed",
         "in_place",
+        "integers",
         "key",
+        "model",
         "name",
         "number",
         "offset",
@@ -208,7 +243,7 @@ class MemoEntry:
         key: tuple[object, ...],
         name: str,
         call_site: tuple[CodeType, int],
-        template: Template,
+        template: Template | None,
         specs: tuple[Spec, ...],
         fixed: tuple[tuple[int, float], ...] = (),
         in_place: bool = False,
@@ -220,7 +255,7 @@ class MemoEntry:
         # The key contains the code object's id. The reference prevents reuse of that id.
         self.code, self.offset = call_site
         self.template = template
-        self.words: Callable[..., bytes] = template.words
+        self.words: Callable[..., bytes] = _unprepared if template is None else template.words
         #: The prepared op's number; 0 until the first repeat prepares it.
         self.number = 0
         self.specs = specs
@@ -231,8 +266,52 @@ class MemoEntry:
         self.same = same
         # The warning text of each such call.
         self.warning = warning
-        # Fast path: one new tensor that is neither a view, nor a leaf that requires grad, nor has tangents.
-        spec = specs[0] if len(specs) == 1 and not in_place and not same and not warning else None
-        self.plain = (
-            spec is not None and not (spec.is_view or spec.tangents) and not (spec.is_leaf and spec.requires_grad)
-        )
+        #: The model that the entry was inferred from, or that was learned from its answer. A refusal removes both.
+        self.model: Model | None = None
+        self.integers: Sequence[int] = ()
+        self.plain = template is not None and self._is_plain()
+
+    def _is_plain(self) -> bool:
+        """Whether the fast path may be taken: one new tensor, no view, no leaf that requires grad, no tangents."""
+        if len(self.specs) != 1 or self.in_place or self.same or self.warning:
+            return False
+        spec = self.specs[0]
+        return not (spec.is_view or spec.tangents) and not (spec.is_leaf and spec.requires_grad)
+
+    def make_template(self) -> Template:
+        """The template of an inferred entry, made at its second use."""
+        assert self.model is not None
+        self.template = self.model.pattern.template(self.integers)
+        self.words = self.template.words
+        self.plain = self._is_plain()
+        return self.template
+
+
+def _unprepared(*values: Value) -> bytes:
+    """Stand-in for `words` of an entry without a template, which has no number that could be called."""
+    raise AssertionError("the op was not prepared")
+
+
+class Model:
+    """What calls at one call site have in common that differ in sizes and numbers alone, learned from an answer.
+
+    `key` is the memo's key without sizes and integers. Dtype, device, flags and nodes of the results are those of
+    `specs`; `_tensor.inference` gives their sizes.
+    """
+
+    __slots__ = ("call_site", "fixed", "key", "pattern", "specs")
+
+    def __init__(
+        self,
+        key: tuple[object, ...],
+        call_site: tuple[CodeType, int],
+        pattern: Pattern,
+        specs: tuple[Spec, ...],
+        fixed: tuple[tuple[int, float], ...],
+    ) -> None:
+        self.key = key
+        # The key contains the code object's id, as that of an entry does.
+        self.call_site = call_site
+        self.pattern = pattern
+        self.specs = specs
+        self.fixed = fixed

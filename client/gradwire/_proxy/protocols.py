@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from gradwire._proxy.memo import MemoEntry
+from gradwire._proxy.memo import MemoEntry, Model
 from gradwire._transport.transport import Transport
 from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, service_pb2
@@ -53,6 +53,7 @@ class SessionProtocol(Protocol):
 
     every_call_waits: bool
     memo: dict[tuple[object, ...], MemoEntry]
+    models: dict[tuple[object, ...], Model]
     buffer: deque[Any]
     released: deque[int]
     ids: Iterator[int]
@@ -88,6 +89,9 @@ class SessionProtocol(Protocol):
 
     def remember(self, entry: MemoEntry) -> None:
         """Store an entry, so the next execution of its command is deferred."""
+
+    def remember_model(self, model: Model) -> None:
+        """Store a model, so calls with other numbers and sizes than the first are deferred."""
 
     def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
         """Send a command after all buffered ones, and wait for its answer."""

@@ -34,7 +34,7 @@ from gradwire._base.signals import (
 )
 from gradwire._base.timeouts import TIMEOUT, Alarm
 from gradwire._proxy.handle import UNKNOWN
-from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry
+from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry, Model
 from gradwire._session.deferred_errors import CallSite, DeferredErrors
 from gradwire._session.entered import enter, leave
 from gradwire._session.saving import Snapshot, restore_on, restored_tensors, save_session
@@ -126,6 +126,8 @@ class Session:
         self._expires_unix_ms = answer.expires_unix_ms
 
         self.memo: dict[tuple[object, ...], MemoEntry] = {}
+        #: What is known of calls that differ in numbers and sizes from those in the memo.
+        self.models: dict[tuple[object, ...], Model] = {}
         #: Unsent commands: bytes, the Waiter or MemoEntry, and whether it is a call of a prepared op.
         self.buffer: deque[tuple[bytes, Waiter | MemoEntry | None, bool]] = deque()
         self.released: deque[int] = deque()
@@ -191,21 +193,22 @@ class Session:
 
     def post_op(self, entry: MemoEntry, values: Sequence[wire.Value]) -> None:
         """Buffer an op that succeeded before, as a call of a prepared op if possible."""
-        if not entry.number and entry.template.op:
-            self._prepare(entry)
+        template = entry.template or entry.make_template()
+        if not entry.number and template.op:
+            self._prepare(entry, template.op)
         if entry.number:
             self.buffer.append((entry.words(entry.number, *values), entry, True))
             if len(self.buffer) >= BATCH_COMMANDS:
                 self.flush_if_full()
         else:
-            self.post(entry.template.fill(values), entry)
+            self.post(template.fill(values), entry)
 
-    def _prepare(self, entry: MemoEntry) -> None:
+    def _prepare(self, entry: MemoEntry, op: bytes) -> None:
         """Prepare an op under a new number. Numbers are never reused, because other threads may be adding calls."""
         number = next(self._numbers)
         if number < self.limits.max_prepared:
             # Buffered before the entry gets its number, so no thread's call can precede it.
-            self.buffer.append((wire.prepare_command(number, entry.template.op), None, False))
+            self.buffer.append((wire.prepare_command(number, op), None, False))
             entry.number = number
 
     def flush_if_full(self) -> None:
@@ -232,6 +235,13 @@ class Session:
             if len(self.memo) >= MEMO_LIMIT:
                 self.memo.clear()
             self.memo[entry.key] = entry
+
+    def remember_model(self, model: Model) -> None:
+        """Store a model, so calls with other numbers and sizes than the first are deferred."""
+        if not self.every_call_waits and self._unusable is None:
+            if len(self.models) >= MEMO_LIMIT:
+                self.models.clear()
+            self.models[model.key] = model
 
     def flush(self, until: float | None = None) -> None:
         """Send all buffered commands. Wait only for room among the in-flight batches.
@@ -537,6 +547,8 @@ class Session:
                 assert isinstance(record, MemoEntry)
                 # Without the entry the next execution waits, so an error is raised in the call itself.
                 self.memo.pop(record.key, None)
+                if record.model is not None:
+                    self.models.pop(record.model.key, None)
                 if result.seq > self._cancelled or result.error.reason != pb.REASON_CANCELLED:
                     self._deferred_errors.add(result.seq, record, result.error)
                 if record.name == "backward":
@@ -576,6 +588,7 @@ class Session:
         with self._receive_lock:
             self._unusable = self._unusable or error
             self.memo = {}
+            self.models = {}
             self.buffer.clear()
             self.released.clear()
             self._retransmission.clear()

@@ -28,7 +28,9 @@ from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.in_place import check_in_place
+from gradwire._tensor.inference import infer, learn
 from gradwire._tensor.overrides import OverriddenError, call_override
+from gradwire._tensor.shape_rules import RULES, Rule
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
 from gradwire._transport.wire import Value, make_template
 from gradwire.v1 import service_pb2, types_pb2
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Generated module of the ops' functions. It registers itself, since it imports this module.
 OPS: list[ModuleType] = []
+#: Shape rules of ops that have one; filled when the generated module is imported.
+_RULES: dict[str, Rule] = {}
 _new = object.__new__
 _grad_enabled = GRAD_ENABLED.get
 _NamedValues = Sequence[tuple[str, Any]]
@@ -117,8 +121,14 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
 
     entry = session.memo.get(tuple(key))
     if entry is None or (entry.fixed and any(values[place] != value for place, value in entry.fixed)):
+        call_site = (code, frame.f_lasti)
+        rule = _RULES.get(op)
+        if rule is not None and not session.every_call_waits:
+            entry = infer(session, rule, key, op, args, kwargs, values, call_site)
+            if entry is not None:
+                return _inferred_call(session, entry, args, values, edges, op, result)
         try:
-            return _first_call(session, key, op, args, kwargs, result, values, edges, (code, frame.f_lasti))
+            return _first_call(session, key, op, args, kwargs, result, values, edges, call_site)
         except (GradwireTypeError, MixedListError) as refused:
             with_number = _with_number(op, args, kwargs, str(refused))
             if with_number is None:
@@ -145,6 +155,29 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     if len(buffer) >= BATCH_COMMANDS:
         session.flush_if_full()
     return made if result is None else pack_results(op, (made,), result)
+
+
+def _inferred_call(
+    session: SessionProtocol,
+    entry: MemoEntry,
+    args: tuple[Any, ...],
+    values: list[Value],
+    edges: list[Any],
+    op: str,
+    result: Any,
+) -> Any:
+    """Apply an op whose results were inferred, and store the entry in the memo."""
+    assert entry.model is not None
+    in_place = entry.in_place
+    if in_place:
+        check_in_place(op, args, GRAD_ENABLED.get(), edges)
+    ids = [] if in_place else [next(session.ids) for _ in entry.specs]
+    session.post(entry.model.pattern.fill([*values, *ids], entry.integers), entry)
+    session.remember(entry)
+    if in_place:
+        update_in_place(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))
+        return args[0]
+    return pack_results(op, _results(session, ids, entry.specs, (), edges, args, values), result)
 
 
 def _repeat(
@@ -235,6 +268,9 @@ def _first_call(
     names = _parameters(op)[0]
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
+        return build_of(sent_args, sent_kwargs, values)
+
+    def build_of(args: tuple[Any, ...], kwargs: _NamedValues, values: Sequence[Value]) -> service_pb2.Command:
         remaining = iter(values)
         command = service_pb2.Command()
         request = command.op
@@ -242,13 +278,13 @@ def _first_call(
         request.grad_mode = wire_mode(enabled)
         if default is not float32:
             request.default_dtype = default.code  # type: ignore[assignment]
-        for place, value in enumerate(sent_args):
+        for place, value in enumerate(args):
             argument = request.args.add()
             if type(value) in (list, tuple) and not value and names[place : place + 1] in (("tensors",), ("operands",)):
                 argument.tensors.SetInParent()  # an empty list does not show its element type
             else:
                 write_argument(argument, value, remaining)
-        for name, value in sent_kwargs:
+        for name, value in kwargs:
             write_argument(request.args.add(name=name), value, remaining)
         request.outputs.extend([int(one) for one in remaining])
         return command
@@ -266,7 +302,11 @@ def _first_call(
         template = make_template(build, [*values, *made_ids])
         if template is not None:
             fixed = _fixed_floats(op, args, kwargs)
-            session.remember(MemoEntry(tuple(key), op, call_site, template, specs, fixed, in_place, same, warning))
+            entry = MemoEntry(tuple(key), op, call_site, template, specs, fixed, in_place, same, warning)
+            session.remember(entry)
+            rule = None if warning or (same and not in_place) else _RULES.get(op)
+            if rule is not None:
+                learn(session, rule, key, op, args, kwargs, [*values, *made_ids], entry, build_of)
     if in_place:
         (update_strides if op == "take_geometry_" else update_in_place)(args[0], specs[0], edges, bool(enabled))
         if specs[0].tangents:
@@ -324,6 +364,11 @@ def _returned_inputs(
         for output in outputs
     ]
     return tuple(places) if max(places) >= 0 else ()
+
+
+def use_rules(names: dict[str, str]) -> None:
+    """Set the ops' shape rules, by name."""
+    _RULES.update({op: RULES[name] for op, name in names.items()})
 
 
 @cache

@@ -546,7 +546,12 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise GradwireIndexError(
                 "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number"
             )
-        return _call("getitem", (self, make_index(self, key)))
+        index = make_index(self, key)
+        made: Tensor = _call("getitem", (self, index))
+        view = made.__dict__.get("_view") if isinstance(made, Handle) else None
+        if view is not None:
+            view.item = (self._id, index.items)
+        return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key is False:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from gradwire.v1 import service_pb2
 
@@ -68,6 +69,91 @@ class Template:
             arguments.append(value)
             arguments.append(piece)
         return self.pack(*arguments)
+
+
+class Pattern:
+    """Commands of one form that differ in ids, floats and integers.
+
+    An integer has a fixed width too: a varint of ten bytes, padded with zero bits, which protobuf reads as any other.
+    `slots` tells the order in the message: places among the values, or ~place among the integers.
+    """
+
+    __slots__ = ("kinds", "op", "pack", "pieces", "slots")
+
+    def __init__(self, pieces: tuple[bytes, ...], slots: tuple[int, ...], kinds: str, op: tuple[int, int]) -> None:
+        self.pieces = pieces
+        self.slots = slots
+        self.kinds = kinds
+        # Bounds of the OpRequest in the command; (0, 0) if it cannot be prepared.
+        self.op = op
+        widths = ["10s" if slot < 0 else kinds[slot] for slot in slots]
+        layout = "".join(f"{len(piece)}s{width}" for piece, width in zip(pieces, [*widths, ""], strict=True))
+        self.pack: Callable[..., bytes] = struct.Struct("<" + layout).pack
+
+    def fill(self, values: Sequence[Value], integers: Sequence[int]) -> bytes:
+        """The framed command with these values and integers."""
+        pieces = self.pieces
+        arguments: list[bytes | Value] = [pieces[0]]
+        for slot, piece in zip(self.slots, pieces[1:], strict=True):
+            arguments.append(padded_varint(integers[~slot]) if slot < 0 else values[slot])
+            arguments.append(piece)
+        return self.pack(*arguments)
+
+    def template(self, integers: Sequence[int]) -> Template:
+        """The template of the commands with these integers."""
+        merged = [self.pieces[0]]
+        for slot, piece in zip(self.slots, self.pieces[1:], strict=True):
+            if slot < 0:
+                merged[-1] += padded_varint(integers[~slot]) + piece
+            else:
+                merged.append(piece)
+        start, end = self.op
+        op = self.fill([0.0 if kind == "d" else 0 for kind in self.kinds], integers)[start:end]
+        return Template(tuple(merged), self.kinds, op)
+
+
+@lru_cache(maxsize=1 << 14)
+def padded_varint(value: int) -> bytes:
+    """A sint64 as a varint of ten bytes, with zero bits at the end."""
+    zigzag = (value << 1 ^ value >> 63) & ((1 << 64) - 1)
+    groups = [zigzag >> shift & 0x7F | 0x80 for shift in range(0, 63, 7)]
+    return bytes((*groups, zigzag >> 63))
+
+
+def make_pattern(
+    build: Callable[[Sequence[Value], Sequence[int]], service_pb2.Command], values: Sequence[Value], integers: int
+) -> Pattern | None:
+    """The pattern of the commands that `build` makes from values of these types and as many integers; None if it
+    cannot be cut: see `make_template`.
+    """
+    if len(values) + integers > _MOST_VALUES:
+        return None
+    marks = [_MARK.pack(0x5EED0000 + place, _SALT, 0x41) for place in range(len(values))]
+    kinds = "".join(["d" if type(value) is float else "Q" for value in values])
+    stand_ins = [struct.unpack("<" + kind, mark)[0] for mark, kind in zip(marks, kinds, strict=True)]
+    # The top bit makes these varints ten bytes long.
+    numbers = [-(0x5EED_0000_0000_0000 + (place << 16) + 0x9DE5) for place in range(integers)]
+    command = build(stand_ins, numbers)
+    op = command.op.SerializeToString()
+    data = framed(command.SerializeToString() + _QUIET)
+    found: list[tuple[int, int, int]] = []
+    for slot, mark, width in [
+        *((place, mark, 8) for place, mark in enumerate(marks)),
+        *((~place, padded_varint(number), 10) for place, number in enumerate(numbers)),
+    ]:
+        if data.count(mark) != 1:
+            return None
+        found.append((data.index(mark), slot, width))
+    found.sort()
+    slots = tuple([slot for _, slot, _ in found])
+    if [slot for slot in slots if slot >= 0] != [*range(len(values))]:
+        return None
+    starts = [0, *(cut + width for cut, _, width in found)]
+    pieces = tuple(
+        [data[start:end] for start, end in zip(starts, [*(cut for cut, _, _ in found), len(data)], strict=True)]
+    )
+    start = data.index(op)
+    return Pattern(pieces, slots, kinds, (start, start + len(op)) if _preparable(command) else (0, 0))
 
 
 def make_template(build: Build, values: Sequence[Value]) -> Template | None:

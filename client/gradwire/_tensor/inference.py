@@ -1,0 +1,131 @@
+"""Inference: describes the results of calls that differ from an earlier one in numbers and sizes alone.
+
+The first call of an op at a call site waits. If its shape rule (shape_rules.py) gives the sizes that the server
+answered, a `Model` keeps the rest of the answer: dtype, flags, nodes. Another call there with operands of the same
+kinds gets the rule's sizes and the model's rest, and does not wait. Without a rule, or where the rule does not know,
+the call waits as before, so an error that PyTorch raises at once is raised at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from gradwire._proxy.memo import MemoEntry, Model, Spec
+from gradwire._proxy.protocols import SessionProtocol
+from gradwire._tensor.indexing import Index
+from gradwire._tensor.shape_rules import Rule, item_kinds
+from gradwire._transport.wire import Value, make_pattern
+from gradwire.v1 import service_pb2
+
+# Number of key items before the arguments: op, grad mode, code, instruction offset.
+_KEY_HEAD = 4
+_INT64 = range(-(1 << 63), 1 << 63)
+# Ops and rules whose attributes of type float may vary: a rule checks them, or no value is refused.
+_FREE_FLOATS = frozenset({"dropout", "uniform_", "normal_", "leaky_relu"})
+_NamedValues = Sequence[tuple[str, Any]]
+
+
+def infer(
+    session: SessionProtocol,
+    rule: Rule,
+    key: list[Any],
+    op: str,
+    args: tuple[Any, ...],
+    kwargs: _NamedValues,
+    values: list[Value],
+    call_site: tuple[CodeType, int],
+) -> MemoEntry | None:
+    """The entry of a call whose results a model and the op's rule describe; None if the call must wait."""
+    found = _model_key(key, op, args)
+    if found is None:
+        return None
+    model = session.models.get(found[0])
+    if model is None:
+        return None
+    shapes = rule(op, *args, **dict(kwargs))
+    if shapes is None or len(shapes) != len(model.specs):
+        return None
+    if model.specs[0].device_name != "cpu" and any(strides for _, strides in shapes):
+        return None
+    fixed = model.fixed
+    if fixed and any(values[place] != value for place, value in fixed):
+        if op not in _FREE_FLOATS:
+            return None
+        fixed = tuple([(place, float(values[place])) for place, _ in fixed])
+    specs = tuple([spec.of_sizes(sizes, strides) for spec, (sizes, strides) in zip(model.specs, shapes, strict=True)])
+    entry = MemoEntry(tuple(key), op, call_site, None, specs, fixed, op.endswith("_") and not op.endswith("__"))
+    entry.model = model
+    entry.integers = found[1]
+    return entry
+
+
+def learn(
+    session: SessionProtocol,
+    rule: Rule,
+    key: list[Any],
+    op: str,
+    args: tuple[Any, ...],
+    kwargs: _NamedValues,
+    values: Sequence[Value],
+    answer: MemoEntry,
+    build: Callable[..., service_pb2.Command],
+) -> None:
+    """Store the model of a call that was answered, if the op's rule gives the sizes of the answer.
+
+    `build` makes the command from arguments, named arguments and values.
+    """
+    shapes = rule(op, *args, **dict(kwargs))
+    if shapes is None or shapes != tuple([(tuple(spec.shape), spec.strides) for spec in answer.specs]):
+        return
+    found = _model_key(key, op, args)
+    if found is None:
+        return
+
+    def build_with(stand_ins: Sequence[Value], integers: Sequence[int]) -> service_pb2.Command:
+        numbers = iter(integers)
+        replaced = tuple([_with_integers(value, numbers) for value in args])
+        return build(replaced, [(name, _with_integers(value, numbers)) for name, value in kwargs], stand_ins)
+
+    pattern = make_pattern(build_with, values, len(found[1]))
+    if pattern is not None:
+        answer.model = Model(found[0], (answer.code, answer.offset), pattern, answer.specs, answer.fixed)
+        session.remember_model(answer.model)
+
+
+def _model_key(key: list[Any], op: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int]] | None:
+    """The memo's key without sizes and integers, and the integers; None if a call like this is never inferred."""
+    general = key[:_KEY_HEAD]
+    integers = []
+    for part in key[_KEY_HEAD:]:
+        kind = type(part)
+        if kind is int:
+            if part not in _INT64:
+                return None
+            integers.append(part)
+            general.append(int)
+        elif kind is Spec:
+            if part.kind is None or (part.strides and part.device_name != "cpu"):
+                return None  # CuPy may choose other strides than NumPy for the results
+            general.append(part.kind)
+        else:
+            general.append(part)
+    if len(args) > 1 and type(args[1]) is Index:
+        general.append(item_kinds(args[0]._spec, args[1]))
+    return tuple(general), integers
+
+
+def _with_integers(value: Any, numbers: Iterator[int]) -> Any:
+    """An argument with other integers, in the order of the memo's key."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return next(numbers)
+    if isinstance(value, (list, tuple)):
+        return [_with_integers(item, numbers) for item in value]
+    if isinstance(value, Index):
+        return Index(tuple([_with_integers(item, numbers) for item in value.items]))
+    if isinstance(value, slice):
+        return slice(*[_with_integers(part, numbers) for part in (value.start, value.stop, value.step)])
+    return value

@@ -1,0 +1,319 @@
+"""Inferred results against the server's description: random sizes, numbers and layouts for every op with a shape rule.
+
+A call that did not wait must have exactly the server's description, and must not be refused later.
+"""
+
+import inspect
+import random
+
+import pytest
+
+import gradwire
+from gradwire._proxy.memo import read_spec
+from gradwire._tensor import ops
+from gradwire._tensor.call import _call
+from gradwire._tensor.indexing import make_index
+from gradwire._tensor.shape_rules import RULES
+from gradwire.v1 import commands_pb2, service_pb2
+
+DTYPES = (gradwire.float32, gradwire.float32, gradwire.int64, gradwire.bool, gradwire.float64, gradwire.uint8)
+LAYOUTS = ("plain", "plain", "leaf", "node", "transposed", "sliced", "expanded", "stepped", "row")
+
+
+class Drawn:
+    """Draws arguments. A tensor's dtype, rank and layout are fixed per series of calls, so that models are found."""
+
+    def __init__(self, op, number):
+        self.random = random.Random(f"{op}{number}")
+        self.rank = self.random.choice((1, 2, 2, 3))
+        self.dtype = DTYPES[number] if number in (1, 2) else self.random.choice(DTYPES)
+        self.layout = LAYOUTS[0] if number in (1, 2) else self.random.choice(LAYOUTS)
+        self.form = self.random.random()
+
+    def size(self, most=5):
+        return self.random.choice((0, *range(1, most + 1), *range(1, most + 1)))
+
+    def sizes(self, rank=None):
+        return [self.size() for _ in range(self.rank if rank is None else rank)]
+
+    def number(self, low=-4, high=6):
+        return self.random.randint(low, high)
+
+    def dim(self):
+        return self.number(-self.rank - 1, self.rank)
+
+    def tensor(self, sizes=None, dtype=None, layout=None):
+        sizes = self.sizes() if sizes is None else list(sizes)
+        dtype, layout = dtype or self.dtype, layout or self.layout
+        floating = dtype.is_floating_point
+        if layout in ("leaf", "node") and floating:
+            made = gradwire.ones(sizes, dtype=dtype, requires_grad=True)
+            return made * 1.0 if layout == "node" else made
+        if layout == "transposed" and len(sizes) > 1:
+            return gradwire.ones(sizes[::-1], dtype=dtype).permute(*range(len(sizes))[::-1])
+        if layout == "sliced" and sizes:
+            return gradwire.ones([*sizes[:-1], sizes[-1] + 2], dtype=dtype)[..., 1 : sizes[-1] + 1]
+        if layout == "stepped" and sizes:
+            return gradwire.ones([sizes[0] * 2, *sizes[1:]], dtype=dtype)[::2]
+        if layout == "expanded" and sizes:
+            return gradwire.ones([1, *sizes[1:]], dtype=dtype).expand(sizes)
+        if layout == "row" and sizes:
+            return gradwire.ones([3, *sizes], dtype=dtype)[1]
+        return gradwire.ones(sizes, dtype=dtype)
+
+    def index(self, rank):
+        items = []
+        kinds = random.Random(self.form)
+        for _ in range(kinds.randint(1, rank + 1)):
+            kind = kinds.choice(("int", "int", "slice", "slice", "none", "dots"))
+            if kind == "int":
+                items.append(self.number(-4, 4))
+            elif kind == "none":
+                items.append(None)
+            elif kind == "dots" and Ellipsis not in items:
+                items.append(Ellipsis)
+            else:
+                bounds = [self.number(), self.number(), self.number(1, 3)]
+                items.append(slice(*[one if kinds.random() < 0.6 else None for one in bounds]))
+        return tuple(items)
+
+
+def operands(draw, op):
+    """Arguments of an elementwise op: tensors that may broadcast, or a number."""
+    names = ops.DEFAULTS.get(op.removesuffix("_"), {})
+    numbers = ops.NUMBERS.get(op.removesuffix("_"), frozenset())
+    required = [
+        name
+        for name, parameter in inspect.signature(
+            getattr(ops, op.removesuffix("_").replace(".", "_"))
+        ).parameters.items()
+        if parameter.default is inspect.Parameter.empty
+        and name not in names
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    sizes = draw.sizes()
+    args = []
+    for place, name in enumerate(required):
+        if name in ("mask", "condition"):
+            args.append(draw.tensor(sizes, gradwire.bool))
+        elif place and name in numbers and (draw.form < 0.5 or op.startswith("threshold")):
+            args.append(draw.number() if draw.form < 0.35 else draw.number() / 2)
+        elif place and draw.random.random() < 0.4:
+            args.append(draw.tensor([draw.random.choice((1, size, size, 3)) for size in sizes]))
+        else:
+            args.append(draw.tensor(sizes))
+    return [*args, draw.number(), draw.number()] if op in ("clamp", "clamp_") else args
+
+
+def arguments(draw, op, rule):
+    """Random arguments of an op by its rule, valid or not."""
+    sizes = draw.sizes()
+    x = draw.tensor(sizes)
+    rank = len(sizes)
+    if rule == "pointwise":
+        return operands(draw, op)
+    if rule in ("like", "drawn", "dropout"):
+        name = op.removesuffix("_")
+        if name in ("fill", "full_like", "tril", "triu"):
+            return [x, draw.number()]
+        if op == "dropout":
+            return [x, draw.random.choice((0.0, 0.25, 0.5, 1.0, 1.5)), draw.form < 0.8]
+        return [x, draw.number() / 2, draw.number() / 2] if rule == "drawn" else [x]
+    if rule in ("along", "sort"):
+        return [x, draw.dim()]
+    if rule in ("reduction", "extremum"):
+        many = rule == "reduction" and op not in ("argmax", "argmin", "prod")
+        forms = [None, draw.dim(), [draw.dim()], [draw.dim(), draw.dim()]] if many else [None, draw.dim()]
+        dim = forms[int(draw.form * len(forms))]
+        keepdim = draw.form * 10 % 1 < 0.4
+        return (
+            [x]
+            if dim is None and (op == "prod" or not many)
+            else [x, dim]
+            if op == "count_nonzero"
+            else [x, dim, keepdim]
+        )
+    if rule == "creation":
+        return [draw.sizes(), draw.number()] if op == "full" else [[draw.number(-1, 5) for _ in sizes]]
+    if rule == "creation_like":
+        return [x, sizes, draw.number()] if op == "new_full" else [x, [draw.number(-1, 5) for _ in sizes]]
+    if rule == "random_integers":
+        return [draw.number(0, 3), draw.number(0, 6), sizes]
+    if rule == "number_range":
+        return [draw.number(), draw.number(), draw.number(-2, 3)]
+    if rule == "steps":
+        return [draw.number(), draw.number() / 2, draw.number(-1, 5)]
+    if rule == "identity":
+        return [draw.number(-1, 4), draw.number(-1, 4)][: 1 + (draw.form < 0.5)]
+    if rule == "permutation":
+        return [draw.number(-1, 6)]
+    if rule == "getitem":
+        if draw.form > 0.85:
+            return [x, make_index(x, gradwire.zeros(draw.sizes(1), dtype=gradwire.int64))]
+        return [x, make_index(x, draw.index(rank))]
+    if rule == "setitem":
+        value = draw.number() if draw.form < 0.4 else draw.tensor(draw.sizes(int(draw.form * 3)), layout="plain")
+        return [x, make_index(x, draw.index(rank)), value]
+    if rule == "select":
+        return [x, draw.dim(), draw.number()]
+    if rule == "narrow":
+        return [x, draw.dim(), draw.number(), draw.number(-1, 4)]
+    if rule == "reshape":
+        count = x.numel()
+        pairs = [(a, count // a) for a in range(1, count + 1) if count % a == 0] or [(0, 3)]
+        wanted = [*draw.random.choice(pairs)]
+        if draw.random.random() < 0.5:
+            wanted[draw.number(0, 1)] = draw.random.choice((-1, 3))
+        return [x, wanted]
+    if rule == "flatten":
+        return [x, draw.dim(), draw.dim()]
+    if rule == "expand":
+        x = draw.tensor([draw.random.choice((1, size)) for size in sizes])
+        return [x, [*draw.sizes(int(draw.form * 3)), *(draw.random.choice((size, size, -1, 3)) for size in sizes)]]
+    if rule == "squeeze":
+        x = draw.tensor([draw.random.choice((1, size)) for size in sizes])
+        return [x, [None, draw.dim(), [draw.dim()]][int(draw.form * 3)]]
+    if rule in ("unsqueeze", "unbind"):
+        return [x, draw.dim()]
+    if rule == "transpose":
+        return [x, draw.dim(), draw.dim()]
+    if rule == "last_two":
+        return [x]
+    if rule == "permute":
+        order = [*range(rank)]
+        draw.random.shuffle(order)
+        if draw.random.random() < 0.2:
+            order[0] = draw.dim()
+        return [x, order]
+    if rule == "matmul":
+        two = {"mm": (2, 2), "bmm": (3, 3), "mv": (2, 1)}.get(op) or (
+            1 + int(draw.form * 3),
+            1 + int(draw.form * 30) % 3,
+        )
+        one = [draw.number(1, 3) for _ in range(two[0])]
+        other = [draw.number(1, 3) for _ in range(two[1])]
+        if draw.random.random() < 0.8:
+            other[max(len(other) - 2, 0)] = one[-1]
+            for place in range(3, min(two) + 1):
+                other[-place] = one[-place]
+        return [draw.tensor(one, gradwire.float32), draw.tensor(other, gradwire.float32)]
+    if rule == "linear":
+        x = draw.tensor(dtype=gradwire.float32)
+        weight = [draw.number(1, 4), x.shape[-1] if draw.random.random() < 0.8 else 3]
+        bias = [draw.tensor([weight[0]], gradwire.float32)] if draw.form < 0.5 else []
+        return [x, draw.tensor(weight, gradwire.float32), *bias]
+    if rule in ("stack", "cat"):
+        parts = [x]
+        for _ in range(int(draw.form * 3)):
+            other = list(sizes)
+            if draw.random.random() < 0.5:
+                other[draw.number(0, rank - 1)] = draw.size()
+            parts.append(draw.tensor(other))
+        return [parts, draw.dim()]
+    if rule == "index_select":
+        return [x, draw.dim(), gradwire.zeros(draw.sizes(1), dtype=gradwire.int64)]
+    if rule == "gather":
+        return [
+            x,
+            draw.dim(),
+            gradwire.zeros([draw.random.choice((size, 1, 2)) for size in sizes], dtype=gradwire.int64),
+        ]
+    if rule == "embedding":
+        padding = [draw.number()] if draw.form < 0.3 else []
+        weight = draw.tensor(draw.sizes(2), gradwire.float32)
+        return [gradwire.zeros(sizes, dtype=gradwire.int64), weight, *padding]
+    if rule == "repeat":
+        return [x, draw.sizes(rank + (draw.form < 0.5))]
+    if rule == "pad":
+        return [x, [draw.number(-1, 3) for _ in range(2 * (1 + (draw.form < 0.5)))]]
+    if rule in ("split", "chunk"):
+        return [x, draw.number(0, 4), draw.dim()]
+    if rule == "diagonal":
+        return [x, draw.number(), *([draw.dim(), draw.dim()] if draw.form < 0.5 else [])]
+    if rule == "topk":
+        return [x, draw.number(0, 4), draw.dim()]
+    if rule == "roll":
+        return [x, draw.number(), draw.dim()]
+    raise AssertionError(f"no arguments are drawn for the rule {rule}")
+
+
+def form_of(op, args):
+    if op in ("unbind", "split", "chunk"):
+        return "tuple"
+    return ("values", "indices") if op in ("topk", "sort") or (op in ("max", "min") and len(args) > 1) else None
+
+
+def described(session, tensors):
+    """The server's descriptions of tensors."""
+    request = commands_pb2.DescribeRequest(tensors=[tensor._id for tensor in tensors])
+    return session.wait(service_pb2.Command(describe=request)).describe.tensors
+
+
+@pytest.fixture
+def waited(deferring, monkeypatch):
+    """Ops that waited."""
+    counted = []
+    wait = deferring.wait
+
+    def watched(command, *args):
+        if command.WhichOneof("command") == "op":
+            counted.append(command.op.op)
+        return wait(command, *args)
+
+    monkeypatch.setattr(deferring, "wait", watched)
+    return counted
+
+
+def apply(op, args):
+    return _call(op, tuple(args), (), form_of(op, args))
+
+
+REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)
+
+
+@pytest.mark.parametrize("op", sorted(ops.SHAPE_RULES))
+def test_inferred_results_are_as_the_server_describes_them(deferring, waited, op):
+    rule = ops.SHAPE_RULES[op]
+    series, calls = (4, 5) if rule == "pointwise" else (12, 9)
+    inferred = 0
+    for number in range(40):
+        if number >= series and inferred:
+            break
+        draw = Drawn(op, number)
+        with gradwire.set_grad_enabled(draw.form < 0.9):
+            for _ in range(calls):
+                inferred += check(deferring, waited, op, rule, draw)
+    assert inferred, f"no call of {op} was inferred"
+
+
+def check(session, waited, op, rule, draw):
+    """Make a call with random arguments; compare its results unless it waited. Return whether it was inferred."""
+    args = arguments(draw, op, rule)
+    session.sync()
+    waited.clear()
+    known = len(session.memo)
+    try:
+        made = apply(op, args)
+    except REFUSALS:  # an immediate refusal is right, whether PyTorch refuses or not
+        return False
+    if op in waited:
+        return False
+    session.sync()  # a refusal now would be late
+    results = made if isinstance(made, tuple) else (made,)
+    for result, message in zip(results, described(session, results), strict=True):
+        assert result._spec is read_spec(message), (op, args, result._spec.strides, read_spec(message).strides)
+        assert result._version == message.version
+    return len(session.memo) > known
+
+
+def test_a_repeated_call_binds_what_the_first_one_did(deferring):
+    """A result that is a view of an intermediate one has no base, however the op was called."""
+    described_views = []
+    for _ in range(4):
+        made = gradwire.nn.functional.linear(gradwire.ones(3), gradwire.ones(2, 3), gradwire.ones(2))
+        described_views.append((made._spec.is_view, described(deferring, [made])[0].is_view))
+    assert described_views == [(False, False)] * 4
+
+
+def test_every_rule_is_used(deferring):
+    assert set(ops.SHAPE_RULES.values()) == set(RULES)
