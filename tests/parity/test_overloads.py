@@ -70,6 +70,7 @@ MORE = {
     "dual_primal": [s(t(3), t())],
     "dual_tangent": [s(t(3), t())],
     "exit_dual_level": [s(t())],
+    "check_all": [s(t(2, dtype="bool", values=[True, True], grad=False), "not all are true")],
     "make_dual": [s(t(3), t(3), t(), 1)],
     "randn": [s((3,))],
     "randn_like": [s(t(3))],
@@ -242,7 +243,7 @@ def test_an_op_accepts_its_choices_and_no_other_string(name: str, parameter: str
 def test_every_string_has_its_choices() -> None:
     strings = (Kind.STRING, Kind.NUMBER_OR_STRING, Kind.INTEGERS_OR_STRING)
     free = [(op.name, p.name) for op in REGISTRY.values() for p in op.params if p.kind in strings and not p.choices]
-    assert free == [("einsum", "equation")]
+    assert free == [("check_all", "message"), ("einsum", "equation")]
 
 
 def python_function(name: str) -> Any:
@@ -267,8 +268,8 @@ def test_lists_that_are_variadic_are_so_in_the_python_client() -> None:
 
 # Ops that PyTorch has no name for: they serve operators, the Python client, or the in-place form alone.
 NAMELESS = {
-    "cauchy", "copy", "dual_primal", "dual_tangent", "exit_dual_level", "exponential", "geometric", "getitem",
-    "gru_layer", "log_normal", "lstm_layer", "make_dual", "rnn_layer", "setitem", "take_geometry", "uniform",
+    "cauchy", "check_all", "copy", "dual_primal", "dual_tangent", "exit_dual_level", "exponential", "geometric",
+    "getitem", "gru_layer", "log_normal", "lstm_layer", "make_dual", "rnn_layer", "setitem", "take_geometry", "uniform",
     "view_dtype", "zero",
 }  # fmt: skip
 # Functions of torch that are none for users: they have another meaning or undocumented arguments.

@@ -1155,6 +1155,14 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return _call("channel_shuffle", (input, groups))
 
 
+def check_all(input: Tensor, message: str) -> Tensor:
+    """Copy of a bool tensor whose elements are all true (torch._assert_async, for any number of elements).
+
+    Raises EngineError: ARGUMENT_VALUE with the message, unless all are true.
+    """
+    return _call("check_all", (input, message))
+
+
 def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Inverse of A, given its Cholesky factor (torch.cholesky_inverse).
 

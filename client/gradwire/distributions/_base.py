@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from gradwire._base import dtypes
 from gradwire._base.dtypes import Size
+from gradwire._base.errors import GradwireValueError
 from gradwire._base.modes import no_grad
 from gradwire._functions.create import tensor
 from gradwire._tensor import ops
@@ -35,6 +36,23 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
         value if isinstance(value, Tensor) else tensor(float(value), dtype=dtype, device=device) for value in values
     ]
     return tuple(ops.broadcast_tensors(*held)) if len(held) > 1 else tuple(held)
+
+
+_BUT = "but found invalid values"
+
+
+def holds(condition: Tensor, message: str) -> bool:
+    """Whether a condition holds everywhere. Only the first check at a call site waits for the answer.
+
+    A later check that fails raises ValueError with the message at the next wait, as other deferred commands do.
+    """
+    try:
+        ops.check_all(condition, message)
+    except GradwireValueError as error:
+        if error.late or str(error) != message:
+            raise
+        return False
+    return True
 
 
 class Distribution:
@@ -66,20 +84,15 @@ class Distribution:
         Distribution._default_validate = value
 
     def _check_arguments(self) -> None:
-        held = []
         for name, constraint in self.arg_constraints.items():
             value = self.__dict__.get(name)
-            if isinstance(value, Tensor) and isinstance(constraint, Constraint):
-                held.append((name, constraint, value))
-        with no_grad():
-            verdicts = [constraint.check(value.detach()).all() for _, constraint, value in held]
-            good = ops.stack(verdicts).tolist() if verdicts else []
-        for (name, constraint, value), fits in zip(held, good, strict=True):
-            if not fits:
-                raise ValueError(
-                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
-                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
-                )
+            if not isinstance(value, Tensor) or not isinstance(constraint, Constraint):
+                continue
+            who = f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution"
+            with no_grad():
+                good = constraint.check(value.detach())
+            if not holds(good, f"{who} {type(self).__name__} to satisfy the constraint {constraint!r}, {_BUT}"):
+                raise ValueError(f"{who} {self!r} to satisfy the constraint {constraint!r}, {_BUT}:\n{value}")
 
     @property
     def batch_shape(self) -> Size:
@@ -186,13 +199,11 @@ class Distribution:
                 raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {shape} vs {wanted}.")
         support = self.support
         if isinstance(support, Constraint):
+            who = f"Expected value argument ({type(value).__name__} of shape {shape}) to be within the support"
             with no_grad():
-                good = bool(support.check(value.detach()).all())
-            if not good:
-                raise ValueError(
-                    f"Expected value argument ({type(value).__name__} of shape {shape}) to be within the support "
-                    f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
-                )
+                good = support.check(value.detach())
+            if not holds(good, f"{who} of the distribution {type(self).__name__}, {_BUT}"):
+                raise ValueError(f"{who} ({support!r}) of the distribution {self!r}, {_BUT}:\n{value}")
         return value
 
     def __repr__(self) -> str:

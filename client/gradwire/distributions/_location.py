@@ -11,7 +11,7 @@ from gradwire._base import dtypes
 from gradwire._functions.create import full_like, zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.distributions._base import HALF_LOG_2PI, Distribution, broadcast_all, normal, uniform
+from gradwire.distributions._base import HALF_LOG_2PI, Distribution, broadcast_all, holds, normal, uniform
 
 EULER = 0.57721566490153286060
 
@@ -342,8 +342,9 @@ class Uniform(Distribution):
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, (), validate_args)
-        if self._validate_args and not bool((self.low < self.high).all()):
-            raise ValueError("Uniform is not defined when low>= high")
+        unordered = "Uniform is not defined when low>= high"
+        if self._validate_args and not holds(self.low < self.high, unordered):
+            raise ValueError(unordered)
 
     @property
     def support(self) -> constraints.Constraint:

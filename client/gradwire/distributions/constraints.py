@@ -9,9 +9,18 @@ from gradwire._tensor import ops
 
 
 class Constraint:
-    """A condition by name; `event_dim` trailing dimensions are judged together."""
+    """A condition by name; `event_dim` trailing dimensions are judged together.
 
-    def __init__(self, text: str, check: Callable[[Any], Any], event_dim: int = 0, is_discrete: bool = False) -> None:
+    `text` may be a function, if bounds are tensors, which only an error shows.
+    """
+
+    def __init__(
+        self,
+        text: str | Callable[[], str],
+        check: Callable[[Any], Any],
+        event_dim: int = 0,
+        is_discrete: bool = False,
+    ) -> None:
         self._text = text
         self._check = check
         self.event_dim = event_dim
@@ -22,7 +31,7 @@ class Constraint:
         return self._check(value)
 
     def __repr__(self) -> str:
-        return self._text
+        return self._text if isinstance(self._text, str) else self._text()
 
 
 def _sums_to_one(value: Any) -> Any:
@@ -59,13 +68,13 @@ positive_definite = Constraint("PositiveDefinite()", _is_positive_definite, 2)
 
 def greater_than(bound: Any) -> Constraint:
     """Above a bound."""
-    return Constraint(f"GreaterThan(lower_bound={bound})", lambda value: value > bound)
+    return Constraint(lambda: f"GreaterThan(lower_bound={bound})", lambda value: value > bound)
 
 
 def interval(low: Any, high: Any) -> Constraint:
     """Between two bounds, both included."""
     return Constraint(
-        f"Interval(lower_bound={low}, upper_bound={high})", lambda value: (value >= low) & (value <= high)
+        lambda: f"Interval(lower_bound={low}, upper_bound={high})", lambda value: (value >= low) & (value <= high)
     )
 
 

@@ -47,6 +47,7 @@ case(
     order=1,
 )
 
+case("check_all", s(mask(True, True), ""), torch=lambda x, message: x.clone(), order=0, node=False, half=False)
 case("equal", s(t(2, values=[1, 2]), ints(1, 2)), s(mask(True), ints(1, dtype="int32")), order=0, node=False)
 for _name in ("median", "nanmedian"):
     case(_name, *[in_dtype("float32", ints(dtype=one)) for one in ("int32", "uint8", "int64", "bool")], order=0)

@@ -10,7 +10,10 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
+from gradwire_engine.op.value_access import read_array
 from gradwire_engine.ops.base.checks import needs_order
 
 
@@ -200,6 +203,18 @@ def equal(xp: Any, input: Array, other: Array) -> Array:
     if input.shape != other.shape:
         return xp.asarray(False)
     return xp.asarray(bool((input == other).all()))
+
+
+@composite(differentiable=False, reads_values=True)
+def check_all(input: Array, message: str) -> Tensor:
+    """Copy of a bool tensor whose elements are all true (torch._assert_async, for any number of elements).
+
+    Raises EngineError: ARGUMENT_VALUE with the message, unless all are true.
+    """
+    if not bool(read_array(input.array.all())):
+        raise EngineError(Reason.ARGUMENT_VALUE, message)
+    made: Tensor = logical_and(input, input)
+    return made
 
 
 def _same_dtype(input: Array, other: Array) -> None:
