@@ -108,6 +108,14 @@ def small(options: argparse.Namespace) -> int:
 
 
 @compared
+def varying(options: argparse.Namespace) -> int:
+    """Loops whose indices, sizes and numbers vary, such as data sets and reinforcement learning."""
+    from benchmarks.varying import measure
+
+    return table(options, measure(options.only, options.turns), f"no loop's row contains {options.only!r}")
+
+
+@compared
 def derivatives(options: argparse.Namespace) -> int:
     """Steps of derivatives of derivatives and of batch norm: planned, step by step, PyTorch's; by CPU time."""
     from benchmarks.derivatives import measure
@@ -232,6 +240,7 @@ def parser() -> argparse.ArgumentParser:
     added.set_defaults(run=suite)
     commands.add_parser("ops", parents=[common()], help=ops.__doc__).set_defaults(run=ops)
     commands.add_parser("small", parents=[common()], help=small.__doc__).set_defaults(run=small)
+    commands.add_parser("varying", parents=[common()], help=varying.__doc__).set_defaults(run=varying)
     commands.add_parser("derivatives", parents=[common()], help=derivatives.__doc__).set_defaults(run=derivatives)
     commands.add_parser("draws", parents=[common()], help=draws.__doc__).set_defaults(run=draws)
     commands.add_parser("convolutions", parents=[common()], help=convolutions.__doc__).set_defaults(run=convolutions)
