@@ -154,15 +154,17 @@ def test_blas_is_set_up_also_where_numpy_was_loaded_before() -> None:
     assert told["numpy"] == np.__version__
 
 
-def test_blas_kernels_and_threads_are_chosen_unless_the_user_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blas_kernels_threads_and_waiting_are_chosen_unless_the_user_did(monkeypatch: pytest.MonkeyPatch) -> None:
     assert blas.has_avx512("processor: 0\nflags\t\t: fpu avx2 avx512f avx512vl\n")
     assert not blas.has_avx512("processor: 0\nflags\t\t: fpu avx2\n")
-    for name in (*blas._THREADS, blas.CORE_TYPE):
+    for name in (*blas._THREADS, blas.CORE_TYPE, blas.WAIT):
         monkeypatch.delenv(name, raising=False)
+    assert blas.wanted(0)[blas.WAIT] == "20"
     assert blas.wanted(3)["OPENBLAS_NUM_THREADS"] == "3"
     assert blas.wanted(0)["OPENBLAS_NUM_THREADS"] == str(blas.cores())
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv(blas.CORE_TYPE, "Zen")
+    monkeypatch.setenv(blas.WAIT, "26")
     assert blas.wanted(0) == {}
     assert blas.threads() == 1
 
