@@ -2,6 +2,8 @@
 
 import hashlib
 import itertools
+import math
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from gradwire.v1 import programs_pb2, service_pb2, types_pb2
 from gradwire_engine.graph.graph import Node
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.session import Session
+from gradwire_server.worker.offload import OpOffloader
 from tests.server.harness import Id, command, op, payload
 from tests.server.test_workers import Playing
 
@@ -132,6 +135,86 @@ def test_a_cancel_is_seen_at_once_however_long_the_slice() -> None:
         playing.play()
     assert passed(session) == 101
     assert session.store[X].grad is None
+
+
+def extending(playing: Playing) -> None:
+    """Slices may be extended, as in a worker process."""
+    playing.scheduler.offloader = OpOffloader(playing.scheduler, lambda: None, max_forks=1)
+
+
+def test_a_backward_alone_does_not_pause() -> None:
+    playing = with_chain()
+    extending(playing)
+    run(playing, 1, 2, NODES + 2, command(c.BackwardRequest(tensors=[LAST])))
+    playing.scheduler.slices = 0
+    while not playing.done:
+        before = passed(playing.runtime.sessions[1])
+        playing.scheduler.slice()
+        assert before in (0, NODES)
+    assert passed(playing.runtime.sessions[1]) == NODES
+    assert playing.scheduler.slices > NODES  # extensions count: the command shows that it is not stuck
+    assert not any(playing.failures)
+
+
+def test_a_slice_is_not_extended_beyond_a_turn() -> None:
+    playing = with_chain()
+    scheduler = playing.scheduler
+    scheduler.running = playing.runtime.sessions[1]
+    scheduler._extensible_until = math.inf
+    assert scheduler.extend_slice()
+    scheduler._extensible_until = time.monotonic()
+    assert not scheduler.extend_slice()
+
+
+@pytest.mark.parametrize("why", ["arrived", "light", "in turn", "awaiting"])
+def test_a_backward_pauses_if_anything_else_is_to_be_done(why: str) -> None:
+    playing = with_chain()
+    extending(playing)
+    scheduler, other = playing.scheduler, playing.runtime.sessions[2]
+    run(playing, 1, 2, NODES + 2, command(c.BackwardRequest(tensors=[LAST])))
+    scheduler.slices = 0
+    if why == "arrived":
+        scheduler.has_calls = lambda: True
+    elif why == "light":
+        playing.batch(2, 3, 1)
+        scheduler.light_queue.clear()
+        scheduler.run_queue.clear()
+        scheduler.run_queue.append(playing.runtime.sessions[1])
+        scheduler.light_queue.append(other)
+    elif why == "in turn":
+        playing.batch(2, 3, 100)
+        scheduler.light_queue.clear()
+        scheduler.run_queue.clear()
+        scheduler.run_queue.extend((playing.runtime.sessions[1], other))
+    else:
+        scheduler.awaiting.append(other)
+    for _ in range(5):
+        scheduler._light_seconds = 1.0  # a light session has had its share
+        scheduler.slice()
+    assert scheduler.slices == 5
+    assert passed(playing.runtime.sessions[1]) < 10
+
+
+def test_a_cancel_is_seen_in_an_extended_slice() -> None:
+    playing = with_chain()
+    extending(playing)
+    session, extended = playing.runtime.sessions[1], 0
+    extend = playing.scheduler.extend_slice
+
+    def extend_and_cancel() -> bool:
+        nonlocal extended
+        extended += 1
+        if extended == 100:
+            playing.runtime.cancel(1, ticket=2)  # before the extension, which sets the time of the next check
+        return extend()
+
+    playing.scheduler.extend_slice = extend_and_cancel  # type: ignore[method-assign]
+    run(playing, 1, 2, NODES + 2, command(c.BackwardRequest(tensors=[LAST])))
+    playing.play()
+    assert extended == 100
+    assert session.store[X].grad is None
+    assert playing.done == [2]
+    assert passed(session) < 101
 
 
 def test_surroundings_of_sessions_do_not_mix_in_pauses() -> None:

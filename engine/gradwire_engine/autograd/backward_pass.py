@@ -669,8 +669,10 @@ def _as_tensor(gradient: Any) -> Tensor | None:
 
 
 def _pause(interrupt: Interrupt) -> Way:
-    """Pause when the interrupt is due. Raises EngineError: CANCELLED, also if cancelled during the pause."""
+    """Pause when the interrupt is due, if others wait. Raises EngineError: CANCELLED, also during the pause."""
     if not interrupt.stopping():
+        if not interrupt.pauses():
+            return
         yield PAUSE
         if not interrupt.stopping():
             return

@@ -85,7 +85,7 @@ class _InterruptCheck:
         if interrupt is None or monotonic() < interrupt.at:
             return None
         self.check()
-        return PAUSE
+        return PAUSE if interrupt.pauses() else None
 
     def check(self) -> None:
         """Check for cancellation. Raises EngineError: CANCELLED."""

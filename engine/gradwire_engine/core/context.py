@@ -57,8 +57,12 @@ class Interrupt:
         self.at = math.inf
 
     def stopping(self) -> bool:
-        """Whether to stop; if False, the computation pauses for other sessions."""
+        """Whether to stop; if False, `pauses` says whether the computation pauses."""
         return False
+
+    def pauses(self) -> bool:
+        """Whether to pause for other sessions; if False, none waits, and the next check is later."""
+        return True
 
     def wait_for(self, future: Future[Any]) -> None:
         """Note that the next pause need not end before a future is done; without other sessions, wait a moment."""

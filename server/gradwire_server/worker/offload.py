@@ -32,7 +32,12 @@ class SliceScheduler(Protocol):
     runtime: Runtime
     running: Session | None  # whose slice it is
     slices: int  # slices begun
-    others_wait: Callable[[], bool]  # whether any other session could compute
+
+    def others_wait(self) -> bool:
+        """Whether any other session could compute."""
+
+    def extend_slice(self) -> bool:
+        """Extend the running session's slice, if nothing else is to be done; whether it was extended."""
 
     def deschedule(self, session: Session) -> None:
         """Deschedule a session whose op is offloaded; its calls wait."""
@@ -143,6 +148,15 @@ class OpOffloader:
             return self._run_in_fork(session, compute, name)
         finally:
             runtime.reserve(-room)
+
+    def extend_slice(self, cancel_token: CancelToken) -> bool:
+        """Extend the slice of a plan or backward, if no other session waits; whether it was extended."""
+        session = self.scheduler.running
+        if session is None or session.cancel_token is not cancel_token:  # this thread already runs an offloaded op
+            return False
+        if self.offloaded or self.compute_lock.waiters or not self.scheduler.extend_slice():
+            return False
+        return not (cancel_token.closed or cancel_token.stopping())  # the extension may have hidden an interruption
 
     def yield_to_others(self, cancel_token: CancelToken) -> None:
         """Yield to other sessions between two ops of an expensive command. Raises EngineError: CANCELLED."""

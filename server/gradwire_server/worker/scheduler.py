@@ -2,7 +2,8 @@
 
 A session's calls are applied one at a time, in order of arrival. A turn is about ten milliseconds of one session's
 calls, long enough to amortize cache misses. An unfinished batch continues in the session's next turn. A turn consists
-of slices of a millisecond. Between two slices, light sessions compute first, together for at most a few slices.
+of slices of a millisecond. Between two slices, light sessions compute first, together for at most a few slices. If no
+other session has calls, a slice is extended instead, up to a turn.
 
 Turns follow a deficit round robin over measured time. A command longer than a turn is charged to the session's next
 turns, which the session skips while other sessions are runnable. Sessions of one principal share one turn.
@@ -91,9 +92,14 @@ class Scheduler:
         self.slices = 0
         # Publishes when a slice began, 0 between slices, so the front detects a hung worker.
         self.publish_slice_start = partial(runtime.counters.set_slice_start, runtime.worker)
-        self.others_wait: Callable[[], bool] = lambda: self.runnable
+        self.has_calls: Callable[[], bool] = lambda: False  # whether calls have arrived that were not taken
+        self._extensible_until = 0.0  # the time until which the slice may be extended
         self._turn: Session | None = None
         self._light_seconds = 0.0  # that light sessions have computed since another did
+
+    def others_wait(self) -> bool:
+        """Whether any session is runnable, or calls have arrived."""
+        return self.runnable or self.has_calls()
 
     @property
     def runnable(self) -> bool:
@@ -200,6 +206,24 @@ class Scheduler:
         if not self.light_queue and (not self.run_queue or (self.run_queue[0] is session and len(self.run_queue) == 1)):
             schedule.credit = 0.0  # no other session waited
 
+    def extend_slice(self) -> bool:
+        """Extend the running session's slice, if nothing else is to be done; whether it was extended.
+
+        Ending a slice and beginning the next one takes as long as some ops. A slice grows to a turn at most, so that
+        what is done between slices is not delayed.
+        """
+        now, session = time.monotonic(), self.running
+        if session is None or now >= self._extensible_until or self._has_quotas:
+            return False
+        if self.awaiting or self.throttled or self.with_parked or self.light_queue or self.has_calls():
+            return False
+        if any(each is not session for each in self.run_queue):
+            return False
+        session.schedule.turn_ends = now + self.slice_seconds
+        session.cancel_token.begin_slice(session.schedule.turn_ends)
+        self.slices += 1
+        return True
+
     def deschedule(self, session: Session) -> None:
         """Deschedule a session whose op is offloaded; its calls wait."""
         session.schedule.offloaded = True
@@ -236,6 +260,7 @@ class Scheduler:
         began, now, schedule = self.clock(), time.monotonic(), session.schedule
         schedule.waited = 0.0
         schedule.turn_ends = now + self.slice_seconds
+        self._extensible_until = now + self.seconds
         session.cancel_token.begin_slice(schedule.turn_ends)
         session.cancel_token.offloader = self.offloader
         self.running = session
@@ -384,9 +409,9 @@ def run_scheduler(
     At most `max_forks` expensive ops run in forked processes, while other sessions compute; 0 disables this.
     """
     running = _SchedulerLoop(scheduler, source, before_slice)
+    scheduler.has_calls = source.has_calls
     if max_forks:
         offloader = scheduler.offloader = OpOffloader(scheduler, running.take_over, max_forks)
-        scheduler.others_wait = lambda: scheduler.runnable or source.has_calls()
         running.compute_lock = offloader.compute_lock
     running.loop()
 

@@ -14,6 +14,9 @@ from gradwire_server.common.errors import Refusal
 class Offloader(Protocol):
     """Runs a session's expensive ops while other sessions compute (worker/offload.py)."""
 
+    def extend_slice(self, cancel_token: "CancelToken", /) -> bool:
+        """Extend the slice of the command, if no other session waits; whether it was extended."""
+
     def yield_to_others(self, cancel_token: "CancelToken", /) -> None:
         """Yield to other sessions between two ops of one command. Raises EngineError: CANCELLED."""
 
@@ -83,6 +86,10 @@ class CancelToken(Interrupt):
         self.at = -math.inf
         if self.account is not None:
             self.account.pressed = True
+
+    def pauses(self) -> bool:
+        """Whether to pause at the end of a slice: another session may compute, or the command is stopped."""
+        return self.offloader is None or not self.offloader.extend_slice(self)
 
     def wait_for(self, future: Future[Any]) -> None:
         """Note what the command waits for: the scheduler continues it then, or when it is stopped."""
