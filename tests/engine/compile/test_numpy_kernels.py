@@ -148,6 +148,21 @@ def test_an_update_changes_its_target_as_the_op_in_place_does(name: str, args: t
     np.testing.assert_allclose(given[0], expected.array, rtol=1e-5 if dtype == "float32" else 1e-12)
 
 
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize(("name", "other"), [("add", 1), ("add", -7), ("sub", 2)])
+def test_a_counter_changes_as_by_the_op_in_place(name: str, other: int, shape: tuple[int, ...]) -> None:
+    counter = np.full(shape, 2**63 - 3)
+    given = [counter.copy(), other, 1]
+    expected = OPS[name].in_place((tensor(counter.copy()), other, 1))
+    assert type(expected) is Tensor
+    made = Made("write", OPS[name], given, given[0])
+    assert made.kernel is not None
+    for _ in range(2):  # the second one may pass the largest number
+        made.kernel.run(made.out, *given)
+    OPS[name].in_place((expected, other, 1))
+    np.testing.assert_array_equal(given[0], expected.array)
+
+
 REFUSED = {
     "whole numbers": ("op", "add", (np.ones(3, np.int64), np.ones(3, np.int64), 1)),
     "two dtypes": ("op", "mul", (np.ones(3), np.ones(3, np.float32))),
@@ -156,6 +171,9 @@ REFUSED = {
     "another dtype of the result": ("op", "log_softmax", (np.ones((3, 3)), 1, np.dtype(np.float32))),
     "an op without a kernel": ("op", "erf", (np.ones(3),)),
     "a rounded quotient": ("op", "div", (np.ones(3), np.ones(3), "floor")),
+    "a counter that changes by a fraction": ("write", "add", (np.ones(3, np.int64), 0.5, 1)),
+    "a counter that changes by a multiple": ("write", "add", (np.ones(3, np.int64), 2, 3)),
+    "a counter that changes by a large number": ("write", "add", (np.ones(3, np.int64), 1 << 40, 1)),
     "an update that is scaled and broadcast": ("write", "add", (np.ones((2, 3)), np.ones(3), 2.0)),
 }
 

@@ -339,6 +339,12 @@ def _write(operands: int, run: Callable[..., Any], scratch: bool) -> Choice:
     return choose
 
 
+def _is_counted(instr: Instr, regs: Sequence[Reg]) -> bool:
+    """Whether a counter of int64 changes by a literal, as batch normalization counts its batches."""
+    target, other = instr.args[:2]
+    return type(target) is Ref and regs[target].dtype == np.int64 and type(other) is int and abs(other) < 1 << 31
+
+
 def _change(ufunc: Any) -> Choice:
     """target += alpha * other."""
 
@@ -354,6 +360,8 @@ def _change(ufunc: Any) -> Choice:
         is_one = type(alpha) in (int, float) and alpha == 1
         if not is_one and type(instr.args[1]) is not Ref:
             return None
+        if is_one and _is_counted(instr, regs):
+            return Kernel(lambda out, target, other, alpha: ufunc(target, other, target))
         return (simple if is_one else full)(instr, regs)
 
     return choose
