@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,7 +29,18 @@ class Library(Protocol):
 
 
 class Engine:
-    """gradwire's engine, in this process."""
+    """gradwire's engine, in this process, with the loops of machine code and the threads that a server gives it."""
+
+    def __init__(self) -> None:
+        from gradwire_engine.compile.eager.library import SessionLoops
+        from gradwire_engine.compile.fusion.fused import OPTIONS
+        from gradwire_engine.core.context import CURRENT
+        from gradwire_engine.core.threads import POOL
+        from gradwire_server.common import blas
+
+        OPTIONS.mode, POOL.threads = "on", blas.threads()
+        if CURRENT.get().loops is None:
+            CURRENT.set(replace(CURRENT.get(), loops=SessionLoops(lambda: True)))
 
     def tensor(self, array: np.ndarray, requires_grad: bool) -> Any:
         import gradwire_engine

@@ -177,6 +177,7 @@ class Context:
     tracer: Any = None  # receives each op: tracing.Tracer
     default_dtype: Any = _FLOAT32  # for integers where a float is needed
     duals: Duals = field(default_factory=Duals.new)
+    loops: Any = None  # machine code for ops on large arrays: ops.base.loops.Loops
 
 
 _OUTSIDE = Context()

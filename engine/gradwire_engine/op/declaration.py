@@ -118,6 +118,7 @@ class Declaration(Signature):
         self.linear_positions = self.operand_positions if self.cost.linear else None
         self.draws = draws
         self.moves_list = moves_list
+        self.loops: tuple[str, ...] = ()
         self.drops_grad = drops_grad
         self.complex_grad = complex_grad
         self.no_overlap = no_overlap
@@ -148,6 +149,14 @@ class Declaration(Signature):
         tangent, None if it has none.
         """
         self.tangent_rule = rule
+        return self
+
+    def by_loops(self: Self, *names: str) -> Self:
+        """Declare the loops of machine code that the forward and the formulas may ask for (ops/base/loops.py).
+
+        A fork cannot load them, so they are loaded before one computes the op.
+        """
+        self.loops = names
         return self
 
     def checked_by(self: Self, check: Callable[..., None]) -> Self:

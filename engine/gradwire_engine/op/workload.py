@@ -6,9 +6,10 @@ cost.py has the costs. An op is refused before any allocation. An expensive op i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.admission import needed
@@ -90,6 +91,7 @@ def offload_op(op: Declaration, context: Context, arrays: tuple[Any, ...], work:
     if context.tracer is not None:
         context.tracer.fail(f"{op.name} takes so long that it is offloaded")
     alone = not (op.view or op.draws or op.cost.copies)
+    _load_loops(op, context, [getattr(value, "dtype", None) for value in arrays])
     return interrupt.offload(lambda: op.compute(arrays), op.name, work, alone, needed(op, list(arrays)))
 
 
@@ -101,7 +103,16 @@ def offload_formula(node: Any, context: Context, compute: Callable[[], Any], roo
     check(f"the backward of {node.op.name}", node.work, context)
     if node.work < LONG or context.interrupt is None:
         return compute()
+    _load_loops(node.op, context, [meta[1] for meta in node.metas if meta is not None])
     return context.interrupt.offload(compute, node.name, node.work, not node.op.cost.copies, room)
+
+
+def _load_loops(op: Declaration, context: Context, found: Iterable[Any]) -> None:
+    """Load the loops that an op may ask for with operands of these dtypes. Raises EngineError: CANCELLED."""
+    if op.loops and context.loops is not None:
+        for dtype in {"d" if dtype == dtypes.float64 else "f" for dtype in found if dtype is not None}:
+            for name in op.loops:
+                context.loops.find(name, dtype)
 
 
 def shown(operations: float) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 from gradwire.v1 import types_pb2
 from gradwire_engine import Account, Command, Context
 from gradwire_engine import Generator as RandomGenerator
+from gradwire_engine.compile.eager.library import SessionLoops
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import FLOAT, category, name_of
 from gradwire_server.common import engine_errors  # noqa: F401 - the import teaches refusal_of the engine's exceptions
@@ -90,8 +91,14 @@ class Session(TensorTable):
         self.unary_commands = 0  # commands applied by unary calls
         self.inline_left = 0  # bytes of values that the current response may still hold
         self.command = RunningCommand(key)
+        durability = self.durability
         self.grad_context = Context(
-            account=self.account, generator=RandomGenerator(), interrupt=self.cancel_token, command=self.command
+            account=self.account,
+            generator=RandomGenerator(),
+            interrupt=self.cancel_token,
+            command=self.command,
+            # A replay of the log must repeat every bit, perhaps on another machine.
+            loops=SessionLoops(lambda: durability.log_notes is None),
         )
         self.no_grad_context = replace(self.grad_context, grad_enabled=False)
         self.inference_context = replace(self.no_grad_context, inference=True)

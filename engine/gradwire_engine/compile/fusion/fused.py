@@ -283,10 +283,13 @@ class FusedCall:
 def check_equal(group: Group | BatchNorm, number: int, fused: Array, expected: Array) -> None:
     """Compare a fused result with the interpreted one. Raises EngineError: RUNTIME."""
     names = ", ".join(str(getattr(instr.what, "name", instr.kind)) for instr in group.members)
-    _check(f"{names} computed another value than its ops, in register {number}", fused, expected)
+    check_near(
+        f"the fused kernel of {names} computed another value than its ops, in register {number}", fused, expected
+    )
 
 
-def _check(what: str, fused: Array, expected: Array) -> None:
+def check_near(what: str, fused: Array, expected: Array) -> None:
+    """Compare a kernel's result with the expected one. Raises EngineError: RUNTIME if rounding does not explain it."""
     wanted = np.asarray(expected, fused.dtype).reshape(fused.shape)
     with np.errstate(all="ignore"):
         finite = np.isfinite(wanted)
@@ -295,9 +298,7 @@ def _check(what: str, fused: Array, expected: Array) -> None:
         near = np.abs(fused - wanted) <= unit * (np.abs(wanted) + largest / 10)
         same = np.where(finite, near, (fused == wanted) | (np.isnan(fused) & np.isnan(wanted)))
     if not same.all():
-        raise EngineError(
-            Reason.RUNTIME, f"the fused kernel of {what}: {fused[~same][0]!r} instead of {wanted[~same][0]!r}"
-        )
+        raise EngineError(Reason.RUNTIME, f"{what}: {fused[~same][0]!r} instead of {wanted[~same][0]!r}")
 
 
 def norm_call(norm: BatchNorm, kernels: dict[str, Kernel]) -> BatchNormCall:
@@ -318,6 +319,6 @@ def convolution_kernel(conv: Depthwise, loaded: Kernel, fallback: Fallback) -> P
 
     def verified(out: Array, *args: Any) -> None:
         call.run(out, *args)
-        _check(f"{conv.what} computed another value than its op", out, fallback(args))
+        check_near(f"the fused kernel of {conv.what} computed another value than its op", out, fallback(args))
 
     return PlanKernel(verified, nbytes=call.nbytes)

@@ -37,6 +37,8 @@ _BYTES = {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "b1": 1}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _COMPARISONS = {"lt": "olt", "gt": "ogt", "le": "ole", "ge": "oge", "eq": "oeq", "ne": "une"}
 _WIDTH = '!"llvm.loop.vectorize.width", i32 8'
+_INTERLEAVED = '!"llvm.loop.interleave.count", i32 4'
+_LONG = 20  # values of an elementwise formula
 _SUFFIX = {"f4": "f32", "f8": "f64"}
 _SIGN = {"i4": (31, 0x7FFFFFFF, -(1 << 31)), "i8": (63, 0x7FFFFFFFFFFFFFFF, -(1 << 63))}
 
@@ -167,19 +169,27 @@ class _Printer:
             self.accumulate(number, p)
         self.say(f"%{p}.next = add nsw i64 %{p}.j, 1")
         self.say(f"%{p}.more = icmp slt i64 %{p}.next, {last}")
-        self.say(f"br i1 %{p}.more, label %{p}, label %{p}.end{self.width(each)}")
+        self.say(f"br i1 %{p}.more, label %{p}, label %{p}.end{self.hints(each)}")
         self.lines.append(f"{p}.end:")
         for number in each.reductions:
             self.reduced(number, p)
         return f"{p}.end"
 
-    def width(self, each: Pass) -> str:
-        """Metadata for a loop of float32 values whose sums are float64: LLVM would take vectors of the sums' width."""
+    def hints(self, each: Pass) -> str:
+        """Metadata for the vectorizer.
+
+        Sums in float64 of float32 values: LLVM would take vectors of the sums' width. Long elementwise formulas: LLVM
+        would compute one vector at a time, and wait for the result of each operation.
+        """
         dtypes = {self.loop.dtype(number) for number in each.elements}
-        if not {F4, F8} <= dtypes:
+        if {F4, F8} <= dtypes:
+            hint = _WIDTH
+        elif self.flat and len(each.elements) >= _LONG:
+            hint = _INTERLEAVED
+        else:
             return ""
         node = len(self.metadata)
-        self.metadata += [f"!{node} = distinct !{{!{node}, !{node + 1}}}", f"!{node + 1} = !{{{_WIDTH}}}"]
+        self.metadata += [f"!{node} = distinct !{{!{node}, !{node + 1}}}", f"!{node + 1} = !{{{hint}}}"]
         return f", !llvm.loop !{node}"
 
     # Values.

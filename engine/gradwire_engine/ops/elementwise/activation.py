@@ -23,6 +23,7 @@ from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.blocked import BLOCK, elementwise, is_plain
 from gradwire_engine.ops.base.checks import needs_order
 from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.loops import Loops, each, elementwise_loop, with_loop
 from gradwire_engine.ops.base.precision import special, through_float32
 from gradwire_engine.ops.elementwise.unary import abs as absolute
 from gradwire_engine.ops.elementwise.unary import exp, sigmoid, tanh
@@ -87,6 +88,7 @@ _masked_by.grad(grad=lambda g, input, mask: _masked_by(g, input, mask), input=la
 
 
 @op(in_place=True, cost=4)
+@with_loop(elementwise_loop("relu"))
 def relu(xp: Any, input: Array) -> Array:
     """max(input, 0) (torch.nn.functional.relu). The derivative at 0 is 0."""
     if input.dtype == dtypes.bool_:
@@ -96,11 +98,14 @@ def relu(xp: Any, input: Array) -> Array:
 
 
 @op(name="_threshold_backward", cost=4)
+@with_loop(elementwise_loop("relu_backward"))
 def _threshold_backward(xp: Any, grad: Array, result: Array) -> Array:
     """grad where relu's result is not 0; the result may be nan."""
     return keep(xp, grad, result != 0)
 
 
+relu.by_loops("relu", "relu_backward")
+_threshold_backward.by_loops("relu_backward")
 relu.grad(input=lambda g, out: _threshold_backward(g, out)).tangent("holomorphic")
 _threshold_backward.grad(grad=lambda g, result: _threshold_backward(g, result), result=lambda g: zeros(g))
 _threshold_backward.tangent("pointwise")
@@ -331,6 +336,7 @@ def _normal_density(input: Any) -> Any:
 
 _normal_cdf.grad(input=lambda g, input: g * _normal_density(input)).tangent("pointwise")
 
+_MOST_SOFT = 80.0  # a threshold of softplus, below which exp does not overflow
 _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBE = 0.044715
 
@@ -346,8 +352,17 @@ def _gelu_tanh_block(out: Array, x: Array, t: Array) -> None:
     np.multiply(out, t, out=out)
 
 
+_GELU_LOOPS = {"none": "gelu", "tanh": "gelu_tanh"}
+
+
+def _gelu_loop(loops: Loops, xp: Any, input: Array, *, approximate: str = "none") -> Array | None:
+    name = _GELU_LOOPS.get(approximate)
+    return None if name is None else each(loops, name, input)
+
+
 @op(in_place=False, cost=12)
 @through_float32
+@with_loop(_gelu_loop)
 def gelu(xp: Any, input: Array, *, approximate: Literal["none", "tanh"] = "none") -> Array:
     """input * normal CDF of the input, or its "tanh" approximation (torch.nn.functional.gelu)."""
     _check_float("GeluKernelImpl", input)
@@ -372,17 +387,24 @@ def _gelu_slope(input: Any, approximate: str) -> Any:
     return (tanh_inner + 1) * 0.5 + input * 0.5 * (1 - tanh_inner * tanh_inner) * inner_slope
 
 
+def _gelu_input_loop(loops: Loops, g: Any, input: Any, approximate: str) -> Any:
+    return each(loops, _GELU_LOOPS[approximate] + "_backward", g, input)
+
+
+@with_loop(_gelu_input_loop, 0)
 def _gelu_input(g: Any, input: Any, approximate: str) -> Any:
     if approximate == "none" and input.dtype == dtypes.float32 and is_plain(g, input):
         return elementwise(_gelu_slope_block, 1, g, input)
     return g * _gelu_slope(input, approximate)
 
 
+gelu.by_loops(*_GELU_LOOPS.values(), *(f"{name}_backward" for name in _GELU_LOOPS.values()))
 gelu.grad(input=_gelu_input).tangent("holomorphic")
 
 
 @op(in_place=True, complex_grad=False, cost=8)
 @through_float32
+@with_loop(elementwise_loop("silu"))
 def silu(xp: Any, input: Array) -> Array:
     """input * sigmoid(input) (torch.nn.functional.silu)."""
     _check_float("silu_cpu", input, complex_too=True)
@@ -394,11 +416,22 @@ def _silu_slope(input: Any) -> Any:
     return gate * (input * (1 - gate) + 1)
 
 
-silu.grad(input=lambda g, input: g * _silu_slope(input)).tangent("holomorphic")
+@with_loop(lambda loops, g, input: each(loops, "silu_backward", g, input), 0)
+def _silu_input(g: Any, input: Any) -> Any:
+    return g * _silu_slope(input)
+
+
+silu.by_loops("silu", "silu_backward", "sigmoid")
+silu.grad(input=_silu_input).tangent("holomorphic")
+
+
+def _softplus_loop(loops: Loops, xp: Any, input: Array, beta: float = 1.0, threshold: float = 20.0) -> Array | None:
+    return each(loops, "softplus", input, numbers=(beta, threshold)) if beta > 0 and threshold <= _MOST_SOFT else None
 
 
 @op(cost=12)
 @through_float32
+@with_loop(_softplus_loop)
 def softplus(xp: Any, input: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold (torch.nn.functional.softplus)."""
     _check_float("softplus_cpu", input)
@@ -407,9 +440,19 @@ def softplus(xp: Any, input: Array, beta: float = 1.0, threshold: float = 20.0) 
 
 
 softplus.works_in(forward=0.7)
-softplus.grad(
-    input=lambda g, input, beta, threshold: where(input * beta > threshold, g, g * sigmoid(input * beta)),
-).tangent("holomorphic")
+softplus.by_loops("softplus", "softplus_backward", "sigmoid")
+
+
+def _softplus_input_loop(loops: Loops, g: Any, input: Any, beta: float, threshold: float) -> Any:
+    return each(loops, "softplus_backward", g, input, numbers=(beta, threshold))
+
+
+@with_loop(_softplus_input_loop, 0)
+def _softplus_input(g: Any, input: Any, beta: float, threshold: float) -> Any:
+    return where(input * beta > threshold, g, g * sigmoid(input * beta))
+
+
+softplus.grad(input=_softplus_input).tangent("holomorphic")
 
 
 @op(in_place=True, cost=12)

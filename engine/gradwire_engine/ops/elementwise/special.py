@@ -14,12 +14,14 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import conj, neg
 from gradwire_engine.ops.base.compare import eq, ge, le, logical_and, logical_or
 from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.loops import each, elementwise_loop, with_loop
 from gradwire_engine.ops.base.precision import check_special, special, through_float32
 from gradwire_engine.ops.elementwise.unary import cos, exp, isfinite, sin
 
 
 @op(promote="float", cost=12)
 @through_float32
+@with_loop(elementwise_loop("erf"))
 def erf(xp: Any, input: Array) -> Array:
     """Error function (torch.erf)."""
     check_special("erf_vml_cpu", input.dtype)
@@ -51,7 +53,13 @@ def erfinv(xp: Any, input: Array) -> Array:
 erfinv.works_in(backward=2.1, widens=True)
 
 
-erf.grad(input=lambda g, input: g * (2 / math.sqrt(math.pi)) * exp(neg(input * input))).tangent("holomorphic")
+@with_loop(lambda loops, g, input: each(loops, "erf_backward", g, input), 0)
+def _erf_input(g: Any, input: Any) -> Any:
+    return g * (2 / math.sqrt(math.pi)) * exp(neg(input * input))
+
+
+erf.by_loops("erf", "erf_backward")
+erf.grad(input=_erf_input).tangent("holomorphic")
 erfc.grad(input=lambda g, input: g * (-2 / math.sqrt(math.pi)) * exp(neg(input * input))).tangent("holomorphic")
 erfinv.grad(input=lambda g, out: g * (math.sqrt(math.pi) / 2) * exp(out * out)).tangent("holomorphic")
 

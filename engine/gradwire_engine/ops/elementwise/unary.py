@@ -20,6 +20,7 @@ from gradwire_engine.op.refusals import check_writable
 from gradwire_engine.ops.base.basic import cast, conj, neg, real
 from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.loops import elementwise_loop, with_loop
 from gradwire_engine.ops.base.precision import through_float32
 
 # Magnitudes and signs.
@@ -384,6 +385,7 @@ def tanh(xp: Any, input: Array) -> Array:
 
 
 @op(name="_tanh_backward", cost=12)
+@with_loop(elementwise_loop("tanh_backward"))
 def _tanh_backward(xp: Any, g: Array, out: Array) -> Array:
     """g * (1 - conj(out)**2), with one temporary."""
     slope = xp.multiply(out, out)
@@ -391,6 +393,8 @@ def _tanh_backward(xp: Any, g: Array, out: Array) -> Array:
     return xp.multiply(g, conj(slope))
 
 
+tanh.by_loops("tanh_backward")
+_tanh_backward.by_loops("tanh_backward")
 tanh.grad(input=lambda g, out: _tanh_backward(g, out)).tangent("holomorphic")
 _tanh_backward.grad(
     g=lambda g, out: _tanh_backward(g, conj(out)),
@@ -434,6 +438,7 @@ atanh.grad(input=lambda g, input: g / conj(1 - input * input)).tangent("holomorp
 
 @op(promote="float", cost=12)
 @through_float32
+@with_loop(elementwise_loop("sigmoid"))
 def sigmoid(xp: Any, input: Array) -> Array:
     """1 / (1 + exp(-input)) (torch.sigmoid)."""
     result = xp.negative(input)
@@ -445,6 +450,7 @@ def sigmoid(xp: Any, input: Array) -> Array:
 
 
 @op(name="_sigmoid_backward", cost=12)
+@with_loop(elementwise_loop("sigmoid_backward"))
 def _sigmoid_backward(xp: Any, g: Array, out: Array) -> Array:
     """g * conj(out * (1 - out)), with one temporary."""
     slope = xp.subtract(1, out)
@@ -452,6 +458,8 @@ def _sigmoid_backward(xp: Any, g: Array, out: Array) -> Array:
     return xp.multiply(g, conj(slope))
 
 
+sigmoid.by_loops("sigmoid", "sigmoid_backward")
+_sigmoid_backward.by_loops("sigmoid_backward")
 sigmoid.grad(input=lambda g, out: _sigmoid_backward(g, out)).tangent("holomorphic")
 _sigmoid_backward.grad(
     g=lambda g, out: _sigmoid_backward(g, conj(out)),

@@ -6,6 +6,7 @@ with ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.checks import normalize_dim
+from gradwire_engine.ops.base.loops import Loops, along_rows, with_loop
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.elementwise.unary import exp
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -68,7 +70,17 @@ def _prepared(kernel: str, input: Array, dim: int, dtype: DType | None) -> tuple
     return input.reshape(1) if not input.ndim else input, dim
 
 
+def _rows_loop(name: str) -> Callable[..., Any]:
+    """The attempt of a softmax by a loop over rows."""
+
+    def attempt(loops: Loops, xp: Any, input: Any, dim: int, *, dtype: DType | None = None) -> Array | None:
+        return along_rows(loops, name, dim, input) if dtype is None or dtype == input.dtype else None
+
+    return attempt
+
+
 @op(complex_grad=False, cost=12)
+@with_loop(_rows_loop("softmax"))
 def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """exp(input) divided by its sum along a dimension (torch.softmax).
 
@@ -86,6 +98,7 @@ def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> A
 
 
 @op(complex_grad=False, cost=12)
+@with_loop(_rows_loop("log_softmax"))
 def log_softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """log(softmax(input, dim)), without underflow (torch.log_softmax).
 
@@ -109,6 +122,7 @@ def softmin(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
 
 @op(name="_softmax_backward", cost=12)
 @through_float32
+@with_loop(lambda loops, xp, grad, result, dim: along_rows(loops, "softmax_backward", dim, grad, result))
 def _softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
     """result * (grad - sum(grad * result))."""
     if not result.ndim:
@@ -120,6 +134,7 @@ def _softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
 
 @op(name="_log_softmax_backward", cost=12)
 @through_float32
+@with_loop(lambda loops, xp, grad, result, dim: along_rows(loops, "log_softmax_backward", dim, grad, result))
 def _log_softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
     """grad - exp(result) * sum(grad)."""
     if not result.ndim:
@@ -129,6 +144,10 @@ def _log_softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Arra
     return xp.subtract(grad, shares, out=shares)
 
 
+softmax.by_loops("softmax", "softmax_backward")
+_softmax_backward.by_loops("softmax_backward")
+log_softmax.by_loops("log_softmax", "log_softmax_backward")
+_log_softmax_backward.by_loops("log_softmax_backward")
 softmax.grad(input=lambda g, out, dim: _softmax_backward(g, out, dim)).tangent("symmetric")
 _softmax_backward.grad(
     grad=lambda g, result, dim: _softmax_backward(g, result, dim),

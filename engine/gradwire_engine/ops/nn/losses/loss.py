@@ -22,6 +22,7 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, expand, neg
 from gradwire_engine.ops.base.checks import broadcast_shape
 from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.loops import Loops, each, fits, run, with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.binary import xlogy
 from gradwire_engine.ops.elementwise.unary import abs as absolute
@@ -108,11 +109,24 @@ def _mse_loss(xp: Any, input: Array, target: Array, reduction: str) -> Array:
 _mse_loss.works_in(grows=True, widens=True)
 
 
+def _share(g: Any, size: int, reduction: str) -> float:
+    """The gradient of each loss, of that of their sum or mean."""
+    return float(g / g.dtype.type(size)) if reduction == "mean" else float(g)
+
+
+def _mse_loop(loops: Loops, g: Any, input: Any, target: Any, reduction: str) -> Any:
+    if reduction == "none" or type(g) is not np.ndarray or g.dtype != input.dtype:
+        return None
+    return each(loops, "mse_backward", input, target, numbers=(2 * _share(g, input.size, reduction),))
+
+
+@with_loop(_mse_loop, 1)
 def _mse_grad(g: Any, input: Any, target: Any, reduction: str) -> Any:
     difference = input - target
     return difference * (spread(g, difference, reduction) * 2)
 
 
+_mse_loss.by_loops("mse_backward")
 _mse_loss.grad(
     input=_mse_grad,
     target=lambda g, input, target, reduction: neg(_mse_grad(g, input, target, reduction)),
@@ -327,7 +341,30 @@ def binary_cross_entropy(
 binary_cross_entropy.unsupported("c", "binary_cross_entropy")
 
 
+_PART = 4096  # elements that one row of a loop adds up
+
+
+def _logits_loop(
+    loops: Loops, xp: Any, input: Any, target: Any, weight: Any, pos_weight: Any, reduction: str
+) -> Array | None:
+    """The sum or mean by a loop that adds up parts; the parts are added by NumPy."""
+    if reduction == "none" or weight is not None or pos_weight is not None or not fits(input, target):
+        return None
+    loop = loops.find("bce_with_logits", input.dtype.char)
+    if loop is None:
+        return None
+    rows, rest = divmod(input.size, _PART)
+    sums = np.empty(rows + (rest > 0), input.dtype)
+    run(loop, rows, _PART, input, target, sums)
+    if rest:
+        ends = [array.reshape(-1)[rows * _PART :] for array in (input, target)]
+        run(loop, 1, rest, *ends, sums[rows:])
+    summed = sums.sum(dtype=np.float64)
+    return np.asarray(summed / input.size if reduction == "mean" else summed, input.dtype)
+
+
 @op(name="_bce_with_logits", node="BinaryCrossEntropyWithLogitsBackward0", promote="same", in_place=False, cost=12)
+@with_loop(_logits_loop)
 def _bce_with_logits(
     xp: Any, input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction: str
 ) -> Array:
@@ -343,6 +380,17 @@ def _bce_with_logits(
 _bce_with_logits.works_in(forward=2.2, grows=True)
 
 
+def _logits_grad_loop(
+    loops: Loops, g: Any, input: Any, target: Any, weight: Any, pos_weight: Any, reduction: str
+) -> Any:
+    if reduction == "none" or weight is not None or pos_weight is not None:
+        return None
+    if type(g) is not np.ndarray or g.dtype != input.dtype:
+        return None
+    return each(loops, "bce_with_logits_backward", input, target, numbers=(_share(g, input.size, reduction),))
+
+
+@with_loop(_logits_grad_loop, 1)
 def _logits_grad(g: Any, input: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
     if pos_weight is None:
         slope = sigmoid(input) - target
@@ -361,6 +409,7 @@ def _logits_target_grad(g: Any, input: Any, weight: Any, pos_weight: Any, reduct
     return slope * spread(g, input, reduction)
 
 
+_bce_with_logits.by_loops("bce_with_logits", "bce_with_logits_backward", "sigmoid")
 _bce_with_logits.grad(input=_logits_grad, target=_logits_target_grad).tangent("loss")
 
 

@@ -24,6 +24,7 @@ from gradwire_engine.op.cost import indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import add, cast
 from gradwire_engine.ops.base.blocked import BLOCK
+from gradwire_engine.ops.base.loops import LEAST, Loops, find, fits, run, with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.unary import rsqrt
 from gradwire_engine.ops.linalg.matrix import fold
@@ -60,6 +61,63 @@ def _recorded_statistics(input: Any, average: Callable[[Any], Any], eps: float) 
 # Over the batch: statistics per channel.
 
 
+_SHORTEST = 16  # elements of a channel of an image, so that a loop over these is quick
+
+
+class _ChannelLoops:
+    """Loops over the channels of all images, each a row. Sums of rows are added over the images in double precision."""
+
+    def __init__(self, loops: Loops, input: Array) -> None:
+        self.loops, self.dtype = loops, input.dtype
+        self.images, self.channels = input.shape[:2]
+        self.length = input.size // (self.images * self.channels)
+
+    def run(self, name: str, *operands: Array) -> bool:
+        """Run a loop on arrays of the input's shape, per row (images, channels) or per channel; whether there is one."""
+        loop = self.loops.find(f"batch_norm_{name}", self.dtype.char)
+        if loop is None:
+            return False
+        repeats = {place: self.channels for place, each in enumerate(operands) if each.ndim == 1}
+        run(loop, self.images * self.channels, self.length, *operands, repeats=repeats)
+        return True
+
+    def sums(self, name: str, count: int, *operands: Array) -> list[Array] | None:
+        """So many sums per channel, in double precision."""
+        made = [np.empty((self.images, self.channels), self.dtype) for _ in range(count)]
+        return [each.sum(0, dtype=np.float64) for each in made] if self.run(name, *operands, *made) else None
+
+
+def _channel_loops(loops: Loops, input: Any, *others: Any) -> _ChannelLoops | None:
+    """The loops for a batch of images, and arrays of its shape or of a value per channel; None if they do not fit."""
+    if not fits(input) or input.ndim < 3 or input.size < _SHORTEST * input.shape[0] * input.shape[1]:
+        return None
+    if not _are_plain(input, *others) or any(each.ndim != 1 and each.shape != input.shape for each in others):
+        return None
+    return _ChannelLoops(loops, input)
+
+
+def _batch_loop(loops: Loops, xp: Any, input: Any, weight: Any, bias: Any, eps: float) -> Any:
+    per_channel = [each for each in (weight, bias) if each is not None]
+    by = _channel_loops(loops, input, *per_channel)
+    if by is None:
+        return None
+    dtype, count = input.dtype, input.size // input.shape[1]
+    totals = by.sums("total", 1, input)
+    if totals is None:
+        return None
+    centre = (totals[0] / count).astype(dtype)
+    squares = by.sums("squares", 1, input, centre)
+    if squares is None:
+        return None
+    variance = (squares[0] / count).astype(dtype)
+    scale = 1 / np.sqrt(variance + dtype.type(eps))
+    factor = scale if weight is None else scale * weight
+    output = np.empty_like(input)
+    added = [] if bias is None else [bias]
+    done = by.run("apply" if bias is None else "apply_bias", input, centre, factor, *added, output)
+    return (output, centre, scale, variance) if done else None
+
+
 @op(
     name="_batch_norm",
     node="NativeBatchNormBackward0",
@@ -67,6 +125,7 @@ def _recorded_statistics(input: Any, average: Callable[[Any], Any], eps: float) 
     differentiable_outputs=(0,),
     cost=indexing(8),
 )
+@with_loop(_batch_loop)
 def _batch_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, eps: float) -> Any:
     """The output; per channel the mean, 1 / sqrt(variance + eps) and the variance of the batch."""
     values = _wide(input)
@@ -82,6 +141,19 @@ def _batch_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None,
     return centred.astype(input.dtype, copy=False), centre, scale, variance
 
 
+def _batch_input_loop(loops: Loops, g: Any, input: Any, weight: Any, out1: Any, out2: Any, eps: float) -> Any:
+    by = _channel_loops(loops, input, g, *(each for each in (weight, out1, out2) if each is not None))
+    sums = None if by is None else by.sums("dots", 2, input, out1, g)
+    if by is None or sums is None:
+        return None
+    dtype, count = input.dtype, input.size // input.shape[1]
+    bent = (sums[1] * (out2 * out2 / -count)).astype(dtype)
+    made = np.empty_like(input)
+    factor = out2 if weight is None else out2 * weight
+    return made if by.run("slope", input, out1, bent, g, (sums[0] / count).astype(dtype), factor, made) else None
+
+
+@with_loop(_batch_input_loop, 0)
 def _batch_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, eps: float) -> Any:
     ndim = g.ndim
     count = math.prod(input.shape) // input.shape[1]
@@ -123,6 +195,13 @@ def _channel_mean(value: Any, count: int) -> Any:
     return spread_channels(channel_sum(value) / count, value.ndim)
 
 
+def _batch_weight_loop(loops: Loops, g: Any, input: Any, out1: Any, out2: Any, eps: float) -> Any:
+    by = _channel_loops(loops, input, g, out1, out2)
+    sums = None if by is None else by.sums("dots", 2, input, out1, g)
+    return None if sums is None else (sums[1] * out2).astype(input.dtype)
+
+
+@with_loop(_batch_weight_loop, 0)
 def _batch_weight(g: Any, input: Any, out1: Any, out2: Any, eps: float) -> Any:
     if type(g) is Tensor:
         count = math.prod(input.shape) // input.shape[1]
@@ -131,6 +210,8 @@ def _batch_weight(g: Any, input: Any, out1: Any, out2: Any, eps: float) -> Any:
     return _channel_dots(_wide(g), _wide(input) - spread_channels(out1, g.ndim)) * out2
 
 
+_BATCH_LOOPS = ("total", "squares", "apply", "apply_bias", "dots", "slope")
+_batch_norm.by_loops(*(f"batch_norm_{name}" for name in _BATCH_LOOPS))
 _batch_norm.grad(
     input=_batch_input,
     weight=_batch_weight,
@@ -351,6 +432,34 @@ def _affine(xp: Any, normal: Array, weight: Array | None, bias: Array | None, dt
     return normal.astype(dtype, copy=False)
 
 
+def _layer_loop(
+    loops: Loops, xp: Any, input: Array, weight: Array | None, bias: Array | None, last: int, eps: float
+) -> Any:
+    """The results by one loop over the rows, of row-major float arrays."""
+    rows, length = _split(input.shape, last)
+    given = [each for each in (weight, bias) if each is not None]
+    if not _are_plain(input, *given):
+        return None
+    name = f"layer_norm{'' if weight is None else '_weight'}{'' if bias is None else '_bias'}"
+    loop = find(loops, name, input.dtype.char, length)
+    if loop is None:
+        return None
+    output = np.empty(input.shape, input.dtype)
+    centre, scale = (np.empty((rows, 1), input.dtype) for _ in range(2))
+    limit = np.array(eps, input.dtype)
+    run(loop, rows, length, np.ascontiguousarray(input), *given, np.array(float(length)), limit, output, centre, scale)
+    return output, centre, scale
+
+
+def _are_plain(input: Any, *others: Any) -> bool:
+    """Whether these are arrays in host memory of one float dtype, the others row-major."""
+    return (
+        type(input) is np.ndarray
+        and input.dtype.char in "fd"
+        and all(type(each) is np.ndarray and each.dtype == input.dtype and each.flags.c_contiguous for each in others)
+    )
+
+
 @op(
     name="_layer_norm",
     node="NativeLayerNormBackward0",
@@ -358,6 +467,7 @@ def _affine(xp: Any, normal: Array, weight: Array | None, bias: Array | None, dt
     differentiable_outputs=(0,),
     cost=indexing(8),
 )
+@with_loop(_layer_loop)
 def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, last: int, eps: float) -> Any:
     """The output; per row the mean and 1 / sqrt(variance + eps), both (rows, 1)."""
     rows = _wide(xp.ascontiguousarray(input)).reshape(_split(input.shape, last))
@@ -365,6 +475,26 @@ def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None,
     return _affine(xp, normal.reshape(input.shape), weight, bias, input.dtype), centre, scale
 
 
+def _layer_input_loop(
+    loops: Loops, g: Any, input: Any, weight: Any, out1: Any, out2: Any, last: int, eps: float
+) -> Any:
+    if type(g) is not np.ndarray or g.size < LEAST:
+        return None
+    g, input = np.ascontiguousarray(g), np.ascontiguousarray(input)
+    given = [] if weight is None else [weight]
+    if not fits(g, input) or not _are_plain(g, out1, out2, *given):
+        return None
+    rows, length = _split(input.shape, last)
+    name = "layer_norm_backward" if weight is None else "layer_norm_backward_weight"
+    loop = find(loops, name, g.dtype.char, length)
+    if loop is None:
+        return None
+    made = np.empty(input.shape, input.dtype)
+    run(loop, rows, length, g, input, *given, out1, out2, np.array(float(length)), made)
+    return made
+
+
+@with_loop(_layer_input_loop, 0)
 def _layer_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, last: int, eps: float) -> Any:
     shape = _split(input.shape, last)
     if type(g) is Tensor:
@@ -384,6 +514,8 @@ def _layer_weight(g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, la
     return summed.reshape(weight_meta.shape)
 
 
+_LAYER_LOOPS = ("", "_weight", "_bias", "_weight_bias", "_backward", "_backward_weight")
+_layer_norm.by_loops(*(f"layer_norm{name}" for name in _LAYER_LOOPS))
 _layer_norm.grad(input=_layer_input, weight=_layer_weight, bias=lambda g: g)
 
 

@@ -1,0 +1,233 @@
+"""The loops of eager ops: their operands, and the values that they compute, by the rules of fused plans where possible.
+
+A loop's name is what an op asks for (ops/base/loops.py). Row lengths are operands, so one loop serves all shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradwire_engine.compile.fusion import batch_norm, functions, rules
+from gradwire_engine.compile.fusion.form import COLUMN, F4, F8, SCALAR, TILE, WHOLE, Loop
+
+# How a letter of a form's operands is indexed; "n" is the row's length, in double precision.
+_INDICES = {"w": WHOLE, "t": TILE, "c": COLUMN, "s": SCALAR, "n": SCALAR}
+
+
+class _Given(int):
+    """An operand of a form, where a rule expects an argument or a literal."""
+
+
+class _FormLoop(Loop):
+    """A loop whose literals may be operands."""
+
+    def const(self, number: Any, dtype: str) -> int:
+        """A constant, or what an operand holds."""
+        return self.load(int(number)) if type(number) is _Given else super().const(number, dtype)
+
+
+class _Lowering:
+    """What a rule needs of the loop that is built."""
+
+    def __init__(self, loop: Loop, dtype: str, length: int) -> None:
+        self.loop, self.dtype, self.length, self.size = loop, dtype, length, length
+
+    def read(self, item: Any) -> int:
+        """The value of an operand."""
+        return self.loop.load(int(item))
+
+
+Lower = Callable[[Any, Sequence[Any]], "int | tuple[int, ...]"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A loop's operands, a letter each, and its values. lower: gets a lowering and the operands that it reads."""
+
+    reads: str
+    writes: str
+    lower: Lower
+    dtypes: tuple[str, ...] = (F4, F8)
+
+    def loop(self, dtype: str) -> Loop:
+        """The loop for a dtype."""
+        loop = _FormLoop()
+        given = [_Given(loop.operand(F8 if letter == "n" else dtype, _INDICES[letter])) for letter in self.reads]
+        lengths = [each for each, letter in zip(given, self.reads, strict=True) if letter == "n"]
+        made = self.lower(_Lowering(loop, dtype, lengths[0] if lengths else 0), given)
+        for letter, value in zip(self.writes, made if isinstance(made, tuple) else (made,), strict=True):
+            loop.store(loop.operand(dtype, _INDICES[letter]), value)
+        return loop
+
+
+def _rule(name: str, *literals: Any) -> Lower:
+    """The values of a fused plan's rule."""
+    return lambda to, given: rules.RULES[name].lower(to, [*given, *literals])
+
+
+def _number(to: Any, value: float) -> int:
+    return int(to.loop.const(value, to.dtype))
+
+
+def _mul(to: Any, *factors: int) -> int:
+    return functools.reduce(lambda one, other: int(to.loop.binary("mul", one, other)), factors)
+
+
+def _tanh_inner(to: Any, x: int) -> tuple[int, int]:
+    """1 + tanh(inner) of gelu's approximation, as 2 / (1 + exp(-2 inner)), and the square of x."""
+    square = _mul(to, x, x)
+    cubic = to.loop.binary(
+        "add", _mul(to, square, _number(to, rules._TANH_CUBE * rules._TANH_SCALE)), _number(to, rules._TANH_SCALE)
+    )
+    share = functions.exp(to.loop, _mul(to, _mul(to, cubic, x), _number(to, -2)))
+    return to.loop.binary("div", _number(to, 2), to.loop.binary("add", share, _number(to, 1))), square
+
+
+def _gelu_tanh(to: Any, given: Sequence[Any]) -> int:
+    x = to.read(given[0])
+    return _mul(to, _tanh_inner(to, x)[0], _mul(to, x, _number(to, 0.5)))
+
+
+def _gelu_tanh_grad(to: Any, given: Sequence[Any]) -> int:
+    """g / 2 * (y + x * y * (2 - y) * inner'), where y is 1 + tanh(inner)."""
+    g, x = to.read(given[0]), to.read(given[1])
+    y, square = _tanh_inner(to, x)
+    inner_slope = to.loop.binary(
+        "add", _mul(to, square, _number(to, 3 * rules._TANH_CUBE * rules._TANH_SCALE)), _number(to, rules._TANH_SCALE)
+    )
+    bent = _mul(to, y, to.loop.binary("sub", _number(to, 2), y), inner_slope, x)
+    return _mul(to, to.loop.binary("add", y, bent), _mul(to, g, _number(to, 0.5)))
+
+
+def _softplus(to: Any, given: Sequence[Any]) -> int:
+    """log(1 + exp(x * beta)) / beta, x itself where x * beta > threshold. given: x, beta, threshold."""
+    x, beta, threshold = map(to.read, given)
+    scaled = _mul(to, x, beta)
+    above = to.loop.compare("gt", scaled, threshold)
+    soft = functions.log1p(to.loop, functions.exp(to.loop, to.loop.select(above, threshold, scaled)))
+    return int(to.loop.select(above, x, to.loop.binary("div", soft, beta)))
+
+
+def _softplus_grad(to: Any, given: Sequence[Any]) -> int:
+    g, x, beta, threshold = map(to.read, given)
+    scaled = _mul(to, x, beta)
+    above = to.loop.compare("gt", scaled, threshold)
+    return int(to.loop.select(above, g, _mul(to, g, functions.sigmoid(to.loop, scaled))))
+
+
+# erf and erfc in single precision, by the Cephes library: x T(x**2) near 0; else exp(-x**2) / x P(1 / x**2).
+_ERF_NEAR = (
+    7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2, 1.128358514861418e-1,
+    -3.761262582423300e-1, 1.128379165726710,
+)  # fmt: skip
+_ERFC_MIDDLE = (
+    2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1, 6.210004621745983e-1,
+    -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1,
+)  # fmt: skip
+
+
+def _erf(to: Any, given: Sequence[Any]) -> int:
+    """erf of float32 values. Beyond 4, where it rounds to 1, the tail is that at 4."""
+    x, loop = to.read(given[0]), to.loop
+    one, most = _number(to, 1), _number(to, 4)
+    size = loop.unary("abs", x)
+    near = _mul(to, functions.polynomial(loop, _mul(to, x, x), _ERF_NEAR), x)
+    capped = loop.select(loop.compare("gt", size, most), most, size)
+    inverse = loop.binary("div", one, loop.select(loop.compare("lt", capped, one), one, capped))
+    tail = functions.polynomial(loop, _mul(to, inverse, inverse), _ERFC_MIDDLE)
+    share = functions.exp(loop, loop.unary("neg", _mul(to, capped, capped)))
+    far = loop.binary("sub", one, _mul(to, share, inverse, tail))
+    far = loop.select(loop.compare("lt", x, _number(to, 0)), loop.unary("neg", far), far)
+    return int(loop.select(loop.compare("gt", size, one), far, near))
+
+
+def _erf_grad(to: Any, given: Sequence[Any]) -> int:
+    g, x = to.read(given[0]), to.read(given[1])
+    share = functions.exp(to.loop, to.loop.unary("neg", _mul(to, x, x)))
+    return _mul(to, g, _mul(to, share, _number(to, 1.1283791670955126)))
+
+
+def _layer_norm(weighted: bool, biased: bool) -> Form:
+    """Output, means and scales. Reads rows, weight, bias, row length, eps."""
+
+    def lower(to: Any, given: Sequence[Any]) -> Any:
+        weight, bias = given[1] if weighted else None, given[1 + weighted] if biased else None
+        return rules.RULES["_layer_norm"].lower(to, [given[0], weight, bias, None, given[-1]])
+
+    return Form("w" + "t" * (weighted + biased) + "ns", "wcc", lower)
+
+
+def _layer_norm_grad(weighted: bool) -> Form:
+    """The input's gradient. Reads g, rows, weight, means, scales, row length."""
+
+    def lower(to: Any, given: Sequence[Any]) -> Any:
+        weight = given[2] if weighted else None
+        return rules.RULES["_layer_norm.grad.input"].lower(to, [given[0], given[1], weight, *given[-3:-1]])
+
+    return Form("ww" + "t" * weighted + "ccn", "w", lower)
+
+
+FORMS: dict[str, Form] = {
+    "gelu": Form("w", "w", _rule("gelu", "none"), (F4,)),
+    "gelu_backward": Form("ww", "w", _rule("gelu.grad.input", "none"), (F4,)),
+    "gelu_tanh": Form("w", "w", _gelu_tanh),
+    "gelu_tanh_backward": Form("ww", "w", _gelu_tanh_grad),
+    "silu": Form("w", "w", _rule("silu")),
+    "silu_backward": Form("ww", "w", _rule("silu.grad.input")),
+    "sigmoid": Form("w", "w", _rule("sigmoid")),
+    "sigmoid_backward": Form("ww", "w", _rule("sigmoid.grad.input")),
+    "tanh_backward": Form("ww", "w", _rule("tanh.grad.input")),
+    "relu": Form("w", "w", _rule("relu")),
+    "relu_backward": Form("ww", "w", _rule("relu.grad.input")),
+    "softplus": Form("wss", "w", _softplus),
+    "softplus_backward": Form("wwss", "w", _softplus_grad),
+    "erf": Form("w", "w", _erf, (F4,)),
+    "erf_backward": Form("ww", "w", _erf_grad, (F4,)),
+    "softmax": Form("w", "w", _rule("softmax")),
+    "softmax_backward": Form("ww", "w", _rule("softmax.grad.input")),
+    "log_softmax": Form("w", "w", _rule("log_softmax")),
+    "log_softmax_backward": Form("ww", "w", _rule("log_softmax.grad.input")),
+    **{
+        f"layer_norm{'_weight' * weighted}{'_bias' * biased}": _layer_norm(weighted, biased)
+        for weighted in (False, True)
+        for biased in (False, True)
+    },
+    "layer_norm_backward": _layer_norm_grad(False),
+    "layer_norm_backward_weight": _layer_norm_grad(True),
+    "bce_with_logits": Form("ww", "c", _rule("_bce_with_logits", None, None, "sum")),
+    "bce_with_logits_backward": Form("wws", "w", lambda to, given: _bce_grad(to, given)),
+    "mse_backward": Form("wws", "w", lambda to, given: _mse_grad(to, given)),
+}
+
+
+def _bce_grad(to: Any, given: Sequence[Any]) -> int:
+    """(sigmoid(x) - target) * share."""
+    x, target, share = map(to.read, given)
+    return _mul(to, to.loop.binary("sub", functions.sigmoid(to.loop, x), target), share)
+
+
+def _mse_grad(to: Any, given: Sequence[Any]) -> int:
+    """(input - target) * share."""
+    x, target, share = map(to.read, given)
+    return _mul(to, to.loop.binary("sub", x, target), share)
+
+
+_BATCH_NORM = {
+    "batch_norm_total": ("total", False),
+    "batch_norm_squares": ("squares", False),
+    "batch_norm_apply": ("apply", False),
+    "batch_norm_apply_bias": ("apply", True),
+    "batch_norm_dots": ("dots", False),
+    "batch_norm_slope": ("slope", False),
+}
+
+
+def loop_of(name: str, dtype: str) -> Loop | None:
+    """A loop by its name; None if there is none for a dtype."""
+    if name in _BATCH_NORM:
+        return batch_norm._loop(_BATCH_NORM[name][0], dtype, _BATCH_NORM[name][1])
+    form = FORMS[name]
+    return form.loop(dtype) if dtype in form.dtypes else None

@@ -1,0 +1,104 @@
+"""The loops of this process, compiled or read from the disk when an op first asks for one, and those of a session.
+
+An op waits for its loop, once per machine for compiling and once per process for reading. So the arguments alone
+decide whether machine code computes them, not the time at which a kernel becomes ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine.compile.eager.forms import loop_of
+from gradwire_engine.compile.fusion.form import FULL
+from gradwire_engine.compile.fusion.fused import OPTIONS, check_near
+from gradwire_engine.compile.fusion.kernel_cache import Kernel, available
+from gradwire_engine.compile.fusion.llvm_printer import is_flat, printed
+from gradwire_engine.op.workload import pause
+from gradwire_engine.ops.base.loops import Loop
+
+_CODES = {"f": "f4", "d": "f8"}
+_WAIT_SECONDS = 0.01  # between two looks at whether the command was cancelled
+
+
+@dataclass
+class Library:
+    """Loops by name and dtype, as they are asked for; None for those that cannot be compiled."""
+
+    loaded: dict[tuple[str, str], Loop | None] = field(default_factory=dict)
+    _held: list[Kernel] = field(default_factory=list)  # a kernel's code is freed with its last user
+
+    def find(self, name: str, dtype: str) -> Loop | None:
+        """A loop, loaded. Raises EngineError: CANCELLED, while it waits."""
+        key = name, dtype
+        if key in self.loaded:
+            return self.loaded[key]
+        form = loop_of(name, _CODES[dtype])
+        if form is None:
+            self.loaded[key] = None
+            return None
+        kernel = self._built(printed(form))
+        if kernel is None:
+            return None
+        operations = sum(value.scope == FULL for value in form.values)
+        self._held.append(kernel)
+        found = None if kernel.entry is None else Loop(kernel.entry, operations, len(form.kept()), is_flat(form))
+        self.loaded[key] = found
+        return found
+
+    def _built(self, source: str) -> Kernel | None:
+        """The kernel, after it was built or failed; None in a fork, which has no kernels' thread."""
+        kernels, done = OPTIONS.kernels, Future[Kernel]()
+
+        def build() -> None:
+            try:
+                done.set_result(kernels.built(source))
+            except BaseException as error:
+                done.set_exception(error)
+                raise
+
+        if not kernels.hurry(build):
+            return None
+        while not done.done():
+            pause()
+            wait([done], _WAIT_SECONDS)
+        return done.result()
+
+
+LIBRARY = Library()
+
+
+class SessionLoops:
+    """The loops of one session.
+
+    applies: whether the session may use machine code now. A session whose log is replayed must repeat every bit on
+    any machine, so it may not.
+    """
+
+    def __init__(self, applies: Callable[[], bool], library: Library = LIBRARY) -> None:
+        self._applies, self._library = applies, library
+
+    @property
+    def verifies(self) -> bool:
+        """Whether results are compared with NumPy's."""
+        return OPTIONS.mode == "verify"
+
+    def find(self, name: str, dtype: str) -> Loop | None:
+        """A loop; None if this session computes by NumPy."""
+        if OPTIONS.mode == "off" or not self._applies():
+            return None
+        found = self._library.loaded.get((name, dtype))
+        if found is not None or not available():
+            return found
+        return self._library.find(name, dtype)
+
+    @staticmethod
+    def check(name: str, made: Any, expected: Any) -> None:
+        """Compare results. Raises EngineError: RUNTIME if they differ beyond rounding."""
+        several = type(made) is tuple
+        for one, other in zip(made if several else (made,), expected if several else (expected,), strict=True):
+            check_near(f"the loop of {name}", np.asarray(one), other)

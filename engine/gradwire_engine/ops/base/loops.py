@@ -1,0 +1,148 @@
+"""Ops on large arrays as loops of machine code, where the context has such loops; else NumPy computes them.
+
+A forward or formula declares by `with_loop` how a loop computes it for some arguments. The arguments alone decide,
+with what is installed and the session. So the same call computes the same bits each time. compile/eager/ makes the loops.
+"""
+
+from __future__ import annotations
+
+import functools
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.threads import LARGE, POOL, Entry
+from gradwire_engine.ops.base.blocked import is_plain
+
+#: Elements from which a loop is used: on fewer, NumPy's passes take about as long as the call.
+LEAST = 1 << 12
+# Values of all scratch rows of a thread, and threads, at most.
+_SCRATCH, _MOST_THREADS = 1 << 17, 64
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loaded loop.
+
+    operations: per element. kept: values per element of a row that are kept in scratch memory. flat: it has no rows.
+    """
+
+    entry: Entry
+    operations: int
+    kept: int
+    flat: bool
+
+
+class Loops(Protocol):
+    """The loops of a context."""
+
+    #: Whether each result is compared with NumPy's.
+    verifies: bool
+
+    def find(self, name: str, dtype: str) -> Loop | None:
+        """A loop for a dtype's character, loaded; None if the context must compute by NumPy."""
+
+    def check(self, name: str, made: Any, expected: Any) -> None:
+        """Compare results. Raises EngineError: RUNTIME if they differ beyond rounding."""
+
+
+Attempt = Callable[..., Any]
+
+
+def with_loop(attempt: Attempt, place: int = 1) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a forward or a formula on arrays: use what `attempt(loops, ...)` returns, unless it is None.
+
+    attempt: gets the context's loops, then the function's arguments. It returns None if no loop fits them.
+    place: of the argument whose size is checked first; 1 for forwards, 0 for formulas.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            loops = CURRENT.get().loops
+            if loops is None or getattr(args[place], "size", 0) < LEAST:
+                return function(*args, **kwargs)
+            made = attempt(loops, *args, **kwargs)
+            if made is None:
+                return function(*args, **kwargs)
+            if loops.verifies:
+                loops.check(function.__name__, made, function(*args, **kwargs))
+            return made
+
+        return computed
+
+    return decorate
+
+
+def fits(*arrays: Array) -> bool:
+    """Whether arrays are large enough for a loop, row-major, and of one shape and float dtype."""
+    return type(arrays[0]) is np.ndarray and arrays[0].size >= LEAST and is_plain(*arrays)
+
+
+def elementwise_loop(name: str) -> Attempt:
+    """The attempt of a forward whose arguments are arrays of one shape: a new array, by a loop of this name."""
+
+    def attempt(loops: Loops, xp: Any, *arrays: Any) -> Array | None:
+        return each(loops, name, *arrays)
+
+    return attempt
+
+
+def each(loops: Loops, name: str, *arrays: Any, numbers: tuple[float, ...] = ()) -> Array | None:
+    """A new array, by an elementwise loop over arrays of one shape, and numbers. None if there is no such loop."""
+    if not fits(*arrays):
+        return None
+    loop = loops.find(name, arrays[0].dtype.char)
+    if loop is None:
+        return None
+    made = np.empty_like(arrays[0])
+    scalars = [np.array(number, made.dtype) for number in numbers]
+    run(loop, 1, made.size, *arrays, *scalars, made)
+    return made
+
+
+def along_rows(loops: Loops, name: str, dim: int, *arrays: Any) -> Array | None:
+    """A new array, by a loop over the rows of arrays of one shape. None if `dim` is not the last dimension."""
+    if not fits(*arrays) or dim not in (-1, arrays[0].ndim - 1):
+        return None
+    length = arrays[0].shape[-1]
+    loop = find(loops, name, arrays[0].dtype.char, length)
+    if loop is None:
+        return None
+    made = np.empty_like(arrays[0])
+    run(loop, made.size // length, length, *arrays, made)
+    return made
+
+
+def find(loops: Loops, name: str, dtype: str, length: int) -> Loop | None:
+    """A loop whose scratch memory for rows of this length is small."""
+    loop = loops.find(name, dtype)
+    return None if loop is None or loop.kept * length > _SCRATCH else loop
+
+
+def run(loop: Loop, rows: int, length: int, *operands: Array, repeats: dict[int, int] | None = None) -> None:
+    """Run a loop over rows of `length` elements, in the pool's threads if it is large.
+
+    operands: row-major arrays, in the loop's order, the results last. repeats: of an operand by its place, the rows
+    after which it is read again from its start, or that share one of its values; else 1.
+    """
+    table = array("q", (length,))
+    for place, operand in enumerate(operands):
+        table.append(operand.__array_interface__["data"][0])
+        table.append(1 if repeats is None else repeats.get(place, 1))
+    end, kept, lanes = rows * length if loop.flat else rows, loop.kept * length, 1
+    if rows * length * loop.operations >= LARGE:
+        lanes = max(1, min(POOL.threads, _MOST_THREADS, end))
+    scratch = np.empty((lanes, kept), np.float64) if kept else None
+    start = None if scratch is None else scratch.__array_interface__["data"][0]
+    POOL.run(
+        loop.entry,
+        end,
+        [None if start is None else start + 8 * kept * lane for lane in range(lanes)],
+        table.buffer_info()[0],
+    )
