@@ -46,6 +46,7 @@ from gradwire_engine.op.refusals import (
 from gradwire_engine.op.saving import meta_of
 from gradwire_engine.op.workload import check_cost, check_interrupt, estimate_backward, offload_op
 
+_EXACT = 1 << 24  # integers below it are exact in float32
 _CHEAP_SIZE = 1 << 16  # elements up to which the cost of an in-place op's formulas is not estimated
 
 
@@ -81,6 +82,9 @@ class Op(Declaration):
                     ordinary = type(one) is _ndarray and (one.dtype is _FLOAT32 or one.dtype is _FLOAT64)
                     if ordinary and (type(other) is float or (type(other) is _ndarray and other.dtype is one.dtype)):
                         return self.forward(np, *args)
+                    if ordinary and type(other) is int and -_EXACT < other < _EXACT:
+                        place = self.operand_positions[1]
+                        return self.forward(np, *args[:place], float(other), *args[place + 1 :])
                 common = None
                 for place in self.single_positions:
                     value = args[place]

@@ -23,7 +23,7 @@ from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.blocked import BLOCK, elementwise, is_plain
 from gradwire_engine.ops.base.checks import needs_order
 from gradwire_engine.ops.base.fill import where, zeros
-from gradwire_engine.ops.base.loops import Loops, each, elementwise_loop, with_loop
+from gradwire_engine.ops.base.loops import LEAST_OF_CHEAP, Loops, each, elementwise_loop, with_loop
 from gradwire_engine.ops.base.precision import special, through_float32
 from gradwire_engine.ops.elementwise.unary import abs as absolute
 from gradwire_engine.ops.elementwise.unary import exp, sigmoid, tanh
@@ -88,7 +88,7 @@ _masked_by.grad(grad=lambda g, input, mask: _masked_by(g, input, mask), input=la
 
 
 @op(in_place=True, cost=4)
-@with_loop(elementwise_loop("relu"))
+@with_loop(elementwise_loop("relu"), least=LEAST_OF_CHEAP)
 def relu(xp: Any, input: Array) -> Array:
     """max(input, 0) (torch.nn.functional.relu). The derivative at 0 is 0."""
     if input.dtype == dtypes.bool_:
@@ -98,7 +98,7 @@ def relu(xp: Any, input: Array) -> Array:
 
 
 @op(name="_threshold_backward", cost=4)
-@with_loop(elementwise_loop("relu_backward"))
+@with_loop(elementwise_loop("relu_backward"), least=LEAST_OF_CHEAP)
 def _threshold_backward(xp: Any, grad: Array, result: Array) -> Array:
     """grad where relu's result is not 0; the result may be nan."""
     return keep(xp, grad, result != 0)

@@ -20,7 +20,7 @@ from gradwire_engine.op.refusals import check_writable
 from gradwire_engine.ops.base.basic import cast, conj, neg, real
 from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where, zeros
-from gradwire_engine.ops.base.loops import elementwise_loop, with_loop
+from gradwire_engine.ops.base.loops import LEAST_OF_CHEAP, elementwise_loop, with_loop
 from gradwire_engine.ops.base.precision import through_float32
 
 # Magnitudes and signs.
@@ -385,7 +385,7 @@ def tanh(xp: Any, input: Array) -> Array:
 
 
 @op(name="_tanh_backward", cost=12)
-@with_loop(elementwise_loop("tanh_backward"))
+@with_loop(elementwise_loop("tanh_backward"), least=LEAST_OF_CHEAP)
 def _tanh_backward(xp: Any, g: Array, out: Array) -> Array:
     """g * (1 - conj(out)**2), with one temporary."""
     slope = xp.multiply(out, out)
@@ -398,7 +398,7 @@ _tanh_backward.by_loops("tanh_backward")
 tanh.grad(input=lambda g, out: _tanh_backward(g, out)).tangent("holomorphic")
 _tanh_backward.grad(
     g=lambda g, out: _tanh_backward(g, conj(out)),
-    out=lambda h, g, out: -2 * conj(h * conj(g) * out),
+    out=lambda h, g, out: -2.0 * conj(h * conj(g) * out),
 ).tangent("pointwise")
 
 
@@ -450,7 +450,7 @@ def sigmoid(xp: Any, input: Array) -> Array:
 
 
 @op(name="_sigmoid_backward", cost=12)
-@with_loop(elementwise_loop("sigmoid_backward"))
+@with_loop(elementwise_loop("sigmoid_backward"), least=LEAST_OF_CHEAP)
 def _sigmoid_backward(xp: Any, g: Array, out: Array) -> Array:
     """g * conj(out * (1 - out)), with one temporary."""
     slope = xp.subtract(1, out)

@@ -22,7 +22,7 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, expand, neg
 from gradwire_engine.ops.base.checks import broadcast_shape
 from gradwire_engine.ops.base.fill import where
-from gradwire_engine.ops.base.loops import Loops, each, fits, run, with_loop
+from gradwire_engine.ops.base.loops import LEAST_OF_CHEAP, Loops, each, fits, run, with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.binary import xlogy
 from gradwire_engine.ops.elementwise.unary import abs as absolute
@@ -120,7 +120,7 @@ def _mse_loop(loops: Loops, g: Any, input: Any, target: Any, reduction: str) -> 
     return each(loops, "mse_backward", input, target, numbers=(2 * _share(g, input.size, reduction),))
 
 
-@with_loop(_mse_loop, 1)
+@with_loop(_mse_loop, least=LEAST_OF_CHEAP)
 def _mse_grad(g: Any, input: Any, target: Any, reduction: str) -> Any:
     difference = input - target
     return difference * (spread(g, difference, reduction) * 2)
@@ -390,7 +390,7 @@ def _logits_grad_loop(
     return each(loops, "bce_with_logits_backward", input, target, numbers=(_share(g, input.size, reduction),))
 
 
-@with_loop(_logits_grad_loop, 1)
+@with_loop(_logits_grad_loop)
 def _logits_grad(g: Any, input: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
     if pos_weight is None:
         slope = sigmoid(input) - target

@@ -73,7 +73,7 @@ class _ChannelLoops:
         self.length = input.size // (self.images * self.channels)
 
     def run(self, name: str, *operands: Array) -> bool:
-        """Run a loop on arrays of the input's shape, per row (images, channels) or per channel; whether there is one."""
+        """Run a loop on arrays of the input's shape, of a value per row, or per channel; whether there is one."""
         loop = self.loops.find(f"batch_norm_{name}", self.dtype.char)
         if loop is None:
             return False
