@@ -215,19 +215,21 @@ def _mse_grad(to: Any, given: Sequence[Any]) -> int:
     return _mul(to, to.loop.binary("sub", x, target), share)
 
 
-_BATCH_NORM = {
-    "batch_norm_total": ("total", False),
-    "batch_norm_squares": ("squares", False),
-    "batch_norm_apply": ("apply", False),
-    "batch_norm_apply_bias": ("apply", True),
-    "batch_norm_dots": ("dots", False),
-    "batch_norm_slope": ("slope", False),
+#: Loops of batch normalization, as the part of the name after "batch_norm_", and whether a bias is added.
+BATCH_NORM = {
+    "total": ("total", False),
+    "squares": ("squares", False),
+    "apply": ("apply", False),
+    "apply_bias": ("apply", True),
+    "dots": ("dots", False),
+    "slope": ("slope", False),
 }
 
 
 def loop_of(name: str, dtype: str) -> Loop | None:
     """A loop by its name; None if there is none for a dtype."""
-    if name in _BATCH_NORM:
-        return batch_norm._loop(_BATCH_NORM[name][0], dtype, _BATCH_NORM[name][1])
+    part = name.removeprefix("batch_norm_")
+    if part in BATCH_NORM and name != part:
+        return batch_norm.loop_of(BATCH_NORM[part][0], dtype, BATCH_NORM[part][1])
     form = FORMS[name]
     return form.loop(dtype) if dtype in form.dtypes else None

@@ -74,7 +74,7 @@ class BatchNorm:
         """The loops that it needs."""
         biased = self.what == _OUTPUT and self.instr.args[2] is not None
         names = [name for name in _LOOPS[self.what] if self.computes or name != "dots"]
-        return {name: _loop(name, self.dtype, biased) for name in names}
+        return {name: loop_of(name, self.dtype, biased) for name in names}
 
 
 def batch_norms(steps: Schedule) -> list[tuple[int, BatchNorm]]:
@@ -160,7 +160,7 @@ def _changed(instr: Instr) -> list[int]:
     return [number for number in writes_of(instr) if number not in instr.outs]
 
 
-def _loop(name: str, dtype: str, biased: bool) -> Loop:
+def loop_of(name: str, dtype: str, biased: bool) -> Loop:
     """A loop over the channels of all images. Operands that are written come last."""
     loop = Loop()
 

@@ -1,0 +1,376 @@
+"""Ops on large arrays by loops of machine code: values and gradients beside PyTorch's, and when NumPy computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradwire_engine as engine
+from gradwire_engine.compile.eager import forms
+from gradwire_engine.compile.eager.library import Library, SessionLoops
+from gradwire_engine.compile.fusion.fused import OPTIONS
+from gradwire_engine.core.context import CURRENT, Account, Context, Interrupt
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.threads import POOL
+from gradwire_engine.op import op as op_module
+from gradwire_engine.op import workload
+from gradwire_engine.op.declaration import OPS
+from gradwire_engine.ops.base import loops as op_loops
+from tests.engine.compile.fusing import KERNELS
+
+pytest.importorskip("llvmlite")
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+
+Arrays = list["np.ndarray[Any, Any]"]
+_LIBRARY = Library()
+_ROWS = (48, 130)  # more than LEAST elements, and rows that fill no vector
+_WIDE = (300, 130)  # more than LEAST_OF_CHEAP
+_IMAGES = (7, 10, 9, 7)
+
+
+class _Noted(SessionLoops):
+    """Loops that note which are asked for."""
+
+    def __init__(self, applies: bool = True, library: Library = _LIBRARY) -> None:
+        super().__init__(lambda: applies, library)
+        self.found: set[tuple[str, str]] = set()
+
+    def find(self, name: str, dtype: str) -> Any:
+        made = super().find(name, dtype)
+        if made is not None:
+            self.found.add((name, dtype))
+        return made
+
+
+@pytest.fixture(autouse=True)
+def _machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OPTIONS, "mode", "on")
+    monkeypatch.setattr(OPTIONS, "kernels", KERNELS)
+
+
+@pytest.fixture
+def noted() -> Iterator[_Noted]:
+    """The loops of a context in which the test computes."""
+    loops = _Noted()
+    with engine.activate(replace(CURRENT.get(), loops=loops)):
+        yield loops
+
+
+@dataclass(frozen=True)
+class _Case:
+    """An op, PyTorch's function, shapes of the inputs that are differentiated, and the loops that it must use."""
+
+    name: str
+    theirs: Callable[..., Any]
+    loops: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...] = (_ROWS,)
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    only_float32: bool = False
+
+    def __repr__(self) -> str:
+        return f"{self.name}-{'-'.join(self.loops)}"
+
+
+_PROBABILITIES = np.random.default_rng(9).random(_ROWS)
+CASES = [
+    _Case("gelu", functional.gelu, ("gelu", "gelu_backward"), only_float32=True),
+    _Case("gelu", functional.gelu, ("gelu_tanh", "gelu_tanh_backward"), kwargs={"approximate": "tanh"}),
+    _Case("silu", functional.silu, ("silu", "silu_backward")),
+    _Case("sigmoid", torch.sigmoid, ("sigmoid", "sigmoid_backward"), (_WIDE,)),
+    _Case("tanh", torch.tanh, ("tanh_backward",), (_WIDE,)),
+    _Case("relu", torch.relu, ("relu", "relu_backward"), (_WIDE,)),
+    _Case("softplus", functional.softplus, ("softplus", "softplus_backward")),
+    _Case("softplus", functional.softplus, ("softplus", "softplus_backward"), args=(2.5, 1.5)),
+    _Case("erf", torch.erf, ("erf", "erf_backward"), only_float32=True),
+    _Case("softmax", torch.softmax, ("softmax", "softmax_backward"), args=(-1,)),
+    _Case("log_softmax", torch.log_softmax, ("log_softmax", "log_softmax_backward"), args=(1,)),
+    *(
+        _Case(
+            "layer_norm",
+            lambda x, *rest, names=names: functional.layer_norm(x, (130,), **dict(zip(names, rest, strict=True))),
+            (
+                f"layer_norm{''.join('_' + name for name in names)}",
+                f"layer_norm_backward{'_weight' * ('weight' in names)}",
+            ),
+            (_ROWS, *[(130,) for _ in names]),
+            kwargs={"normalized_shape": (130,), "given": names},
+        )
+        for names in ((), ("weight",), ("bias",), ("weight", "bias"))
+    ),
+    *(
+        _Case(
+            "batch_norm",
+            lambda x, *rest, names=names: functional.batch_norm(
+                x, None, None, **dict(zip(names, rest, strict=True)), training=True
+            ),
+            (
+                "batch_norm_total",
+                "batch_norm_squares",
+                f"batch_norm_apply{'_bias' * ('bias' in names)}",
+                "batch_norm_dots",
+                "batch_norm_slope",
+            ),
+            (_IMAGES, *[(10,) for _ in names]),
+            kwargs={"running_mean": None, "running_var": None, "training": True, "given": names},
+        )
+        for names in ((), ("weight", "bias"))
+    ),
+    *(
+        _Case(
+            "binary_cross_entropy_with_logits",
+            lambda x, reduction=reduction: functional.binary_cross_entropy_with_logits(
+                x, torch.tensor(_PROBABILITIES, dtype=x.dtype), reduction=reduction
+            ),
+            ("bce_with_logits", "bce_with_logits_backward"),
+            kwargs={"target": _PROBABILITIES, "reduction": reduction},
+        )
+        for reduction in ("mean", "sum")
+    ),
+    *(
+        _Case("mse_loss", lambda *both, reduction=reduction: functional.mse_loss(*both, reduction=reduction),
+              ("mse_backward",), (_WIDE, _WIDE), kwargs={"reduction": reduction})
+        for reduction in ("mean", "sum")
+    ),
+]  # fmt: skip
+
+
+def _drawn(case: _Case, dtype: Any) -> Arrays:
+    rng = np.random.default_rng(3)
+    return [(rng.standard_normal(shape) * 2).astype(dtype) for shape in case.shapes]
+
+
+def _called(case: _Case, inputs: Sequence[engine.Tensor]) -> engine.Tensor:
+    kwargs = dict(case.kwargs)
+    kwargs.update(zip(kwargs.pop("given", ()), inputs[1:], strict=False))
+    if "target" in kwargs:
+        kwargs["target"] = engine.tensor(kwargs["target"].astype(inputs[0].array.dtype))
+    given = inputs if case.name == "mse_loss" else inputs[:1]
+    made: engine.Tensor = engine.call(case.name, [*given, *case.args], kwargs)
+    return made
+
+
+def _gradient(shape: tuple[int, ...], dtype: Any) -> Any:
+    return np.asarray(np.random.default_rng(4).standard_normal(shape)).astype(dtype)
+
+
+def _ours(case: _Case, dtype: Any) -> Arrays:
+    """The result and the gradients."""
+    inputs = [engine.tensor(each, True) for each in _drawn(case, dtype)]
+    output = _called(case, inputs)
+    engine.backward([output], [engine.tensor(_gradient(output.shape, dtype))])
+    return [np.asarray(output.array), *[np.asarray(each.grad.array) for each in inputs if each.grad is not None]]
+
+
+def _theirs(case: _Case, dtype: Any) -> Arrays:
+    inputs = [torch.tensor(each, requires_grad=True) for each in _drawn(case, dtype)]
+    output = case.theirs(*inputs, *case.args, **(case.kwargs if case.name == "gelu" else {}))
+    output.backward(torch.tensor(_gradient(tuple(output.shape), dtype)))
+    return [output.detach().numpy(), *[each.grad.numpy() for each in inputs]]
+
+
+def _assert_near(made: Arrays, expected: Arrays, tolerance: float) -> None:
+    assert len(made) == len(expected)
+    for one, other in zip(made, expected, strict=True):
+        assert one.shape == other.shape
+        assert one.dtype == other.dtype
+        scale = max(1.0, float(np.abs(other).max()))
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_loops_compute_what_pytorch_does(case: _Case, dtype: Any, noted: _Noted) -> None:
+    made = _ours(case, dtype)
+    wanted = (
+        set() if case.only_float32 and dtype is np.float64 else {(name, np.dtype(dtype).char) for name in case.loops}
+    )
+    assert noted.found == wanted
+    _assert_near(made, _theirs(case, dtype), 3e-6 if dtype is np.float32 else 1e-12)
+
+
+def test_every_loop_has_a_case() -> None:
+    named = {name for case in CASES for name in case.loops}
+    assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM)}
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_an_op_declares_its_loops(case: _Case) -> None:
+    name = {"layer_norm": "_layer_norm", "batch_norm": "_batch_norm", "mse_loss": "_mse_loss"}.get(case.name, case.name)
+    declared = OPS[name.replace("binary_cross_entropy", "_bce")].loops
+    assert {*case.loops} <= {*declared}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["gelu", "silu", "sigmoid", "erf"])
+def test_half_types_are_computed_in_float32_and_rounded_once(name: str, dtype: str, noted: _Noted) -> None:
+    half = engine.core.dtypes.BY_NAME[dtype]
+    values = np.random.default_rng(0).standard_normal(_WIDE).astype(half)
+    made = engine.call(name, [engine.tensor(values)]).array
+    wide = engine.call(name, [engine.tensor(values.astype(np.float32))]).array
+    assert noted.found == {(name, "f")}
+    assert made.dtype == half
+    assert made.tobytes() == wide.astype(half).tobytes()
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "sigmoid", "erf", "relu", "softplus"])
+def test_special_values_are_pytorchs(name: str, noted: _Noted) -> None:
+    special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-38, -1e-42, 88.0, -88.0, 105.0, -105.0, 3e38, -3e38, 20.0, 20.1]
+    values = np.resize(np.array(special, np.float32), 1 << 15)
+    made = engine.call(name, [engine.tensor(values)]).array
+    theirs = getattr(torch, name, None) or getattr(functional, name)
+    expected = theirs(torch.tensor(values)).numpy()
+    assert noted.found == {(name, "f")}
+    np.testing.assert_allclose(made, expected, rtol=2e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_results_do_not_depend_on_the_threads(case: _Case, noted: _Noted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(op_loops, "LARGE", 1)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(POOL, "threads", threads)
+        found.append([each.tobytes() for each in _ours(case, np.float32)])
+    assert found[0] == found[1]
+    assert noted.found
+
+
+def test_small_and_strided_operands_are_computed_by_numpy(noted: _Noted) -> None:
+    small = np.ones((8, 8), np.float32)
+    engine.call("gelu", [engine.tensor(small)])
+    turned = engine.call("t", [engine.tensor(np.ones(_ROWS, np.float32))])
+    engine.call("silu", [turned])
+    engine.call("softmax", [engine.tensor(np.ones(_ROWS, np.float32)), 0])
+    assert noted.found == set()
+
+
+def test_rows_too_long_for_the_scratch_memory_are_computed_by_numpy(noted: _Noted) -> None:
+    x = engine.tensor(np.zeros((1, op_loops._SCRATCH + 1), np.float32))
+    made = engine.call("softmax", [x, 1]).array
+    assert np.allclose(made, 1 / x.array.size)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_a_session_with_a_log_computes_the_same_bits_as_without_machine_code(case: _Case) -> None:
+    plain = _ours(case, np.float32)
+    with engine.activate(replace(CURRENT.get(), loops=_Noted(applies=False))):
+        logged = _ours(case, np.float32)
+    assert [each.tobytes() for each in plain] == [each.tobytes() for each in logged]
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_verification_accepts_rounding(case: _Case, noted: _Noted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OPTIONS, "mode", "verify")
+    _ours(case, np.float32)
+    assert noted.found
+
+
+def test_verification_refuses_another_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(_Noted):
+        def find(self, name: str, dtype: str) -> Any:
+            return super().find("sigmoid" if name == "silu" else name, dtype)
+
+    monkeypatch.setattr(OPTIONS, "mode", "verify")
+    with engine.activate(replace(CURRENT.get(), loops=Wrong())), pytest.raises(EngineError) as refusal:
+        engine.call("silu", [engine.tensor(np.full(_WIDE, 2, np.float32))])
+    assert refusal.value.reason is Reason.RUNTIME
+    assert "silu" in str(refusal.value)
+
+
+@pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[9], CASES[14]], ids=repr)
+def test_second_derivatives_are_pytorchs(case: _Case, noted: _Noted) -> None:
+    (values, *rest) = _drawn(case, np.float64)
+    x = engine.tensor(values, True)
+    others = [engine.tensor(each, True) for each in rest]
+    (slope,), _ = engine.gradients([engine.call("sum", [_called(case, [x, *others])])], [x], create_graph=True)
+    assert slope is not None
+    engine.backward([engine.call("sum", [engine.call("square", [slope])])])
+    y, *theirs = (torch.tensor(each, requires_grad=True) for each in (values, *rest))
+    output = case.theirs(y, *theirs, *case.args, **(case.kwargs if case.name == "gelu" else {}))
+    (bent,) = torch.autograd.grad(output.sum(), y, create_graph=True)
+    bent.square().sum().backward()
+    assert noted.found
+    assert x.grad is not None
+    _assert_near([x.grad.array], [y.grad.numpy()], 1e-9)
+
+
+class _Apart(Interrupt):
+    """Notes which loops are loaded when an op would be computed in a fork."""
+
+    def __init__(self, library: Library) -> None:
+        super().__init__()
+        self.library = library
+        self.loaded: list[set[str]] = []
+
+    def offload(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
+        self.loaded.append({name for name, _ in self.library.loaded})
+        return compute()
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_loops_are_loaded_before_a_fork(case: _Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    apart, noted = _Apart(library), _Noted(library=library)
+    monkeypatch.setattr(op_module, "LONG", 1)
+    monkeypatch.setattr(workload, "LONG", 1)
+    for each in OPS.values():
+        monkeypatch.setattr(each, "cheap_size", 1)
+    with engine.activate(replace(CURRENT.get(), loops=noted, interrupt=apart)):
+        _ours(case, np.float32)
+    assert apart.loaded
+    asked = {name for name, _ in noted.found}
+    assert asked <= set().union(*apart.loaded)
+
+
+class _NeverReady:
+    """Kernels whose thread is busy."""
+
+    def hurry(self, job: Callable[[], object]) -> bool:
+        return True
+
+
+class _InFork:
+    """Kernels in a fork."""
+
+    def hurry(self, job: Callable[[], object]) -> bool:
+        return False
+
+
+def test_a_cancelled_command_does_not_wait_for_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cancelled(Interrupt):
+        def poll(self) -> None:
+            raise EngineError(Reason.CANCELLED, "cancelled")
+
+    monkeypatch.setattr(OPTIONS, "kernels", _NeverReady())
+    fresh = Context(loops=_Noted(library=Library()), interrupt=Cancelled(), account=Account(pressed=True))
+    with engine.activate(fresh), pytest.raises(EngineError) as refusal:
+        fresh.loops.find("silu", "f")
+    assert refusal.value.reason is Reason.CANCELLED
+
+
+def test_a_fork_without_the_loop_computes_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OPTIONS, "kernels", _InFork())
+    x = np.ones(_WIDE, np.float32)
+    with engine.activate(Context(loops=_Noted(library=Library()))):
+        made = engine.call("silu", [engine.tensor(x)]).array
+    assert np.allclose(made, x / (1 + np.exp(-x)))
+
+
+def test_a_loop_that_cannot_be_compiled_is_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    monkeypatch.setattr("gradwire_engine.compile.eager.library.printed", lambda loop: "no assembly")
+    with engine.activate(Context(loops=_Noted(library=library))):
+        made = engine.call("silu", [engine.tensor(np.zeros(_WIDE, np.float32))]).array
+    assert not made.any()
+    assert library.loaded == {("silu", "f"): None, ("sigmoid", "f"): None}
+
+
+def test_without_machine_code_nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch, noted: _Noted) -> None:
+    monkeypatch.setattr(OPTIONS, "mode", "off")
+    engine.call("silu", [engine.tensor(np.ones(_WIDE, np.float32))])
+    assert noted.found == set()
