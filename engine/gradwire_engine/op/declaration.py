@@ -154,7 +154,7 @@ class Declaration(Signature):
     def by_loops(self: Self, *names: str) -> Self:
         """Declare the loops of machine code that the forward and the formulas may ask for (ops/base/loops.py).
 
-        A fork cannot load them, so they are loaded before one computes the op.
+        A fork cannot load any. So if the op is expensive, these are loaded before, and no others are used.
         """
         self.loops = names
         return self

@@ -7,6 +7,7 @@ cost.py has the costs. An op is refused before any allocation. An expensive op i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradwire_engine.core import dtypes
@@ -91,8 +92,9 @@ def offload_op(op: Declaration, context: Context, arrays: tuple[Any, ...], work:
     if context.tracer is not None:
         context.tracer.fail(f"{op.name} takes so long that it is offloaded")
     alone = not (op.view or op.draws or op.cost.copies)
-    _load_loops(op, context, [getattr(value, "dtype", None) for value in arrays])
-    return interrupt.offload(lambda: op.compute(arrays), op.name, work, alone, needed(op, list(arrays)))
+    given = [getattr(value, "dtype", None) for value in arrays]
+    compute = _with_declared_loops(op, context, given, lambda: op.compute(arrays))
+    return interrupt.offload(compute, op.name, work, alone, needed(op, list(arrays)))
 
 
 def offload_formula(node: Any, context: Context, compute: Callable[[], Any], room: int) -> Any:
@@ -103,16 +105,30 @@ def offload_formula(node: Any, context: Context, compute: Callable[[], Any], roo
     check(f"the backward of {node.op.name}", node.work, context)
     if node.work < LONG or context.interrupt is None:
         return compute()
-    _load_loops(node.op, context, [meta[1] for meta in node.metas if meta is not None])
+    compute = _with_declared_loops(node.op, context, [meta[1] for meta in node.metas if meta is not None], compute)
     return context.interrupt.offload(compute, node.name, node.work, not node.op.cost.copies, room)
 
 
-def _load_loops(op: Declaration, context: Context, found: Iterable[Any]) -> None:
-    """Load the loops that an op may ask for with operands of these dtypes. Raises EngineError: CANCELLED."""
-    if op.loops and context.loops is not None:
-        for dtype in {"d" if dtype == dtypes.float64 else "f" for dtype in found if dtype is not None}:
-            for name in op.loops:
-                context.loops.find(name, dtype)
+def _with_declared_loops(
+    op: Declaration, context: Context, found: Iterable[Any], compute: Callable[[], Any]
+) -> Callable[[], Any]:
+    """The same computation with the loops that the op declares and no others, loaded for operands of these dtypes.
+
+    Whether it runs in a fork, which can load none, then makes no difference. Raises EngineError: CANCELLED.
+    """
+    if context.loops is None:
+        return compute
+    wanted = {"d" if dtype == dtypes.float64 else "f" for dtype in found if dtype is not None} if op.loops else ()
+    loops = context.loops.only([(name, dtype) for name in op.loops for dtype in sorted(wanted)])
+
+    def run() -> Any:
+        token = CURRENT.set(replace(CURRENT.get(), loops=loops))
+        try:
+            return compute()
+        finally:
+            CURRENT.reset(token)
+
+    return run
 
 
 def shown(operations: float) -> str:

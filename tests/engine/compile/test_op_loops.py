@@ -83,7 +83,9 @@ CASES = [
     _Case("gelu", functional.gelu, ("gelu_tanh", "gelu_tanh_backward"), kwargs={"approximate": "tanh"}),
     _Case("silu", functional.silu, ("silu", "silu_backward")),
     _Case("sigmoid", torch.sigmoid, ("sigmoid", "sigmoid_backward"), (_WIDE,)),
-    _Case("tanh", torch.tanh, ("tanh_backward",), (_WIDE,)),
+    _Case("tanh", torch.tanh, ("tanh", "tanh_backward"), (_WIDE,)),
+    _Case("exp", torch.exp, ("exp",)),
+    _Case("log", torch.log, ("log",)),
     _Case("relu", torch.relu, ("relu", "relu_backward"), (_WIDE,)),
     _Case("softplus", functional.softplus, ("softplus", "softplus_backward")),
     _Case("softplus", functional.softplus, ("softplus", "softplus_backward"), args=(2.5, 1.5)),
@@ -142,7 +144,8 @@ CASES = [
 
 def _drawn(case: _Case, dtype: Any) -> Arrays:
     rng = np.random.default_rng(3)
-    return [(rng.standard_normal(shape) * 2).astype(dtype) for shape in case.shapes]
+    drawn = [(rng.standard_normal(shape) * 2).astype(dtype) for shape in case.shapes]
+    return [np.abs(each) for each in drawn] if case.name == "log" else drawn
 
 
 def _called(case: _Case, inputs: Sequence[engine.Tensor]) -> engine.Tensor:
@@ -218,7 +221,7 @@ def test_half_types_are_computed_in_float32_and_rounded_once(name: str, dtype: s
     assert made.tobytes() == wide.astype(half).tobytes()
 
 
-@pytest.mark.parametrize("name", ["gelu", "silu", "sigmoid", "erf", "relu", "softplus"])
+@pytest.mark.parametrize("name", ["gelu", "silu", "sigmoid", "erf", "relu", "softplus", "exp", "log", "tanh"])
 def test_special_values_are_pytorchs(name: str, noted: _Noted) -> None:
     special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-38, -1e-42, 88.0, -88.0, 105.0, -105.0, 3e38, -3e38, 20.0, 20.1]
     values = np.resize(np.array(special, np.float32), 1 << 15)
@@ -299,32 +302,46 @@ def test_second_derivatives_are_pytorchs(case: _Case, noted: _Noted) -> None:
     _assert_near([x.grad.array], [y.grad.numpy()], 1e-9)
 
 
-class _Apart(Interrupt):
-    """Notes which loops are loaded when an op would be computed in a fork."""
+class _InFork:
+    """Kernels in a fork."""
 
-    def __init__(self, library: Library) -> None:
+    def hurry(self, job: Callable[[], object]) -> bool:
+        return False
+
+
+class _Apart(Interrupt):
+    """Computes what is expensive as in a fork, or as if none was free."""
+
+    def __init__(self, forks: bool) -> None:
         super().__init__()
-        self.library = library
-        self.loaded: list[set[str]] = []
+        self.forks = forks
+        self.names: list[str] = []
 
     def offload(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
-        self.loaded.append({name for name, _ in self.library.loaded})
-        return compute()
+        self.names.append(name)
+        before = OPTIONS.kernels
+        if self.forks:
+            OPTIONS.kernels = _InFork()  # type: ignore[assignment]
+        try:
+            return compute()
+        finally:
+            OPTIONS.kernels = before
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_loops_are_loaded_before_a_fork(case: _Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = Library()
-    apart, noted = _Apart(library), _Noted(library=library)
+def test_an_expensive_op_computes_the_same_bits_in_a_fork(case: _Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(op_module, "LONG", 1)
     monkeypatch.setattr(workload, "LONG", 1)
     for each in OPS.values():
         monkeypatch.setattr(each, "cheap_size", 1)
-    with engine.activate(replace(CURRENT.get(), loops=noted, interrupt=apart)):
-        _ours(case, np.float32)
-    assert apart.loaded
-    asked = {name for name, _ in noted.found}
-    assert asked <= set().union(*apart.loaded)
+    found = []
+    for forks in (True, False):
+        apart, noted = _Apart(forks), _Noted(library=Library())
+        with engine.activate(replace(CURRENT.get(), loops=noted, interrupt=apart)):
+            found.append([each.tobytes() for each in _ours(case, np.float32)])
+        assert apart.names
+        assert noted.found >= {(name, "f") for name in case.loops}
+    assert found[0] == found[1]
 
 
 class _NeverReady:
@@ -332,13 +349,6 @@ class _NeverReady:
 
     def hurry(self, job: Callable[[], object]) -> bool:
         return True
-
-
-class _InFork:
-    """Kernels in a fork."""
-
-    def hurry(self, job: Callable[[], object]) -> bool:
-        return False
 
 
 def test_a_cancelled_command_does_not_wait_for_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ decide whether machine code computes them, not the time at which a kernel become
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,12 +72,38 @@ class Library:
 LIBRARY = Library()
 
 
+def _check(name: str, made: Any, expected: Any) -> None:
+    """Compare results. Raises EngineError: RUNTIME if they differ beyond rounding."""
+    several = type(made) is tuple
+    for one, other in zip(made if several else (made,), expected if several else (expected,), strict=True):
+        check_near(f"the loop of {name}", np.asarray(one), other)
+
+
+@dataclass
+class _Loaded:
+    """Some loops, for a computation that can load no others."""
+
+    loops: dict[tuple[str, str], Loop]
+    verifies: bool
+    check = staticmethod(_check)
+
+    def find(self, name: str, dtype: str) -> Loop | None:
+        """A loop; None if it is not one of these."""
+        return self.loops.get((name, dtype))
+
+    def only(self, names: Sequence[tuple[str, str]]) -> _Loaded:
+        """These loops of them."""
+        return _Loaded({name: self.loops[name] for name in names if name in self.loops}, self.verifies)
+
+
 class SessionLoops:
     """The loops of one session.
 
     applies: whether the session may use machine code now. A session whose log is replayed must repeat every bit on
     any machine, so it may not.
     """
+
+    check = staticmethod(_check)
 
     def __init__(self, applies: Callable[[], bool], library: Library = LIBRARY) -> None:
         self._applies, self._library = applies, library
@@ -96,9 +122,7 @@ class SessionLoops:
             return found
         return self._library.find(name, dtype)
 
-    @staticmethod
-    def check(name: str, made: Any, expected: Any) -> None:
-        """Compare results. Raises EngineError: RUNTIME if they differ beyond rounding."""
-        several = type(made) is tuple
-        for one, other in zip(made if several else (made,), expected if several else (expected,), strict=True):
-            check_near(f"the loop of {name}", np.asarray(one), other)
+    def only(self, names: Sequence[tuple[str, str]]) -> _Loaded | None:
+        """These loops, by name and dtype, loaded; None if there are none. Raises EngineError: CANCELLED."""
+        found = {name: loop for name in names if (loop := self.find(*name)) is not None}
+        return _Loaded(found, self.verifies) if found else None

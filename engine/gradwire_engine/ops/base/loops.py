@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,6 +48,9 @@ class Loops(Protocol):
 
     def find(self, name: str, dtype: str) -> Loop | None:
         """A loop for a dtype's character, loaded; None if the context must compute by NumPy."""
+
+    def only(self, names: Sequence[tuple[str, str]]) -> Loops | None:
+        """These loops, by name and dtype, loaded; None if there are none."""
 
     def check(self, name: str, made: Any, expected: Any) -> None:
         """Compare results. Raises EngineError: RUNTIME if they differ beyond rounding."""

@@ -241,11 +241,13 @@ reciprocal.grad(input=lambda g, out: neg(g) * conj(out * out)).tangent("holomorp
 
 
 @op(promote="float", cost=12)
+@with_loop(elementwise_loop("exp"))
 def exp(xp: Any, input: Array) -> Array:
     """e to the power of input (torch.exp)."""
     return xp.exp(input)
 
 
+exp.by_loops("exp")
 exp.grad(input=lambda g, out: g * conj(out)).tangent("holomorphic")
 
 
@@ -268,11 +270,13 @@ expm1.grad(input=lambda g, out: g * (conj(out) + 1)).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
+@with_loop(elementwise_loop("log"))
 def log(xp: Any, input: Array) -> Array:
     """Natural logarithm (torch.log)."""
     return xp.log(input)
 
 
+log.by_loops("log")
 log.grad(input=lambda g, input: g / conj(input)).tangent("holomorphic")
 
 
@@ -379,6 +383,7 @@ cosh.grad(input=lambda g, input: g * conj(sinh(input))).tangent("holomorphic")
 
 
 @op(promote="float", cost=12)
+@with_loop(elementwise_loop("tanh"))
 def tanh(xp: Any, input: Array) -> Array:
     """Hyperbolic tangent (torch.tanh)."""
     return xp.tanh(input)
@@ -393,7 +398,7 @@ def _tanh_backward(xp: Any, g: Array, out: Array) -> Array:
     return xp.multiply(g, conj(slope))
 
 
-tanh.by_loops("tanh_backward")
+tanh.by_loops("tanh", "tanh_backward")
 _tanh_backward.by_loops("tanh_backward")
 tanh.grad(input=lambda g, out: _tanh_backward(g, out)).tangent("holomorphic")
 _tanh_backward.grad(
