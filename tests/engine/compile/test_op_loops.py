@@ -20,6 +20,7 @@ from gradwire_engine.op import op as op_module
 from gradwire_engine.op import workload
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
+from gradwire_engine.ops.random import box_muller
 from tests.engine.compile.fusing import KERNELS
 
 pytest.importorskip("llvmlite")
@@ -300,6 +301,16 @@ def test_second_derivatives_are_pytorchs(case: _Case, noted: _Noted) -> None:
     assert noted.found
     assert x.grad is not None
     _assert_near([x.grad.array], [y.grad.numpy()], 1e-9)
+
+
+def test_normal_numbers_have_the_same_digits(noted: _Noted) -> None:
+    words = np.random.default_rng(2).integers(0, 1 << 24, 1 << 16)
+    words[:16], words[16:32], words[32:64] = 0, (1 << 24) - 1, np.resize([1, 2, 1 << 23], 32)
+    uniform = (words / np.float32(1 << 24)).astype(np.float32)
+    made = box_muller.singles(uniform)
+    assert noted.found == {("normal", "f")}
+    with engine.activate(replace(CURRENT.get(), loops=None)):
+        assert made.tobytes() == box_muller.singles(uniform).tobytes()
 
 
 class _InFork:

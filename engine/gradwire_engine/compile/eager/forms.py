@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradwire_engine.compile.eager import normal
 from gradwire_engine.compile.fusion import batch_norm, functions, rules
 from gradwire_engine.compile.fusion.form import COLUMN, F4, F8, SCALAR, TILE, WHOLE, Loop
 
@@ -231,6 +232,8 @@ BATCH_NORM = {
 
 def loop_of(name: str, dtype: str) -> Loop | None:
     """A loop by its name; None if there is none for a dtype."""
+    if name == "normal":
+        return normal.loop() if dtype == F4 else None
     part = name.removeprefix("batch_norm_")
     if part in BATCH_NORM and name != part:
         return batch_norm.loop_of(BATCH_NORM[part][0], dtype, BATCH_NORM[part][1])

@@ -10,25 +10,27 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from gradwire_engine.ops.base.loops import Loops, run, with_loop
+
 Singles = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
 BLOCK = 16
 _HALF = BLOCK // 2
-_TURN = np.float32(2 * np.pi)
-_ROOT_HALF_BITS = np.int32(0x3F3504F3)  # of sqrt(1/2)
+TURN = np.float32(2 * np.pi)
+ROOT_HALF_BITS = np.int32(0x3F3504F3)  # of sqrt(1/2)
 
 # Polynomials of Cephes (logf, sinf, cosf), highest power first.
-_LOG = (
+LOG = (
     7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
     -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
 )  # fmt: skip
-_LOG_LOW, _LOG_HIGH = np.float32(-2.12194440e-4), np.float32(0.693359375)  # the sum is log(2)
-_SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
-_COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
-_OCTANT = np.float32(1.27323954473516)  # 4 / pi
-_PARTS = tuple(np.float32(part) for part in (-0.78515625, -2.4187564849853515625e-4))  # of -pi / 4; exact in products
-_LAST_PART = float(np.float32(-3.77489497744594108e-8))
+LOG_LOW, LOG_HIGH = np.float32(-2.12194440e-4), np.float32(0.693359375)  # the sum is log(2)
+SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+OCTANT = np.float32(1.27323954473516)  # 4 / pi
+PARTS = tuple(np.float32(part) for part in (-0.78515625, -2.4187564849853515625e-4))  # of -pi / 4; exact in products
+LAST_PART = float(np.float32(-3.77489497744594108e-8))
 
 
 def _multiply_add(x: Singles, y: Doubles, z: Singles | Doubles | float, wide: Doubles) -> None:
@@ -51,41 +53,41 @@ def _polynomial(coefficients: tuple[float, ...], at: Doubles, wide: Doubles) -> 
 def _log(x: Singles, wide: Doubles) -> Singles:
     """Natural logarithm of positive normal numbers."""
     bits = x.view(np.int32)
-    exponent = (bits - _ROOT_HALF_BITS) >> np.int32(23)
+    exponent = (bits - ROOT_HALF_BITS) >> np.int32(23)
     x = (bits - (exponent << np.int32(23))).view(np.float32)  # from sqrt(1/2) to sqrt(2)
     x -= np.float32(1)
     e = exponent.astype(np.float32)
     square = x * x
-    made = _polynomial(_LOG, x.astype(np.float64), wide)
+    made = _polynomial(LOG, x.astype(np.float64), wide)
     made *= x
-    _multiply_add(made, square.astype(np.float64), e * _LOG_LOW, wide)
+    _multiply_add(made, square.astype(np.float64), e * LOG_LOW, wide)
     square *= np.float32(0.5)
     made -= square
     x += made
-    e *= _LOG_HIGH
+    e *= LOG_HIGH
     x += e
     return x
 
 
 def _sin_cos(x: Singles, wide: Doubles) -> tuple[Singles, Singles]:
     """Sine and cosine of numbers that are not negative."""
-    octant = (x * _OCTANT).astype(np.int32)
+    octant = (x * OCTANT).astype(np.int32)
     octant += np.int32(1)
     octant &= np.int32(~1)
     count = octant.astype(np.float32)
-    for part in _PARTS:
+    for part in PARTS:
         x = x + count * part
-    np.multiply(count, _LAST_PART, out=wide, dtype=np.float64)
+    np.multiply(count, LAST_PART, out=wide, dtype=np.float64)
     wide += x
     x = wide.astype(np.float32)
     square = x * x
     at = square.astype(np.float64)
-    cos = _polynomial(_COS, at, wide)
+    cos = _polynomial(COS, at, wide)
     cos *= square
     square32 = square * np.float32(-0.5)
     _multiply_add(cos, at, square32, wide)
     cos += np.float32(1)
-    sin = _polynomial(_SIN, at, wide)
+    sin = _polynomial(SIN, at, wide)
     sin *= square
     _multiply_add(sin, x.astype(np.float64), x, wide)
     return _in_octant(sin, cos, octant)
@@ -104,6 +106,18 @@ def _in_octant(sin: Singles, cos: Singles, octant: npt.NDArray[np.int32]) -> tup
     return sin, cos
 
 
+def _loop(loops: Loops, uniform: Singles) -> Singles | None:
+    if not uniform.flags.c_contiguous:
+        return None
+    loop = loops.find("normal", "f")
+    if loop is None:
+        return None
+    made = np.empty_like(uniform)
+    run(loop, uniform.size // BLOCK, _HALF, uniform, made)
+    return made
+
+
+@with_loop(_loop, 0)
 def singles(uniform: Singles) -> Singles:
     """Normal numbers of uniform ones from [0, 1); their number is a multiple of `BLOCK`."""
     pairs = uniform.reshape(-1, 2, _HALF)
@@ -111,7 +125,7 @@ def singles(uniform: Singles) -> Singles:
     radius = _log((np.float32(1) - pairs[:, 0]).ravel(), wide)
     radius *= np.float32(-2)
     np.sqrt(radius, out=radius)
-    sin, cos = _sin_cos((pairs[:, 1] * _TURN).ravel(), wide)
+    sin, cos = _sin_cos((pairs[:, 1] * TURN).ravel(), wide)
     made = np.empty_like(pairs)
     np.multiply(radius.reshape(-1, _HALF), cos.reshape(-1, _HALF), out=made[:, 0])
     np.multiply(radius.reshape(-1, _HALF), sin.reshape(-1, _HALF), out=made[:, 1])
