@@ -47,14 +47,17 @@ def _seconds(draw: Draw) -> float:
 def measure(turns: int) -> Iterator[str]:
     """A row for each draw and size: each side's fastest turn."""
     from gradwire_engine import Context, Generator, activate
+    from gradwire_engine.compile.eager.library import SessionLoops
+    from gradwire_engine.compile.fusion.fused import OPTIONS
 
+    OPTIONS.mode, loops = "on", SessionLoops(lambda: True)
     for count in SIZES:
         for name, (ours, theirs) in _pairs(count).items():
             fastest = dict.fromkeys(("mt19937", "pcg64", "PyTorch"), float("inf"))
             for _ in range(turns):
                 for side in fastest:
                     generator = Generator(5) if side == "PyTorch" else Generator(5, side)
-                    with activate(Context(generator=generator)):
+                    with activate(Context(generator=generator, loops=loops)):
                         spent = _seconds(theirs if side == "PyTorch" else ours)
                     fastest[side] = min(fastest[side], spent)
             figures = " | ".join(f"{spent * 1e6:,.1f}" for spent in fastest.values())

@@ -29,16 +29,14 @@ class Library(Protocol):
 
 
 class Engine:
-    """gradwire's engine, in this process, with the loops of machine code and the threads that a server gives it."""
+    """gradwire's engine, in this process, with the loops of machine code that a server gives it."""
 
     def __init__(self) -> None:
         from gradwire_engine.compile.eager.library import SessionLoops
         from gradwire_engine.compile.fusion.fused import OPTIONS
         from gradwire_engine.core.context import CURRENT
-        from gradwire_engine.core.threads import POOL
-        from gradwire_server.common import blas
 
-        OPTIONS.mode, POOL.threads = "on", blas.threads()
+        OPTIONS.mode = "on"
         if CURRENT.get().loops is None:
             CURRENT.set(replace(CURRENT.get(), loops=SessionLoops(lambda: True)))
 
