@@ -93,3 +93,11 @@ def test_an_old_page_token_is_refused(session: Remote) -> None:
     assert refused(session.stub.Graph, request)[1] == "ARGUMENT_VALUE"
     request.page_token = tokens[-1]
     assert len(session.stub.Graph(request).nodes) == 10
+
+
+def test_leaves_tell_whether_they_have_a_gradient(session: Remote) -> None:
+    x = session.create([1.0], requires_grad=True)
+    y = session.op("exp", Id(x))
+    assert not pages(session, [y.id], 0)[0].nodes[-1].leaf.has_grad
+    session.backward(y.id, retain_graph=True)
+    assert pages(session, [y.id], 0)[0].nodes[-1].leaf.has_grad

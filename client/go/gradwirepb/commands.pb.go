@@ -1522,7 +1522,13 @@ type DescribeRequest struct {
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The tensors; empty asks for the session only.
-	Tensors       []uint64 `protobuf:"fixed64,2,rep,packed,name=tensors,proto3" json:"tensors,omitempty"`
+	Tensors []uint64 `protobuf:"fixed64,2,rep,packed,name=tensors,proto3" json:"tensors,omitempty"`
+	// Whether to list the session's tensors. Then tensors is empty, and the answer has those with ids above `after`.
+	List bool `protobuf:"varint,3,opt,name=list,proto3" json:"list,omitempty"`
+	// The last id of the page before; 0 for the first page.
+	After uint64 `protobuf:"fixed64,4,opt,name=after,proto3" json:"after,omitempty"`
+	// The most tensors to list. 0 takes the server's default. The server caps it.
+	PageSize      uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1571,15 +1577,38 @@ func (x *DescribeRequest) GetTensors() []uint64 {
 	return nil
 }
 
+func (x *DescribeRequest) GetList() bool {
+	if x != nil {
+		return x.List
+	}
+	return false
+}
+
+func (x *DescribeRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *DescribeRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
 // The descriptions.
 type DescribeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One per requested tensor, in order.
+	// One per requested tensor, in order. In a list, one per id, in order of ids.
 	Tensors []*TensorSpec `protobuf:"bytes,1,rep,name=tensors,proto3" json:"tensors,omitempty"`
 	// Number of tensors that the session's ids name.
 	TensorCount uint64 `protobuf:"varint,2,opt,name=tensor_count,json=tensorCount,proto3" json:"tensor_count,omitempty"`
 	// Bytes of the session's tensors, gradients and saved values. Shared bytes count once.
-	Bytes         uint64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Bytes uint64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Whether the list has another page.
+	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1633,6 +1662,13 @@ func (x *DescribeResponse) GetBytes() uint64 {
 		return x.Bytes
 	}
 	return 0
+}
+
+func (x *DescribeResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // Reads a tensor's values.
@@ -2620,15 +2656,19 @@ const file_gradwire_v1_commands_proto_rawDesc = "" +
 	"\x12ManualSeedResponse\x12\x12\n" +
 	"\x04seed\x18\x01 \x01(\x04R\x04seed\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\fR\x05state\x12:\n" +
-	"\talgorithm\x18\x03 \x01(\x0e2\x1c.gradwire.v1.RandomAlgorithmR\talgorithm\"J\n" +
+	"\talgorithm\x18\x03 \x01(\x0e2\x1c.gradwire.v1.RandomAlgorithmR\talgorithm\"\x91\x01\n" +
 	"\x0fDescribeRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
-	"\atensors\x18\x02 \x03(\x06R\atensors\"~\n" +
+	"\atensors\x18\x02 \x03(\x06R\atensors\x12\x12\n" +
+	"\x04list\x18\x03 \x01(\bR\x04list\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\x06R\x05after\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\rR\bpageSize\"\x92\x01\n" +
 	"\x10DescribeResponse\x121\n" +
 	"\atensors\x18\x01 \x03(\v2\x17.gradwire.v1.TensorSpecR\atensors\x12!\n" +
 	"\ftensor_count\x18\x02 \x01(\x04R\vtensorCount\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"D\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"D\n" +
 	"\vReadRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +

@@ -416,7 +416,9 @@ type TensorSpec struct {
 	// Elements from the start of its memory to its first element. Only Describe sets it.
 	StorageOffset uint64 `protobuf:"varint,73,opt,name=storage_offset,json=storageOffset,proto3" json:"storage_offset,omitempty"`
 	// Its tangents, outermost level first, while levels of forward-mode differentiation are open (the op make_dual).
-	Tangents      []*TangentSpec `protobuf:"bytes,71,rep,name=tangents,proto3" json:"tangents,omitempty"`
+	Tangents []*TangentSpec `protobuf:"bytes,71,rep,name=tangents,proto3" json:"tangents,omitempty"`
+	// Whether it has a gradient now. Only Describe and the leaves of Graph set it.
+	HasGrad       bool `protobuf:"varint,72,opt,name=has_grad,json=hasGrad,proto3" json:"has_grad,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -589,6 +591,13 @@ func (x *TensorSpec) GetTangents() []*TangentSpec {
 		return x.Tangents
 	}
 	return nil
+}
+
+func (x *TensorSpec) GetHasGrad() bool {
+	if x != nil {
+		return x.HasGrad
+	}
+	return false
 }
 
 // A tensor's tangent at a level of forward-mode differentiation.
@@ -1585,7 +1594,7 @@ var File_gradwire_v1_types_proto protoreflect.FileDescriptor
 
 const file_gradwire_v1_types_proto_rawDesc = "" +
 	"\n" +
-	"\x17gradwire/v1/types.proto\x12\vgradwire.v1\"\x83\x05\n" +
+	"\x17gradwire/v1/types.proto\x12\vgradwire.v1\"\x9e\x05\n" +
 	"\n" +
 	"TensorSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12(\n" +
@@ -1609,7 +1618,8 @@ const file_gradwire_v1_types_proto_rawDesc = "" +
 	"\asame_as\x18\x11 \x01(\x06R\x06sameAs\x12\x1b\n" +
 	"\toutput_nr\x18F \x01(\rR\boutputNr\x12%\n" +
 	"\x0estorage_offset\x18I \x01(\x04R\rstorageOffset\x124\n" +
-	"\btangents\x18G \x03(\v2\x18.gradwire.v1.TangentSpecR\btangentsJ\x04\b\x14\x10\x1e\"V\n" +
+	"\btangents\x18G \x03(\v2\x18.gradwire.v1.TangentSpecR\btangents\x12\x19\n" +
+	"\bhas_grad\x18H \x01(\bR\ahasGradJ\x04\b\x14\x10\x1e\"V\n" +
 	"\vTangentSpec\x12\x14\n" +
 	"\x05depth\x18\x01 \x01(\rR\x05depth\x121\n" +
 	"\atangent\x18\x02 \x01(\v2\x17.gradwire.v1.TensorSpecR\atangent\"]\n" +

@@ -236,22 +236,30 @@ class ManualSeedResponse(_message.Message):
     def __init__(self, seed: _Optional[int] = ..., state: _Optional[bytes] = ..., algorithm: _Optional[_Union[_types_pb2.RandomAlgorithm, str]] = ...) -> None: ...
 
 class DescribeRequest(_message.Message):
-    __slots__ = ("session_id", "tensors")
+    __slots__ = ("session_id", "tensors", "list", "after", "page_size")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     tensors: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ...) -> None: ...
+    list: bool
+    after: int
+    page_size: int
+    def __init__(self, session_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ..., list: bool = ..., after: _Optional[int] = ..., page_size: _Optional[int] = ...) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("tensors", "tensor_count", "bytes")
+    __slots__ = ("tensors", "tensor_count", "bytes", "more")
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     TENSOR_COUNT_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     tensors: _containers.RepeatedCompositeFieldContainer[_types_pb2.TensorSpec]
     tensor_count: int
     bytes: int
-    def __init__(self, tensors: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ..., tensor_count: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    more: bool
+    def __init__(self, tensors: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ..., tensor_count: _Optional[int] = ..., bytes: _Optional[int] = ..., more: bool = ...) -> None: ...
 
 class ReadRequest(_message.Message):
     __slots__ = ("session_id", "tensor")

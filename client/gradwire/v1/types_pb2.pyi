@@ -95,7 +95,7 @@ HOOK_KIND_CHECKPOINT: HookKind
 HOOK_KIND_UNPACK: HookKind
 
 class TensorSpec(_message.Message):
-    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as", "output_nr", "storage_offset", "tangents")
+    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as", "output_nr", "storage_offset", "tangents", "has_grad")
     ID_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +116,7 @@ class TensorSpec(_message.Message):
     OUTPUT_NR_FIELD_NUMBER: _ClassVar[int]
     STORAGE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TANGENTS_FIELD_NUMBER: _ClassVar[int]
+    HAS_GRAD_FIELD_NUMBER: _ClassVar[int]
     id: int
     dtype: Dtype
     shape: _containers.RepeatedScalarFieldContainer[int]
@@ -136,7 +137,8 @@ class TensorSpec(_message.Message):
     output_nr: int
     storage_offset: int
     tangents: _containers.RepeatedCompositeFieldContainer[TangentSpec]
-    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ..., same_as: _Optional[int] = ..., output_nr: _Optional[int] = ..., storage_offset: _Optional[int] = ..., tangents: _Optional[_Iterable[_Union[TangentSpec, _Mapping]]] = ...) -> None: ...
+    has_grad: bool
+    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ..., same_as: _Optional[int] = ..., output_nr: _Optional[int] = ..., storage_offset: _Optional[int] = ..., tangents: _Optional[_Iterable[_Union[TangentSpec, _Mapping]]] = ..., has_grad: bool = ...) -> None: ...
 
 class TangentSpec(_message.Message):
     __slots__ = ("depth", "tangent")

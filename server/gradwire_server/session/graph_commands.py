@@ -43,6 +43,7 @@ def _fill(session: Session, message: commands_pb2.GraphNode, node: AnyNode, with
     message.freed = node.freed
     if isinstance(node, AccumulateGrad):
         fill_spec(message.leaf, node.variable, session.leaf_id(node))
+        message.leaf.has_grad = node.variable.grad is not None
     else:
         message.saved_bytes = saved_bytes(node)
         message.command = node.command

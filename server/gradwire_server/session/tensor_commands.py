@@ -5,6 +5,7 @@ A program's steps run the handlers that take a `TensorScope` (scope.py).
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
 from typing import Any
 
 from gradwire.v1 import commands_pb2, types_pb2
@@ -33,6 +34,7 @@ from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec, tell_base, tell_memory
 
 MAX_DESCRIBED = 10_000
+DEFAULT_LISTED = 1000
 _ALGORITHM_NUMBERS = {PCG64: types_pb2.RANDOM_ALGORITHM_PCG64, MT19937: types_pb2.RANDOM_ALGORITHM_MT19937}
 # Clients and logs from before the field mean PCG64.
 _ALGORITHMS = {types_pb2.RANDOM_ALGORITHM_UNSPECIFIED: PCG64} | {
@@ -352,21 +354,33 @@ def _restore(generator: Generator, state: bytes) -> None:
 def describe(
     session: Session, request: commands_pb2.DescribeRequest, answer: commands_pb2.DescribeResponse | None
 ) -> None:
-    """Describe tensors and the session."""
+    """Describe tensors and the session, or list the tensors. Raises Refusal: TENSOR_NOT_FOUND, ARGUMENT_VALUE."""
     if len(request.tensors) > MAX_DESCRIBED:
         raise Refusal(
             "ARGUMENT_VALUE",
             f"at most {MAX_DESCRIBED} tensors are described at once, not {len(request.tensors)}",
             argument="tensors",
         )
-    found = session.tensors(request.tensors)
+    if request.list and request.tensors:
+        raise Refusal("ARGUMENT_VALUE", "a list takes no tensors: it has those of the session", argument="tensors")
+    ids, more = _page_of_ids(session, request) if request.list else (request.tensors, False)
+    found = session.tensors(ids)
     if answer is not None:
-        for tensor_id, item in zip(request.tensors, found, strict=True):
+        for tensor_id, item in zip(ids, found, strict=True):
             spec = answer.tensors.add()
             fill_spec(spec, item, tensor_id)
             tell_memory(spec, item, session.id_of)
+            spec.has_grad = item.grad is not None
         answer.tensor_count = len(session.store)
         answer.bytes = session.account.bytes
+        answer.more = more
+
+
+def _page_of_ids(session: Session, request: commands_pb2.DescribeRequest) -> tuple[Sequence[int], bool]:
+    """The ids of a page of the session's list, and whether more follow."""
+    most = min(request.page_size or DEFAULT_LISTED, MAX_DESCRIBED)
+    ids = nsmallest(most + 1, (tensor_id for tensor_id in session.store if tensor_id > request.after))
+    return ids[:most], len(ids) > most
 
 
 def read(session: Session, request: commands_pb2.ReadRequest, answer: commands_pb2.ReadResponse | None) -> None:
