@@ -19,7 +19,7 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one test-sdks hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
+.PHONY: help demo test test-one test-sdks studio hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,6 +45,13 @@ test-one: $(VENV)/.installed-test ## run one file's tests: make test-one FILE=te
 
 test-sdks: $(VENV)/.installed-test ## run the tests of the SDKs for other languages; a language without its toolchain is skipped
 	$(BIN)/python -m tests.conformance.sdks
+
+studio: client/studio/node_modules ## build the page of `gradwire studio` into the server's package; needs Node
+	cd client/studio && npm run --silent types && npm run --silent build
+
+client/studio/node_modules: client/studio/package-lock.json
+	cd client/studio && npm ci --no-audit --no-fund
+	@touch $@
 
 hostcupy: $(VENV)/.installed-test ## build CuPy for the CPU, which the tests of the GPU path run on; needs g++
 	$(BIN)/python tests/gpu/hostcupy/build.py $(HOSTCUPY)

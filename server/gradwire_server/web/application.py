@@ -1,4 +1,4 @@
-"""Application: the routes of the gateway, its login, and its one page."""
+"""Application: the routes of the gateway, and its login."""
 
 import json
 import re
@@ -8,13 +8,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from gradwire_server.common.errors import Refusal
 from gradwire_server.web.access import AccessMiddleware
 from gradwire_server.web.bodies import read_body
 from gradwire_server.web.gateway import Endpoint, Gateway, HttpRequest
+from gradwire_server.web.pages import Pages
 from gradwire_server.web.status import http_refusal, status_of
 from gradwire_server.web.stream import PATH as STREAM_PATH
 from gradwire_server.web.stream import StreamEndpoint
@@ -23,22 +24,6 @@ from gradwire_server.web.unary import unary
 
 _TOKEN = re.compile(r"[!-~]{1,4096}")
 _MOST_LOGIN_BYTES = 8 << 10
-# Nothing in it comes from a request.
-_PAGE = f"""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<title>gradwire</title>
-<h1>gradwire: web gateway</h1>
-<p>This address serves gradients to programs in browsers. It has no pages besides this one.</p>
-<ul>
-<li><code>POST /gradwire.v1.AutogradService/METHOD</code>: unary calls by Connect and gRPC-Web.</li>
-<li><code>{STREAM_PATH}</code>: a WebSocket with the messages of Stream.</li>
-<li><code>PUT /uploads/NAME</code>, <code>GET /downloads/ID</code>: large values.</li>
-<li><code>POST /login</code>, <code>POST /logout</code>: a token for a cookie, and its end.</li>
-<li><code>GET /healthz</code>: whether the server answers.</li>
-</ul>
-</html>
-"""
 
 
 def application(gateway: Gateway) -> Starlette:
@@ -47,8 +32,10 @@ def application(gateway: Gateway) -> Starlette:
     def at(path: str, method: str, handler: Any) -> Route:
         return Route(path, Endpoint(gateway, handler), methods=[method])
 
+    pages = Pages()
     routes: list[BaseRoute] = [
-        at("/", "GET", _page),
+        at("/", "GET", pages),
+        at("/studio/{name}", "GET", pages),
         at("/healthz", "GET", _health),
         at("/login", "POST", _login),
         at("/logout", "POST", _logout),
@@ -72,10 +59,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
     for name, value in (error.headers or {}).items():
         response.headers[name] = value
     return response
-
-
-async def _page(gateway: Gateway, request: HttpRequest) -> None:
-    await request.answer(HTMLResponse(_PAGE))
 
 
 async def _health(gateway: Gateway, request: HttpRequest) -> None:

@@ -64,7 +64,15 @@ def test_the_application_has_the_paths_of_calls_streams_and_transfers() -> None:
 
     found = asyncio.run(paths())
     assert f"{SERVICE}/Stream" == PATH and isinstance(found[PATH], WebSocketRoute)
-    assert {"/", "/healthz", "/login", "/logout", "/uploads/{name}", "/downloads/{transfer_id}"} < set(found)
+    assert {
+        "/",
+        "/studio/{name}",
+        "/healthz",
+        "/login",
+        "/logout",
+        "/uploads/{name}",
+        "/downloads/{transfer_id}",
+    } < set(found)
     assert found["/{service}/{method}"].methods == {"POST"}
     assert unary.__module__ == "gradwire_server.web.unary" and SESSION_HEADER.lower() == SESSION_HEADER
 

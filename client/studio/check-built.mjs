@@ -1,0 +1,27 @@
+// Builds into a temporary folder and compares it with the committed files.
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const committed = fileURLToPath(new URL("../../server/gradwire_server/web/static", import.meta.url));
+const fresh = mkdtempSync(join(tmpdir(), "studio-"));
+const files = (folder) =>
+  new Map(
+    readdirSync(folder, { recursive: true, withFileTypes: true })
+      .filter((each) => each.isFile())
+      .map((each) => join(each.parentPath, each.name))
+      .map((path) => [path.slice(folder.length + 1), readFileSync(path)]),
+  );
+try {
+  execFileSync("npx", ["vite", "build", "--logLevel", "error"], { env: { ...process.env, STUDIO_OUT: fresh }, stdio: "inherit" });
+  const [one, other] = [files(committed), files(fresh)];
+  const stale = [...new Set([...one.keys(), ...other.keys()])].filter((name) => !other.get(name)?.equals(one.get(name) ?? Buffer.alloc(0)));
+  if (stale.length) {
+    console.error(`stale files of Studio: ${stale.join(", ")}; run \`make studio\``);
+    process.exitCode = 1;
+  }
+} finally {
+  rmSync(fresh, { recursive: true });
+}

@@ -1,0 +1,96 @@
+// Calls: the server's methods over Connect, the login, and errors as sentences.
+//
+// The login's cookie is the browser's; its CSRF token is kept for this tab alone. Without one, no cookie is sent, so an
+// expired login does not lock the page out of a server that needs none.
+import { Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-web";
+import { signal } from "@preact/signals";
+import { AutogradService } from "#contract/service_pb";
+
+const CSRF_KEY = "gradwire.csrf";
+const CALL_MS = 30_000;
+const base = new URL(".", location.href).href.replace(/\/$/, "");
+
+/** Whether this tab has a login. */
+export const loggedIn = signal(sessionStorage.getItem(CSRF_KEY) !== null);
+/** Why the server refuses this tab's calls; empty if it does not. */
+export const refusedLogin = signal("");
+
+const withCsrf: Interceptor = (next) => async (request) => {
+  const csrf = sessionStorage.getItem(CSRF_KEY);
+  if (csrf) request.header.set("x-csrf-token", csrf);
+  try {
+    return await next(request);
+  } catch (error) {
+    const found = ConnectError.from(error);
+    if (found.code === Code.Unauthenticated) {
+      forget();
+      refusedLogin.value = found.rawMessage;
+    }
+    throw found;
+  }
+};
+
+/** The server. */
+export const server = createClient(
+  AutogradService,
+  createConnectTransport({
+    baseUrl: base,
+    useBinaryFormat: true,
+    defaultTimeoutMs: CALL_MS,
+    interceptors: [withCsrf],
+    fetch: (input, init) => fetch(input, { ...init, credentials: credentials() }),
+  }),
+);
+
+/** Log in with a token. Throws an Error with a sentence. */
+export async function logIn(token: string): Promise<void> {
+  const answer = await fetch(`${base}/login`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ token }),
+  });
+  const told = (await answer.json()) as { csrfToken?: string; message?: string };
+  if (!answer.ok || !told.csrfToken) throw new Error(told.message ?? "the login was refused");
+  sessionStorage.setItem(CSRF_KEY, told.csrfToken);
+  refusedLogin.value = "";
+  loggedIn.value = true;
+}
+
+/** End the login. */
+export async function logOut(): Promise<void> {
+  const csrf = sessionStorage.getItem(CSRF_KEY) ?? "";
+  forget();
+  await fetch(`${base}/logout`, { method: "POST", headers: { "x-csrf-token": csrf } });
+}
+
+/** The bytes of a pinned transfer. Throws an Error with a sentence. */
+export async function download(session: string, transfer: string): Promise<Uint8Array> {
+  const csrf = sessionStorage.getItem(CSRF_KEY);
+  const headers = { "gradwire-session": session, ...(csrf ? { "x-csrf-token": csrf } : {}) };
+  const answer = await fetch(`${base}/downloads/${encodeURIComponent(transfer)}`, { headers, credentials: credentials() });
+  if (!answer.ok) throw new Error(((await answer.json()) as { message?: string }).message ?? "the values cannot be read");
+  return new Uint8Array(await answer.arrayBuffer());
+}
+
+/** What went wrong, in a sentence. */
+export function sentence(error: unknown): string {
+  if (error instanceof ConnectError) {
+    return error.code === Code.Unknown && !error.details.length ? "The gateway does not answer." : error.rawMessage;
+  }
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Whether a call was refused because its caller has too few rights. */
+export function lacksRights(error: unknown): boolean {
+  return error instanceof ConnectError && (error.code === Code.PermissionDenied || error.code === Code.Unauthenticated);
+}
+
+function credentials(): RequestCredentials {
+  return sessionStorage.getItem(CSRF_KEY) === null ? "omit" : "same-origin";
+}
+
+function forget(): void {
+  sessionStorage.removeItem(CSRF_KEY);
+  loggedIn.value = false;
+}

@@ -1,0 +1,117 @@
+// Details: everything about the chosen node or tensor, with its values and its gradient.
+import { useEffect, useState } from "preact/hooks";
+import { sentence } from "../calls";
+import { bytesText, counted, idText, shapeText } from "../format";
+import { opName } from "./cards";
+import { readGradient } from "./gradients";
+import type { Graph, Node, Tensor } from "./model";
+import { Plots } from "./plots";
+import { readValues, type Values } from "./values";
+import { type Kind, kindOf, why } from "./why";
+
+const MOST_BYTES = 64 << 20; // a larger tensor is not read
+
+const KINDS: Record<Kind, string> = {
+  leaf: "a leaf that requires grad",
+  retained: "a result that retains its gradient",
+  passed: "a result that passes its gradient on",
+  constant: "a constant: it does not require grad",
+};
+
+/** The lines about a node, for the panel and the pointer's tip. */
+export function factsOf(node: Node): string[] {
+  const facts = [];
+  if (node.leaf) facts.push(`${shapeText(node.leaf.shape)} ${node.leaf.dtype} on ${node.leaf.device}, version ${node.leaf.version}`);
+  for (const tensor of node.made) facts.push(`made tensor ${idText(tensor.id)}: ${shapeText(tensor.shape)} ${tensor.dtype} on ${tensor.device}, version ${tensor.version}`);
+  if (!node.leaf) facts.push(node.freed ? "its saved values were freed by a backward()" : `${bytesText(node.savedBytes)} saved for backward`);
+  if (node.saved.length && !node.freed) facts.push(`saves ${node.saved.join(", ")}`);
+  if (node.retainsGrad) facts.push("retains the gradient of its result");
+  if (node.command) facts.push(`command ${node.command} of writer ${node.writer}`);
+  return facts;
+}
+
+interface Props {
+  session: string;
+  graph: Graph;
+  root: number;
+  node: Node | undefined;
+  /** A tensor chosen from the list, where it has no node. */
+  tensor: Tensor | undefined;
+  /** Nodes of a folded run. */
+  run: number[];
+  onRoot: (tensor: number) => void;
+}
+
+export function Details(props: Props) {
+  const { graph, node, run, session } = props;
+  const tensors = node ? [...(node.leaf?.id ? [node.leaf] : []), ...node.made] : props.tensor ? [props.tensor] : [];
+  return (
+    <section class="details" id="node-details" aria-live="polite" aria-label="Details">
+      {run.length > 1 ? (
+        <>
+          <h2>{counted(run.length, "operation")} without branches</h2>
+          <p>{run.map((id) => opName(graph.nodes.get(id)?.name ?? "")).join(" → ")}</p>
+        </>
+      ) : node ? (
+        <>
+          <h2>{node.name}</h2>
+          <ul class="facts-list">{factsOf(node).map((fact) => <li key={fact}>{fact}</li>)}</ul>
+          {node.leaf && !node.leaf.id && <p>The session has no name for this leaf any more, so its values cannot be read.</p>}
+          {!node.leaf && !node.made.length && <p>No tensor of the session names its result any more, so there are no values to read.</p>}
+        </>
+      ) : (
+        !props.tensor && <p>Choose a node of the drawing or a tensor of the list.</p>
+      )}
+      {run.length <= 1 && tensors.map((tensor) => <TensorDetails key={tensor.id} {...{ session, graph, tensor }} root={props.root} onRoot={props.onRoot} />)}
+    </section>
+  );
+}
+
+function TensorDetails(props: { session: string; graph: Graph; tensor: Tensor; root: number; onRoot: (tensor: number) => void }) {
+  const { session, graph, tensor, root } = props;
+  return (
+    <>
+      <h3>
+        Tensor {idText(tensor.id)} <small>{shapeText(tensor.shape)} {tensor.dtype}</small>
+      </h3>
+      <p>It is {KINDS[kindOf(tensor)]}{tensor.isView ? ", and a view of another" : ""}.</p>
+      <p class="why">{why(graph, tensor, root)}</p>
+      {tensor.id !== root && !tensor.isLeaf && (
+        <button type="button" onClick={() => props.onRoot(tensor.id)}>
+          Show the graph of this tensor
+        </button>
+      )}
+      <Read key={`v${tensor.id}`} what="Values" tensor={tensor} read={() => readValues(session, tensor.id)} />
+      {tensor.hasGrad && <Read key={`g${tensor.id}`} what="Gradient" tensor={tensor} read={() => readGradient(session, tensor.id)} />}
+    </>
+  );
+}
+
+/** Values that are read when shown: small ones at once, large ones after a click. */
+function Read(props: { what: string; tensor: Tensor; read: () => Promise<Values | null> }) {
+  const { what, tensor } = props;
+  const small = tensor.bytes <= 1 << 20;
+  const [asked, setAsked] = useState(small);
+  const [state, setState] = useState<{ values: Values | null; problem: string }>({ values: null, problem: "" });
+  useEffect(() => {
+    if (!asked) return;
+    let gone = false;
+    props.read().then(
+      (values) => !gone && setState({ values, problem: values ? "" : "It has no gradient now." }),
+      (error: unknown) => !gone && setState({ values: null, problem: sentence(error) }),
+    );
+    return () => {
+      gone = true;
+    };
+  }, [asked]);
+  if (tensor.bytes > MOST_BYTES) return <p>{what}: {bytesText(tensor.bytes)} is too large to be shown here.</p>;
+  if (!asked) {
+    return (
+      <button type="button" onClick={() => setAsked(true)}>
+        Read {what.toLowerCase()} ({bytesText(tensor.bytes)})
+      </button>
+    );
+  }
+  if (state.problem) return <p class="problem" role="alert">{state.problem}</p>;
+  return state.values ? <Plots values={state.values} what={what} /> : <p>Reading …</p>;
+}

@@ -1,0 +1,49 @@
+// Opened sessions: those whose secret ids the user gave to this tab. Addresses name them by a number of this tab.
+import { signal } from "@preact/signals";
+import { server } from "./calls";
+
+const KEY = "gradwire.sessions";
+
+export interface Opened {
+  /** A number of this tab, for addresses. */
+  number: number;
+  /** The session's id, which gives access to it. */
+  id: string;
+  /** What the user calls it. */
+  label: string;
+}
+
+/** The sessions of this tab. */
+export const opened = signal<Opened[]>(stored());
+
+/** Open a session by its id, if the server has it. Throws the server's refusal. */
+export async function openById(id: string, label = ""): Promise<Opened> {
+  await server.describe({ sessionId: id });
+  const known = opened.value.find((each) => each.id === id);
+  return known ?? add(id, label || `session ${id.slice(0, 4)}…`);
+}
+
+/** Add a session that exists. */
+export function add(id: string, label: string): Opened {
+  const made = { number: Math.max(0, ...opened.value.map((each) => each.number)) + 1, id, label };
+  keep([...opened.value, made]);
+  return made;
+}
+
+/** Forget a session in this tab; the server keeps it. */
+export function forget(number: number): void {
+  keep(opened.value.filter((each) => each.number !== number));
+}
+
+function keep(sessions: Opened[]): void {
+  opened.value = sessions;
+  sessionStorage.setItem(KEY, JSON.stringify(sessions));
+}
+
+function stored(): Opened[] {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEY) ?? "[]") as Opened[];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,106 @@
+// The page of a session's memory: bytes and tensors over time, and the tensors by size.
+import { useRef, useState } from "preact/hooks";
+import { addressOf } from "../address";
+import { sentence, server } from "../calls";
+import { Chooser, chosenSession } from "../chooser";
+import { bytesText, counted, idText, shapeText } from "../format";
+import { listTensors, type Tensor } from "../graph/model";
+import type { Opened } from "../opened";
+import { usePolling } from "../polling";
+import { pointsOf } from "../sparkline";
+import { type Column, sorted, type Sorting, VirtualTable } from "../virtual";
+import { kindOf } from "../graph/why";
+
+const EVERY = 1000; // milliseconds between looks at the sums, which cost the session least
+const LIST_EVERY = 5; // looks from one list of tensors to the next
+const MOST_LOOKS = 180;
+
+export function SessionPage() {
+  const session = chosenSession();
+  return (
+    <>
+      <h1>Memory</h1>
+      <Chooser page="session" />
+      {session && <Memory key={session.id} session={session} />}
+    </>
+  );
+}
+
+interface View {
+  bytes: number[];
+  count: number;
+  tensors: Tensor[];
+  partial: boolean;
+  problem: string;
+}
+
+function Memory(props: { session: Opened }) {
+  const { session } = props;
+  const looks = useRef(0);
+  const [view, setView] = useState<View>({ bytes: [], count: 0, tensors: [], partial: false, problem: "" });
+  const [sorting, setSorting] = useState<Sorting>({ key: "bytes", down: true });
+  const look = async () => {
+    try {
+      const sums = await server.describe({ sessionId: session.id });
+      const list = looks.current++ % LIST_EVERY === 0 ? await listTensors(session.id) : null;
+      setView((was) => ({
+        bytes: [...was.bytes, Number(sums.bytes)].slice(-MOST_LOOKS),
+        count: Number(sums.tensorCount),
+        tensors: list ? [...list.tensors.values()] : was.tensors,
+        partial: list ? list.partial : was.partial,
+        problem: "",
+      }));
+    } catch (error) {
+      setView((was) => ({ ...was, problem: sentence(error) }));
+    }
+  };
+  usePolling(look, EVERY, [session.id]);
+  const columns = columnsOf(session);
+  const rows = sorted(view.tensors, columns, sorting);
+  return (
+    <>
+      {view.problem && <p class="problem" role="alert">{view.problem}</p>}
+      <dl class="facts">
+        <div><dt>Holds</dt><dd>{bytesText(view.bytes.at(-1) ?? 0)}</dd></div>
+        <div><dt>Most seen</dt><dd>{bytesText(Math.max(0, ...view.bytes))}</dd></div>
+        <div><dt>Tensors</dt><dd>{view.count.toLocaleString("en")}</dd></div>
+      </dl>
+      <Curve values={view.bytes} />
+      <h2>Tensors by size</h2>
+      <p>
+        {counted(rows.length, "tensor")} with an id{view.partial ? ", the first of more" : ""}. Values saved for backward and gradients without
+        an id count in the curve only. Views are listed with their own size, though they share their base's bytes.
+      </p>
+      <VirtualTable label="Tensors by size" rows={rows} columns={columns} sorting={sorting} onSort={setSorting} keyOf={(row) => row.id} empty="The session has no tensor." />
+    </>
+  );
+}
+
+function Curve(props: { values: number[] }) {
+  const { values } = props;
+  const most = Math.max(1, ...values);
+  return (
+    <figure class="curve">
+      <svg viewBox="0 0 600 120" preserveAspectRatio="none" role="img" aria-label={`bytes held, now ${bytesText(values.at(-1) ?? 0)}, at most ${bytesText(most)}`}>
+        <polyline points={pointsOf(values, MOST_LOOKS, 600, 120)} />
+      </svg>
+      <figcaption>
+        <span>bytes held, last {MOST_LOOKS / 60} minutes</span>
+        <span>top: {bytesText(most)}</span>
+      </figcaption>
+    </figure>
+  );
+}
+
+function columnsOf(session: Opened): Column<Tensor>[] {
+  return [
+    { key: "id", title: "Tensor", number: true, sort: (row) => row.id, cell: (row) => <a href={addressOf("graph", session.number, row.id)}>{idText(row.id)}</a> },
+    { key: "bytes", title: "Bytes", number: true, sort: (row) => row.bytes, cell: (row) => bytesText(row.bytes) },
+    { key: "shape", title: "Shape", cell: (row) => shapeText(row.shape) },
+    { key: "dtype", title: "Dtype", sort: (row) => row.dtype, cell: (row) => row.dtype },
+    { key: "device", title: "Device", wide: true, sort: (row) => row.device, cell: (row) => row.device },
+    { key: "kind", title: "Kind", sort: kindOf, cell: kindOf },
+    { key: "view", title: "View", wide: true, sort: (row) => Number(row.isView), cell: (row) => (row.isView ? "view" : "") },
+    { key: "version", title: "Version", number: true, wide: true, sort: (row) => row.version, cell: (row) => row.version },
+  ];
+}
