@@ -19,7 +19,7 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one test-sdks studio hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
+.PHONY: help demo test test-one test-sdks studio test-studio hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -52,6 +52,9 @@ studio: client/studio/node_modules ## build the page of `gradwire studio` into t
 client/studio/node_modules: client/studio/package-lock.json
 	cd client/studio && npm ci --no-audit --no-fund
 	@touch $@
+
+test-studio: $(VENV)/.installed-test ## test Studio: its types, units, committed build and, where there is Chromium, its pages
+	$(BIN)/python -m tests.studio
 
 hostcupy: $(VENV)/.installed-test ## build CuPy for the CPU, which the tests of the GPU path run on; needs g++
 	$(BIN)/python tests/gpu/hostcupy/build.py $(HOSTCUPY)

@@ -25,7 +25,7 @@ const withCsrf: Interceptor = (next) => async (request) => {
     const found = ConnectError.from(error);
     if (found.code === Code.Unauthenticated) {
       forget();
-      refusedLogin.value = found.rawMessage;
+      refusedLogin.value ||= found.rawMessage; // the first reason is the one that helps
     }
     throw found;
   }
@@ -61,6 +61,7 @@ export async function logIn(token: string): Promise<void> {
 export async function logOut(): Promise<void> {
   const csrf = sessionStorage.getItem(CSRF_KEY) ?? "";
   forget();
+  refusedLogin.value = "";
   await fetch(`${base}/logout`, { method: "POST", headers: { "x-csrf-token": csrf } });
 }
 

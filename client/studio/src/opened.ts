@@ -20,7 +20,7 @@ export const opened = signal<Opened[]>(stored());
 export async function openById(id: string, label = ""): Promise<Opened> {
   await server.describe({ sessionId: id });
   const known = opened.value.find((each) => each.id === id);
-  return known ?? add(id, label || `session ${id.slice(0, 4)}…`);
+  return known ?? add(id, label || "opened by its id");
 }
 
 /** Add a session that exists. */

@@ -3,10 +3,10 @@ import { useEffect, useState } from "preact/hooks";
 import { sentence } from "../calls";
 import { bytesText, counted, idText, shapeText } from "../format";
 import { opName } from "./cards";
-import { readGradient } from "./gradients";
 import type { Graph, Node, Tensor } from "./model";
 import { Plots } from "./plots";
-import { readValues, type Values } from "./values";
+import { readGradient, readValues } from "./reading";
+import type { Values } from "./values";
 import { type Kind, kindOf, why } from "./why";
 
 const MOST_BYTES = 64 << 20; // a larger tensor is not read

@@ -1,15 +1,6 @@
-// Model: a session's reverse graph as the page sees it, from the answers of Describe and Graph.
-//
-// One question about all tensors with history gives every node and tells which tensor which node made. The graph of one
-// tensor is then a part of it, found here.
-import type { GraphNode, GraphResponse } from "#contract/commands_pb";
+// Model: a session's reverse graph as the page sees it, made of the answers of Describe and Graph.
+import type { GraphNode } from "#contract/commands_pb";
 import { Dtype, type TensorSpec } from "#contract/types_pb";
-import { server } from "../calls";
-
-const PAGE = 5000;
-/** Limits of what is asked for; a session may have more. */
-export const MOST_TENSORS = 10_000;
-export const MOST_NODES = 20_000;
 
 /** A tensor of the session. */
 export interface Tensor {
@@ -90,36 +81,6 @@ export function tensorOf(spec: TensorSpec): Tensor {
     version: Number(spec.version),
     bytes: elements(shape) * (SIZES[dtype] ?? 0),
   };
-}
-
-/** List a session's tensors, up to MOST_TENSORS. */
-export async function listTensors(session: string): Promise<{ tensors: Map<number, Tensor>; partial: boolean }> {
-  const tensors = new Map<number, Tensor>();
-  for (let after = 0n; ; ) {
-    const page = await server.describe({ sessionId: session, list: true, after, pageSize: PAGE });
-    for (const spec of page.tensors) tensors.set(Number(spec.id), tensorOf(spec));
-    after = page.tensors.at(-1)?.id ?? after;
-    if (!page.more || tensors.size >= MOST_TENSORS) return { tensors, partial: page.more };
-  }
-}
-
-/** A session's tensors and reverse graph. Throws the server's refusal. */
-export async function fetchGraph(session: string): Promise<Graph> {
-  const { tensors, partial } = await listTensors(session);
-  const asked = [...tensors.values()].filter((tensor) => tensor.requiresGrad).map((tensor) => BigInt(tensor.id));
-  const pages: GraphResponse[] = [];
-  let count = 0;
-  for (let pageToken = ""; asked.length; ) {
-    const page = await server.graph({ sessionId: session, tensors: asked, pageSize: PAGE, pageToken, withSaved: true });
-    pages.push(page);
-    count += page.nodes.length;
-    pageToken = page.nextPageToken;
-    if (!pageToken || count >= MOST_NODES) break;
-  }
-  const roots = pages[0]?.roots.map(Number) ?? [];
-  const graph = assembled(tensors, pages.flatMap((page) => page.nodes), asked.map(Number), roots);
-  graph.partial = partial || Boolean(pages.at(-1)?.nextPageToken);
-  return graph;
 }
 
 /** Join tensors and nodes. `roots` has the node of each asked tensor, 0 for a leaf. */

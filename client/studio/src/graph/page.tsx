@@ -9,11 +9,12 @@ import { type Column, sorted, type Sorting, VirtualTable } from "../virtual";
 import { GraphCanvas } from "./canvas";
 import { drawn, found } from "./cards";
 import { Details, factsOf } from "./details";
-import { fetchGraph, type Graph, lastRoot, type Tensor } from "./model";
+import { type Graph, lastRoot, type Tensor } from "./model";
+import { fetchGraph } from "./reading";
 import type { Pointed } from "./scene";
 import { kindOf } from "./why";
 
-const FOLD_FROM = 150; // nodes from which runs are folded at first
+const FOLD_FROM = 40; // nodes from which runs are folded at first
 
 export function GraphPage() {
   const session = chosenSession();

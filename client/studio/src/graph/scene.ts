@@ -29,6 +29,8 @@ const EDGE = "#858ba0";
 const EDGE_NEAR = "#4f56d3";
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 const TEXT_FROM = 0.32; // below this zoom text is not legible, so it is not drawn
+const READABLE = 0.62;
+const LEAST_ZOOM = 0.01;
 const MOST_ZOOM = 3;
 const CLOSE = 40; // pixels of room around the whole graph
 
@@ -76,7 +78,7 @@ export class Scene {
     this.paths = layout.routes.map(pathOf);
     this.bounds = layout.routes.map(boundsOf);
     this.chosen = -1;
-    if (first || !keep) this.fit();
+    if (first || !keep) this.begin();
     this.redraw();
   }
 
@@ -87,15 +89,30 @@ export class Scene {
     this.redraw();
   }
 
-  /** Show the whole graph; a large one from its top, at a zoom that can be read. */
+  /** Show the whole graph. */
   fit(): void {
     const { layout } = this;
     if (!layout) return;
     const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
-    const whole = Math.min((width - CLOSE) / layout.width, (height - CLOSE) / layout.height);
-    this.scale = Math.min(1, Math.max(whole, 0.02));
+    this.scale = Math.min(1, Math.max(this.whole(layout), LEAST_ZOOM));
     this.offset = { x: (width - layout.width * this.scale) / 2, y: Math.max(CLOSE / 2, (height - layout.height * this.scale) / 2) };
     this.redraw();
+  }
+
+  /** Show the whole graph, or the part below the root of one too large to be read. */
+  private begin(): void {
+    const { layout } = this;
+    const root = layout?.centres[0];
+    this.fit();
+    if (!layout || !root || this.whole(layout) >= READABLE) return;
+    this.scale = READABLE;
+    this.offset = { x: this.canvas.clientWidth / 2 - root[0] * this.scale, y: CLOSE / 2 };
+    this.redraw();
+  }
+
+  /** The zoom at which the whole graph is in view. */
+  private whole(layout: Layout): number {
+    return Math.min((this.canvas.clientWidth - CLOSE) / layout.width, (this.canvas.clientHeight - CLOSE) / layout.height);
   }
 
   /** Bring a card to the middle, large enough to read. */
@@ -109,7 +126,7 @@ export class Scene {
 
   /** Zoom by a factor around a point of the canvas, by default its middle. */
   zoom(factor: number, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2): void {
-    const scale = Math.min(MOST_ZOOM, Math.max(0.01, this.scale * factor));
+    const scale = Math.min(MOST_ZOOM, Math.max(LEAST_ZOOM, this.scale * factor));
     this.offset = { x: x - ((x - this.offset.x) * scale) / this.scale, y: y - ((y - this.offset.y) * scale) / this.scale };
     this.scale = scale;
     this.redraw();
@@ -133,7 +150,7 @@ export class Scene {
   /** The nearest card in a direction, for the arrow keys; the present one where there is none. */
   neighbour(card: number, down: number, right: number): number {
     const from = this.layout?.centres[card];
-    if (!from) return 0;
+    if (!from) return card;
     const joined = new Set(this.drawing.edges.flatMap(([a, b]) => (down > 0 && a === card ? [b] : down < 0 && b === card ? [a] : [])));
     const layer = this.layout?.layers[card];
     let [best, least] = [card, Infinity];

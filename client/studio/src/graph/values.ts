@@ -1,7 +1,5 @@
 // Values: a tensor's bytes as numbers, and what is drawn of them: statistics, a histogram, a heat map or an image.
-import type { Payload } from "#contract/types_pb";
-import { download, server } from "../calls";
-import { dtypeName, elements } from "./model";
+import { elements } from "./model";
 
 export interface Values {
   dtype: string;
@@ -22,17 +20,6 @@ export interface Statistics {
 }
 
 const BINS = 32;
-
-/** Read a tensor's values. Throws the server's refusal. */
-export async function readValues(session: string, tensor: number): Promise<Values> {
-  const answer = await server.read({ sessionId: session, tensor: BigInt(tensor) });
-  if (answer.result.case === "transfer") {
-    const { dtype, shape, transferId } = answer.result.value;
-    return decoded(dtypeName(dtype), shape.map(Number), await download(session, transferId));
-  }
-  const payload = answer.result.value as Payload;
-  return decoded(dtypeName(payload.dtype), payload.shape.map(Number), payload.data);
-}
 
 /** Numbers from little-endian bytes. */
 export function decoded(dtype: string, shape: number[], data: Uint8Array): Values {

@@ -135,7 +135,7 @@ function columnsOf(end: (row: SessionRow) => void): Column<SessionRow>[] {
     { key: "worker", title: "Worker", number: true, wide: true, sort: (row) => row.worker, cell: (row) => row.worker },
     {
       key: "end",
-      title: "",
+      title: "End",
       cell: (row) => (
         <button type="button" class="small" aria-label={`End session ${row.number}`} onClick={() => end(row)}>
           End

@@ -1,0 +1,5 @@
+// Unit tests run beside each other; the browser's tests share a machine and take turns.
+import { defineConfig, mergeConfig } from "vitest/config";
+import vite from "./vite.config.ts";
+
+export default mergeConfig(vite, defineConfig({ test: { testTimeout: 60_000, hookTimeout: 90_000, fileParallelism: false } }));
