@@ -128,9 +128,10 @@ types: $(VENV)/.installed-dev ## type-check
 layers: $(VENV)/.installed-dev ## check that packages import only packages below them
 	$(BIN)/lint-imports
 
-stubs: $(VENV)/.installed-test ## regenerate client/gradwire/v1 and the SDKs' stubs from proto/
+stubs: $(VENV)/.installed-test ## regenerate client/gradwire/v1, the SDKs' stubs and, with Node, Studio from proto/
 	$(BIN)/python tools/stubs.py
 	$(BIN)/python -m tools.sdk_stubs
+	$(if $(shell command -v npm),$(MAKE) studio,@echo "Studio has the contract, too: where there is Node, run make studio")
 
 freeze: $(VENV)/.installed-test ## keep the contract of this version under tests/contract, when it is tagged
 	$(BIN)/python -m tools.freeze

@@ -61,6 +61,7 @@ if _TYPE_CHECKING:
     from gradwire._io.explain import explain as explain
     from gradwire._io.files import load as load
     from gradwire._io.files import save as save
+    from gradwire._io.studio import studio as studio
     from gradwire._session.session import Session as Session
     from gradwire._session.sessions import connect as connect
     from gradwire._session.sessions import current_session as current_session
@@ -104,6 +105,7 @@ _NAMES = {
     "_io.explain": "explain",
     "nn._summary": "summary",
     "_io.files": "load save",
+    "_io.studio": "studio",
     "export._loaded": "load_program",
     "_session.saved_files": "SavedFile delete_saved_file saved_files",
     "func": "vmap",

@@ -2,19 +2,22 @@
 import { signal } from "@preact/signals";
 
 export interface Address {
-  page: "sessions" | "graph" | "session";
+  page: "sessions" | "graph" | "session" | "from";
   /** The number of an opened session in this tab; 0 for none. */
   session: number;
   /** A tensor's id; 0 for none. */
   tensor: number;
+  /** The code of a program's handover, which works once; empty for none. */
+  code: string;
 }
 
 /** Read an address such as "#/graph/1/42". */
 export function parsed(hash: string): Address {
   const [page, session, tensor] = hash.replace(/^#\/?/, "").split("/");
   const number = (text: string | undefined) => (text && /^\d{1,16}$/.test(text) ? Number(text) : 0);
-  const known = page === "graph" || page === "session" ? page : "sessions";
-  return { page: known, session: number(session), tensor: number(tensor) };
+  const known = page === "graph" || page === "session" || page === "from" ? page : "sessions";
+  const code = page === "from" ? (session ?? "") : "";
+  return { page: known, session: code ? 0 : number(session), tensor: number(tensor), code };
 }
 
 /** Write an address. */

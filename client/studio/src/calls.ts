@@ -65,6 +65,34 @@ export async function logOut(): Promise<void> {
   await fetch(`${base}/logout`, { method: "POST", headers: { "x-csrf-token": csrf } });
 }
 
+/** What a program handed over to this page; its code then works no more. Throws an Error with a sentence. */
+export async function takeHandover(code: string): Promise<Handover> {
+  const csrf = sessionStorage.getItem(CSRF_KEY);
+  const answer = await fetch(`${base}/handovers/take`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...(csrf ? { "x-csrf-token": csrf } : {}) },
+    body: JSON.stringify({ code }),
+    credentials: credentials(),
+  });
+  const told = (await answer.json()) as Partial<Handover> & { message?: string };
+  if (answer.status === 401) {
+    forget();
+    refusedLogin.value ||= told.message ?? "";
+  }
+  if (!answer.ok || typeof told.session !== "string") throw new Error(told.message ?? "the link cannot be used");
+  return { session: told.session, tensor: String(told.tensor ?? ""), names: told.names ?? {}, lines: told.lines ?? {} };
+}
+
+/** A session, a tensor of it, and what only the program knows. */
+export interface Handover {
+  session: string;
+  tensor: string;
+  /** Names of parameters, by tensor. */
+  names: Record<string, string>;
+  /** The lines that made the nodes, by node. */
+  lines: Record<string, string>;
+}
+
 /** The bytes of a pinned transfer. Throws an Error with a sentence. */
 export async function download(session: string, transfer: string): Promise<Uint8Array> {
   const csrf = sessionStorage.getItem(CSRF_KEY);

@@ -2,6 +2,7 @@
 import { render } from "preact";
 import { useState } from "preact/hooks";
 import { address, addressOf } from "./address";
+import { ArrivalPage } from "./arrival";
 import { loggedIn, logIn, logOut, refusedLogin, sentence } from "./calls";
 import { GraphPage } from "./graph/page";
 import { SessionPage } from "./tensors/page";
@@ -13,7 +14,7 @@ const TITLES = { sessions: "Sessions", graph: "Graph", session: "Memory" } as co
 function Studio() {
   const { page, session } = address.value;
   const known = session || opened.value[0]?.number || 0;
-  document.title = `${TITLES[page]} – gradwire Studio`;
+  document.title = `${page === "from" ? "Graph" : TITLES[page]} – gradwire Studio`;
   return (
     <>
       <button type="button" class="skip" onClick={() => document.getElementById("main")?.focus()}>
@@ -33,6 +34,7 @@ function Studio() {
       <main id="main" tabIndex={-1}>
         {page === "sessions" && <SessionsPage />}
         {page === "graph" && <GraphPage />}
+        {page === "from" && <ArrivalPage />}
         {page === "session" && <SessionPage />}
       </main>
     </>

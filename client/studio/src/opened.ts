@@ -1,6 +1,6 @@
 // Opened sessions: those whose secret ids the user gave to this tab. Addresses name them by a number of this tab.
 import { signal } from "@preact/signals";
-import { server } from "./calls";
+import { type Handover, server } from "./calls";
 
 const KEY = "gradwire.sessions";
 
@@ -11,6 +11,9 @@ export interface Opened {
   id: string;
   /** What the user calls it. */
   label: string;
+  /** Names by tensor and lines by node, as its program told them. */
+  names?: Record<string, string>;
+  lines?: Record<string, string>;
 }
 
 /** The sessions of this tab. */
@@ -21,6 +24,14 @@ export async function openById(id: string, label = ""): Promise<Opened> {
   await server.describe({ sessionId: id });
   const known = opened.value.find((each) => each.id === id);
   return known ?? add(id, label || "opened by its id");
+}
+
+/** Open the session that a program handed over, with its names and lines. Throws the server's refusal. */
+export async function openHandover(given: Handover): Promise<Opened> {
+  const found = await openById(given.session, "from Python");
+  const told = { ...found, names: { ...found.names, ...given.names }, lines: { ...found.lines, ...given.lines } };
+  keep(opened.value.map((each) => (each.number === told.number ? told : each)));
+  return told;
 }
 
 /** Add a session that exists. */

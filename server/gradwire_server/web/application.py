@@ -15,6 +15,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.web.access import AccessMiddleware
 from gradwire_server.web.bodies import read_body
 from gradwire_server.web.gateway import Endpoint, Gateway, HttpRequest
+from gradwire_server.web.handovers import HandoverEndpoints
 from gradwire_server.web.pages import Pages
 from gradwire_server.web.status import http_refusal, status_of
 from gradwire_server.web.stream import PATH as STREAM_PATH
@@ -32,13 +33,15 @@ def application(gateway: Gateway) -> Starlette:
     def at(path: str, method: str, handler: Any) -> Route:
         return Route(path, Endpoint(gateway, handler), methods=[method])
 
-    pages = Pages()
+    pages, handovers = Pages(), HandoverEndpoints()
     routes: list[BaseRoute] = [
         at("/", "GET", pages),
         at("/studio/{name}", "GET", pages),
         at("/healthz", "GET", _health),
         at("/login", "POST", _login),
         at("/logout", "POST", _logout),
+        at("/handovers", "POST", handovers.put),
+        at("/handovers/take", "POST", handovers.take),
         at("/uploads/{name}", "PUT", upload),
         at("/downloads/{transfer_id}", "GET", download),
         WebSocketRoute(STREAM_PATH, StreamEndpoint(gateway)),

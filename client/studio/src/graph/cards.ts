@@ -85,7 +85,7 @@ function cardOf(graph: Graph, id: number, nodes: number[], root: number): Card {
   if (node.leaf) {
     const facts = `${shapeText(node.leaf.shape)} ${node.leaf.dtype}`;
     const grad = node.leaf.hasGrad ? "has a gradient" : "gradient: None";
-    return { id, nodes, look: node.leaf.hasGrad ? "leaf" : "leaf-none", lines: [leafName(node), cut(facts), grad] };
+    return { id, nodes, look: node.leaf.hasGrad ? "leaf" : "leaf-none", lines: [cut(leafName(graph, node)), cut(facts), grad] };
   }
   const lines = [cut(opName(node.name))];
   const made = node.made[0];
@@ -101,7 +101,9 @@ export function opName(name: string): string {
   return name.replace(/Backward\d*$/, "");
 }
 
-function leafName(node: Node): string {
+function leafName(graph: Graph, node: Node): string {
+  const name = graph.names[node.leaf?.id ?? 0];
+  if (name) return name;
   return node.leaf?.id ? `leaf ${idText(node.leaf.id)}` : "leaf";
 }
 

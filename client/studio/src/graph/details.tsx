@@ -19,8 +19,8 @@ const KINDS: Record<Kind, string> = {
 };
 
 /** The lines about a node, for the panel and the pointer's tip. */
-export function factsOf(node: Node): string[] {
-  const facts = [];
+export function factsOf(node: Node, line?: string): string[] {
+  const facts = line ? [line.trim()] : [];
   if (node.leaf) facts.push(`${shapeText(node.leaf.shape)} ${node.leaf.dtype} on ${node.leaf.device}, version ${node.leaf.version}`);
   for (const tensor of node.made) facts.push(`made tensor ${idText(tensor.id)}: ${shapeText(tensor.shape)} ${tensor.dtype} on ${tensor.device}, version ${tensor.version}`);
   if (!node.leaf) facts.push(node.freed ? "its saved values were freed by a backward()" : `${bytesText(node.savedBytes)} saved for backward`);
@@ -55,7 +55,7 @@ export function Details(props: Props) {
       ) : node ? (
         <>
           <h2>{node.name}</h2>
-          <ul class="facts-list">{factsOf(node).map((fact) => <li key={fact}>{fact}</li>)}</ul>
+          <ul class="facts-list">{factsOf(node, graph.lines[node.id]).map((fact) => <li key={fact}>{fact}</li>)}</ul>
           {node.leaf && !node.leaf.id && <p>The session has no name for this leaf any more, so its values cannot be read.</p>}
           {!node.leaf && !node.made.length && <p>No tensor of the session names its result any more, so there are no values to read.</p>}
         </>
@@ -72,7 +72,7 @@ function TensorDetails(props: { session: string; graph: Graph; tensor: Tensor; r
   return (
     <>
       <h3>
-        Tensor {idText(tensor.id)} <small>{shapeText(tensor.shape)} {tensor.dtype}</small>
+        {graph.names[tensor.id] ?? "Tensor"} {idText(tensor.id)} <small>{shapeText(tensor.shape)} {tensor.dtype}</small>
       </h3>
       <p>It is {KINDS[kindOf(tensor)]}{tensor.isView ? ", and a view of another" : ""}.</p>
       <p class="why">{why(graph, tensor, root)}</p>

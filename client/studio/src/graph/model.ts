@@ -46,6 +46,9 @@ export interface Graph {
   nodeOf: Map<number, number>;
   /** Whether there were more tensors or nodes than the page takes. */
   partial: boolean;
+  /** Names of tensors and lines of nodes, where a program told them. */
+  names: Record<string, string>;
+  lines: Record<string, string>;
 }
 
 const SIZES: Record<string, number> = {
@@ -98,7 +101,7 @@ export function assembled(tensors: Map<number, Tensor>, listed: readonly GraphNo
     nodeOf.set(id, root);
     nodes.get(root)?.made.push(tensor);
   });
-  return { tensors, nodes, nodeOf, partial: false };
+  return { tensors, nodes, nodeOf, partial: false, names: {}, lines: {} };
 }
 
 function nodeFrom(message: GraphNode): Node {

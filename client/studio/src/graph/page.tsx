@@ -33,7 +33,7 @@ function SessionGraph(props: { session: Opened }) {
   const [problem, setProblem] = useState("");
   const load = async () => {
     try {
-      setGraph(await fetchGraph(session.id));
+      setGraph({ ...(await fetchGraph(session.id)), names: session.names ?? {}, lines: session.lines ?? {} });
       setProblem("");
     } catch (error) {
       setProblem(sentence(error));
@@ -135,7 +135,7 @@ function Tip(props: { graph: Graph; pointed: Pointed; nodes: number[]; lines: st
   return (
     <div class="tip" style={{ left: `${pointed.x + 14}px`, top: `${pointed.y + 14}px` }} aria-hidden="true">
       <b>{node?.name ?? lines[0]}</b>
-      {(node ? factsOf(node) : [...lines.slice(1), "click twice to unfold"]).map((fact) => <div key={fact}>{fact}</div>)}
+      {(node ? factsOf(node, graph.lines[node.id]) : [...lines.slice(1), "click twice to unfold"]).map((fact) => <div key={fact}>{fact}</div>)}
     </div>
   );
 }

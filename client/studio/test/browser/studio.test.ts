@@ -208,6 +208,27 @@ for line in sys.stdin: print("sum", (g.sum() + x.grad.sum()).item())`);
     expect(await made.ask("go", /^sum (\S+)/)).toBe("12.0");
   });
 
+  test("is opened from Python, with names and lines, once", async () => {
+    const made = await program(`import os
+net = torch.nn.Linear(3, 2)
+loss = net(torch.ones(1, 3)).sum(); loss.item(); ready()
+for line in sys.stdin: print("address", torch.studio(loss, os.environ["STUDIO"], show=False))`);
+    const now = await opened();
+    await logIn(now, server.alice);
+    const link = await made.ask("go", /^address (\S+)/);
+    await now.goto(link);
+    await drawn(now);
+    expect(now.url()).toMatch(/#\/graph\/1\/\d+$/);
+    await now.getByLabel("Search").fill("weight");
+    await now.getByText("1 found").waitFor();
+    await now.getByText(/File "<string>", line \d+/).first().waitFor();
+    const other = await browser.page(link);
+    await other.getByLabel("Token").fill(server.alice);
+    await other.locator("form.login button").click();
+    await other.getByText("the link was used").waitFor();
+    await other.context().close();
+  });
+
   test("of a session that is gone says so", async () => {
     const now = await opened();
     await logIn(now, server.alice);

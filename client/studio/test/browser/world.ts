@@ -77,7 +77,7 @@ export class Server {
 
   /** A program in Python with a session of alice's. Resolves with the session's id, which it prints first. */
   async program(code: string): Promise<Program> {
-    const environment = { ...process.env, GRADWIRE_ADDRESS: `127.0.0.1:${this.port}`, GRADWIRE_TOKEN: this.alice };
+    const environment = { ...process.env, STUDIO: this.url, GRADWIRE_ADDRESS: `127.0.0.1:${this.port}`, GRADWIRE_TOKEN: this.alice };
     const started = spawn(PYTHON, ["-u", "-c", `${PRELUDE}\n${code}`], { cwd: ROOT, env: environment });
     let said = "";
     started.stderr.on("data", (part: Buffer) => {
