@@ -13,7 +13,8 @@ import { type Column, sorted, type Sorting, VirtualTable } from "../virtual";
 import { kindOf } from "../graph/why";
 
 const EVERY = 1000; // milliseconds between looks at the sums, which cost the session least
-const LIST_EVERY = 5; // looks from one list of tensors to the next
+const LIST_EVERY = 5000; // and at least between two lists of its tensors
+const LIST_PART = 200; // a list may take one part of so many of the session's time
 const MOST_LOOKS = 180;
 
 export function SessionPage() {
@@ -37,13 +38,15 @@ interface View {
 
 function Memory(props: { session: Opened }) {
   const { session } = props;
-  const looks = useRef(0);
+  const nextList = useRef(0);
   const [view, setView] = useState<View>({ bytes: [], count: 0, tensors: [], partial: false, problem: "" });
   const [sorting, setSorting] = useState<Sorting>({ key: "bytes", down: true });
   const look = async () => {
     try {
       const sums = await server.describe({ sessionId: session.id });
-      const list = looks.current++ % LIST_EVERY === 0 ? await listTensors(session.id) : null;
+      const began = performance.now();
+      const list = began >= nextList.current ? await listTensors(session.id) : null;
+      if (list) nextList.current = began + Math.max(LIST_EVERY, LIST_PART * (performance.now() - began));
       setView((was) => ({
         bytes: [...was.bytes, Number(sums.bytes)].slice(-MOST_LOOKS),
         count: Number(sums.tensorCount),
