@@ -15,9 +15,14 @@ const files = (folder) =>
       .map((path) => [path.slice(folder.length + 1), readFileSync(path)]),
   );
 try {
-  execFileSync("npx", ["vite", "build", "--logLevel", "error"], { env: { ...process.env, STUDIO_OUT: fresh }, stdio: "inherit" });
+  execFileSync("npx", ["vite", "build", "--logLevel", "error"], {
+    env: { ...process.env, STUDIO_OUT: fresh },
+    stdio: "inherit",
+  });
   const [one, other] = [files(committed), files(fresh)];
-  const stale = [...new Set([...one.keys(), ...other.keys()])].filter((name) => !other.get(name)?.equals(one.get(name) ?? Buffer.alloc(0)));
+  const stale = [...new Set([...one.keys(), ...other.keys()])].filter(
+    (name) => !other.get(name)?.equals(one.get(name) ?? Buffer.alloc(0)),
+  );
   if (stale.length) {
     console.error(`stale files of Studio: ${stale.join(", ")}; run \`make studio\``);
     process.exitCode = 1;

@@ -16,7 +16,9 @@ export function licenses() {
           if (match) found.set(match[2], match[1]);
         }
       }
-      const texts = [...found].sort(([one], [other]) => (one < other ? -1 : 1)).map(([name, folder]) => text(name, folder));
+      const texts = [...found]
+        .sort(([one], [other]) => (one < other ? -1 : 1))
+        .map(([name, folder]) => text(name, folder));
       this.emitFile({ type: "asset", fileName: "studio/LICENSES.txt", source: texts.join("\n\n") });
     },
   };

@@ -5,7 +5,11 @@ import { licenses } from "./licenses.mjs";
 
 const built = fileURLToPath(new URL("../../server/gradwire_server/web/static", import.meta.url));
 const contract = fileURLToPath(new URL("../typescript/src/gen/gradwire/v1", import.meta.url));
-const folder = { entryFileNames: "studio/[name].js", chunkFileNames: "studio/[name].js", assetFileNames: "studio/[name][extname]" };
+const folder = {
+  entryFileNames: "studio/[name].js",
+  chunkFileNames: "studio/[name].js",
+  assetFileNames: "studio/[name][extname]",
+};
 
 export default defineConfig({
   base: "./",

@@ -2,4 +2,7 @@
 import { defineConfig, mergeConfig } from "vitest/config";
 import vite from "./vite.config.ts";
 
-export default mergeConfig(vite, defineConfig({ test: { testTimeout: 60_000, hookTimeout: 90_000, fileParallelism: false } }));
+export default mergeConfig(
+  vite,
+  defineConfig({ test: { testTimeout: 60_000, hookTimeout: 90_000, fileParallelism: false } }),
+);

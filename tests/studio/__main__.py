@@ -1,4 +1,4 @@
-"""Test Studio (`make test-studio`): types, committed build, units, and its pages in Chromium with a live server.
+"""Test Studio (`make test-studio`): lint, types, committed build, units, and its pages in Chromium with a live server.
 
     python -m tests.studio [--shots FOLDER] [--units]
 
@@ -66,6 +66,7 @@ def main() -> None:
     if absent := lacking():
         print(f"Studio: skipped, since {absent}")
         return
+    run("lint", "npx", "biome", "ci", ".")
     run("types", "npx", "tsc", "--noEmit")
     run("the committed build", "node", "check-built.mjs")
     with tempfile.TemporaryDirectory() as folder:

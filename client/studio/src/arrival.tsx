@@ -24,8 +24,18 @@ export function ArrivalPage() {
   return (
     <>
       <h1>A graph from a program</h1>
-      {problem ? <p class="problem" role="alert">{problem}</p> : <p role="status">Reading what the program handed over …</p>}
-      {problem && <button type="button" onClick={() => go(addressOf("sessions"))}>Go to the sessions</button>}
+      {problem ? (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      ) : (
+        <p role="status">Reading what the program handed over …</p>
+      )}
+      {problem && (
+        <button type="button" onClick={() => go(addressOf("sessions"))}>
+          Go to the sessions
+        </button>
+      )}
     </>
   );
 }

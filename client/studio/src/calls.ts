@@ -97,8 +97,12 @@ export interface Handover {
 export async function download(session: string, transfer: string): Promise<Uint8Array> {
   const csrf = sessionStorage.getItem(CSRF_KEY);
   const headers = { "gradwire-session": session, ...(csrf ? { "x-csrf-token": csrf } : {}) };
-  const answer = await fetch(`${base}/downloads/${encodeURIComponent(transfer)}`, { headers, credentials: credentials() });
-  if (!answer.ok) throw new Error(((await answer.json()) as { message?: string }).message ?? "the values cannot be read");
+  const answer = await fetch(`${base}/downloads/${encodeURIComponent(transfer)}`, {
+    headers,
+    credentials: credentials(),
+  });
+  if (!answer.ok)
+    throw new Error(((await answer.json()) as { message?: string }).message ?? "the values cannot be read");
   return new Uint8Array(await answer.arrayBuffer());
 }
 

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { address, addressOf, go } from "./address";
 import { sentence } from "./calls";
 import { makeExample } from "./example";
-import { forget, openById, opened, type Opened } from "./opened";
+import { forget, type Opened, openById, opened } from "./opened";
 
 /** The session of the address, or none. */
 export function chosenSession(): Opened | undefined {
@@ -51,7 +51,13 @@ export function Chooser(props: { page: "graph" | "session" }) {
           </label>
         )}
         {chosen && (
-          <button type="button" onClick={() => { forget(chosen.number); go(addressOf(page)); }}>
+          <button
+            type="button"
+            onClick={() => {
+              forget(chosen.number);
+              go(addressOf(page));
+            }}
+          >
             Close here
           </button>
         )}
@@ -59,7 +65,9 @@ export function Chooser(props: { page: "graph" | "session" }) {
           <label>
             Session id <input name="session" type="password" autocomplete="off" required aria-describedby="id-help" />
           </label>
-          <button type="submit" disabled={busy}>Open</button>
+          <button type="submit" disabled={busy}>
+            Open
+          </button>
         </form>
         <button type="button" disabled={busy} onClick={() => void attempt(makeExample)}>
           Make an example
@@ -67,11 +75,15 @@ export function Chooser(props: { page: "graph" | "session" }) {
       </div>
       {!chosen && (
         <p id="id-help">
-          In Python, <code>gradwire.current_session().session_id</code> is the id of a program's session. It is a secret: this page keeps it
-          for this tab and never puts it into an address.
+          In Python, <code>gradwire.current_session().session_id</code> is the id of a program's session. It is a
+          secret: this page keeps it for this tab and never puts it into an address.
         </p>
       )}
-      {problem && <p class="problem" role="alert">{problem}</p>}
+      {problem && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
     </section>
   );
 }

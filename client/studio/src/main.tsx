@@ -5,9 +5,9 @@ import { address, addressOf } from "./address";
 import { ArrivalPage } from "./arrival";
 import { loggedIn, logIn, logOut, refusedLogin, sentence } from "./calls";
 import { GraphPage } from "./graph/page";
-import { SessionPage } from "./tensors/page";
-import { SessionsPage } from "./sessions/page";
 import { opened } from "./opened";
+import { SessionsPage } from "./sessions/page";
+import { SessionPage } from "./tensors/page";
 
 const TITLES = { sessions: "Sessions", graph: "Graph", session: "Memory" } as const;
 
@@ -24,7 +24,11 @@ function Studio() {
         <span class="brand">gradwire Studio</span>
         <nav aria-label="Pages">
           {(Object.keys(TITLES) as (keyof typeof TITLES)[]).map((each) => (
-            <a key={each} href={addressOf(each, each === "sessions" ? 0 : known)} aria-current={each === page ? "page" : undefined}>
+            <a
+              key={each}
+              href={addressOf(each, each === "sessions" ? 0 : known)}
+              aria-current={each === page ? "page" : undefined}
+            >
               {TITLES[each]}
             </a>
           ))}
@@ -78,7 +82,11 @@ function Login() {
         Token <input name="token" type="password" autocomplete="off" required />
       </label>
       <button type="submit">Log in</button>
-      {(problem || needed) && <p class="problem" role="alert">{problem || refusedLogin.value}</p>}
+      {(problem || needed) && (
+        <p class="problem" role="alert">
+          {problem || refusedLogin.value}
+        </p>
+      )}
     </form>
   );
 }

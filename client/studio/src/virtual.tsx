@@ -1,5 +1,5 @@
 // Virtual rows: a table that draws only the rows in view, however many there are.
-import { type ComponentChildren, type JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 export const ROW = 34; // pixels; studio.css has the same

@@ -25,13 +25,18 @@ const CLICK = 4; // pixels that a click may move
 function useLayout(drawing: Drawing): { layout: Layout | null; problem: string } {
   const worker = useRef<Worker | null>(null);
   const number = useRef(0);
-  const [answer, setAnswer] = useState<{ drawing: Drawing | null; layout: Layout | null; problem: string }>({ drawing: null, layout: null, problem: "" });
+  const [answer, setAnswer] = useState<{ drawing: Drawing | null; layout: Layout | null; problem: string }>({
+    drawing: null,
+    layout: null,
+    problem: "",
+  });
   useEffect(() => () => worker.current?.terminate(), []);
   useEffect(() => {
     worker.current ??= startWorker(workerUrl);
     const mine = ++number.current;
     worker.current.onmessage = (event: MessageEvent<{ number: number; layout?: Layout; problem?: string }>) => {
-      if (event.data.number === mine) setAnswer({ drawing, layout: event.data.layout ?? null, problem: event.data.problem ?? "" });
+      if (event.data.number === mine)
+        setAnswer({ drawing, layout: event.data.layout ?? null, problem: event.data.problem ?? "" });
     };
     worker.current.postMessage({ number: mine, sizes: drawing.sizes, edges: drawing.edges });
   }, [drawing]);
@@ -76,11 +81,21 @@ export function GraphCanvas(props: Props) {
         aria-describedby="node-details"
         onKeyDown={keys}
       />
-      {!layout && <p class="waiting" role="status">{problem || "Placing the nodes …"}</p>}
+      {!layout && (
+        <p class="waiting" role="status">
+          {problem || "Placing the nodes …"}
+        </p>
+      )}
       <div class="zoom" role="group" aria-label="Zoom">
-        <button type="button" aria-label="Zoom in" onClick={() => scene.current?.zoom(1.4)}>+</button>
-        <button type="button" aria-label="Zoom out" onClick={() => scene.current?.zoom(1 / 1.4)}>−</button>
-        <button type="button" onClick={() => scene.current?.fit()}>All</button>
+        <button type="button" aria-label="Zoom in" onClick={() => scene.current?.zoom(1.4)}>
+          +
+        </button>
+        <button type="button" aria-label="Zoom out" onClick={() => scene.current?.zoom(1 / 1.4)}>
+          −
+        </button>
+        <button type="button" onClick={() => scene.current?.fit()}>
+          All
+        </button>
       </div>
     </div>
   );
@@ -105,7 +120,11 @@ function onKey(event: KeyboardEvent, scene: Scene, props: Props): boolean {
 }
 
 /** Drag to pan, wheel and two fingers to zoom, click to choose, hover to point. */
-function usePointer(canvas: { current: HTMLCanvasElement | null }, scene: { current: Scene | null }, props: Props): void {
+function usePointer(
+  canvas: { current: HTMLCanvasElement | null },
+  scene: { current: Scene | null },
+  props: Props,
+): void {
   const latest = useRef(props);
   latest.current = props;
   useEffect(() => {
@@ -131,7 +150,10 @@ function usePointer(canvas: { current: HTMLCanvasElement | null }, scene: { curr
       const others = [...held].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
       const other = others[0];
       if (other) {
-        const [was, is] = [Math.hypot(before.x - other.x, before.y - other.y), Math.hypot(now.x - other.x, now.y - other.y)];
+        const [was, is] = [
+          Math.hypot(before.x - other.x, before.y - other.y),
+          Math.hypot(now.x - other.x, now.y - other.y),
+        ];
         scene.current?.zoom(is / Math.max(1, was), (now.x + other.x) / 2, (now.y + other.y) / 2);
       } else scene.current?.pan(now.x - before.x, now.y - before.y);
       moved += Math.abs(now.x - before.x) + Math.abs(now.y - before.y);
@@ -139,7 +161,8 @@ function usePointer(canvas: { current: HTMLCanvasElement | null }, scene: { curr
     };
     const up = (event: PointerEvent) => {
       const now = at(event);
-      if (held.delete(event.pointerId) && moved < CLICK) latest.current.onChoose(scene.current?.cardAt(now.x, now.y) ?? -1);
+      if (held.delete(event.pointerId) && moved < CLICK)
+        latest.current.onChoose(scene.current?.cardAt(now.x, now.y) ?? -1);
     };
     const leave = () => latest.current.onPoint(null);
     const wheel = (event: WheelEvent) => {

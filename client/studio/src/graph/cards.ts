@@ -50,7 +50,12 @@ export function drawn(graph: Graph, root: number, fold: boolean, opened: Readonl
 }
 
 /** Runs of operations with one way in and one way out, by their first node. */
-function runsOf(graph: Graph, ids: readonly number[], root: number, opened: ReadonlySet<number>): Map<number, number[]> {
+function runsOf(
+  graph: Graph,
+  ids: readonly number[],
+  root: number,
+  opened: ReadonlySet<number>,
+): Map<number, number[]> {
   const users = new Map<number, number>();
   const next = new Map<number, number>();
   for (const id of ids) {
@@ -80,17 +85,28 @@ function cardOf(graph: Graph, id: number, nodes: number[], root: number): Card {
   const node = graph.nodes.get(id) as Node;
   if (nodes.length > 1) {
     const last = graph.nodes.get(nodes.at(-1) ?? id) as Node;
-    return { id, nodes, look: "run", lines: [`${nodes.length} operations`, cut(`${opName(node.name)} … ${opName(last.name)}`)] };
+    return {
+      id,
+      nodes,
+      look: "run",
+      lines: [`${nodes.length} operations`, cut(`${opName(node.name)} … ${opName(last.name)}`)],
+    };
   }
   if (node.leaf) {
     const facts = `${shapeText(node.leaf.shape)} ${node.leaf.dtype}`;
     const grad = node.leaf.hasGrad ? "has a gradient" : "gradient: None";
-    return { id, nodes, look: node.leaf.hasGrad ? "leaf" : "leaf-none", lines: [cut(leafName(graph, node)), cut(facts), grad] };
+    return {
+      id,
+      nodes,
+      look: node.leaf.hasGrad ? "leaf" : "leaf-none",
+      lines: [cut(leafName(graph, node)), cut(facts), grad],
+    };
   }
   const lines = [cut(opName(node.name))];
   const made = node.made[0];
   if (made) lines.push(cut(`${shapeText(made.shape)} ${made.dtype}`));
-  if (node.retainsGrad) lines.push(node.made.some((each) => each.hasGrad) ? "gradient retained" : "retains, still None");
+  if (node.retainsGrad)
+    lines.push(node.made.some((each) => each.hasGrad) ? "gradient retained" : "retains, still None");
   const retained = node.made.some((each) => each.hasGrad) ? "retained" : "retained-none";
   const look = node.retainsGrad ? retained : id === root ? "root" : node.freed ? "freed" : "op";
   return { id, nodes, look, lines };
@@ -122,7 +138,9 @@ export function found(graph: Graph, drawing: Drawing, text: string): number[] {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return [];
   return drawing.cards.flatMap((card, i) => {
-    const all = card.nodes.map((id) => graph.nodes.get(id)).flatMap((node) => [node?.name ?? "", ...(node?.made.map((each) => idText(each.id)) ?? [])]);
+    const all = card.nodes
+      .map((id) => graph.nodes.get(id))
+      .flatMap((node) => [node?.name ?? "", ...(node?.made.map((each) => idText(each.id)) ?? [])]);
     return [...card.lines, ...all].join(" ").toLowerCase().includes(wanted) ? [i] : [];
   });
 }

@@ -21,9 +21,16 @@ const KINDS: Record<Kind, string> = {
 /** The lines about a node, for the panel and the pointer's tip. */
 export function factsOf(node: Node, line?: string): string[] {
   const facts = line ? [line.trim()] : [];
-  if (node.leaf) facts.push(`${shapeText(node.leaf.shape)} ${node.leaf.dtype} on ${node.leaf.device}, version ${node.leaf.version}`);
-  for (const tensor of node.made) facts.push(`made tensor ${idText(tensor.id)}: ${shapeText(tensor.shape)} ${tensor.dtype} on ${tensor.device}, version ${tensor.version}`);
-  if (!node.leaf) facts.push(node.freed ? "its saved values were freed by a backward()" : `${bytesText(node.savedBytes)} saved for backward`);
+  if (node.leaf)
+    facts.push(`${shapeText(node.leaf.shape)} ${node.leaf.dtype} on ${node.leaf.device}, version ${node.leaf.version}`);
+  for (const tensor of node.made)
+    facts.push(
+      `made tensor ${idText(tensor.id)}: ${shapeText(tensor.shape)} ${tensor.dtype} on ${tensor.device}, version ${tensor.version}`,
+    );
+  if (!node.leaf)
+    facts.push(
+      node.freed ? "its saved values were freed by a backward()" : `${bytesText(node.savedBytes)} saved for backward`,
+    );
   if (node.saved.length && !node.freed) facts.push(`saves ${node.saved.join(", ")}`);
   if (node.retainsGrad) facts.push("retains the gradient of its result");
   if (node.command) facts.push(`command ${node.command} of writer ${node.writer}`);
@@ -55,26 +62,49 @@ export function Details(props: Props) {
       ) : node ? (
         <>
           <h2>{node.name}</h2>
-          <ul class="facts-list">{factsOf(node, graph.lines[node.id]).map((fact) => <li key={fact}>{fact}</li>)}</ul>
-          {node.leaf && !node.leaf.id && <p>The session has no name for this leaf any more, so its values cannot be read.</p>}
-          {!node.leaf && !node.made.length && <p>No tensor of the session names its result any more, so there are no values to read.</p>}
+          <ul class="facts-list">
+            {factsOf(node, graph.lines[node.id]).map((fact) => (
+              <li key={fact}>{fact}</li>
+            ))}
+          </ul>
+          {node.leaf && !node.leaf.id && (
+            <p>The session has no name for this leaf any more, so its values cannot be read.</p>
+          )}
+          {!node.leaf && !node.made.length && (
+            <p>No tensor of the session names its result any more, so there are no values to read.</p>
+          )}
         </>
       ) : (
         !props.tensor && <p>Choose a node of the drawing or a tensor of the list.</p>
       )}
-      {run.length <= 1 && tensors.map((tensor) => <TensorDetails key={tensor.id} {...{ session, graph, tensor }} root={props.root} onRoot={props.onRoot} />)}
+      {run.length <= 1 &&
+        tensors.map((tensor) => (
+          <TensorDetails key={tensor.id} {...{ session, graph, tensor }} root={props.root} onRoot={props.onRoot} />
+        ))}
     </section>
   );
 }
 
-function TensorDetails(props: { session: string; graph: Graph; tensor: Tensor; root: number; onRoot: (tensor: number) => void }) {
+function TensorDetails(props: {
+  session: string;
+  graph: Graph;
+  tensor: Tensor;
+  root: number;
+  onRoot: (tensor: number) => void;
+}) {
   const { session, graph, tensor, root } = props;
   return (
     <>
       <h3>
-        {graph.names[tensor.id] ?? "Tensor"} {idText(tensor.id)} <small>{shapeText(tensor.shape)} {tensor.dtype}</small>
+        {graph.names[tensor.id] ?? "Tensor"} {idText(tensor.id)}{" "}
+        <small>
+          {shapeText(tensor.shape)} {tensor.dtype}
+        </small>
       </h3>
-      <p>It is {KINDS[kindOf(tensor)]}{tensor.isView ? ", and a view of another" : ""}.</p>
+      <p>
+        It is {KINDS[kindOf(tensor)]}
+        {tensor.isView ? ", and a view of another" : ""}.
+      </p>
       <p class="why">{why(graph, tensor, root)}</p>
       {tensor.id !== root && !tensor.isLeaf && (
         <button type="button" onClick={() => props.onRoot(tensor.id)}>
@@ -82,7 +112,9 @@ function TensorDetails(props: { session: string; graph: Graph; tensor: Tensor; r
         </button>
       )}
       <Read key={`v${tensor.id}`} what="Values" tensor={tensor} read={() => readValues(session, tensor.id)} />
-      {tensor.hasGrad && <Read key={`g${tensor.id}`} what="Gradient" tensor={tensor} read={() => readGradient(session, tensor.id)} />}
+      {tensor.hasGrad && (
+        <Read key={`g${tensor.id}`} what="Gradient" tensor={tensor} read={() => readGradient(session, tensor.id)} />
+      )}
     </>
   );
 }
@@ -104,7 +136,12 @@ function Read(props: { what: string; tensor: Tensor; read: () => Promise<Values 
       gone = true;
     };
   }, [asked]);
-  if (tensor.bytes > MOST_BYTES) return <p>{what}: {bytesText(tensor.bytes)} is too large to be shown here.</p>;
+  if (tensor.bytes > MOST_BYTES)
+    return (
+      <p>
+        {what}: {bytesText(tensor.bytes)} is too large to be shown here.
+      </p>
+    );
   if (!asked) {
     return (
       <button type="button" onClick={() => setAsked(true)}>
@@ -112,6 +149,11 @@ function Read(props: { what: string; tensor: Tensor; read: () => Promise<Values 
       </button>
     );
   }
-  if (state.problem) return <p class="problem" role="alert">{state.problem}</p>;
+  if (state.problem)
+    return (
+      <p class="problem" role="alert">
+        {state.problem}
+      </p>
+    );
   return state.values ? <Plots values={state.values} what={what} /> : <p>Reading …</p>;
 }

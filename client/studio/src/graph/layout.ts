@@ -49,7 +49,13 @@ export function layOut(sizes: readonly Point[], edges: readonly Edge[]): Layout 
   const middles = bands.map(([top, bottom]) => (top + bottom) / 2);
   const centres = net.layers.map((layer, box): Point => [at(xs, box), at(middles, layer)]);
   const bottom = bands.length ? at(bands, bands.length - 1)[1] : 0;
-  return { centres, layers: net.layers, routes: routesOf(net, xs, bands), width: right + MARGIN, height: bottom + MARGIN };
+  return {
+    centres,
+    layers: net.layers,
+    routes: routesOf(net, xs, bands),
+    width: right + MARGIN,
+    height: bottom + MARGIN,
+  };
 }
 
 interface Trunk {
@@ -116,7 +122,9 @@ class Net {
       if (below < at(this.layers, target)) starts.set(target, Math.min(below, starts.get(target) ?? below));
     }
     let left = Math.max(2000, BENDS_PER_BOX * this.sizes.length);
-    const shortestFirst = [...starts].sort(([a, from], [b, other]) => at(this.layers, a) - from - (at(this.layers, b) - other));
+    const shortestFirst = [...starts].sort(
+      ([a, from], [b, other]) => at(this.layers, a) - from - (at(this.layers, b) - other),
+    );
     for (const [target, start] of shortestFirst) {
       const length = at(this.layers, target) - start;
       left -= length;
@@ -195,7 +203,9 @@ function crossings(net: Net, place: number[]): number {
   for (const row of net.rows) {
     const seen: number[] = [];
     for (const vertex of row) {
-      const ends = at(net.below, vertex).map((end) => at(place, end)).sort((a, b) => a - b);
+      const ends = at(net.below, vertex)
+        .map((end) => at(place, end))
+        .sort((a, b) => a - b);
       for (const end of ends) total += seen.length - after(seen, end);
       for (const end of ends) seen.splice(after(seen, end), 0, end);
     }
@@ -224,8 +234,20 @@ function positions(net: Net, rounds: number): number[] {
     });
   }
   for (let round = 0; round < rounds; round++) {
-    for (const row of net.rows) placeRow(net, row, xs, row.map((vertex) => wishOf(net, vertex, xs, net.above)));
-    for (const row of [...net.rows].reverse()) placeRow(net, row, xs, row.map((vertex) => wishOf(net, vertex, xs, net.below)));
+    for (const row of net.rows)
+      placeRow(
+        net,
+        row,
+        xs,
+        row.map((vertex) => wishOf(net, vertex, xs, net.above)),
+      );
+    for (const row of [...net.rows].reverse())
+      placeRow(
+        net,
+        row,
+        xs,
+        row.map((vertex) => wishOf(net, vertex, xs, net.below)),
+      );
   }
   for (let round = 0; round < rounds; round++) straighten(net, xs);
   return xs;
@@ -239,7 +261,12 @@ function straighten(net: Net, xs: number[]): void {
     for (const bend of bends) lines.set(bend, mean);
   }
   for (const row of net.rows) {
-    placeRow(net, row, xs, row.map((v): Point => (lines.has(v) ? [lines.get(v) ?? 0, 1] : [at(xs, v), 4])));
+    placeRow(
+      net,
+      row,
+      xs,
+      row.map((v): Point => (lines.has(v) ? [lines.get(v) ?? 0, 1] : [at(xs, v), 4])),
+    );
   }
 }
 
@@ -307,7 +334,10 @@ function routesOf(net: Net, xs: readonly number[], bands: readonly Point[]): Edg
   return net.edges.map(([source, target], e): EdgePath => {
     const [step, layer, x] = [at(steps, e), at(net.layers, source), at(leave, e)];
     const [top, bottom] = at(bands, layer);
-    const points: Point[] = [[x, (top + bottom) / 2 + at(net.sizes, source)[1] / 2], [x, bottom]];
+    const points: Point[] = [
+      [x, (top + bottom) / 2 + at(net.sizes, source)[1] / 2],
+      [x, bottom],
+    ];
     const trunk = net.trunks.get(target);
     if (trunk && net.isBend(step)) {
       if (owners.get(target) !== e) {
@@ -343,14 +373,19 @@ function leavingPorts(net: Net, xs: readonly number[], steps: readonly number[])
 
 /** Spread the edges that arrive at a box along its upper side. A trunk counts as one edge. */
 function arrivingPorts(
-  net: Net, xs: readonly number[], steps: readonly number[], leave: readonly number[], owners: ReadonlyMap<number, number>,
+  net: Net,
+  xs: readonly number[],
+  steps: readonly number[],
+  leave: readonly number[],
+  owners: ReadonlyMap<number, number>,
 ): Map<number, number> {
   const arriving: [x: number, e: number][][] = net.sizes.map(() => []);
   net.edges.forEach(([, target], e) => {
     const step = at(steps, e);
     if (step < 0 || !net.isBend(step)) at(arriving, target).push([at(leave, e), e]);
   });
-  for (const [target, e] of owners) at(arriving, target).push([at(xs, net.trunks.get(target)?.bends.at(-1) ?? target), e]);
+  for (const [target, e] of owners)
+    at(arriving, target).push([at(xs, net.trunks.get(target)?.bends.at(-1) ?? target), e]);
   const ports = new Map<number, number>();
   arriving.forEach((group, box) => {
     group.sort((one, other) => one[0] - other[0] || one[1] - other[1]);

@@ -52,8 +52,21 @@ export interface Graph {
 }
 
 const SIZES: Record<string, number> = {
-  float32: 4, float64: 8, float16: 2, bfloat16: 2, int8: 1, int16: 2, int32: 4, int64: 8, uint8: 1, bool: 1,
-  complex64: 8, complex128: 16, uint16: 2, uint32: 4, uint64: 8,
+  float32: 4,
+  float64: 8,
+  float16: 2,
+  bfloat16: 2,
+  int8: 1,
+  int16: 2,
+  int32: 4,
+  int64: 8,
+  uint8: 1,
+  bool: 1,
+  complex64: 8,
+  complex128: 16,
+  uint16: 2,
+  uint32: 4,
+  uint64: 8,
 };
 
 /** A dtype's name: "float32". */
@@ -87,7 +100,12 @@ export function tensorOf(spec: TensorSpec): Tensor {
 }
 
 /** Join tensors and nodes. `roots` has the node of each asked tensor, 0 for a leaf. */
-export function assembled(tensors: Map<number, Tensor>, listed: readonly GraphNode[], asked: readonly number[], roots: readonly number[]): Graph {
+export function assembled(
+  tensors: Map<number, Tensor>,
+  listed: readonly GraphNode[],
+  asked: readonly number[],
+  roots: readonly number[],
+): Graph {
   const nodes = new Map<number, Node>();
   const nodeOf = new Map<number, number>();
   for (const each of listed) {
@@ -134,6 +152,8 @@ export function reachable(graph: Graph, roots: readonly number[]): number[] {
 /** The tensor that the page shows first: the last with history that no other tensor uses. */
 export function lastRoot(graph: Graph): number {
   const used = new Set([...graph.nodes.values()].flatMap((node) => node.edges.map((edge) => edge.node)));
-  const ends = [...graph.tensors.values()].filter((tensor) => !tensor.isLeaf && !used.has(graph.nodeOf.get(tensor.id) ?? 0));
+  const ends = [...graph.tensors.values()].filter(
+    (tensor) => !tensor.isLeaf && !used.has(graph.nodeOf.get(tensor.id) ?? 0),
+  );
   return ends.reduce((last, tensor) => Math.max(last, tensor.id), 0);
 }

@@ -5,7 +5,7 @@ import { sentence } from "../calls";
 import { Chooser, chosenSession } from "../chooser";
 import { counted, idText, shapeText } from "../format";
 import type { Opened } from "../opened";
-import { type Column, sorted, type Sorting, VirtualTable } from "../virtual";
+import { type Column, type Sorting, sorted, VirtualTable } from "../virtual";
 import { GraphCanvas } from "./canvas";
 import { drawn, found } from "./cards";
 import { Details, factsOf } from "./details";
@@ -42,8 +42,16 @@ function SessionGraph(props: { session: Opened }) {
   useEffect(() => void load(), [session.id]);
   return (
     <>
-      {problem && <p class="problem" role="alert">{problem}</p>}
-      {graph ? <Shown graph={graph} session={session} onReload={() => void load()} /> : !problem && <p role="status">Reading the graph …</p>}
+      {problem && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
+      {graph ? (
+        <Shown graph={graph} session={session} onReload={() => void load()} />
+      ) : (
+        !problem && <p role="status">Reading the graph …</p>
+      )}
     </>
   );
 }
@@ -93,25 +101,61 @@ function Shown(props: { graph: Graph; session: Opened; onReload: () => void }) {
         <label>
           Search{" "}
           <input
-            type="search" value={text} placeholder="operation, shape, tensor"
-            onInput={(e) => { setText(e.currentTarget.value); setHit(0); }}
-            onKeyDown={(e) => { if (e.key === "Enter") nextHit(); }}
+            type="search"
+            value={text}
+            placeholder="operation, shape, tensor"
+            onInput={(e) => {
+              setText(e.currentTarget.value);
+              setHit(0);
+            }}
+            onKeyDown={(e) => {
+              if (e.key === "Enter") nextHit();
+            }}
           />
         </label>
-        <button type="button" disabled={!hits.length} onClick={nextHit}>Next</button>
-        <span role="status">{text ? `${hits.length} found` : `${counted(drawing.cards.length, "node")}${root ? ` of tensor ${idText(root)}` : ""}`}</span>
+        <button type="button" disabled={!hits.length} onClick={nextHit}>
+          Next
+        </button>
+        <span role="status">
+          {text
+            ? `${hits.length} found`
+            : `${counted(drawing.cards.length, "node")}${root ? ` of tensor ${idText(root)}` : ""}`}
+        </span>
         <label>
-          <input type="checkbox" checked={fold} onChange={(e) => { setFold(e.currentTarget.checked); setUnfolded(new Set()); }} /> Fold runs
+          <input
+            type="checkbox"
+            checked={fold}
+            onChange={(e) => {
+              setFold(e.currentTarget.checked);
+              setUnfolded(new Set());
+            }}
+          />{" "}
+          Fold runs
         </label>
-        <button type="button" onClick={props.onReload}>Read again</button>
+        <button type="button" onClick={props.onReload}>
+          Read again
+        </button>
       </div>
-      {graph.partial && <p class="problem" role="status">The session has more tensors or nodes than this page reads; the drawing is a part.</p>}
+      {graph.partial && (
+        <p class="problem" role="status">
+          The session has more tensors or nodes than this page reads; the drawing is a part.
+        </p>
+      )}
       <div class="panes">
         <div class="pane-drawing">
           {drawing.cards.length ? (
-            <GraphCanvas {...{ drawing, centred }} of={`${session.id} ${root}`} chosen={card} found={hits} onChoose={choose} onPoint={setPointed} />
+            <GraphCanvas
+              {...{ drawing, centred }}
+              of={`${session.id} ${root}`}
+              chosen={card}
+              found={hits}
+              onChoose={choose}
+              onPoint={setPointed}
+            />
           ) : (
-            <p class="empty">No tensor of the session has a graph: nothing was computed from a tensor that requires grad.</p>
+            <p class="empty">
+              No tensor of the session has a graph: nothing was computed from a tensor that requires grad.
+            </p>
           )}
           {pointed && over && <Tip graph={graph} pointed={pointed} nodes={over.nodes} lines={over.lines} />}
           <Legend />
@@ -119,8 +163,13 @@ function Shown(props: { graph: Graph; session: Opened; onReload: () => void }) {
         <aside>
           <Details
             key={`${chosen.node} ${chosen.tensor}`}
-            session={session.id} graph={graph} root={root} run={picked?.nodes ?? []} onRoot={showRoot}
-            node={graph.nodes.get(picked?.look === "run" ? picked.id : chosen.node)} tensor={graph.tensors.get(chosen.tensor)}
+            session={session.id}
+            graph={graph}
+            root={root}
+            run={picked?.nodes ?? []}
+            onRoot={showRoot}
+            node={graph.nodes.get(picked?.look === "run" ? picked.id : chosen.node)}
+            tensor={graph.tensors.get(chosen.tensor)}
           />
         </aside>
       </div>
@@ -135,7 +184,9 @@ function Tip(props: { graph: Graph; pointed: Pointed; nodes: number[]; lines: st
   return (
     <div class="tip" style={{ left: `${pointed.x + 14}px`, top: `${pointed.y + 14}px` }} aria-hidden="true">
       <b>{node?.name ?? lines[0]}</b>
-      {(node ? factsOf(node, graph.lines[node.id]) : [...lines.slice(1), "click twice to unfold"]).map((fact) => <div key={fact}>{fact}</div>)}
+      {(node ? factsOf(node, graph.lines[node.id]) : [...lines.slice(1), "click twice to unfold"]).map((fact) => (
+        <div key={fact}>{fact}</div>
+      ))}
     </div>
   );
 }
@@ -157,18 +208,41 @@ function Legend() {
 function Tensors(props: { graph: Graph; onChoose: (tensor: Tensor) => void }) {
   const [sorting, setSorting] = useState<Sorting>({ key: "id", down: false });
   const columns: Column<Tensor>[] = [
-    { key: "id", title: "Tensor", number: true, sort: (each) => each.id, cell: (each) => <button type="button" class="small" onClick={() => props.onChoose(each)}>{idText(each.id)}</button> },
+    {
+      key: "id",
+      title: "Tensor",
+      number: true,
+      sort: (each) => each.id,
+      cell: (each) => (
+        <button type="button" class="small" onClick={() => props.onChoose(each)}>
+          {idText(each.id)}
+        </button>
+      ),
+    },
     { key: "shape", title: "Shape", sort: (each) => each.bytes, cell: (each) => shapeText(each.shape) },
     { key: "dtype", title: "Dtype", sort: (each) => each.dtype, cell: (each) => each.dtype },
     { key: "kind", title: "Kind", sort: kindOf, cell: kindOf },
     { key: "made", title: "Made by", wide: true, sort: (each) => each.gradFn, cell: (each) => each.gradFn || "–" },
-    { key: "grad", title: "Gradient", sort: (each) => Number(each.hasGrad), cell: (each) => (each.hasGrad ? "yes" : "None") },
+    {
+      key: "grad",
+      title: "Gradient",
+      sort: (each) => Number(each.hasGrad),
+      cell: (each) => (each.hasGrad ? "yes" : "None"),
+    },
   ];
   const rows = useMemo(() => sorted([...props.graph.tensors.values()], columns, sorting), [props.graph, sorting]);
   return (
     <details class="tensors">
       <summary>{counted(rows.length, "tensor")} of the session</summary>
-      <VirtualTable label="Tensors" rows={rows} columns={columns} sorting={sorting} onSort={setSorting} keyOf={(each) => each.id} empty="The session has no tensor." />
+      <VirtualTable
+        label="Tensors"
+        rows={rows}
+        columns={columns}
+        sorting={sorting}
+        onSort={setSorting}
+        keyOf={(each) => each.id}
+        empty="The session has no tensor."
+      />
     </details>
   );
 }

@@ -19,7 +19,10 @@ export function Plots(props: { values: Values; what: string }) {
   return (
     <section class="plots" aria-label={what}>
       <h3>
-        {what} <small>{shapeText(values.shape)} {values.dtype}</small>
+        {what}{" "}
+        <small>
+          {shapeText(values.shape)} {values.dtype}
+        </small>
       </h3>
       <Facts told={told} complex={values.dtype.startsWith("complex")} />
       {values.numbers.length <= FEW && <p class="few">{[...values.numbers].map(valueText).join(", ")}</p>}
@@ -33,8 +36,19 @@ export function Plots(props: { values: Values; what: string }) {
             ))}
           </div>
           {shown === "histogram" && <Histogram values={values} told={told} />}
-          {shown === "heat map" && plane && <Pixels values={values} told={told} label={`heat map of ${what}`} {...plane} />}
-          {shown === "image" && image && <Pixels values={values} told={told} label={`image of ${what}`} rows={image.height} columns={image.width} image={image} />}
+          {shown === "heat map" && plane && (
+            <Pixels values={values} told={told} label={`heat map of ${what}`} {...plane} />
+          )}
+          {shown === "image" && image && (
+            <Pixels
+              values={values}
+              told={told}
+              label={`image of ${what}`}
+              rows={image.height}
+              columns={image.width}
+              image={image}
+            />
+          )}
         </>
       )}
     </section>
@@ -54,7 +68,12 @@ function Facts(props: { told: Statistics; complex: boolean }) {
   return (
     <p class="facts-line">
       {told.count === 1 ? "1 value" : parts.join(" · ")}
-      {bad > 0 && <b class="bad"> · {told.nan} nan, {told.infinite} inf</b>}
+      {bad > 0 && (
+        <b class="bad">
+          {" "}
+          · {told.nan} nan, {told.infinite} inf
+        </b>
+      )}
     </p>
   );
 }
@@ -65,9 +84,20 @@ function Histogram(props: { values: Values; told: Statistics }) {
   const width = WIDTH / counts.length;
   return (
     <figure>
-      <svg class="histogram" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`histogram, most in a bin: ${most}`}>
+      <svg
+        class="histogram"
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        role="img"
+        aria-label={`histogram, most in a bin: ${most}`}
+      >
         {counts.map((count, i) => (
-          <rect key={i} x={i * width + 0.5} width={width - 1} y={HEIGHT - (count / most) * HEIGHT} height={(count / most) * HEIGHT} />
+          <rect
+            key={i}
+            x={i * width + 0.5}
+            width={width - 1}
+            y={HEIGHT - (count / most) * HEIGHT}
+            height={(count / most) * HEIGHT}
+          />
         ))}
       </svg>
       <figcaption>
@@ -105,10 +135,20 @@ function Pixels(props: PixelsProps) {
     context.putImageData(pixels, 0, 0);
   }, [props.values, props.image, rows, columns]);
   const scale = Math.max(1, Math.min(24, Math.floor(WIDTH / Math.max(columns, rows / 1.5))));
-  const caption = props.image ? "" : `blue ${valueText(Math.min(0, props.told.least))} · white 0 · red ${valueText(Math.max(0, props.told.most))}`;
+  const caption = props.image
+    ? ""
+    : `blue ${valueText(Math.min(0, props.told.least))} · white 0 · red ${valueText(Math.max(0, props.told.most))}`;
   return (
     <figure>
-      <canvas ref={canvas} class="pixels" width={columns} height={rows} style={{ width: `${columns * scale}px` }} role="img" aria-label={props.label} />
+      <canvas
+        ref={canvas}
+        class="pixels"
+        width={columns}
+        height={rows}
+        style={{ width: `${columns * scale}px` }}
+        role="img"
+        aria-label={props.label}
+      />
       <figcaption>
         {caption}
         {every > 1 ? ` Every ${every}th row and column.` : ""}
@@ -131,5 +171,6 @@ function imagePixel({ values, told, rows, columns }: PixelsProps, image: { chann
     const place = first ? (channel * rows + row) * columns + column : (row * columns + column) * channels + channel;
     return Math.round((((values.numbers[place] ?? 0) - told.least) / range) * 255) || 0;
   };
-  return (row, column) => [0, 1, 2].map((channel) => grey(row, column, Math.min(channel, channels - 1))) as [number, number, number];
+  return (row, column) =>
+    [0, 1, 2].map((channel) => grey(row, column, Math.min(channel, channels - 1))) as [number, number, number];
 }

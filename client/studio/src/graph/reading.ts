@@ -39,7 +39,12 @@ export async function fetchGraph(session: string): Promise<Graph> {
     if (!pageToken || count >= MOST_NODES) break;
   }
   const roots = pages[0]?.roots.map(Number) ?? [];
-  const graph = assembled(tensors, pages.flatMap((page) => page.nodes), asked.map(Number), roots);
+  const graph = assembled(
+    tensors,
+    pages.flatMap((page) => page.nodes),
+    asked.map(Number),
+    roots,
+  );
   graph.partial = partial || Boolean(pages.at(-1)?.nextPageToken);
   return graph;
 }

@@ -95,7 +95,10 @@ export class Scene {
     if (!layout) return;
     const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
     this.scale = Math.min(1, Math.max(this.whole(layout), LEAST_ZOOM));
-    this.offset = { x: (width - layout.width * this.scale) / 2, y: Math.max(CLOSE / 2, (height - layout.height * this.scale) / 2) };
+    this.offset = {
+      x: (width - layout.width * this.scale) / 2,
+      y: Math.max(CLOSE / 2, (height - layout.height * this.scale) / 2),
+    };
     this.redraw();
   }
 
@@ -112,7 +115,10 @@ export class Scene {
 
   /** The zoom at which the whole graph is in view. */
   private whole(layout: Layout): number {
-    return Math.min((this.canvas.clientWidth - CLOSE) / layout.width, (this.canvas.clientHeight - CLOSE) / layout.height);
+    return Math.min(
+      (this.canvas.clientWidth - CLOSE) / layout.width,
+      (this.canvas.clientHeight - CLOSE) / layout.height,
+    );
   }
 
   /** Bring a card to the middle, large enough to read. */
@@ -120,14 +126,20 @@ export class Scene {
     const centre = this.layout?.centres[card];
     if (!centre) return;
     this.scale = Math.max(this.scale, 0.7);
-    this.offset = { x: this.canvas.clientWidth / 2 - centre[0] * this.scale, y: this.canvas.clientHeight / 2 - centre[1] * this.scale };
+    this.offset = {
+      x: this.canvas.clientWidth / 2 - centre[0] * this.scale,
+      y: this.canvas.clientHeight / 2 - centre[1] * this.scale,
+    };
     this.redraw();
   }
 
   /** Zoom by a factor around a point of the canvas, by default its middle. */
   zoom(factor: number, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2): void {
     const scale = Math.min(MOST_ZOOM, Math.max(LEAST_ZOOM, this.scale * factor));
-    this.offset = { x: x - ((x - this.offset.x) * scale) / this.scale, y: y - ((y - this.offset.y) * scale) / this.scale };
+    this.offset = {
+      x: x - ((x - this.offset.x) * scale) / this.scale,
+      y: y - ((y - this.offset.y) * scale) / this.scale,
+    };
     this.scale = scale;
     this.redraw();
   }
@@ -151,7 +163,9 @@ export class Scene {
   neighbour(card: number, down: number, right: number): number {
     const from = this.layout?.centres[card];
     if (!from) return card;
-    const joined = new Set(this.drawing.edges.flatMap(([a, b]) => (down > 0 && a === card ? [b] : down < 0 && b === card ? [a] : [])));
+    const joined = new Set(
+      this.drawing.edges.flatMap(([a, b]) => (down > 0 && a === card ? [b] : down < 0 && b === card ? [a] : [])),
+    );
     const layer = this.layout?.layers[card];
     let [best, least] = [card, Infinity];
     this.layout?.centres.forEach(([x, y], i) => {
@@ -196,7 +210,12 @@ export class Scene {
     this.drawing.cards.forEach((card, i) => {
       const [centre, size] = [layout.centres[i], this.drawing.sizes[i]];
       if (!centre || !size) return;
-      const box = { left: centre[0] - size[0] / 2, top: centre[1] - size[1] / 2, right: centre[0] + size[0] / 2, bottom: centre[1] + size[1] / 2 };
+      const box = {
+        left: centre[0] - size[0] / 2,
+        top: centre[1] - size[1] / 2,
+        right: centre[0] + size[0] / 2,
+        bottom: centre[1] + size[1] / 2,
+      };
       if (meets(box, view)) this.drawCard(card, i, box);
     });
     this.times.push(performance.now() - began);
@@ -205,7 +224,12 @@ export class Scene {
 
   private view(): Box {
     const [left, top] = [-this.offset.x / this.scale, -this.offset.y / this.scale];
-    return { left, top, right: left + this.canvas.clientWidth / this.scale, bottom: top + this.canvas.clientHeight / this.scale };
+    return {
+      left,
+      top,
+      right: left + this.canvas.clientWidth / this.scale,
+      bottom: top + this.canvas.clientHeight / this.scale,
+    };
   }
 
   private drawEdges(view: Box): void {

@@ -85,7 +85,16 @@ export function statistics(numbers: Float64Array): Statistics {
   let squares = 0;
   for (const value of numbers) if (Number.isFinite(value)) squares += (value - mean) ** 2;
   const deviation = finite ? Math.sqrt(squares / finite) : Number.NaN;
-  return { count: numbers.length, least: finite ? least : Number.NaN, most: finite ? most : Number.NaN, mean, deviation, nan, infinite, zero };
+  return {
+    count: numbers.length,
+    least: finite ? least : Number.NaN,
+    most: finite ? most : Number.NaN,
+    mean,
+    deviation,
+    nan,
+    infinite,
+    zero,
+  };
 }
 
 /** How many finite values fall into each of equal bins between the least and the most. */
@@ -109,7 +118,9 @@ export function planeOf(shape: readonly number[]): { rows: number; columns: numb
 }
 
 /** The layout of an image's channels, where the shape is that of an image; null for others. */
-export function imageOf(shape: readonly number[]): { height: number; width: number; channels: number; first: boolean } | null {
+export function imageOf(
+  shape: readonly number[],
+): { height: number; width: number; channels: number; first: boolean } | null {
   const sides = shape.length === 4 && shape[0] === 1 ? shape.slice(1) : shape;
   if (sides.length !== 3) return null;
   const [a, b, c] = sides as [number, number, number];

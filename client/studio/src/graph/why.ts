@@ -19,7 +19,8 @@ export function why(graph: Graph, tensor: Tensor, root: number): string {
     const more = tensor.isLeaf ? " The next backward() adds to it." : "";
     return `It has a gradient: a backward() has reached it.${more}`;
   }
-  if (!DIFFERENTIABLE.test(tensor.dtype)) return `Its gradient is None because ${tensor.dtype} has no gradients. Cast it to a floating dtype for one.`;
+  if (!DIFFERENTIABLE.test(tensor.dtype))
+    return `Its gradient is None because ${tensor.dtype} has no gradients. Cast it to a floating dtype for one.`;
   if (!tensor.requiresGrad) {
     return "Its gradient is None because it does not require grad: it is a constant, or was made under no_grad() or by detach(). Call requires_grad_() before you compute with it.";
   }
@@ -30,7 +31,8 @@ export function why(graph: Graph, tensor: Tensor, root: number): string {
   const from = root ? graph.nodeOf.get(root) : undefined;
   const inside = node !== undefined && from !== undefined && reachable(graph, [from]).includes(node);
   if (!tensor.isLeaf) return missing(graph, node, "No backward() has passed it since retain_grad().");
-  if (node === undefined) return "Its gradient is None because no tensor of the session was computed from it. It was not used, or only under no_grad() or through detach().";
+  if (node === undefined)
+    return "Its gradient is None because no tensor of the session was computed from it. It was not used, or only under no_grad() or through detach().";
   if (!inside && from !== undefined) {
     return `Its gradient is None because no path of the graph leads from tensor ${idText(root)} to it. That tensor was computed without it, or through detach() or no_grad().`;
   }

@@ -5,8 +5,8 @@ import { lacksRights, loggedIn, sentence, server } from "../calls";
 import { bytesText, counted, rateText, timeText } from "../format";
 import { usePolling } from "../polling";
 import { Sparkline } from "../sparkline";
-import { type Column, sorted, type Sorting, VirtualTable } from "../virtual";
-import { History, matching, MOST_LOOKS, type SessionRow } from "./history";
+import { type Column, type Sorting, sorted, VirtualTable } from "../virtual";
+import { History, MOST_LOOKS, matching, type SessionRow } from "./history";
 
 const EVERY = 2000; // milliseconds
 const PAGE = 1000;
@@ -53,18 +53,35 @@ export function SessionsPage() {
     <>
       <h1>Sessions</h1>
       <ServerFacts info={view.info} rows={view.rows} />
-      {view.problem && <p class="problem" role="alert">{view.problem}</p>}
+      {view.problem && (
+        <p class="problem" role="alert">
+          {view.problem}
+        </p>
+      )}
       {!view.rights && <Rights />}
       {view.rights && (
         <>
           <div class="tools">
             <label>
               Search{" "}
-              <input type="search" value={text} placeholder="principal, client, number" onInput={(e) => setText(e.currentTarget.value)} />
+              <input
+                type="search"
+                value={text}
+                placeholder="principal, client, number"
+                onInput={(e) => setText(e.currentTarget.value)}
+              />
             </label>
             <span role="status">{counted(rows.length, "session")}</span>
           </div>
-          <VirtualTable label="Sessions" rows={rows} columns={columns} sorting={sorting} onSort={setSorting} keyOf={(row) => row.number} empty="No session is open." />
+          <VirtualTable
+            label="Sessions"
+            rows={rows}
+            columns={columns}
+            sorting={sorting}
+            onSort={setSorting}
+            keyOf={(row) => row.number}
+            empty="No session is open."
+          />
         </>
       )}
       {ending && <EndDialog row={ending} onDone={() => setEnding(null)} />}
@@ -111,8 +128,9 @@ function Rights() {
     <section class="card">
       <h2>The list needs a token with the scope admin</h2>
       <p>
-        Make one with <code>gradwire token NAME --scope admin</code>, then log in above. A server without tokens admits the user who runs
-        it: log in with the secret in the file <code>/tmp/gradwire-UID/HOST:PORT.owner</code> of its machine.
+        Make one with <code>gradwire token NAME --scope admin</code>, then log in above. A server without tokens admits
+        the user who runs it: log in with the secret in the file <code>/tmp/gradwire-UID/HOST:PORT.owner</code> of its
+        machine.
       </p>
       <p>Your own sessions need no such right: open them under Graph.</p>
     </section>
@@ -123,14 +141,64 @@ function columnsOf(end: (row: SessionRow) => void): Column<SessionRow>[] {
   const known = (row: SessionRow, text: string) => (row.known ? text : <span class="unknown">{text}</span>);
   return [
     { key: "number", title: "Session", number: true, sort: (row) => row.number, cell: (row) => row.number },
-    { key: "principal", title: "Principal", sort: (row) => row.principal, cell: (row) => <Name text={row.principal || "–"} /> },
-    { key: "client", title: "Client", wide: true, sort: (row) => row.client, cell: (row) => <Name text={row.client} /> },
-    { key: "bytes", title: "Bytes", number: true, sort: (row) => row.bytes, cell: (row) => known(row, bytesText(row.bytes)) },
-    { key: "tensors", title: "Tensors", number: true, wide: true, sort: (row) => row.tensors, cell: (row) => known(row, row.tensors.toLocaleString("en")) },
-    { key: "rate", title: "Commands/s", number: true, sort: (row) => row.rate, cell: (row) => <WithLine row={row} values={row.rates} text={rateText(row.rate)} what="commands per second" /> },
-    { key: "share", title: "Cores", number: true, sort: (row) => row.share, cell: (row) => <WithLine row={row} values={row.shares} text={row.share.toFixed(2)} what="cores" /> },
-    { key: "pending", title: "Queue", number: true, wide: true, sort: (row) => row.pending, cell: (row) => row.pending },
-    { key: "lease", title: "Lease", number: true, wide: true, sort: (row) => row.lease, cell: (row) => timeText(row.lease) },
+    {
+      key: "principal",
+      title: "Principal",
+      sort: (row) => row.principal,
+      cell: (row) => <Name text={row.principal || "–"} />,
+    },
+    {
+      key: "client",
+      title: "Client",
+      wide: true,
+      sort: (row) => row.client,
+      cell: (row) => <Name text={row.client} />,
+    },
+    {
+      key: "bytes",
+      title: "Bytes",
+      number: true,
+      sort: (row) => row.bytes,
+      cell: (row) => known(row, bytesText(row.bytes)),
+    },
+    {
+      key: "tensors",
+      title: "Tensors",
+      number: true,
+      wide: true,
+      sort: (row) => row.tensors,
+      cell: (row) => known(row, row.tensors.toLocaleString("en")),
+    },
+    {
+      key: "rate",
+      title: "Commands/s",
+      number: true,
+      sort: (row) => row.rate,
+      cell: (row) => <WithLine row={row} values={row.rates} text={rateText(row.rate)} what="commands per second" />,
+    },
+    {
+      key: "share",
+      title: "Cores",
+      number: true,
+      sort: (row) => row.share,
+      cell: (row) => <WithLine row={row} values={row.shares} text={row.share.toFixed(2)} what="cores" />,
+    },
+    {
+      key: "pending",
+      title: "Queue",
+      number: true,
+      wide: true,
+      sort: (row) => row.pending,
+      cell: (row) => row.pending,
+    },
+    {
+      key: "lease",
+      title: "Lease",
+      number: true,
+      wide: true,
+      sort: (row) => row.lease,
+      cell: (row) => timeText(row.lease),
+    },
     { key: "age", title: "Age", number: true, wide: true, sort: (row) => row.age, cell: (row) => timeText(row.age) },
     { key: "worker", title: "Worker", number: true, wide: true, sort: (row) => row.worker, cell: (row) => row.worker },
     {
@@ -181,13 +249,21 @@ function EndDialog(props: { row: SessionRow; onDone: () => void }) {
     <dialog ref={open} onClose={props.onDone} aria-labelledby="end-title">
       <h2 id="end-title">End session {row.number}?</h2>
       <p>
-        It belongs to {row.principal || "a caller without a name"} and holds {counted(row.tensors, "tensor")} of {bytesText(row.bytes)}. They
-        are deleted, and its program's next call is refused.
+        It belongs to {row.principal || "a caller without a name"} and holds {counted(row.tensors, "tensor")} of{" "}
+        {bytesText(row.bytes)}. They are deleted, and its program's next call is refused.
       </p>
-      {problem && <p class="problem" role="alert">{problem}</p>}
+      {problem && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
       <div class="buttons">
-        <button type="button" onClick={props.onDone}>Keep it</button>
-        <button type="button" class="danger" onClick={end}>End it</button>
+        <button type="button" onClick={props.onDone}>
+          Keep it
+        </button>
+        <button type="button" class="danger" onClick={end}>
+          End it
+        </button>
       </div>
     </dialog>
   );

@@ -6,11 +6,11 @@ import { Chooser, chosenSession } from "../chooser";
 import { bytesText, counted, idText, shapeText } from "../format";
 import type { Tensor } from "../graph/model";
 import { listTensors } from "../graph/reading";
+import { kindOf } from "../graph/why";
 import type { Opened } from "../opened";
 import { usePolling } from "../polling";
 import { pointsOf } from "../sparkline";
-import { type Column, sorted, type Sorting, VirtualTable } from "../virtual";
-import { kindOf } from "../graph/why";
+import { type Column, type Sorting, sorted, VirtualTable } from "../virtual";
 
 const EVERY = 1000; // milliseconds between looks at the sums, which cost the session least
 const LIST_EVERY = 5000; // and at least between two lists of its tensors
@@ -63,19 +63,41 @@ function Memory(props: { session: Opened }) {
   const rows = sorted(view.tensors, columns, sorting);
   return (
     <>
-      {view.problem && <p class="problem" role="alert">{view.problem}</p>}
+      {view.problem && (
+        <p class="problem" role="alert">
+          {view.problem}
+        </p>
+      )}
       <dl class="facts">
-        <div><dt>Holds</dt><dd>{bytesText(view.bytes.at(-1) ?? 0)}</dd></div>
-        <div><dt>Most seen</dt><dd>{bytesText(Math.max(0, ...view.bytes))}</dd></div>
-        <div><dt>Tensors</dt><dd>{view.count.toLocaleString("en")}</dd></div>
+        <div>
+          <dt>Holds</dt>
+          <dd>{bytesText(view.bytes.at(-1) ?? 0)}</dd>
+        </div>
+        <div>
+          <dt>Most seen</dt>
+          <dd>{bytesText(Math.max(0, ...view.bytes))}</dd>
+        </div>
+        <div>
+          <dt>Tensors</dt>
+          <dd>{view.count.toLocaleString("en")}</dd>
+        </div>
       </dl>
       <Curve values={view.bytes} />
       <h2>Tensors by size</h2>
       <p>
-        {counted(rows.length, "tensor")} with an id{view.partial ? ", the first of more" : ""}. Values saved for backward and gradients without
-        an id count in the curve only. Views are listed with their own size, though they share their base's bytes.
+        {counted(rows.length, "tensor")} with an id{view.partial ? ", the first of more" : ""}. Values saved for
+        backward and gradients without an id count in the curve only. Views are listed with their own size, though they
+        share their base's bytes.
       </p>
-      <VirtualTable label="Tensors by size" rows={rows} columns={columns} sorting={sorting} onSort={setSorting} keyOf={(row) => row.id} empty="The session has no tensor." />
+      <VirtualTable
+        label="Tensors by size"
+        rows={rows}
+        columns={columns}
+        sorting={sorting}
+        onSort={setSorting}
+        keyOf={(row) => row.id}
+        empty="The session has no tensor."
+      />
     </>
   );
 }
@@ -85,7 +107,12 @@ function Curve(props: { values: number[] }) {
   const most = Math.max(1, ...values);
   return (
     <figure class="curve">
-      <svg viewBox="0 0 600 120" preserveAspectRatio="none" role="img" aria-label={`bytes held, now ${bytesText(values.at(-1) ?? 0)}, at most ${bytesText(most)}`}>
+      <svg
+        viewBox="0 0 600 120"
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`bytes held, now ${bytesText(values.at(-1) ?? 0)}, at most ${bytesText(most)}`}
+      >
         <polyline points={pointsOf(values, MOST_LOOKS, 600, 120)} />
       </svg>
       <figcaption>
@@ -98,13 +125,32 @@ function Curve(props: { values: number[] }) {
 
 function columnsOf(session: Opened): Column<Tensor>[] {
   return [
-    { key: "id", title: "Tensor", number: true, sort: (row) => row.id, cell: (row) => <a href={addressOf("graph", session.number, row.id)}>{idText(row.id)}</a> },
+    {
+      key: "id",
+      title: "Tensor",
+      number: true,
+      sort: (row) => row.id,
+      cell: (row) => <a href={addressOf("graph", session.number, row.id)}>{idText(row.id)}</a>,
+    },
     { key: "bytes", title: "Bytes", number: true, sort: (row) => row.bytes, cell: (row) => bytesText(row.bytes) },
     { key: "shape", title: "Shape", cell: (row) => shapeText(row.shape) },
     { key: "dtype", title: "Dtype", sort: (row) => row.dtype, cell: (row) => row.dtype },
     { key: "device", title: "Device", wide: true, sort: (row) => row.device, cell: (row) => row.device },
     { key: "kind", title: "Kind", sort: kindOf, cell: kindOf },
-    { key: "view", title: "View", wide: true, sort: (row) => Number(row.isView), cell: (row) => (row.isView ? "view" : "") },
-    { key: "version", title: "Version", number: true, wide: true, sort: (row) => row.version, cell: (row) => row.version },
+    {
+      key: "view",
+      title: "View",
+      wide: true,
+      sort: (row) => Number(row.isView),
+      cell: (row) => (row.isView ? "view" : ""),
+    },
+    {
+      key: "version",
+      title: "Version",
+      number: true,
+      wide: true,
+      sort: (row) => row.version,
+      cell: (row) => row.version,
+    },
   ];
 }

@@ -49,7 +49,9 @@ async function shot(now: Page, name: string): Promise<void> {
 async function faults(now: Page): Promise<string[]> {
   await now.evaluate(AXE);
   return now.evaluate(async () => {
-    const { axe } = globalThis as unknown as { axe: { run(options: object): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> } };
+    const { axe } = globalThis as unknown as {
+      axe: { run(options: object): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+    };
     const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
     const { violations } = await axe.run({ runOnly: tags });
     return violations.flatMap((each) => each.nodes.map((node) => `${each.id}: ${node.html.slice(0, 200)}`));
@@ -115,7 +117,8 @@ describe("sessions", () => {
 
   test("a table of 2,000 sessions draws few rows, sorts and finds", async () => {
     const made = Array.from({ length: 2000 }, (_, i) => i);
-    while (made.length) await Promise.all(made.splice(0, 50).map((i) => server.call("OpenSession", { client: `client ${i}` })));
+    while (made.length)
+      await Promise.all(made.splice(0, 50).map((i) => server.call("OpenSession", { client: `client ${i}` })));
     const now = await opened();
     await logIn(now, server.admin);
     await now.getByText("2,000 sessions").waitFor();
@@ -137,8 +140,15 @@ describe("sessions", () => {
     await server.call("OpenSession", { client: "notebook" });
     const now = await opened();
     await logIn(now, server.admin);
-    const rate = now.getByRole("row", { name: /gradwire\// }).or(now.getByRole("row", { name: /gradwire 0|python/i })).first().locator("td").nth(5);
-    await expect.poll(async () => Number((await rate.textContent())?.replaceAll(",", "")), { timeout: 15_000 }).toBeGreaterThan(10);
+    const rate = now
+      .getByRole("row", { name: /gradwire\// })
+      .or(now.getByRole("row", { name: /gradwire 0|python/i }))
+      .first()
+      .locator("td")
+      .nth(5);
+    await expect
+      .poll(async () => Number((await rate.textContent())?.replaceAll(",", "")), { timeout: 15_000 })
+      .toBeGreaterThan(10);
     await now.waitForTimeout(SHOTS ? 20_000 : 0);
     await shot(now, "sessions");
   });
@@ -197,7 +207,8 @@ describe("the graph", () => {
   });
 
   test("reads gradients without changing what the program names", async () => {
-    const made = await program(`x = torch.ones(3, requires_grad=True); (x * x).sum().backward(); g = x.grad; g.sum().item(); ready()
+    const made =
+      await program(`x = torch.ones(3, requires_grad=True); (x * x).sum().backward(); g = x.grad; g.sum().item(); ready()
 for line in sys.stdin: print("sum", (g.sum() + x.grad.sum()).item())`);
     const now = await opened();
     await logIn(now, server.alice);
@@ -221,7 +232,10 @@ for line in sys.stdin: print("address", torch.studio(loss, os.environ["STUDIO"],
     expect(now.url()).toMatch(/#\/graph\/1\/\d+$/);
     await now.getByLabel("Search").fill("weight");
     await now.getByText("1 found").waitFor();
-    await now.getByText(/File "<string>", line \d+/).first().waitFor();
+    await now
+      .getByText(/File "<string>", line \d+/)
+      .first()
+      .waitFor();
     const other = await browser.page(link);
     await other.getByLabel("Token").fill(server.alice);
     await other.locator("form.login button").click();
@@ -233,7 +247,10 @@ for line in sys.stdin: print("address", torch.studio(loss, os.environ["STUDIO"],
     const now = await opened();
     await logIn(now, server.alice);
     await openGraph(now, "no-such-session");
-    await now.getByRole("alert").filter({ hasText: /session/ }).waitFor();
+    await now
+      .getByRole("alert")
+      .filter({ hasText: /session/ })
+      .waitFor();
   });
 
   test.each([1000, 5000])("of %i nodes is placed and moves smoothly", async (nodes) => {
@@ -246,7 +263,9 @@ for line in sys.stdin: print("address", torch.studio(loss, os.environ["STUDIO"],
     await now.getByLabel("Fold runs").uncheck();
     await drawn(now);
     const placed = Date.now() - began;
-    expect(Number((await now.getByText("nodes of tensor").textContent())?.split(" ")[0]?.replace(",", ""))).toBeGreaterThan(nodes * 0.9);
+    expect(
+      Number((await now.getByText("nodes of tensor").textContent())?.split(" ")[0]?.replace(",", "")),
+    ).toBeGreaterThan(nodes * 0.9);
     const { drawing, frames } = await now.locator("canvas[role=application]").evaluate(async (element) => {
       const { scene } = element as HTMLCanvasElement & { scene: Scene };
       const frame = () => new Promise<number>((resolve) => requestAnimationFrame(resolve));
@@ -263,7 +282,9 @@ for line in sys.stdin: print("address", torch.studio(loss, os.environ["STUDIO"],
       const median = (values: number[]) => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
       return { drawing: median(scene.times), frames: median(gaps) };
     });
-    console.log(`${nodes} nodes: on the screen after ${placed} ms; drawing ${drawing.toFixed(1)} ms, a frame ${frames.toFixed(1)} ms (medians)`);
+    console.log(
+      `${nodes} nodes: on the screen after ${placed} ms; drawing ${drawing.toFixed(1)} ms, a frame ${frames.toFixed(1)} ms (medians)`,
+    );
     // A quiet machine draws 60 frames a second; the tests' machine may be busy.
     expect(drawing).toBeLessThan(nodes > 1000 ? 100 : 40);
   });

@@ -12,7 +12,12 @@ const PYTHON = process.env.STUDIO_PYTHON ?? "python3";
 const START_MS = 60_000;
 // A browser that asks for nothing but the page.
 const ARGUMENTS = [
-  "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
   "--disable-sync",
 ];
 
@@ -77,7 +82,12 @@ export class Server {
 
   /** A program in Python with a session of alice's. Resolves with the session's id, which it prints first. */
   async program(code: string): Promise<Program> {
-    const environment = { ...process.env, STUDIO: this.url, GRADWIRE_ADDRESS: `127.0.0.1:${this.port}`, GRADWIRE_TOKEN: this.alice };
+    const environment = {
+      ...process.env,
+      STUDIO: this.url,
+      GRADWIRE_ADDRESS: `127.0.0.1:${this.port}`,
+      GRADWIRE_TOKEN: this.alice,
+    };
     const started = spawn(PYTHON, ["-u", "-c", `${PRELUDE}\n${code}`], { cwd: ROOT, env: environment });
     let said = "";
     started.stderr.on("data", (part: Buffer) => {
@@ -93,18 +103,32 @@ export class Server {
   /** A unary call as JSON. */
   async call(method: string, body: object, token = this.alice): Promise<Record<string, unknown>> {
     const headers = { "content-type": "application/json", authorization: `Bearer ${token}` };
-    const answer = await fetch(`${this.url}gradwire.v1.AutogradService/${method}`, { method: "POST", headers, body: JSON.stringify(body) });
+    const answer = await fetch(`${this.url}gradwire.v1.AutogradService/${method}`, {
+      method: "POST",
+      headers,
+      body: JSON.stringify(body),
+    });
     if (!answer.ok) throw new Error(await answer.text());
     return (await answer.json()) as Record<string, unknown>;
   }
 
   private token(name: string, ...more: string[]): string {
-    const told = execFileSync(PYTHON, ["-m", "gradwire", "token", name, ...more, "--file", join(this.folder, "tokens")], { cwd: ROOT });
+    const told = execFileSync(
+      PYTHON,
+      ["-m", "gradwire", "token", name, ...more, "--file", join(this.folder, "tokens")],
+      { cwd: ROOT },
+    );
     return /gradwire_\S+/.exec(told.toString())?.[0] ?? "";
   }
 
   private async run(): Promise<void> {
-    const options = ["--host=127.0.0.1", `--port=${this.port}`, `--web=${this.web}`, "--workers=1", `--token-file=${join(this.folder, "tokens")}`];
+    const options = [
+      "--host=127.0.0.1",
+      `--port=${this.port}`,
+      `--web=${this.web}`,
+      "--workers=1",
+      `--token-file=${join(this.folder, "tokens")}`,
+    ];
     this.process = spawn(PYTHON, ["-m", "gradwire_server", ...options, "--max-principal-sessions=3000"], { cwd: ROOT });
     const listening = heard(this.process, "stdout", /127\.0\.0\.1:(\d+)/);
     this.web = await heard(this.process, "stderr", /web gateway address=http:\/\/127\.0\.0\.1:(\d+)/);
@@ -158,7 +182,8 @@ export class Watched {
     page.on("pageerror", (error) => this.problems.push(error.message));
     page.on("console", (message) => {
       // A refused call is told by the browser, too; everything else is a fault.
-      if (message.type() === "error" && !message.text().includes("Failed to load resource")) this.problems.push(message.text());
+      if (message.type() === "error" && !message.text().includes("Failed to load resource"))
+        this.problems.push(message.text());
     });
     await page.goto(url);
     return page;

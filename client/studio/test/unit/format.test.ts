@@ -4,7 +4,14 @@ import { bytesText, counted, idText, rateText, shapeText, timeText, valueText } 
 
 test("bytes have three digits", () => {
   expect([0, 512, 1023, 1024, 1536, 1048064, 10_485_760, 5e9].map(bytesText)).toEqual([
-    "0 B", "512 B", "1023 B", "1.00 KiB", "1.50 KiB", "1.00 MiB", "10.0 MiB", "4.66 GiB",
+    "0 B",
+    "512 B",
+    "1023 B",
+    "1.00 KiB",
+    "1.50 KiB",
+    "1.00 MiB",
+    "10.0 MiB",
+    "4.66 GiB",
   ]);
 });
 
@@ -17,7 +24,15 @@ test("shapes are Python's", () => {
 });
 
 test("values, rates and counts", () => {
-  expect([0, 1, 1 / 3, 123456, 1e-7, Number.NaN, -Infinity].map(valueText)).toEqual(["0", "1", "0.33333", "1.23e+5", "1.00e-7", "nan", "-inf"]);
+  expect([0, 1, 1 / 3, 123456, 1e-7, Number.NaN, -Infinity].map(valueText)).toEqual([
+    "0",
+    "1",
+    "0.33333",
+    "1.23e+5",
+    "1.00e-7",
+    "nan",
+    "-inf",
+  ]);
   expect([0, 0.42, 12345.6].map(rateText)).toEqual(["0", "0.4", "12,346"]);
   expect([counted(1, "leaf", "leaves"), counted(2000, "leaf", "leaves")]).toEqual(["1 leaf", "2,000 leaves"]);
 });

@@ -9,12 +9,28 @@ import { why } from "../../src/graph/why";
 
 function tensor(id: number, more: Partial<Tensor> = {}): Tensor {
   return {
-    id, dtype: "float32", shape: [2, 2], device: "cpu", requiresGrad: true, isLeaf: false, gradFn: "", retainsGrad: false,
-    hasGrad: false, isView: false, version: 0, bytes: 16, ...more,
+    id,
+    dtype: "float32",
+    shape: [2, 2],
+    device: "cpu",
+    requiresGrad: true,
+    isLeaf: false,
+    gradFn: "",
+    retainsGrad: false,
+    hasGrad: false,
+    isView: false,
+    version: 0,
+    bytes: 16,
+    ...more,
   };
 }
 
-function node(id: number, name: string, to: number[], more: Partial<{ freed: boolean; retainsGrad: boolean }> = {}): GraphNode {
+function node(
+  id: number,
+  name: string,
+  to: number[],
+  more: Partial<{ freed: boolean; retainsGrad: boolean }> = {},
+): GraphNode {
   return create(GraphNodeSchema, { id: BigInt(id), name, edges: to.map((each) => ({ node: BigInt(each) })), ...more });
 }
 
@@ -26,12 +42,22 @@ function leaf(id: number, of: number, hasGrad = false): GraphNode {
 /** loss(13) = sum(exp(neg(abs(x)))) with x a leaf; y(14) = mul(x, w). */
 function example(freed = false, grad = false): Graph {
   const tensors = [
-    tensor(10, { isLeaf: true, hasGrad: grad }), tensor(11, { isLeaf: true }), tensor(12, { isLeaf: true }), tensor(13), tensor(14),
-    tensor(15, { requiresGrad: false, isLeaf: true }), tensor(16, { dtype: "int64", requiresGrad: false, isLeaf: true }),
+    tensor(10, { isLeaf: true, hasGrad: grad }),
+    tensor(11, { isLeaf: true }),
+    tensor(12, { isLeaf: true }),
+    tensor(13),
+    tensor(14),
+    tensor(15, { requiresGrad: false, isLeaf: true }),
+    tensor(16, { dtype: "int64", requiresGrad: false, isLeaf: true }),
   ];
   const nodes = [
-    node(1, "SumBackward0", [2], { freed }), node(2, "ExpBackward0", [3], { freed }), node(3, "NegBackward0", [4]), node(4, "AbsBackward0", [5], { freed }),
-    leaf(5, 10, grad), node(6, "MulBackward0", [5, 7]), leaf(7, 11),
+    node(1, "SumBackward0", [2], { freed }),
+    node(2, "ExpBackward0", [3], { freed }),
+    node(3, "NegBackward0", [4]),
+    node(4, "AbsBackward0", [5], { freed }),
+    leaf(5, 10, grad),
+    node(6, "MulBackward0", [5, 7]),
+    leaf(7, 11),
   ];
   return assembled(new Map(tensors.map((each) => [each.id, each])), nodes, [10, 11, 12, 13, 14], [0, 0, 0, 1, 6]);
 }
@@ -49,10 +75,22 @@ test("a run of operations folds into one card, and opens again", () => {
   const graph = example();
   const plain = drawn(graph, 1, false, new Set());
   expect(plain.cards.map((card) => card.look)).toEqual(["root", "op", "op", "op", "leaf-none"]);
-  expect(plain.edges).toEqual([[0, 1], [1, 2], [2, 3], [3, 4]]);
+  expect(plain.edges).toEqual([
+    [0, 1],
+    [1, 2],
+    [2, 3],
+    [3, 4],
+  ]);
   const folded = drawn(graph, 1, true, new Set());
-  expect(folded.cards.map((card) => [card.look, card.nodes])).toEqual([["root", [1]], ["run", [2, 3, 4]], ["leaf-none", [5]]]);
-  expect(folded.edges).toEqual([[0, 1], [1, 2]]);
+  expect(folded.cards.map((card) => [card.look, card.nodes])).toEqual([
+    ["root", [1]],
+    ["run", [2, 3, 4]],
+    ["leaf-none", [5]],
+  ]);
+  expect(folded.edges).toEqual([
+    [0, 1],
+    [1, 2],
+  ]);
   expect(drawn(graph, 1, true, new Set([2, 3, 4])).cards).toHaveLength(5);
   expect(found(graph, folded, "neg")).toEqual([1]);
   expect(found(graph, folded, "")).toEqual([]);

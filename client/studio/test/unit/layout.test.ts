@@ -16,7 +16,12 @@ test.each(golden.map((each) => [each.name, each] as const))("%s is laid out as i
   const found = layOut(each.sizes, each.edges);
   expect(found.layers).toEqual(each.layout.layers);
   expect(found.routes.map((route) => route.arrives)).toEqual(each.layout.routes.map((route) => route.arrives));
-  const flat = (layout: Layout) => [layout.width, layout.height, ...layout.centres.flat(), ...layout.routes.flatMap((route) => route.points.flat())];
+  const flat = (layout: Layout) => [
+    layout.width,
+    layout.height,
+    ...layout.centres.flat(),
+    ...layout.routes.flatMap((route) => route.points.flat()),
+  ];
   const [mine, other] = [flat(found), flat(each.layout)];
   expect(mine.length).toBe(other.length);
   expect(Math.max(...mine.map((value, i) => Math.abs(value - (other[i] ?? Number.NaN))))).toBeLessThan(1e-6);
@@ -31,11 +36,22 @@ test("boxes of a layer do not overlap", () => {
     });
     for (const row of rows.values()) {
       row.sort(([a], [b]) => a - b);
-      row.forEach(([left], i) => i > 0 && expect(left).toBeGreaterThan(row[i - 1]?.[1] ?? 0));
+      for (const [i, [left]] of row.entries()) if (i > 0) expect(left).toBeGreaterThan(row[i - 1]?.[1] ?? 0);
     }
   }
 });
 
 test("a cycle is refused", () => {
-  expect(() => layOut([[10, 10], [10, 10]], [[0, 1], [1, 0]])).toThrow(RangeError);
+  expect(() =>
+    layOut(
+      [
+        [10, 10],
+        [10, 10],
+      ],
+      [
+        [0, 1],
+        [1, 0],
+      ],
+    ),
+  ).toThrow(RangeError);
 });

@@ -2,11 +2,18 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { type SessionSummary, SessionSummarySchema } from "#contract/service_pb";
-import { History, matching, MOST_LOOKS } from "../../src/sessions/history";
+import { History, MOST_LOOKS, matching } from "../../src/sessions/history";
 import { sorted } from "../../src/virtual";
 
-function summary(number: number, commands?: number, more: { principal?: string; client?: string } = {}): SessionSummary {
-  const known = commands === undefined ? {} : { commands: BigInt(commands), computeUs: BigInt(commands * 1000), bytes: 8n, tensors: 1n };
+function summary(
+  number: number,
+  commands?: number,
+  more: { principal?: string; client?: string } = {},
+): SessionSummary {
+  const known =
+    commands === undefined
+      ? {}
+      : { commands: BigInt(commands), computeUs: BigInt(commands * 1000), bytes: 8n, tensors: 1n };
   return create(SessionSummarySchema, { number: BigInt(number), ...known, ...more });
 }
 
@@ -27,12 +34,17 @@ test("a worker that did not answer leaves the last numbers", () => {
 test("a session that is gone is forgotten, and the history has an end", () => {
   const history = new History();
   for (let i = 0; i < 100; i++) history.take([summary(1, i), summary(2, i)], i * 1000);
-  expect(history.take([summary(2, 100)], 100_000).map((row) => [row.number, row.rates.length])).toEqual([[2, MOST_LOOKS]]);
+  expect(history.take([summary(2, 100)], 100_000).map((row) => [row.number, row.rates.length])).toEqual([
+    [2, MOST_LOOKS],
+  ]);
   expect(history.take([summary(1, 5)], 101_000)[0]?.rates).toEqual([]);
 });
 
 test("search and sorting", () => {
-  const rows = new History().take([summary(1, 5, { principal: "alice" }), summary(2, 1, { client: "gradwire 0.1" })], 0);
+  const rows = new History().take(
+    [summary(1, 5, { principal: "alice" }), summary(2, 1, { client: "gradwire 0.1" })],
+    0,
+  );
   expect(matching(rows, "ALI").map((row) => row.number)).toEqual([1]);
   expect(matching(rows, " ").length).toBe(2);
   const columns = [{ key: "n", title: "", sort: (row: { number: number }) => row.number, cell: () => "" }];

@@ -8,7 +8,13 @@ test("every dtype is read", () => {
   const read = (dtype: string, data: Uint8Array, count: number) => [...decoded(dtype, [count], data).numbers];
   expect(read("float32", bytes(new Float32Array([1.5, -2])), 2)).toEqual([1.5, -2]);
   expect(read("float64", bytes(new Float64Array([0.1])), 1)).toEqual([0.1]);
-  expect(read("float16", bytes(new Uint16Array([0x3e00, 0xc000, 0x0001, 0x7c00, 0x7e00])), 5)).toEqual([1.5, -2, 2 ** -24, Infinity, Number.NaN]);
+  expect(read("float16", bytes(new Uint16Array([0x3e00, 0xc000, 0x0001, 0x7c00, 0x7e00])), 5)).toEqual([
+    1.5,
+    -2,
+    2 ** -24,
+    Infinity,
+    Number.NaN,
+  ]);
   expect(read("bfloat16", bytes(new Uint16Array([0x3fc0, 0xc000])), 2)).toEqual([1.5, -2]);
   expect(read("int64", bytes(new BigInt64Array([-5n])), 1)).toEqual([-5]);
   expect(read("uint8", new Uint8Array([200]), 1)).toEqual([200]);
@@ -35,12 +41,22 @@ test("a histogram counts every finite value once", () => {
 });
 
 test("shapes of maps and images", () => {
-  expect([planeOf([]), planeOf([3]), planeOf([2, 3, 4]), planeOf([0, 4])]).toEqual([null, { rows: 1, columns: 3 }, { rows: 6, columns: 4 }, null]);
+  expect([planeOf([]), planeOf([3]), planeOf([2, 3, 4]), planeOf([0, 4])]).toEqual([
+    null,
+    { rows: 1, columns: 3 },
+    { rows: 6, columns: 4 },
+    null,
+  ]);
   expect(imageOf([3, 8, 9])).toEqual({ height: 8, width: 9, channels: 3, first: true });
   expect(imageOf([1, 8, 9, 3])).toEqual({ height: 8, width: 9, channels: 3, first: false });
   expect([imageOf([8, 8]), imageOf([2, 8, 8])]).toEqual([null, null]);
 });
 
 test("colours: blue, white, red, grey", () => {
-  expect([colour(-1), colour(0), colour(1), colour(Number.NaN)]).toEqual([[33, 102, 172], [255, 255, 255], [178, 24, 43], [128, 128, 128]]);
+  expect([colour(-1), colour(0), colour(1), colour(Number.NaN)]).toEqual([
+    [33, 102, 172],
+    [255, 255, 255],
+    [178, 24, 43],
+    [128, 128, 128],
+  ]);
 });
