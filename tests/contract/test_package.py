@@ -42,6 +42,13 @@ def test_wheel_holds_every_module_and_stub_of_the_repository(wheel: zipfile.ZipF
     assert expected <= set(wheel.namelist())
 
 
+def test_wheel_holds_the_built_page_of_studio(wheel: zipfile.ZipFile) -> None:
+    folder = ROOT / "server" / "gradwire_server" / "web" / "static"
+    built = {path.relative_to(ROOT / "server").as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert {"gradwire_server/web/static/index.html", "gradwire_server/web/static/studio/studio.js"} <= built
+    assert built <= set(wheel.namelist())
+
+
 def test_wheel_names_its_commands(wheel: zipfile.ZipFile) -> None:
     entry_points = wheel.read("gradwire-0.1.0.dist-info/entry_points.txt").decode()
     assert "gradwire = gradwire._cli.main:main" in entry_points
