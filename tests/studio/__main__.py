@@ -32,13 +32,15 @@ def lacking() -> str:
     version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if int(version.lstrip("v").partition(".")[0]) < _OLDEST_NODE:
         return f"Node {version} is older than {_OLDEST_NODE}"
-    installing = ["npm", "ci", "--no-audit", "--no-fund", "--silent"]
+    installing = ["npm", "ci", "--no-audit", "--no-fund"]
     try:
         done = subprocess.run(
             installing, cwd=FOLDER, capture_output=True, text=True, timeout=_PREPARE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return "its packages did not arrive in time"
+    if "EUSAGE" in done.stderr:  # no fault of the network: the committed files contradict each other
+        sys.exit(f"Studio: package.json and package-lock.json do not fit together:\n{done.stderr[:1000]}")
     return "" if done.returncode == 0 else f"its packages cannot be installed: {done.stderr.strip()[-300:]}"
 
 
