@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "916c70300a872f274fa00363b176956250559a39fcbad0fe30548d26f76297e9"
+const OpsHash = "4e32631be7bd88775a5b4828d58e73dcc76226357909d970697f80b5be96cedd"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {

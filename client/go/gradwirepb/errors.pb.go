@@ -136,6 +136,11 @@ const (
 	Reason_REASON_SNAPSHOT_DAMAGED Reason = 52
 	// RESOURCE_EXHAUSTED, OSError: the server cannot write: its disk is full, or its state directory is read-only.
 	Reason_REASON_STORAGE Reason = 53
+	// ABORTED, RuntimeError: a rank of the group is gone, or the session is in no group of that name. "rank" in the
+	// metadata is the rank, if one is known.
+	Reason_REASON_GROUP_BROKEN Reason = 63
+	// FAILED_PRECONDITION, RuntimeError: the ranks of a group sent different collectives. No tensor has changed.
+	Reason_REASON_COLLECTIVE_MISMATCH Reason = 64
 )
 
 // Enum value maps for Reason.
@@ -193,6 +198,8 @@ var (
 		51: "REASON_SNAPSHOT_LIMIT",
 		52: "REASON_SNAPSHOT_DAMAGED",
 		53: "REASON_STORAGE",
+		63: "REASON_GROUP_BROKEN",
+		64: "REASON_COLLECTIVE_MISMATCH",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":           0,
@@ -247,6 +254,8 @@ var (
 		"REASON_SNAPSHOT_LIMIT":        51,
 		"REASON_SNAPSHOT_DAMAGED":      52,
 		"REASON_STORAGE":               53,
+		"REASON_GROUP_BROKEN":          63,
+		"REASON_COLLECTIVE_MISMATCH":   64,
 	}
 )
 
@@ -393,8 +402,7 @@ const file_gradwire_v1_errors_proto_rawDesc = "" +
 	"\broot_seq\x18\x05 \x01(\x04R\arootSeq\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xdd\n" +
-	"\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x96\v\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18REASON_SESSION_NOT_FOUND\x10\x01\x12\x1a\n" +
@@ -448,7 +456,9 @@ const file_gradwire_v1_errors_proto_rawDesc = "" +
 	"\x19REASON_SNAPSHOT_NOT_FOUND\x102\x12\x19\n" +
 	"\x15REASON_SNAPSHOT_LIMIT\x103\x12\x1b\n" +
 	"\x17REASON_SNAPSHOT_DAMAGED\x104\x12\x12\n" +
-	"\x0eREASON_STORAGE\x105Bt\n" +
+	"\x0eREASON_STORAGE\x105\x12\x17\n" +
+	"\x13REASON_GROUP_BROKEN\x10?\x12\x1e\n" +
+	"\x1aREASON_COLLECTIVE_MISMATCH\x10@Bt\n" +
 	"\x15io.github.gradwire.v1P\x01Z<github.com/gradwire/gradwire/client/go/gradwirepb;gradwirepb\xaa\x02\vGradwire.V1\xea\x02\fGradwire::V1b\x06proto3"
 
 var (

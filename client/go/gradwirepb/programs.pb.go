@@ -664,6 +664,7 @@ type ProgramStep struct {
 	//	*ProgramStep_SetRequiresGrad
 	//	*ProgramStep_SetData
 	//	*ProgramStep_ManualSeed
+	//	*ProgramStep_Collective
 	Step          isProgramStep_Step `protobuf_oneof:"step"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -796,6 +797,15 @@ func (x *ProgramStep) GetManualSeed() *ManualSeedRequest {
 	return nil
 }
 
+func (x *ProgramStep) GetCollective() *CollectiveRequest {
+	if x != nil {
+		if x, ok := x.Step.(*ProgramStep_Collective); ok {
+			return x.Collective
+		}
+	}
+	return nil
+}
+
 type isProgramStep_Step interface {
 	isProgramStep_Step()
 }
@@ -850,6 +860,11 @@ type ProgramStep_ManualSeed struct {
 	ManualSeed *ManualSeedRequest `protobuf:"bytes,10,opt,name=manual_seed,json=manualSeed,proto3,oneof"`
 }
 
+type ProgramStep_Collective struct {
+	// Exchanges tensors with other sessions. A run that is refused breaks the groups of its steps.
+	Collective *CollectiveRequest `protobuf:"bytes,11,opt,name=collective,proto3,oneof"`
+}
+
 func (*ProgramStep_Create) isProgramStep_Step() {}
 
 func (*ProgramStep_Op) isProgramStep_Step() {}
@@ -869,6 +884,8 @@ func (*ProgramStep_SetRequiresGrad) isProgramStep_Step() {}
 func (*ProgramStep_SetData) isProgramStep_Step() {}
 
 func (*ProgramStep_ManualSeed) isProgramStep_Step() {}
+
+func (*ProgramStep_Collective) isProgramStep_Step() {}
 
 // Registers a program with a session. Registering it again changes nothing and returns its counts of runs.
 type RegisterProgramRequest struct {
@@ -1693,7 +1710,7 @@ var File_gradwire_v1_programs_proto protoreflect.FileDescriptor
 
 const file_gradwire_v1_programs_proto_rawDesc = "" +
 	"\n" +
-	"\x1agradwire/v1/programs.proto\x12\vgradwire.v1\x1a\x1agradwire/v1/commands.proto\x1a\x17gradwire/v1/files.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\x89\x02\n" +
+	"\x1agradwire/v1/programs.proto\x12\vgradwire.v1\x1a\x1dgradwire/v1/collectives.proto\x1a\x1agradwire/v1/commands.proto\x1a\x17gradwire/v1/files.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\x89\x02\n" +
 	"\aProgram\x121\n" +
 	"\x06inputs\x18\x01 \x03(\v2\x19.gradwire.v1.ProgramInputR\x06inputs\x12\x18\n" +
 	"\anumbers\x18\x02 \x01(\rR\anumbers\x12.\n" +
@@ -1726,7 +1743,7 @@ const file_gradwire_v1_programs_proto_rawDesc = "" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x06 \x01(\bR\x05state\x12\x18\n" +
 	"\achanged\x18\a \x01(\bR\achanged\x12\x18\n" +
-	"\adynamic\x18\b \x01(\bR\adynamic\"\xed\x04\n" +
+	"\adynamic\x18\b \x01(\bR\adynamic\"\xaf\x05\n" +
 	"\vProgramStep\x124\n" +
 	"\x06create\x18\x01 \x01(\v2\x1a.gradwire.v1.CreateRequestH\x00R\x06create\x12(\n" +
 	"\x02op\x18\x02 \x01(\v2\x16.gradwire.v1.OpRequestH\x00R\x02op\x12:\n" +
@@ -1740,7 +1757,10 @@ const file_gradwire_v1_programs_proto_rawDesc = "" +
 	"\bset_data\x18\t \x01(\v2\x1b.gradwire.v1.SetDataRequestH\x00R\asetData\x12A\n" +
 	"\vmanual_seed\x18\n" +
 	" \x01(\v2\x1e.gradwire.v1.ManualSeedRequestH\x00R\n" +
-	"manualSeedB\x06\n" +
+	"manualSeed\x12@\n" +
+	"\n" +
+	"collective\x18\v \x01(\v2\x1e.gradwire.v1.CollectiveRequestH\x00R\n" +
+	"collectiveB\x06\n" +
 	"\x04step\"\x84\x01\n" +
 	"\x16RegisterProgramRequest\x12\x1d\n" +
 	"\n" +
@@ -1873,9 +1893,10 @@ var file_gradwire_v1_programs_proto_goTypes = []any{
 	(*SetRequiresGradRequest)(nil),  // 26: gradwire.v1.SetRequiresGradRequest
 	(*SetDataRequest)(nil),          // 27: gradwire.v1.SetDataRequest
 	(*ManualSeedRequest)(nil),       // 28: gradwire.v1.ManualSeedRequest
-	(*NamedTensor)(nil),             // 29: gradwire.v1.NamedTensor
-	(*TensorSpec)(nil),              // 30: gradwire.v1.TensorSpec
-	(*LoadedTensor)(nil),            // 31: gradwire.v1.LoadedTensor
+	(*CollectiveRequest)(nil),       // 29: gradwire.v1.CollectiveRequest
+	(*NamedTensor)(nil),             // 30: gradwire.v1.NamedTensor
+	(*TensorSpec)(nil),              // 31: gradwire.v1.TensorSpec
+	(*LoadedTensor)(nil),            // 32: gradwire.v1.LoadedTensor
 }
 var file_gradwire_v1_programs_proto_depIdxs = []int32{
 	5,  // 0: gradwire.v1.Program.inputs:type_name -> gradwire.v1.ProgramInput
@@ -1896,21 +1917,22 @@ var file_gradwire_v1_programs_proto_depIdxs = []int32{
 	26, // 15: gradwire.v1.ProgramStep.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradRequest
 	27, // 16: gradwire.v1.ProgramStep.set_data:type_name -> gradwire.v1.SetDataRequest
 	28, // 17: gradwire.v1.ProgramStep.manual_seed:type_name -> gradwire.v1.ManualSeedRequest
-	29, // 18: gradwire.v1.RunProgramRequest.named:type_name -> gradwire.v1.NamedTensor
-	30, // 19: gradwire.v1.RunProgramResponse.outputs:type_name -> gradwire.v1.TensorSpec
-	12, // 20: gradwire.v1.ProgramFile.programs:type_name -> gradwire.v1.NamedProgram
-	15, // 21: gradwire.v1.LoadProgramResponse.programs:type_name -> gradwire.v1.LoadedProgram
-	31, // 22: gradwire.v1.LoadProgramResponse.tensors:type_name -> gradwire.v1.LoadedTensor
-	5,  // 23: gradwire.v1.LoadedProgram.signature:type_name -> gradwire.v1.ProgramInput
-	4,  // 24: gradwire.v1.LoadedProgram.outputs:type_name -> gradwire.v1.ProgramOutput
-	2,  // 25: gradwire.v1.LoadedProgram.rules:type_name -> gradwire.v1.NumberRule
-	29, // 26: gradwire.v1.SaveProgramRequest.tensors:type_name -> gradwire.v1.NamedTensor
-	30, // 27: gradwire.v1.SaveProgramResponse.file:type_name -> gradwire.v1.TensorSpec
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	29, // 18: gradwire.v1.ProgramStep.collective:type_name -> gradwire.v1.CollectiveRequest
+	30, // 19: gradwire.v1.RunProgramRequest.named:type_name -> gradwire.v1.NamedTensor
+	31, // 20: gradwire.v1.RunProgramResponse.outputs:type_name -> gradwire.v1.TensorSpec
+	12, // 21: gradwire.v1.ProgramFile.programs:type_name -> gradwire.v1.NamedProgram
+	15, // 22: gradwire.v1.LoadProgramResponse.programs:type_name -> gradwire.v1.LoadedProgram
+	32, // 23: gradwire.v1.LoadProgramResponse.tensors:type_name -> gradwire.v1.LoadedTensor
+	5,  // 24: gradwire.v1.LoadedProgram.signature:type_name -> gradwire.v1.ProgramInput
+	4,  // 25: gradwire.v1.LoadedProgram.outputs:type_name -> gradwire.v1.ProgramOutput
+	2,  // 26: gradwire.v1.LoadedProgram.rules:type_name -> gradwire.v1.NumberRule
+	30, // 27: gradwire.v1.SaveProgramRequest.tensors:type_name -> gradwire.v1.NamedTensor
+	31, // 28: gradwire.v1.SaveProgramResponse.file:type_name -> gradwire.v1.TensorSpec
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_programs_proto_init() }
@@ -1918,6 +1940,7 @@ func file_gradwire_v1_programs_proto_init() {
 	if File_gradwire_v1_programs_proto != nil {
 		return
 	}
+	file_gradwire_v1_collectives_proto_init()
 	file_gradwire_v1_commands_proto_init()
 	file_gradwire_v1_files_proto_init()
 	file_gradwire_v1_snapshots_proto_init()
@@ -1943,6 +1966,7 @@ func file_gradwire_v1_programs_proto_init() {
 		(*ProgramStep_SetRequiresGrad)(nil),
 		(*ProgramStep_SetData)(nil),
 		(*ProgramStep_ManualSeed)(nil),
+		(*ProgramStep_Collective)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -991,6 +991,7 @@ type Command struct {
 	//	*Command_SavedValue
 	//	*Command_LoadProgram
 	//	*Command_SaveProgram
+	//	*Command_Collective
 	Command isCommand_Command `protobuf_oneof:"command"`
 	// Whether the command is answered only if it fails.
 	Quiet bool `protobuf:"varint,30,opt,name=quiet,proto3" json:"quiet,omitempty"`
@@ -1289,6 +1290,15 @@ func (x *Command) GetSaveProgram() *SaveProgramRequest {
 	return nil
 }
 
+func (x *Command) GetCollective() *CollectiveRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Command_Collective); ok {
+			return x.Collective
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetQuiet() bool {
 	if x != nil {
 		return x.Quiet
@@ -1447,6 +1457,11 @@ type Command_SaveProgram struct {
 	SaveProgram *SaveProgramRequest `protobuf:"bytes,74,opt,name=save_program,json=saveProgram,proto3,oneof"`
 }
 
+type Command_Collective struct {
+	// Exchanges tensors with other sessions.
+	Collective *CollectiveRequest `protobuf:"bytes,75,opt,name=collective,proto3,oneof"`
+}
+
 func (*Command_Create) isCommand_Command() {}
 
 func (*Command_Op) isCommand_Command() {}
@@ -1502,6 +1517,8 @@ func (*Command_SavedValue) isCommand_Command() {}
 func (*Command_LoadProgram) isCommand_Command() {}
 
 func (*Command_SaveProgram) isCommand_Command() {}
+
+func (*Command_Collective) isCommand_Command() {}
 
 // A batch: commands of one writer, in order.
 type RunRequest struct {
@@ -1644,6 +1661,7 @@ type Result struct {
 	//	*Result_SavedValue
 	//	*Result_LoadProgram
 	//	*Result_SaveProgram
+	//	*Result_Collective
 	Result        isResult_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1945,6 +1963,15 @@ func (x *Result) GetSaveProgram() *SaveProgramResponse {
 	return nil
 }
 
+func (x *Result) GetCollective() *CollectiveResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Result_Collective); ok {
+			return x.Collective
+		}
+	}
+	return nil
+}
+
 type isResult_Result interface {
 	isResult_Result()
 }
@@ -2089,6 +2116,11 @@ type Result_SaveProgram struct {
 	SaveProgram *SaveProgramResponse `protobuf:"bytes,74,opt,name=save_program,json=saveProgram,proto3,oneof"`
 }
 
+type Result_Collective struct {
+	// Of collective.
+	Collective *CollectiveResponse `protobuf:"bytes,75,opt,name=collective,proto3,oneof"`
+}
+
 func (*Result_Error) isResult_Result() {}
 
 func (*Result_Create) isResult_Result() {}
@@ -2144,6 +2176,8 @@ func (*Result_SavedValue) isResult_Result() {}
 func (*Result_LoadProgram) isResult_Result() {}
 
 func (*Result_SaveProgram) isResult_Result() {}
+
+func (*Result_Collective) isResult_Result() {}
 
 // A batch's answers.
 type RunResponse struct {
@@ -4600,7 +4634,7 @@ var File_gradwire_v1_service_proto protoreflect.FileDescriptor
 
 const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x19gradwire/v1/service.proto\x12\vgradwire.v1\x1a\x1agradwire/v1/commands.proto\x1a\x18gradwire/v1/errors.proto\x1a\x17gradwire/v1/files.proto\x1a\x17gradwire/v1/hooks.proto\x1a\x19gradwire/v1/options.proto\x1a\x1agradwire/v1/programs.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xd7\x01\n" +
+	"\x19gradwire/v1/service.proto\x12\vgradwire.v1\x1a\x1dgradwire/v1/collectives.proto\x1a\x1agradwire/v1/commands.proto\x1a\x18gradwire/v1/errors.proto\x1a\x17gradwire/v1/files.proto\x1a\x17gradwire/v1/hooks.proto\x1a\x19gradwire/v1/options.proto\x1a\x1agradwire/v1/programs.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xd7\x01\n" +
 	"\x12OpenSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12!\n" +
@@ -4662,7 +4696,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"7\n" +
 	"\x14CloseSessionResponse\x12\x1f\n" +
 	"\vfreed_bytes\x18\x01 \x01(\x04R\n" +
-	"freedBytes\"\xb3\x10\n" +
+	"freedBytes\"\xf5\x10\n" +
 	"\aCommand\x12G\n" +
 	"\x06create\x18\x01 \x01(\v2\x1a.gradwire.v1.CreateRequestB\x11\x8a\xb5\x18\r\n" +
 	"\x02idB\apayloadH\x00R\x06create\x127\n" +
@@ -4709,7 +4743,10 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\fload_program\x18I \x01(\v2\x1f.gradwire.v1.LoadProgramRequestB\t\x8a\xb5\x18\x05\n" +
 	"\x03idsH\x00R\vloadProgram\x12N\n" +
 	"\fsave_program\x18J \x01(\v2\x1f.gradwire.v1.SaveProgramRequestB\b\x8a\xb5\x18\x04\n" +
-	"\x02idH\x00R\vsaveProgram\x12\x14\n" +
+	"\x02idH\x00R\vsaveProgram\x12@\n" +
+	"\n" +
+	"collective\x18K \x01(\v2\x1e.gradwire.v1.CollectiveRequestH\x00R\n" +
+	"collective\x12\x14\n" +
 	"\x05quiet\x18\x1e \x01(\bR\x05quiet\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x1f \x01(\rR\ttimeoutMsB\t\n" +
@@ -4723,7 +4760,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12)\n" +
 	"\x10acknowledged_seq\x18\x05 \x01(\x04R\x0facknowledgedSeq\x120\n" +
 	"\bcommands\x18\x06 \x03(\v2\x14.gradwire.v1.CommandR\bcommands\x12\x18\n" +
-	"\atimings\x18  \x01(\bR\atimingsJ\x04\b\x10\x10 \"\xa7\x0e\n" +
+	"\atimings\x18  \x01(\bR\atimingsJ\x04\b\x10\x10 \"\xea\x0e\n" +
 	"\x06Result\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12*\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.gradwire.v1.ErrorH\x00R\x05error\x125\n" +
@@ -4762,7 +4799,10 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\vsaved_value\x18H \x01(\v2\x1f.gradwire.v1.SavedValueResponseH\x00R\n" +
 	"savedValue\x12E\n" +
 	"\fload_program\x18I \x01(\v2 .gradwire.v1.LoadProgramResponseH\x00R\vloadProgram\x12E\n" +
-	"\fsave_program\x18J \x01(\v2 .gradwire.v1.SaveProgramResponseH\x00R\vsaveProgramB\b\n" +
+	"\fsave_program\x18J \x01(\v2 .gradwire.v1.SaveProgramResponseH\x00R\vsaveProgram\x12A\n" +
+	"\n" +
+	"collective\x18K \x01(\v2\x1f.gradwire.v1.CollectiveResponseH\x00R\n" +
+	"collectiveB\b\n" +
 	"\x06resultJ\x04\b/\x10<\"\xef\x01\n" +
 	"\vRunResponse\x12-\n" +
 	"\aresults\x18\x01 \x03(\v2\x13.gradwire.v1.ResultR\aresults\x12\x1f\n" +
@@ -4987,7 +5027,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x15PARAMETER_KIND_FLOATS\x10\f\x12\x18\n" +
 	"\x14PARAMETER_KIND_INDEX\x10\r\x12#\n" +
 	"\x1fPARAMETER_KIND_NUMBER_OR_STRING\x10\x0e\x12%\n" +
-	"!PARAMETER_KIND_INTEGERS_OR_STRING\x10\x0f2\xa0\x1c\n" +
+	"!PARAMETER_KIND_INTEGERS_OR_STRING\x10\x0f2\xef\x1c\n" +
 	"\x0fAutogradService\x12P\n" +
 	"\vOpenSession\x12\x1f.gradwire.v1.OpenSessionRequest\x1a .gradwire.v1.OpenSessionResponse\x12J\n" +
 	"\tKeepAlive\x12\x1d.gradwire.v1.KeepAliveRequest\x1a\x1e.gradwire.v1.KeepAliveResponse\x12S\n" +
@@ -5028,7 +5068,9 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\bNameEdge\x12\x1c.gradwire.v1.NameEdgeRequest\x1a\x1d.gradwire.v1.NameEdgeResponse\x12J\n" +
 	"\tPackSaved\x12\x1d.gradwire.v1.PackSavedRequest\x1a\x1e.gradwire.v1.PackSavedResponse\x12M\n" +
 	"\n" +
-	"SavedValue\x12\x1e.gradwire.v1.SavedValueRequest\x1a\x1f.gradwire.v1.SavedValueResponse\x12A\n" +
+	"SavedValue\x12\x1e.gradwire.v1.SavedValueRequest\x1a\x1f.gradwire.v1.SavedValueResponse\x12M\n" +
+	"\n" +
+	"Collective\x12\x1e.gradwire.v1.CollectiveRequest\x1a\x1f.gradwire.v1.CollectiveResponse\x12A\n" +
 	"\x06Cancel\x12\x1a.gradwire.v1.CancelRequest\x1a\x1b.gradwire.v1.CancelResponse\x12P\n" +
 	"\vSaveSession\x12\x1f.gradwire.v1.SaveSessionRequest\x1a .gradwire.v1.SaveSessionResponse\x12Y\n" +
 	"\x0eRestoreSession\x12\".gradwire.v1.RestoreSessionRequest\x1a#.gradwire.v1.RestoreSessionResponse\x12V\n" +
@@ -5136,51 +5178,53 @@ var file_gradwire_v1_service_proto_goTypes = []any{
 	(*SavedValueRequest)(nil),       // 71: gradwire.v1.SavedValueRequest
 	(*LoadProgramRequest)(nil),      // 72: gradwire.v1.LoadProgramRequest
 	(*SaveProgramRequest)(nil),      // 73: gradwire.v1.SaveProgramRequest
-	(*Error)(nil),                   // 74: gradwire.v1.Error
-	(*CreateResponse)(nil),          // 75: gradwire.v1.CreateResponse
-	(*OpResponse)(nil),              // 76: gradwire.v1.OpResponse
-	(*BackwardResponse)(nil),        // 77: gradwire.v1.BackwardResponse
-	(*RetainGradResponse)(nil),      // 78: gradwire.v1.RetainGradResponse
-	(*GradResponse)(nil),            // 79: gradwire.v1.GradResponse
-	(*GradientsResponse)(nil),       // 80: gradwire.v1.GradientsResponse
-	(*SetGradResponse)(nil),         // 81: gradwire.v1.SetGradResponse
-	(*SetRequiresGradResponse)(nil), // 82: gradwire.v1.SetRequiresGradResponse
-	(*SetDataResponse)(nil),         // 83: gradwire.v1.SetDataResponse
-	(*ManualSeedResponse)(nil),      // 84: gradwire.v1.ManualSeedResponse
-	(*DescribeResponse)(nil),        // 85: gradwire.v1.DescribeResponse
-	(*ReadResponse)(nil),            // 86: gradwire.v1.ReadResponse
-	(*ReleaseResponse)(nil),         // 87: gradwire.v1.ReleaseResponse
-	(*GraphResponse)(nil),           // 88: gradwire.v1.GraphResponse
-	(*PrepareResponse)(nil),         // 89: gradwire.v1.PrepareResponse
-	(*RegisterProgramResponse)(nil), // 90: gradwire.v1.RegisterProgramResponse
-	(*RunProgramResponse)(nil),      // 91: gradwire.v1.RunProgramResponse
-	(*RegisterHookResponse)(nil),    // 92: gradwire.v1.RegisterHookResponse
-	(*RemoveHookResponse)(nil),      // 93: gradwire.v1.RemoveHookResponse
-	(*ResumeBackwardResponse)(nil),  // 94: gradwire.v1.ResumeBackwardResponse
-	(*RecordFunctionResponse)(nil),  // 95: gradwire.v1.RecordFunctionResponse
-	(*CheckpointResponse)(nil),      // 96: gradwire.v1.CheckpointResponse
-	(*NameEdgeResponse)(nil),        // 97: gradwire.v1.NameEdgeResponse
-	(*PackSavedResponse)(nil),       // 98: gradwire.v1.PackSavedResponse
-	(*SavedValueResponse)(nil),      // 99: gradwire.v1.SavedValueResponse
-	(*LoadProgramResponse)(nil),     // 100: gradwire.v1.LoadProgramResponse
-	(*SaveProgramResponse)(nil),     // 101: gradwire.v1.SaveProgramResponse
-	(Dtype)(0),                      // 102: gradwire.v1.Dtype
-	(*Argument)(nil),                // 103: gradwire.v1.Argument
-	(*SaveSessionRequest)(nil),      // 104: gradwire.v1.SaveSessionRequest
-	(*RestoreSessionRequest)(nil),   // 105: gradwire.v1.RestoreSessionRequest
-	(*ListSnapshotsRequest)(nil),    // 106: gradwire.v1.ListSnapshotsRequest
-	(*DeleteSnapshotRequest)(nil),   // 107: gradwire.v1.DeleteSnapshotRequest
-	(*SaveFileRequest)(nil),         // 108: gradwire.v1.SaveFileRequest
-	(*LoadFileRequest)(nil),         // 109: gradwire.v1.LoadFileRequest
-	(*ListFilesRequest)(nil),        // 110: gradwire.v1.ListFilesRequest
-	(*DeleteFileRequest)(nil),       // 111: gradwire.v1.DeleteFileRequest
-	(*SaveSessionResponse)(nil),     // 112: gradwire.v1.SaveSessionResponse
-	(*ListSnapshotsResponse)(nil),   // 113: gradwire.v1.ListSnapshotsResponse
-	(*DeleteSnapshotResponse)(nil),  // 114: gradwire.v1.DeleteSnapshotResponse
-	(*SaveFileResponse)(nil),        // 115: gradwire.v1.SaveFileResponse
-	(*LoadFileResponse)(nil),        // 116: gradwire.v1.LoadFileResponse
-	(*ListFilesResponse)(nil),       // 117: gradwire.v1.ListFilesResponse
-	(*DeleteFileResponse)(nil),      // 118: gradwire.v1.DeleteFileResponse
+	(*CollectiveRequest)(nil),       // 74: gradwire.v1.CollectiveRequest
+	(*Error)(nil),                   // 75: gradwire.v1.Error
+	(*CreateResponse)(nil),          // 76: gradwire.v1.CreateResponse
+	(*OpResponse)(nil),              // 77: gradwire.v1.OpResponse
+	(*BackwardResponse)(nil),        // 78: gradwire.v1.BackwardResponse
+	(*RetainGradResponse)(nil),      // 79: gradwire.v1.RetainGradResponse
+	(*GradResponse)(nil),            // 80: gradwire.v1.GradResponse
+	(*GradientsResponse)(nil),       // 81: gradwire.v1.GradientsResponse
+	(*SetGradResponse)(nil),         // 82: gradwire.v1.SetGradResponse
+	(*SetRequiresGradResponse)(nil), // 83: gradwire.v1.SetRequiresGradResponse
+	(*SetDataResponse)(nil),         // 84: gradwire.v1.SetDataResponse
+	(*ManualSeedResponse)(nil),      // 85: gradwire.v1.ManualSeedResponse
+	(*DescribeResponse)(nil),        // 86: gradwire.v1.DescribeResponse
+	(*ReadResponse)(nil),            // 87: gradwire.v1.ReadResponse
+	(*ReleaseResponse)(nil),         // 88: gradwire.v1.ReleaseResponse
+	(*GraphResponse)(nil),           // 89: gradwire.v1.GraphResponse
+	(*PrepareResponse)(nil),         // 90: gradwire.v1.PrepareResponse
+	(*RegisterProgramResponse)(nil), // 91: gradwire.v1.RegisterProgramResponse
+	(*RunProgramResponse)(nil),      // 92: gradwire.v1.RunProgramResponse
+	(*RegisterHookResponse)(nil),    // 93: gradwire.v1.RegisterHookResponse
+	(*RemoveHookResponse)(nil),      // 94: gradwire.v1.RemoveHookResponse
+	(*ResumeBackwardResponse)(nil),  // 95: gradwire.v1.ResumeBackwardResponse
+	(*RecordFunctionResponse)(nil),  // 96: gradwire.v1.RecordFunctionResponse
+	(*CheckpointResponse)(nil),      // 97: gradwire.v1.CheckpointResponse
+	(*NameEdgeResponse)(nil),        // 98: gradwire.v1.NameEdgeResponse
+	(*PackSavedResponse)(nil),       // 99: gradwire.v1.PackSavedResponse
+	(*SavedValueResponse)(nil),      // 100: gradwire.v1.SavedValueResponse
+	(*LoadProgramResponse)(nil),     // 101: gradwire.v1.LoadProgramResponse
+	(*SaveProgramResponse)(nil),     // 102: gradwire.v1.SaveProgramResponse
+	(*CollectiveResponse)(nil),      // 103: gradwire.v1.CollectiveResponse
+	(Dtype)(0),                      // 104: gradwire.v1.Dtype
+	(*Argument)(nil),                // 105: gradwire.v1.Argument
+	(*SaveSessionRequest)(nil),      // 106: gradwire.v1.SaveSessionRequest
+	(*RestoreSessionRequest)(nil),   // 107: gradwire.v1.RestoreSessionRequest
+	(*ListSnapshotsRequest)(nil),    // 108: gradwire.v1.ListSnapshotsRequest
+	(*DeleteSnapshotRequest)(nil),   // 109: gradwire.v1.DeleteSnapshotRequest
+	(*SaveFileRequest)(nil),         // 110: gradwire.v1.SaveFileRequest
+	(*LoadFileRequest)(nil),         // 111: gradwire.v1.LoadFileRequest
+	(*ListFilesRequest)(nil),        // 112: gradwire.v1.ListFilesRequest
+	(*DeleteFileRequest)(nil),       // 113: gradwire.v1.DeleteFileRequest
+	(*SaveSessionResponse)(nil),     // 114: gradwire.v1.SaveSessionResponse
+	(*ListSnapshotsResponse)(nil),   // 115: gradwire.v1.ListSnapshotsResponse
+	(*DeleteSnapshotResponse)(nil),  // 116: gradwire.v1.DeleteSnapshotResponse
+	(*SaveFileResponse)(nil),        // 117: gradwire.v1.SaveFileResponse
+	(*LoadFileResponse)(nil),        // 118: gradwire.v1.LoadFileResponse
+	(*ListFilesResponse)(nil),       // 119: gradwire.v1.ListFilesResponse
+	(*DeleteFileResponse)(nil),      // 120: gradwire.v1.DeleteFileResponse
 }
 var file_gradwire_v1_service_proto_depIdxs = []int32{
 	5,   // 0: gradwire.v1.OpenSessionResponse.limits:type_name -> gradwire.v1.Limits
@@ -5214,159 +5258,163 @@ var file_gradwire_v1_service_proto_depIdxs = []int32{
 	71,  // 28: gradwire.v1.Command.saved_value:type_name -> gradwire.v1.SavedValueRequest
 	72,  // 29: gradwire.v1.Command.load_program:type_name -> gradwire.v1.LoadProgramRequest
 	73,  // 30: gradwire.v1.Command.save_program:type_name -> gradwire.v1.SaveProgramRequest
-	10,  // 31: gradwire.v1.RunRequest.commands:type_name -> gradwire.v1.Command
-	74,  // 32: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
-	75,  // 33: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
-	76,  // 34: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
-	77,  // 35: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
-	78,  // 36: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
-	79,  // 37: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
-	80,  // 38: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
-	81,  // 39: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
-	82,  // 40: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
-	83,  // 41: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
-	84,  // 42: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
-	85,  // 43: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
-	86,  // 44: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
-	87,  // 45: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
-	88,  // 46: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
-	89,  // 47: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
-	90,  // 48: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
-	91,  // 49: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
-	92,  // 50: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
-	93,  // 51: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
-	94,  // 52: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
-	95,  // 53: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
-	96,  // 54: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
-	97,  // 55: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
-	98,  // 56: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
-	99,  // 57: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
-	100, // 58: gradwire.v1.Result.load_program:type_name -> gradwire.v1.LoadProgramResponse
-	101, // 59: gradwire.v1.Result.save_program:type_name -> gradwire.v1.SaveProgramResponse
-	12,  // 60: gradwire.v1.RunResponse.results:type_name -> gradwire.v1.Result
-	14,  // 61: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
-	16,  // 62: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
-	11,  // 63: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
-	17,  // 64: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
-	19,  // 65: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
-	13,  // 66: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
-	21,  // 67: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
-	21,  // 68: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
-	23,  // 69: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
-	27,  // 70: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
-	32,  // 71: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
-	102, // 72: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
-	5,   // 73: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
-	44,  // 74: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
-	41,  // 75: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
-	37,  // 76: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
-	38,  // 77: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
-	43,  // 78: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
-	42,  // 79: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
-	0,   // 80: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
-	43,  // 81: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
-	1,   // 82: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
-	103, // 83: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
-	103, // 84: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
-	2,   // 85: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
-	6,   // 86: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
-	8,   // 87: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
-	46,  // 88: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
-	47,  // 89: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
-	48,  // 90: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
-	49,  // 91: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
-	50,  // 92: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
-	51,  // 93: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
-	52,  // 94: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
-	53,  // 95: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
-	54,  // 96: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
-	55,  // 97: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
-	56,  // 98: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
-	57,  // 99: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
-	58,  // 100: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
-	59,  // 101: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
-	20,  // 102: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
-	23,  // 103: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
-	25,  // 104: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
-	11,  // 105: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
-	15,  // 106: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
-	62,  // 107: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
-	63,  // 108: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
-	72,  // 109: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
-	73,  // 110: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
-	64,  // 111: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
-	65,  // 112: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
-	66,  // 113: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
-	67,  // 114: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
-	68,  // 115: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
-	69,  // 116: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
-	70,  // 117: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
-	71,  // 118: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
-	28,  // 119: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
-	104, // 120: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
-	105, // 121: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
-	106, // 122: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
-	107, // 123: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
-	108, // 124: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
-	109, // 125: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
-	110, // 126: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
-	111, // 127: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
-	30,  // 128: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
-	33,  // 129: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
-	35,  // 130: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
-	39,  // 131: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
-	3,   // 132: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
-	7,   // 133: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
-	9,   // 134: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
-	75,  // 135: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
-	76,  // 136: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
-	77,  // 137: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
-	78,  // 138: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
-	79,  // 139: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
-	80,  // 140: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
-	81,  // 141: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
-	82,  // 142: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
-	83,  // 143: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
-	84,  // 144: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
-	85,  // 145: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
-	86,  // 146: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
-	87,  // 147: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
-	88,  // 148: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
-	22,  // 149: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
-	24,  // 150: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
-	26,  // 151: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
-	13,  // 152: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
-	18,  // 153: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
-	90,  // 154: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
-	91,  // 155: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
-	100, // 156: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
-	101, // 157: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
-	92,  // 158: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
-	93,  // 159: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
-	94,  // 160: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
-	95,  // 161: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
-	96,  // 162: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
-	97,  // 163: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
-	98,  // 164: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
-	99,  // 165: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
-	29,  // 166: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
-	112, // 167: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
-	4,   // 168: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
-	113, // 169: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
-	114, // 170: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
-	115, // 171: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
-	116, // 172: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
-	117, // 173: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
-	118, // 174: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
-	31,  // 175: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
-	34,  // 176: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
-	36,  // 177: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
-	40,  // 178: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
-	132, // [132:179] is the sub-list for method output_type
-	85,  // [85:132] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	74,  // 31: gradwire.v1.Command.collective:type_name -> gradwire.v1.CollectiveRequest
+	10,  // 32: gradwire.v1.RunRequest.commands:type_name -> gradwire.v1.Command
+	75,  // 33: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
+	76,  // 34: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
+	77,  // 35: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
+	78,  // 36: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
+	79,  // 37: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
+	80,  // 38: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
+	81,  // 39: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
+	82,  // 40: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
+	83,  // 41: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
+	84,  // 42: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
+	85,  // 43: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
+	86,  // 44: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
+	87,  // 45: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
+	88,  // 46: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
+	89,  // 47: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
+	90,  // 48: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
+	91,  // 49: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
+	92,  // 50: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
+	93,  // 51: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
+	94,  // 52: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
+	95,  // 53: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
+	96,  // 54: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
+	97,  // 55: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
+	98,  // 56: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
+	99,  // 57: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
+	100, // 58: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
+	101, // 59: gradwire.v1.Result.load_program:type_name -> gradwire.v1.LoadProgramResponse
+	102, // 60: gradwire.v1.Result.save_program:type_name -> gradwire.v1.SaveProgramResponse
+	103, // 61: gradwire.v1.Result.collective:type_name -> gradwire.v1.CollectiveResponse
+	12,  // 62: gradwire.v1.RunResponse.results:type_name -> gradwire.v1.Result
+	14,  // 63: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
+	16,  // 64: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
+	11,  // 65: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
+	17,  // 66: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
+	19,  // 67: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
+	13,  // 68: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
+	21,  // 69: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
+	21,  // 70: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
+	23,  // 71: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
+	27,  // 72: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
+	32,  // 73: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
+	104, // 74: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
+	5,   // 75: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
+	44,  // 76: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
+	41,  // 77: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
+	37,  // 78: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
+	38,  // 79: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
+	43,  // 80: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
+	42,  // 81: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
+	0,   // 82: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
+	43,  // 83: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
+	1,   // 84: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
+	105, // 85: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
+	105, // 86: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
+	2,   // 87: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
+	6,   // 88: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
+	8,   // 89: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
+	46,  // 90: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
+	47,  // 91: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
+	48,  // 92: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
+	49,  // 93: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
+	50,  // 94: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
+	51,  // 95: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
+	52,  // 96: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
+	53,  // 97: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
+	54,  // 98: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
+	55,  // 99: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
+	56,  // 100: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
+	57,  // 101: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
+	58,  // 102: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
+	59,  // 103: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
+	20,  // 104: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
+	23,  // 105: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
+	25,  // 106: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
+	11,  // 107: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
+	15,  // 108: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
+	62,  // 109: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
+	63,  // 110: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
+	72,  // 111: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
+	73,  // 112: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
+	64,  // 113: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
+	65,  // 114: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
+	66,  // 115: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
+	67,  // 116: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
+	68,  // 117: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
+	69,  // 118: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
+	70,  // 119: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
+	71,  // 120: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
+	74,  // 121: gradwire.v1.AutogradService.Collective:input_type -> gradwire.v1.CollectiveRequest
+	28,  // 122: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
+	106, // 123: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
+	107, // 124: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
+	108, // 125: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
+	109, // 126: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
+	110, // 127: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
+	111, // 128: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
+	112, // 129: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
+	113, // 130: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
+	30,  // 131: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
+	33,  // 132: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
+	35,  // 133: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
+	39,  // 134: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
+	3,   // 135: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
+	7,   // 136: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
+	9,   // 137: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
+	76,  // 138: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
+	77,  // 139: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
+	78,  // 140: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
+	79,  // 141: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
+	80,  // 142: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
+	81,  // 143: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
+	82,  // 144: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
+	83,  // 145: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
+	84,  // 146: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
+	85,  // 147: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
+	86,  // 148: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
+	87,  // 149: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
+	88,  // 150: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
+	89,  // 151: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
+	22,  // 152: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
+	24,  // 153: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
+	26,  // 154: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
+	13,  // 155: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
+	18,  // 156: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
+	91,  // 157: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
+	92,  // 158: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
+	101, // 159: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
+	102, // 160: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
+	93,  // 161: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
+	94,  // 162: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
+	95,  // 163: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
+	96,  // 164: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
+	97,  // 165: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
+	98,  // 166: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
+	99,  // 167: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
+	100, // 168: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
+	103, // 169: gradwire.v1.AutogradService.Collective:output_type -> gradwire.v1.CollectiveResponse
+	29,  // 170: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
+	114, // 171: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
+	4,   // 172: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
+	115, // 173: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
+	116, // 174: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
+	117, // 175: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
+	118, // 176: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
+	119, // 177: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
+	120, // 178: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
+	31,  // 179: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
+	34,  // 180: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
+	36,  // 181: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
+	40,  // 182: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
+	135, // [135:183] is the sub-list for method output_type
+	87,  // [87:135] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_service_proto_init() }
@@ -5374,6 +5422,7 @@ func file_gradwire_v1_service_proto_init() {
 	if File_gradwire_v1_service_proto != nil {
 		return
 	}
+	file_gradwire_v1_collectives_proto_init()
 	file_gradwire_v1_commands_proto_init()
 	file_gradwire_v1_errors_proto_init()
 	file_gradwire_v1_files_proto_init()
@@ -5411,6 +5460,7 @@ func file_gradwire_v1_service_proto_init() {
 		(*Command_SavedValue)(nil),
 		(*Command_LoadProgram)(nil),
 		(*Command_SaveProgram)(nil),
+		(*Command_Collective)(nil),
 	}
 	file_gradwire_v1_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*Result_Error)(nil),
@@ -5441,6 +5491,7 @@ func file_gradwire_v1_service_proto_init() {
 		(*Result_SavedValue)(nil),
 		(*Result_LoadProgram)(nil),
 		(*Result_SaveProgram)(nil),
+		(*Result_Collective)(nil),
 	}
 	file_gradwire_v1_service_proto_msgTypes[13].OneofWrappers = []any{
 		(*StreamRequest_Attach)(nil),

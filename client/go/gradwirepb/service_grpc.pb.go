@@ -87,6 +87,7 @@ const (
 	AutogradService_NameEdge_FullMethodName        = "/gradwire.v1.AutogradService/NameEdge"
 	AutogradService_PackSaved_FullMethodName       = "/gradwire.v1.AutogradService/PackSaved"
 	AutogradService_SavedValue_FullMethodName      = "/gradwire.v1.AutogradService/SavedValue"
+	AutogradService_Collective_FullMethodName      = "/gradwire.v1.AutogradService/Collective"
 	AutogradService_Cancel_FullMethodName          = "/gradwire.v1.AutogradService/Cancel"
 	AutogradService_SaveSession_FullMethodName     = "/gradwire.v1.AutogradService/SaveSession"
 	AutogradService_RestoreSession_FullMethodName  = "/gradwire.v1.AutogradService/RestoreSession"
@@ -207,6 +208,8 @@ type AutogradServiceClient interface {
 	PackSaved(ctx context.Context, in *PackSavedRequest, opts ...grpc.CallOption) (*PackSavedResponse, error)
 	// Returns a value that a node saved for backward.
 	SavedValue(ctx context.Context, in *SavedValueRequest, opts ...grpc.CallOption) (*SavedValueResponse, error)
+	// Exchanges tensors with other sessions of a group.
+	Collective(ctx context.Context, in *CollectiveRequest, opts ...grpc.CallOption) (*CollectiveResponse, error)
 	// Cancels a session's running and waiting commands.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
 	// Saves a session, under a name for RestoreSession or as its own stored state. Needs a server with --state-dir.
@@ -601,6 +604,16 @@ func (c *autogradServiceClient) SavedValue(ctx context.Context, in *SavedValueRe
 	return out, nil
 }
 
+func (c *autogradServiceClient) Collective(ctx context.Context, in *CollectiveRequest, opts ...grpc.CallOption) (*CollectiveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CollectiveResponse)
+	err := c.cc.Invoke(ctx, AutogradService_Collective_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autogradServiceClient) Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelResponse)
@@ -836,6 +849,8 @@ type AutogradServiceServer interface {
 	PackSaved(context.Context, *PackSavedRequest) (*PackSavedResponse, error)
 	// Returns a value that a node saved for backward.
 	SavedValue(context.Context, *SavedValueRequest) (*SavedValueResponse, error)
+	// Exchanges tensors with other sessions of a group.
+	Collective(context.Context, *CollectiveRequest) (*CollectiveResponse, error)
 	// Cancels a session's running and waiting commands.
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
 	// Saves a session, under a name for RestoreSession or as its own stored state. Needs a server with --state-dir.
@@ -973,6 +988,9 @@ func (UnimplementedAutogradServiceServer) PackSaved(context.Context, *PackSavedR
 }
 func (UnimplementedAutogradServiceServer) SavedValue(context.Context, *SavedValueRequest) (*SavedValueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SavedValue not implemented")
+}
+func (UnimplementedAutogradServiceServer) Collective(context.Context, *CollectiveRequest) (*CollectiveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Collective not implemented")
 }
 func (UnimplementedAutogradServiceServer) Cancel(context.Context, *CancelRequest) (*CancelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
@@ -1606,6 +1624,24 @@ func _AutogradService_SavedValue_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutogradService_Collective_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CollectiveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutogradServiceServer).Collective(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutogradService_Collective_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutogradServiceServer).Collective(ctx, req.(*CollectiveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutogradService_Cancel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelRequest)
 	if err := dec(in); err != nil {
@@ -1966,6 +2002,10 @@ var AutogradService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SavedValue",
 			Handler:    _AutogradService_SavedValue_Handler,
+		},
+		{
+			MethodName: "Collective",
+			Handler:    _AutogradService_Collective_Handler,
 		},
 		{
 			MethodName: "Cancel",

@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::values::DType;
 
 /// ListOpsResponse.hash of the ops below.
-pub const OPS_HASH: &str = "916c70300a872f274fa00363b176956250559a39fcbad0fe30548d26f76297e9";
+pub const OPS_HASH: &str = "4e32631be7bd88775a5b4828d58e73dcc76226357909d970697f80b5be96cedd";
 
 /// Add dimensions of size 1 up to one dimension (torch.atleast_1d).
 pub fn atleast_1d(input: &Tensor) -> Tensor {

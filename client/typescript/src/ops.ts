@@ -1107,7 +1107,7 @@ export interface ZerosOptions {
 }
 
 /** ListOpsResponse.hash of these ops. */
-export const OPS_HASH = "916c70300a872f274fa00363b176956250559a39fcbad0fe30548d26f76297e9";
+export const OPS_HASH = "4e32631be7bd88775a5b4828d58e73dcc76226357909d970697f80b5be96cedd";
 
 /** The ops that are methods of a tensor. */
 export abstract class TensorMethods {

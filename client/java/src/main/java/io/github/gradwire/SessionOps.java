@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /** Methods of {@link Session} that make tensors from no others. */
 public abstract class SessionOps {
   /** ListOpsResponse.hash of the ops of this version. */
-  public static final String OPS_HASH = "916c70300a872f274fa00363b176956250559a39fcbad0fe30548d26f76297e9";
+  public static final String OPS_HASH = "4e32631be7bd88775a5b4828d58e73dcc76226357909d970697f80b5be96cedd";
 
   SessionOps() {}
 
