@@ -11,6 +11,8 @@ import pytest
 import gradwire as torch
 from gradwire._base.errors import GradwireError
 
+pytestmark = pytest.mark.usefixtures("deferring")
+
 
 class Gateway(HTTPServer):
     """Keeps what it is given, and answers as told."""

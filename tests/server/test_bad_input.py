@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradwire.v1 import collectives_pb2 as g
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, files_pb2, hooks_pb2, programs_pb2, service_pb2, snapshots_pb2, types_pb2
 from tests.rpcs import NEEDS_NO_SESSION
@@ -73,6 +74,7 @@ REQUESTS: dict[str, Any] = {
     "Checkpoint": hooks_pb2.CheckpointRequest(),
     "NameEdge": hooks_pb2.NameEdgeRequest(),
     "PackSaved": hooks_pb2.PackSavedRequest(),
+    "Collective": g.CollectiveRequest(kind=g.COLLECTIVE_KIND_BARRIER, group="g"),
     "SavedValue": hooks_pb2.SavedValueRequest(),
     "SaveSession": snapshots_pb2.SaveSessionRequest(),
     "SaveFile": files_pb2.SaveFileRequest(name="one"),

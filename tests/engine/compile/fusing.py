@@ -1,9 +1,10 @@
-"""Programs traced to plans, and their fused plans, without waiting for a thread."""
+"""Programs traced to plans, and their fused plans: every kernel is waited for."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,12 +33,15 @@ def traced(program: Program, inputs: Sequence[Tensor], numbers: Sequence[float] 
 
 def fused(plan: Plan, kernels: Kernels = KERNELS) -> tuple[Plan, list[Group]]:
     """The plan with its groups fused; every kernel must compile."""
-    made = machine_of(plan, lambda source: _built(source, kernels))
+    made = machine_of(plan, lambda source: built(source, kernels))
     return plan._fused(made, CURRENT.get().account), [group for group, _ in made.groups]
 
 
-def _built(source: str, kernels: Kernels) -> Kernel:
-    kernel = kernels.built(source)
+def built(source: str, kernels: Kernels = KERNELS) -> Kernel:
+    """A kernel, which must compile. Only the kernels' own thread may use the compiler process, and ends it."""
+    done: Future[Kernel] = Future()
+    assert kernels.hurry(lambda: done.set_result(kernels.built(source)))
+    kernel = done.result(120)
     assert not kernel.failed, kernel.failed
     assert kernel.entry is not None
     return kernel

@@ -20,7 +20,7 @@ from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.fusion.rules import RULES
 from gradwire_engine.core.context import CURRENT, Context, activate
 from gradwire_engine.op.declaration import OPS
-from tests.engine.compile.fusing import KERNELS, Program, fused, run, traced
+from tests.engine.compile.fusing import KERNELS, Program, built, fused, run, traced
 
 pytest.importorskip("llvmlite")
 DTYPES = ["float32", "float64"]
@@ -85,8 +85,8 @@ def _applied(name: str, values: np.ndarray) -> np.ndarray:
     loop = Loop()
     given, made = (loop.operand(values.dtype.char.replace("f", "f4").replace("d", "f8"), WHOLE) for _ in range(2))
     loop.store(made, getattr(functions, name)(loop, loop.load(given)))
-    kernel = KERNELS.built(printed(loop))
-    assert kernel.entry is not None, kernel.failed
+    kernel = built(printed(loop))
+    assert kernel.entry is not None
     out = np.empty_like(values)
     table = np.array([values.size, values.ctypes.data, 0, out.ctypes.data, 0], np.int64)
     kernel.entry(0, values.size, None, table.ctypes.data)
@@ -437,11 +437,11 @@ def test_a_fused_plan_is_freed_without_garbage_collection(mode: str, monkeypatch
 
 def test_a_job_of_the_kernels_thread_does_not_hold_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[Any] = []
-    built: list[str] = []
+    sources: list[str] = []
     monkeypatch.setattr(fused_plans.OPTIONS, "mode", "on")
     monkeypatch.setattr(fused_plans, "replaced_after", lambda schedule: 4)
     monkeypatch.setattr(KERNELS, "later", lambda job: jobs.append(job) or True)
-    monkeypatch.setattr(KERNELS, "built", built.append)
+    monkeypatch.setattr(KERNELS, "built", sources.append)
     monkeypatch.setattr(fused_plans.OPTIONS, "kernels", KERNELS)
     arrays = [np.random.default_rng(0).random(shape) for shape in (S, ROW, ROW)]
     account = CURRENT.get().account
@@ -453,7 +453,7 @@ def test_a_job_of_the_kernels_thread_does_not_hold_the_plan(monkeypatch: pytest.
     del plan
     assert account.bytes == before
     jobs[0]()
-    assert not built
+    assert not sources
 
 
 # Random programs.

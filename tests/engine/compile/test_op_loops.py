@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine.compile.eager import forms
+from gradwire_engine.compile.eager import forms, normal
 from gradwire_engine.compile.eager.library import Library, SessionLoops
+from gradwire_engine.compile.fusion.form import F4, F8
 from gradwire_engine.compile.fusion.fused import OPTIONS
+from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.core.context import CURRENT, Account, Context, Interrupt
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.threads import POOL
@@ -301,6 +303,13 @@ def test_second_derivatives_are_pytorchs(case: _Case, noted: _Noted) -> None:
     assert noted.found
     assert x.grad is not None
     _assert_near([x.grad.array], [y.grad.numpy()], 1e-9)
+
+
+def test_normal_numbers_have_a_loop_in_float32_only() -> None:
+    assert forms.loop_of("normal", F8) is None
+    made = forms.loop_of("normal", F4)
+    assert made is not None
+    assert printed(made) == printed(normal.loop())
 
 
 def test_normal_numbers_have_the_same_digits(noted: _Noted) -> None:

@@ -29,7 +29,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Path, bool]]]
     """`main` without a server: where it would have served, and whether it ignored Ctrl-C."""
     told: list[tuple[Path, bool]] = []
 
-    async def serve(path: Path, parent: int) -> None:
+    async def serve(path: Path, parent: int, workers: int) -> None:
+        assert workers == 0
         assert parent == os.getppid()
         told.append((path, signal.getsignal(signal.SIGINT) is signal.SIG_IGN))
 
@@ -97,7 +98,7 @@ def test_the_module_starts_the_embedded_server_at_the_given_socket(
     arguments: list[str], socket: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str | None] = []
-    monkeypatch.setattr(embedded, "main", started.append)
+    monkeypatch.setattr(embedded, "main", lambda socket, workers: started.append(socket))
     monkeypatch.setattr(sys, "argv", ["gradwire_server", *arguments])
     entry.main()
     assert started == [socket]
@@ -106,7 +107,7 @@ def test_the_module_starts_the_embedded_server_at_the_given_socket(
 def test_the_module_starts_the_command_line_server_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
     monkeypatch.setattr(cli, "serve", lambda prog_name: started.append(prog_name))
-    monkeypatch.setattr(embedded, "main", lambda socket: started.append("embedded"))
+    monkeypatch.setattr(embedded, "main", lambda socket, workers: started.append("embedded"))
     monkeypatch.setattr(sys, "argv", ["gradwire_server", "--port", "0"])
     entry.main()
     assert started == ["gradwire serve"]

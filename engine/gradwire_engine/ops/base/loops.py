@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from array import array
+from array import array as packed
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -106,7 +106,7 @@ def each(loops: Loops, name: str, *arrays: Any, numbers: tuple[float, ...] = ())
     if loop is None:
         return None
     made = np.empty_like(arrays[0])
-    scalars = [np.array(number, made.dtype) for number in numbers]
+    scalars = [np.asarray(number, made.dtype) for number in numbers]
     run(loop, 1, made.size, *arrays, *scalars, made)
     return made
 
@@ -149,7 +149,7 @@ def run(loop: Loop, rows: int, length: int, *operands: Array, repeats: dict[int,
         items += _address(operand), 1
     for place, count in (repeats or {}).items():
         items[2 * place + 2] = count
-    table = array("q", items)
+    table = packed("q", items)
     end, kept, lanes = rows * length if loop.flat else rows, loop.kept * length, 1
     if rows * length * loop.operations >= LARGE:
         lanes = max(1, min(POOL.threads, _MOST_THREADS, end))

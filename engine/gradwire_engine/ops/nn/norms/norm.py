@@ -446,8 +446,10 @@ def _layer_loop(
         return None
     output = np.empty(input.shape, input.dtype)
     centre, scale = (np.empty((rows, 1), input.dtype) for _ in range(2))
-    limit = np.array(eps, input.dtype)
-    run(loop, rows, length, np.ascontiguousarray(input), *given, np.array(float(length)), limit, output, centre, scale)
+    limit = np.asarray(eps, input.dtype)
+    run(
+        loop, rows, length, np.ascontiguousarray(input), *given, np.asarray(float(length)), limit, output, centre, scale
+    )
     return output, centre, scale
 
 
@@ -490,7 +492,7 @@ def _layer_input_loop(
     if loop is None:
         return None
     made = np.empty(input.shape, input.dtype)
-    run(loop, rows, length, g, input, *given, out1, out2, np.array(float(length)), made)
+    run(loop, rows, length, g, input, *given, out1, out2, np.asarray(float(length)), made)
     return made
 
 
