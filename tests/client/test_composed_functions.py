@@ -10,6 +10,8 @@ import pytest
 
 from tests.client.oracle import agree, refuse
 
+RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
+
 torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 
 pytestmark = [pytest.mark.usefixtures("session"), pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -73,7 +75,7 @@ def _parts(made):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_composed_functions_and_their_gradients_are_pytorchs(name):
-    random = np.random.default_rng()
+    random = RNG
     first = random.standard_normal((4, 4)) * 0.3 + 2 * np.eye(4)
     second, third = random.standard_normal((4, 4)), random.standard_normal(6)
 
@@ -135,13 +137,13 @@ VALUES = {
 
 @pytest.mark.parametrize("name", VALUES)
 def test_composed_values_are_pytorchs(name):
-    given = np.random.default_rng().standard_normal((4, 4)) * 0.6
+    given = RNG.standard_normal((4, 4)) * 0.6
     agree(lambda t: _parts(VALUES[name](t, t.tensor(given))))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_matrix_factors_of_each_dtype(dtype):
-    random = np.random.default_rng()
+    random = RNG
     given = (random.standard_normal((2, 3, 3)) + 1j * random.standard_normal((2, 3, 3))).astype("complex128")
     given = given if "complex" in dtype else given.real
 
@@ -164,7 +166,7 @@ def test_matrix_factors_of_each_dtype(dtype):
 
 @pytest.mark.parametrize("shape", [(12, 5), (5, 12), (2, 8, 6)])
 def test_approximate_decompositions_are_pytorchs_by_the_same_numbers(shape):
-    random = np.random.default_rng()
+    random = RNG
     given = random.standard_normal((*shape[:-1], 3)) @ random.standard_normal((*shape[:-2], 3, shape[-1]))
 
     def told(t):
@@ -214,7 +216,7 @@ def test_bad_calls_are_refused_as_by_pytorch(call, error, phrase):
 
 def test_gradient_of_as_strided_scatter_is_that_of_a_write_through_a_view():
     # PyTorch's own formula gives the gradient of the written elements to others.
-    random = np.random.default_rng()
+    random = RNG
     first, second = random.standard_normal((4, 4)), random.standard_normal((2, 3))
 
     def told(t):

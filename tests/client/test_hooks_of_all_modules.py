@@ -7,6 +7,8 @@ import pytest
 
 from tests.client.oracle import agree
 
+RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
+
 torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -18,7 +20,7 @@ def _net(t):
 
 
 def test_backward_hooks_see_every_module_and_may_change_gradients():
-    given = np.random.default_rng().standard_normal((2, 3))
+    given = RNG.standard_normal((2, 3))
 
     def told(t):
         net, seen = _net(t), []

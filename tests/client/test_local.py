@@ -19,6 +19,8 @@ from tests.client.test_processes import run
 from tests.server.by_socket import framed
 from tests.server.harness import until
 
+RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
+
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the system has no such sockets")
 
 
@@ -120,7 +122,7 @@ def test_a_refusal_is_the_same_as_by_grpc(session: gradwire.Session) -> None:
 
 
 def test_more_than_the_socket_holds_arrives(session: gradwire.Session) -> None:
-    rng = np.random.default_rng()
+    rng = RNG
     arrays = [rng.standard_normal(200_000).astype(np.float32) for _ in range(12)]  # 800 KB each, inside of a batch
     tensors = [gradwire.from_numpy(each) for each in arrays]
     for tensor, array in zip(tensors, arrays, strict=True):

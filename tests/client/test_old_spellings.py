@@ -10,6 +10,8 @@ import pytest
 import gradwire
 from tests.client.oracle import agree, messages, refuse
 
+RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
+
 torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 
 pytestmark = [
@@ -20,7 +22,7 @@ pytestmark = [
 
 
 def _drawn(*shape):
-    return np.random.default_rng().standard_normal(shape)
+    return RNG.standard_normal(shape)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import pytest
 import gradwire as gw
 from gradwire import nn
 
+RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
+
 torch = pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -431,7 +433,7 @@ MUONS = [
 def test_muon_steps_as_pytorchs_in_bfloat16(options, mode, monkeypatch):
     if mode == "eager":
         monkeypatch.setenv("GRADWIRE_SYNC", "1")
-    random = np.random.default_rng()
+    random = RNG
     values = [random.standard_normal((6, 3)), random.standard_normal((2, 5))]
     targets = [random.standard_normal((6, 3)), random.standard_normal((2, 5))]
     found = []
