@@ -63,6 +63,7 @@ type writer struct {
 	// Batches that are not answered, in order; those before sent were sent on the present stream.
 	queue    []*batch
 	sent     int
+	window   int // batches that may be under way: few after a break
 	credit   int64
 	attached bool
 	acked    uint64
@@ -90,7 +91,7 @@ func newWriter(connect func(context.Context) (wire, error), opened *pb.OpenSessi
 	w := &writer{
 		connect: connect, opened: opened, patience: patience, done: make(chan struct{}), first: 1, next: 1,
 		waiting: map[uint64]chan<- *pb.Result{}, prepared: map[string]uint32{}, seen: map[string]struct{}{},
-		roots: map[uint64]*Error{}, dropped: func([]uint64) {},
+		roots: map[uint64]*Error{}, dropped: func([]uint64) {}, window: mostSent,
 	}
 	w.cond = sync.NewCond(&w.mu)
 	w.context, w.stop = context.WithCancel(context.Background())
@@ -134,12 +135,20 @@ func (w *writer) counted() {
 	if limit := int(w.opened.GetLimits().GetMaxBatchCommands()); limit > 0 && limit < most {
 		most = limit
 	}
-	for w.count >= most && len(w.queue) >= mostSent && w.dead == nil {
+	for (w.count >= most || w.bytes >= w.growBytes()) && len(w.queue) >= mostSent && w.dead == nil {
 		w.cond.Wait()
 	}
 	if len(w.queue) < mostSent || w.dead != nil {
 		w.cut()
 	}
+}
+
+// growBytes are the bytes to which a batch grows: a larger message hardly passes a connection that breaks all the time.
+func (w *writer) growBytes() int {
+	if w.window < mostSent {
+		return 2 << 10
+	}
+	return 8 << 10
 }
 
 func (w *writer) endCalls() {
@@ -375,6 +384,7 @@ func (w *writer) stream() (progress bool, _ *Error) {
 	w.sent, w.credit, w.attached = 0, 0, false
 	if w.attempt > 1 {
 		w.reconnects++
+		w.window = 1 // an answer comes before the next break
 	}
 	attach := &pb.StreamAttach{
 		SessionId: w.opened.GetSessionId(), Writer: w.opened.GetWriter(), Epoch: w.opened.GetEpoch(),
@@ -435,6 +445,7 @@ func (w *writer) answered(count int, run *pb.RunResponse) {
 	clear(w.queue[:count])
 	w.queue = w.queue[count:]
 	w.sent = max(0, w.sent-count)
+	w.window = min(2*w.window, mostSent)
 	w.acked = last.last
 	for _, result := range run.GetResults() {
 		if told := result.GetError(); told != nil {
@@ -489,7 +500,7 @@ func (w *writer) nextMessage(ctx context.Context) *pb.StreamRequest {
 		if ctx.Err() != nil || w.dead != nil {
 			return nil
 		}
-		if w.attached && w.sent < len(w.queue) && w.sent < mostSent {
+		if w.attached && w.sent < len(w.queue) && w.sent < w.window {
 			each := w.queue[w.sent]
 			if !each.stamped {
 				each.run.AcknowledgedSeq, each.stamped = w.acked, true

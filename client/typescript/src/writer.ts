@@ -22,6 +22,9 @@ import { Backoff, type Servers, type Wire } from "./transport.js";
 
 const SEND_AT = 64; // commands at which a batch is sent while few are under way
 const GROW_TO = 1024; // commands up to which a batch grows while many are under way
+// Bytes up to which it grows, and up to which it does after a break: a larger message hardly passes a bad connection.
+const GROW_BYTES = 8 << 10;
+const SMALL_BYTES = 2 << 10;
 const MOST_SENT = 8; // batches under way; the server stops reading at 16
 const MOST_ROOTS = 1024; // refusals that are remembered for commands that depend on them
 const MOST_FAILURES = 64; // refusals of quiet commands kept until the next wait
@@ -59,6 +62,8 @@ export class Writer {
   private acknowledged = 0;
   private told = 0; // of it, by a message
   private attempt = 0;
+  /** Batches that may be under way: few after a break, so that an answer comes before the next one. */
+  private window = MOST_SENT;
   /** Why nothing is sent any more. */
   dead: Error | undefined;
   /** How often the stream was opened again. */
@@ -118,7 +123,8 @@ export class Writer {
   private counted(): void {
     this.next++;
     this.count++;
-    if (this.count >= SEND_AT && (this.queue.length < MOST_SENT || this.count >= this.limits.batch)) this.cut();
+    const large = this.count >= this.limits.batch || this.bytes >= (this.window < MOST_SENT ? SMALL_BYTES : GROW_BYTES);
+    if (this.count >= SEND_AT && (this.queue.length < MOST_SENT || large)) this.cut();
   }
 
   private endCalls(): void {
@@ -309,7 +315,10 @@ export class Writer {
   }
 
   private attach(wire: Wire): void {
-    if (this.attempt++ > 0) this.reconnects++;
+    if (this.attempt++ > 0) {
+      this.reconnects++;
+      this.window = 1;
+    }
     const { sessionId, writer, epoch } = this.opened;
     const value = { sessionId, writer, epoch, acknowledgedSeq: BigInt(this.acknowledged), attempt: this.attempt };
     this.told = this.acknowledged;
@@ -321,7 +330,7 @@ export class Writer {
   private pump(): void {
     const stream = this.stream;
     if (!stream?.attached) return;
-    while (stream.sent < Math.min(this.queue.length, MOST_SENT)) {
+    while (stream.sent < Math.min(this.queue.length, this.window)) {
       const batch = this.queue[stream.sent] as Batch;
       if (!batch.commands) return; // not known yet
       const message = batch.stamped(this.acknowledged);
@@ -353,6 +362,7 @@ export class Writer {
     if (!last) return;
     stream.sent = Math.max(0, stream.sent - batches.length);
     this.acknowledged = last.last;
+    this.window = Math.min(2 * this.window, MOST_SENT);
     for (const result of run.results) {
       const seq = Number(result.seq);
       const waiting = last.waiting.get(seq);
