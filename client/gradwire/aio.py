@@ -81,7 +81,8 @@ class AsyncSession:
         if self._entered is not None:
             ENTERED.reset(self._entered)
         try:
-            await asyncio.shield(asyncio.wrap_future(threads.submit(session.close)))
+            # Not in the session's threads: calls that wait there end only when the session closes.
+            await asyncio.shield(asyncio.to_thread(session.close))
         finally:
             self._session = None
             threads.shutdown(wait=False)

@@ -11,6 +11,7 @@ import pytest
 
 import gradwire as torch
 from gradwire import aio
+from gradwire._base.errors import GradwireError
 from tests.client.proxy import CuttingProxy
 
 SLOW = 700  # the size of matrices whose products take a while
@@ -152,6 +153,19 @@ def test_a_call_that_has_not_begun_is_dropped(server_address: str) -> None:
 
     ran(server_address, use)
     assert not ran_late
+
+
+def test_the_end_of_the_block_ends_the_calls_that_wait(server_address: str) -> None:
+    async def whole() -> list[BaseException]:
+        async with aio.connect(server_address) as session:
+            waiting = [asyncio.create_task(session.run(lambda: slow(2000).item())) for _ in range(6)]
+            await asyncio.sleep(0.2)
+        return list(await asyncio.gather(*waiting, return_exceptions=True))
+
+    begun = time.monotonic()
+    ended = asyncio.run(whole())
+    assert time.monotonic() - begun < 30
+    assert all(isinstance(each, (GradwireError, RuntimeError)) for each in ended)
 
 
 def test_values_survive_a_broken_connection(server_address: str, monkeypatch: pytest.MonkeyPatch) -> None:

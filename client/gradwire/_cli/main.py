@@ -45,9 +45,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _ranks(text: str) -> int:
-    number = int(text)
+    number = int(text) if text.isdecimal() else 0
     if not 0 < number <= 1024:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r} ranks; allowed: 1 to 1024")
     return number
 
 
