@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine.compile.eager import forms, normal
+from gradwire_engine.compile.eager import forms, max_pool, normal
 from gradwire_engine.compile.eager.library import Library, SessionLoops
 from gradwire_engine.compile.fusion.form import F4, F8
 from gradwire_engine.compile.fusion.fused import OPTIONS
@@ -142,6 +142,7 @@ CASES = [
               ("mse_backward",), (_WIDE, _WIDE), kwargs={"reduction": reduction})
         for reduction in ("mean", "sum")
     ),
+    _Case("max_pool2d", functional.max_pool2d, ("max_pool2d", "max_unpool2d"), ((3, 20, 17, 23),), args=(3, 2, 1)),
 ]  # fmt: skip
 
 
@@ -202,12 +203,14 @@ def test_loops_compute_what_pytorch_does(case: _Case, dtype: Any, noted: _Noted)
 
 def test_every_loop_has_a_case() -> None:
     named = {name for case in CASES for name in case.loops}
-    assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM)}
+    pools = {*max_pool.NAMES} - {"max_pick2d"}  # of second derivatives, which have their own test
+    assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM), *pools}
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_an_op_declares_its_loops(case: _Case) -> None:
-    name = {"layer_norm": "_layer_norm", "batch_norm": "_batch_norm", "mse_loss": "_mse_loss"}.get(case.name, case.name)
+    primitives = {"batch_norm": "_batch_norm", "layer_norm": "_layer_norm", "max_pool2d": "_max_pool"}
+    name = {**primitives, "mse_loss": "_mse_loss"}.get(case.name, case.name)
     declared = OPS[name.replace("binary_cross_entropy", "_bce")].loops
     assert {*case.loops} <= {*declared}
 
@@ -303,6 +306,43 @@ def test_second_derivatives_are_pytorchs(case: _Case, noted: _Noted) -> None:
     assert noted.found
     assert x.grad is not None
     _assert_near([x.grad.array], [y.grad.numpy()], 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("seed", range(12))
+def test_max_pooling_and_its_derivatives_have_pytorchs_bits(seed: int, dtype: Any, noted: _Noted) -> None:
+    rng = np.random.default_rng(seed)
+    kernel, dilation = rng.integers(1, 5, 2), rng.integers(1, 3, 2)
+    stride = rng.integers(1, 4, 2)
+    padding = rng.integers(0, kernel // 2 + 1)
+    args = [[int(each) for each in pair] for pair in (kernel, stride, padding, dilation)]
+    args.append(bool(seed % 2))
+    shape = (2, 12, *(int(each) for each in rng.integers(40, 60, 2)))
+    values = np.round(rng.standard_normal(shape) * 2).astype(dtype)  # windows with equal elements
+    values[rng.random(shape) < 0.02] = [np.nan, np.inf, -np.inf, -0.0][seed % 4]
+    ours, theirs = engine.tensor(values, True), torch.tensor(values, requires_grad=True)
+    made, index = engine.call("max_pool2d", [ours, *args], {"return_indices": True})
+    expected, place = functional.max_pool2d(theirs, *args, return_indices=True)
+    slope = rng.standard_normal(made.shape).astype(dtype)
+    g, h = engine.tensor(slope, True), torch.tensor(slope, requires_grad=True)
+    (grad,), _ = engine.gradients([made], [ours], [g], create_graph=True)
+    (bent,) = torch.autograd.grad(expected, theirs, h, create_graph=True)
+    assert grad is not None
+    engine.backward([grad], [ours])
+    bent.backward(theirs.detach())
+    assert g.grad is not None
+    pairs = [(made, expected), (index, place), (grad, bent), (g.grad, h.grad)]
+    assert [one.array.tobytes() for one, _ in pairs] == [other.detach().numpy().tobytes() for _, other in pairs]
+    assert {name for name, _ in noted.found} == {*max_pool.NAMES}
+
+
+def test_a_position_that_no_window_has_is_skipped(noted: _Noted) -> None:
+    grad, which = np.ones((4, 40, 40), np.float32), np.full((4, 40, 40), 200, np.uint8)
+    which[0, 0, 0] = 0
+    sizes = [[2, 2], [2, 2], [0, 0], [1, 1], [80, 80]]
+    made = OPS["_max_unpool"](engine.tensor(grad), engine.tensor(which), *sizes)
+    assert noted.found == {("max_unpool2d", "f")}
+    assert made.array.sum() == made.array[0, 0, 0] == 1
 
 
 def test_normal_numbers_have_a_loop_in_float32_only() -> None:

@@ -19,8 +19,10 @@ from gradwire_engine.op.cost import CALL, LOOP, counted, flop, indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.loops import Loops, with_loop
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.activation import keep
+from gradwire_engine.ops.nn.pooling.max_loops import maxima, picked, scattered
 from gradwire_engine.ops.nn.pooling.wide_pool import gather_maxima, scatter_to_maxima, wide_max
 from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size
 from gradwire_engine.ops.shape.shape import at
@@ -104,6 +106,12 @@ def resized_cost(input: Any, size: Ints, *rest: Any) -> Any:
     return work
 
 
+def _max_loop(
+    loops: Loops, xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+) -> Any:
+    return maxima(loops, _window(input, kernel, stride, padding, dilation, ceil_mode), input)
+
+
 @op(
     name="_max_pool",
     node=_max_node,
@@ -111,6 +119,7 @@ def resized_cost(input: Any, size: Ints, *rest: Any) -> Any:
     differentiable_outputs=(0,),
     cost=counted(_max_pool_cost, 2.0),
 )
+@with_loop(_max_loop)
 def max_pool(
     xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> tuple[Array, Array]:
@@ -161,7 +170,17 @@ def _mark_nan(xp: Any, padded: Array, window: Window, which: Array) -> None:
         xp.copyto(which, which.dtype.type(number), where=xp.isnan(padded[index]))
 
 
+def _unpool_loop(
+    loops: Loops, xp: Any, grad: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints,
+    size: Ints,
+) -> Any:  # fmt: skip
+    return scattered(
+        loops, _window_of(size, kernel, stride, padding, dilation, grad.shape[-len(kernel) :]), grad, which
+    )
+
+
 @op(name="_max_unpool", cost=counted(_picked_cost, 2.0))
+@with_loop(_unpool_loop)
 def _max_unpool(
     xp: Any, grad: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints
 ) -> Array:
@@ -182,7 +201,15 @@ def _max_unpool(
     return target[window.inner]
 
 
+def _pick_loop(
+    loops: Loops, xp: Any, input: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> Any:
+    window = _window_of(input.shape[-len(kernel) :], kernel, stride, padding, dilation, which.shape[-len(kernel) :])
+    return picked(loops, window, input, which)
+
+
 @op(name="_max_pick", cost=counted(_picked_cost, 2.0))
+@with_loop(_pick_loop)
 def _max_pick(xp: Any, input: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Array:
     """The element of each window at the maximum's position."""
     window = _window_of(input.shape[-len(kernel) :], kernel, stride, padding, dilation, which.shape[-len(kernel) :])
@@ -201,6 +228,9 @@ max_pool.grad(
         g, out1, kernel, stride, padding, dilation, input_meta.shape[-len(kernel) :]
     )
 )
+max_pool.by_loops("max_pool2d", "max_unpool2d")
+_max_unpool.by_loops("max_unpool2d", "max_pick2d")
+_max_pick.by_loops("max_pick2d", "max_unpool2d")
 _max_unpool.grad(
     grad=lambda g, which, kernel, stride, padding, dilation: _max_pick(g, which, kernel, stride, padding, dilation)
 ).tangent("linear")

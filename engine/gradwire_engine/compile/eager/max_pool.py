@@ -1,0 +1,189 @@
+"""Max pooling over two dimensions in machine code: the maxima, the sums of gradients at them, the elements at them.
+
+A row is a plane: the two pooled dimensions of one channel. `table` holds the number of a plane's windows and the
+operands. The first operand is the geometry: eleven numbers, then each kernel position's row offset, then its column
+offset. A window's elements outside of the plane are padding, and are skipped.
+
+The order of comparisons and of sums is PyTorch's: windows in row-major order, and in a window its elements. A nan is
+the maximum, the last one if there are several.
+"""
+
+from __future__ import annotations
+
+from string import Template
+
+#: The numbers that the geometry begins with.
+GEOMETRY = (
+    "taps", "rows", "columns", "height", "width", "down", "right", "above", "left", "size", "cells",
+)  # fmt: skip
+#: Operations per window, about.
+OPERATIONS = 16
+_TYPES = {"f4": ("float", 4), "f8": ("double", 8)}
+
+# Per kernel: the operands behind the geometry, what is done per plane, and what is done per window.
+_SCATTER = """\
+  %bytes = mul i64 %size, $bytes
+  call void @llvm.memset.p0.i64(ptr %a3.plane, i8 0, i64 %bytes, i1 false)
+"""
+# A position that no window has is skipped, so that nothing outside of the plane is read or written.
+_POSITION = """\
+  %which.at = getelementptr inbounds i8, ptr %a2.plane, i64 %cell
+  %which.byte = load i8, ptr %which.at, align 1
+  %which = zext i8 %which.byte to i64
+  %known = icmp ult i64 %which, %taps
+  br i1 %known, label %look, label %$outside
+look:
+  %dy.at = getelementptr inbounds i64, ptr %offsets, i64 %which
+  %dy = load i64, ptr %dy.at
+  %dx.place = add i64 %which, %taps
+  %dx.at = getelementptr inbounds i64, ptr %offsets, i64 %dx.place
+  %dx = load i64, ptr %dx.at
+  %y = add i64 %top, %dy
+  %x = add i64 %begins, %dx
+  %in.y = icmp ult i64 %y, %height
+  %in.x = icmp ult i64 %x, %width
+  %in = and i1 %in.y, %in.x
+  br i1 %in, label %inside, label %$outside
+inside:
+  %line = mul i64 %y, %width
+  %place = add i64 %line, %x
+"""
+_ADD = """\
+  %grad.at = getelementptr inbounds $type, ptr %a1.plane, i64 %cell
+  %grad = load $type, ptr %grad.at
+  %sum.at = getelementptr inbounds $type, ptr %a3.plane, i64 %place
+  %before = load $type, ptr %sum.at
+  %after = fadd $type %before, %grad
+  store $type %after, ptr %sum.at
+  br label %next
+"""
+_PICK = """\
+  %given.at = getelementptr inbounds $type, ptr %a1.plane, i64 %place
+  %given = load $type, ptr %given.at
+  br label %found
+found:
+  %picked = phi $type [ %given, %inside ], [ 0.0, %cell.start ], [ 0.0, %look ]
+  %made.at = getelementptr inbounds $type, ptr %a3.plane, i64 %cell
+  store $type %picked, ptr %made.at
+  br label %next
+"""
+_MAXIMUM = """\
+  br label %tap
+tap:
+  %number = phi i64 [ 0, %cell.start ], [ %number.next, %tap.end ]
+  %best = phi $type [ $least, %cell.start ], [ %best.next, %tap.end ]
+  %which = phi i64 [ 0, %cell.start ], [ %which.next, %tap.end ]
+  %any = phi i1 [ false, %cell.start ], [ %any.next, %tap.end ]
+  %dy.at = getelementptr inbounds i64, ptr %offsets, i64 %number
+  %dy = load i64, ptr %dy.at
+  %dx.place = add i64 %number, %taps
+  %dx.at = getelementptr inbounds i64, ptr %offsets, i64 %dx.place
+  %dx = load i64, ptr %dx.at
+  %y = add i64 %top, %dy
+  %x = add i64 %begins, %dx
+  %in.y = icmp ult i64 %y, %height
+  %in.x = icmp ult i64 %x, %width
+  %in = and i1 %in.y, %in.x
+  br i1 %in, label %inside, label %tap.end
+inside:
+  %line = mul i64 %y, %width
+  %place = add i64 %line, %x
+  %given.at = getelementptr inbounds $type, ptr %a1.plane, i64 %place
+  %given = load $type, ptr %given.at
+  %above.best = fcmp ogt $type %given, %best
+  %nan = fcmp uno $type %given, %given
+  %larger = or i1 %above.best, %nan
+  %first = xor i1 %any, true
+  %better = or i1 %larger, %first
+  %best.in = select i1 %better, $type %given, $type %best
+  %which.in = select i1 %better, i64 %number, i64 %which
+  br label %tap.end
+tap.end:
+  %best.next = phi $type [ %best.in, %inside ], [ %best, %tap ]
+  %which.next = phi i64 [ %which.in, %inside ], [ %which, %tap ]
+  %any.next = phi i1 [ true, %inside ], [ %any, %tap ]
+  %number.next = add nuw nsw i64 %number, 1
+  %more.taps = icmp slt i64 %number.next, %taps
+  br i1 %more.taps, label %tap, label %taken
+taken:
+  %value.at = getelementptr inbounds $type, ptr %a2.plane, i64 %cell
+  store $type %best.next, ptr %value.at
+  %which.byte = trunc i64 %which.next to i8
+  %which.at = getelementptr inbounds i8, ptr %a3.plane, i64 %cell
+  store i8 %which.byte, ptr %which.at, align 1
+  br label %next
+"""
+_MODULE = """\
+define void @entry(i64 %begin, i64 %end, ptr %scratch, ptr %table) #0 {
+start:
+$pointers$numbers  %offsets = getelementptr inbounds i64, ptr %a0, i64 $header
+  %some = icmp slt i64 %begin, %end
+  br i1 %some, label %plane, label %done
+plane:
+  %i = phi i64 [ %begin, %start ], [ %i.next, %plane.end ]
+$planes$prepare  br label %row
+row:
+  %oy = phi i64 [ 0, %plane ], [ %oy.next, %row.end ]
+  %oy.down = mul i64 %oy, %down
+  %top = sub i64 %oy.down, %above
+  %row.cell = mul i64 %oy, %columns
+  br label %cell.start
+cell.start:
+  %ox = phi i64 [ 0, %row ], [ %ox.next, %next ]
+  %cell = add i64 %row.cell, %ox
+  %ox.right = mul i64 %ox, %right
+  %begins = sub i64 %ox.right, %left
+$window
+next:
+  %ox.next = add nuw nsw i64 %ox, 1
+  %more.cells = icmp slt i64 %ox.next, %columns
+  br i1 %more.cells, label %cell.start, label %row.end
+row.end:
+  %oy.next = add nuw nsw i64 %oy, 1
+  %more.rows = icmp slt i64 %oy.next, %rows
+  br i1 %more.rows, label %row, label %plane.end
+plane.end:
+  %i.next = add nsw i64 %i, 1
+  %more = icmp slt i64 %i.next, %end
+  br i1 %more, label %plane, label %done
+done:
+  ret void
+}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+attributes #0 = { nounwind }
+"""
+# Per kernel: what is done before a plane, per window; and per operand behind the geometry its values per plane and
+# whether they are bytes.
+_KERNELS = {
+    "max_pool2d": ("", _MAXIMUM, (("size", False), ("cells", False), ("cells", True))),
+    "max_unpool2d": (_SCATTER, _POSITION + _ADD, (("cells", False), ("cells", True), ("size", False))),
+    "max_pick2d": ("", _POSITION + _PICK, (("size", False), ("cells", True), ("cells", False))),
+}
+
+
+NAMES = tuple(_KERNELS)
+
+
+def source_of(name: str, dtype: str) -> str | None:
+    """The module of a kernel for a dtype, "f4" or "f8"; None if no kernel has this name."""
+    if name not in _KERNELS:
+        return None
+    prepare, window, operands = _KERNELS[name]
+    kind, width = _TYPES[dtype]
+    pointers = "".join(
+        f"  %p{place} = getelementptr i64, ptr %table, i64 {2 * place + 1}\n  %a{place} = load ptr, ptr %p{place}\n"
+        for place in range(1 + len(operands))
+    )
+    numbers = "".join(
+        f"  %{each}.at = getelementptr i64, ptr %a0, i64 {place}\n  %{each} = load i64, ptr %{each}.at\n"
+        for place, each in enumerate(GEOMETRY)
+    )
+    planes = "".join(
+        f"  %a{place}.base = mul i64 %i, %{count}\n"
+        f"  %a{place}.plane = getelementptr {'i8' if bytes_ else kind}, ptr %a{place}, i64 %a{place}.base\n"
+        for place, (count, bytes_) in enumerate(operands, 1)
+    )
+    outside = "found" if name == "max_pick2d" else "next"
+    return Template(Template(_MODULE).safe_substitute(
+        pointers=pointers, numbers=numbers, header=len(GEOMETRY), planes=planes, prepare=prepare, window=window
+    )).substitute(type=kind, bytes=width, least="0xFFF0000000000000", outside=outside)  # fmt: skip
