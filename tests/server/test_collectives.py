@@ -18,7 +18,12 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import programs_pb2 as p
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import types_pb2 as t
+from gradwire_engine import Account
 from gradwire_engine.core.reduction import reduce_into
+from gradwire_server.session import collectives
+from gradwire_server.session.state.cancel_token import CancelToken
+from gradwire_server.session.state.durability import Durability
+from gradwire_server.session.state.group_table import GroupTable, Membership, PeerMemory, RankMemory, location
 from tests.server.harness import LIMITS, Id, Running, op, refusal
 
 SECONDS = 30.0
@@ -267,6 +272,37 @@ def test_what_one_rank_cannot_do_is_refused_on_all(make: Any) -> None:
     together(ranks, lambda rank: rank.ask("BARRIER"))
 
 
+def test_a_refused_collective_lets_a_slow_rank_read_the_one_before(
+    make: Any, ranks_server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that was refused goes on at once. It must not write where another rank still reads its values."""
+    if ranks_server.workers:
+        pytest.skip("what the slow rank does is changed in this process only")
+    ranks = make(2)
+    take = collectives._Exchange._take
+    members: dict[int, Membership] = {}
+
+    def slow(self: Any) -> Iterator[None]:
+        members.setdefault(self.member.rank, self.member)
+        if self.member is members.get(1) and self.member.begun == 2:
+            while 0 not in members or members[0].begun < 4:  # rank 0 has written the values of its third collective
+                yield
+        yield from take(self)
+
+    monkeypatch.setattr(collectives._Exchange, "_take", slow)
+    numbers = [rank.make(np.full(1000, 1.0 + rank.rank, np.float32)) for rank in ranks]
+
+    def work(rank: Rank) -> bytes:
+        number = numbers[rank.rank]
+        rank.ask("ALL_REDUCE", op="REDUCE_OP_SUM", inputs=[number])
+        found = rank.read(number)
+        assert refused(lambda: rank.ask("ALL_REDUCE", inputs=[number]))[0] == "ARGUMENT_VALUE"
+        rank.ask("ALL_REDUCE", op="REDUCE_OP_MAX", inputs=[rank.make(np.full(1000, 50.0, np.float32))])
+        return bytes(found)
+
+    assert together(ranks, work) == [np.full(1000, 3, np.float32).tobytes()] * 2
+
+
 def test_groups_that_were_crossed_are_refused_at_once(make: Any) -> None:
     ranks = make(2)
     for name in ("a", "b"):
@@ -391,6 +427,31 @@ def test_other_sessions_compute_while_ranks_wait(make: Any, ranks_server: Runnin
         assert not waiting.done()
         two.ask("BARRIER")
         waiting.result(SECONDS)
+
+
+def test_a_file_that_its_process_has_closed_is_not_taken_for_the_one_that_got_its_number() -> None:
+    memory = RankMemory(Account())
+    where = location(memory.fd)
+    PeerMemory(where).close()
+    memory.close()
+    other = os.memfd_create("other")
+    try:
+        os.dup2(other, where[1])
+        with pytest.raises(FileNotFoundError, match="has closed the file"):
+            PeerMemory(where)
+        table = GroupTable(1, Account(), CancelToken(), Durability())
+        table.joined["g"] = Membership("g", 7, 0, 2, RankMemory(Account()))
+        message = {"sender": 1, "tag": 0, "about": "of float32 [2]", "size": 8, "file": where}
+        found = table.take(7, message)
+        assert found is not None and "has closed the file" in found.message
+        found = table.take(7, {**message, "file": location(other)})  # it has no bytes
+        assert found is not None and "lacks 8 bytes" in found.message
+        assert not table.joined["g"].inbox
+        table.clear()
+    finally:
+        os.close(where[1])
+        if other != where[1]:
+            os.close(other)
 
 
 def test_random_orders_of_collectives_and_messages_agree(make: Any) -> None:

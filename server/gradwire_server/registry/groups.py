@@ -28,7 +28,7 @@ class _Member:
     rank: int
     entry: SessionEntry[Worker]
     token: int  # of its request to join
-    file: tuple[int, int]  # its memory: process and descriptor
+    file: list[int]  # where other workers find its memory
     grace: float
     left: bool = False
     receiving: list[asyncio.TimerHandle] = field(default_factory=list)  # the time limit of its RECV
@@ -73,8 +73,10 @@ class Groups:
         self._of_session: dict[SessionEntry[Worker], set[_Group]] = {}
         self._waits: dict[SessionEntry[Worker], tuple[_Group, _Meeting]] = {}  # where a session waits
         self._ended: dict[int, Refusal] = {}
-        self._relayed: dict[int, tuple[SessionEntry[Worker], int]] = {}  # messages on their way: sender, token
+        # Messages on their way: group, sender, token.
+        self._relayed: dict[int, tuple[_Group, SessionEntry[Worker], int]] = {}
         self._streams: dict[str, int] = {}  # open streams by session id, of sessions in groups and others
+        self._graces: dict[str, asyncio.TimerHandle] = {}  # by session id, of ranks without a stream
         self._numbers = 0
 
     # Messages of workers.
@@ -152,7 +154,7 @@ class Groups:
                 self._break(group, refusal)
             return
         grace = message["grace"] / 1000 or _GRACE_SECONDS
-        member = _Member(rank, entry, token, (message["process"], message["fd"]), grace)
+        member = _Member(rank, entry, token, message["file"], grace)
         group.members[rank] = member
         self._of_session.setdefault(entry, set()).add(group)
         self._entries[entry.number] = entry
@@ -297,7 +299,7 @@ class Groups:
             self._refuse(member.entry, message["token"], gone)
             return
         self._numbers += 1
-        self._relayed[self._numbers] = member.entry, message["token"]
+        self._relayed[self._numbers] = group, member.entry, message["token"]
         self._tell(
             receiver.entry, session=receiver.entry.number, group=group.number, message=message["message"],
             number=self._numbers,
@@ -306,7 +308,7 @@ class Groups:
     def _took(self, message: dict[str, Any]) -> None:
         sender = self._relayed.pop(message["message"], None)
         if sender is not None:
-            entry, token = sender
+            _, entry, token = sender
             if "refusal" in message:
                 self._tell(entry, token=token, refusal=message["refusal"])
             else:
@@ -317,7 +319,8 @@ class Groups:
     def session_ended(self, entry: SessionEntry[Worker], why: str) -> None:
         """Break the groups of a session that ended."""
         self._streams.pop(entry.id, None)
-        for number in [number for number, (sender, _) in self._relayed.items() if sender is entry]:
+        self._end_grace(entry.id)
+        for number in [number for number, (_, sender, _) in self._relayed.items() if sender is entry]:
             del self._relayed[number]
         for group in list(self._of_session.get(entry, ())):
             member = group.member(entry)
@@ -331,6 +334,7 @@ class Groups:
     def stream_opened(self, session_id: str) -> None:
         """Count a stream of a session."""
         self._streams[session_id] = self._streams.get(session_id, 0) + 1
+        self._end_grace(session_id)
 
     def stream_closed(self, session_id: str, entry: SessionEntry[Worker] | None) -> None:
         """Count the end of a stream. A rank that has no other stream soon is gone."""
@@ -342,10 +346,18 @@ class Groups:
         groups = () if entry is None else self._of_session.get(entry, ())
         if groups and entry is not None:
             grace = max(member.grace for group in groups if (member := group.member(entry)) is not None)
-            asyncio.get_running_loop().call_later(grace, self._check_stream, entry)
+            self._end_grace(session_id)
+            loop = asyncio.get_running_loop()
+            self._graces[session_id] = loop.call_later(grace, self._end_without_stream, entry)
 
-    def _check_stream(self, entry: SessionEntry[Worker]) -> None:
-        if not self._streams.get(entry.id) and entry in self._of_session:
+    def _end_grace(self, session_id: str) -> None:
+        timer = self._graces.pop(session_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _end_without_stream(self, entry: SessionEntry[Worker]) -> None:
+        self._graces.pop(entry.id, None)
+        if entry in self._of_session:
             self.session_ended(entry, "its client has no connection to the server")
 
     def _break(self, group: _Group, refusal: Refusal) -> None:
@@ -363,6 +375,9 @@ class Groups:
                 self._tell(member.entry, session=member.entry.number, group=group.number, refusal=fields)
             else:
                 self._refuse(member.entry, member.token, refusal)
+        for number in [number for number, (of, _, _) in self._relayed.items() if of is group]:
+            _, entry, token = self._relayed.pop(number)  # the receiver's worker may have ended, and never answer
+            self._refuse(entry, token, refusal)
         log.info("group broken", extra={"principal": group.owner, "error": refusal.message})
         self._end(group, refusal)
 

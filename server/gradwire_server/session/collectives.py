@@ -24,7 +24,14 @@ from gradwire_engine.core.dtypes import DType, name_of
 from gradwire_engine.core.reduction import HostArray, check_reduction, reduce_into
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.scope import TensorScope
-from gradwire_server.session.state.group_table import MAX_GROUPS, GroupTable, Membership, PeerMemory, RankMemory
+from gradwire_server.session.state.group_table import (
+    MAX_GROUPS,
+    GroupTable,
+    Membership,
+    PeerMemory,
+    RankMemory,
+    location,
+)
 
 MAX_RANKS = 1024
 _MAX_NAME = 200
@@ -103,14 +110,14 @@ def _join(groups: GroupTable, request: pb.CollectiveRequest) -> Iterator[None]:
     peers: list[PeerMemory] = []
     try:
         formed = yield from _answer(groups, channel.ask(
-            groups.session, "join", group=request.group, rank=request.rank, size=request.size, process=os.getpid(),
-            fd=memory.fd, timeout=request.timeout_ms, grace=request.grace_ms,
+            groups.session, "join", group=request.group, rank=request.rank, size=request.size,
+            file=location(memory.fd), timeout=request.timeout_ms, grace=request.grace_ms,
         ))  # fmt: skip
         member = Membership(request.group, formed["group"], request.rank, request.size, memory)
         groups.joined[request.group] = member
         try:
-            for process, fd in formed["files"]:
-                peers.append(PeerMemory(process, fd))
+            for where in formed["files"]:
+                peers.append(PeerMemory(where))
         except OSError as error:
             raise Refusal("GROUP_BROKEN", f"another rank's memory cannot be opened: {error}") from None
         member.peers = peers
@@ -217,7 +224,7 @@ class _Exchange:
 
     def run(self) -> Iterator[None]:
         """Give values, meet the other ranks, take values. Raises Refusal."""
-        self.turn = self.member.begun % 2
+        self.turn = self.member.turn
         try:
             about = self._prepare()
             yield from self._write()
@@ -227,6 +234,7 @@ class _Exchange:
             refusal = self._refused(error)
             raise refusal from None
         yield from _met(self.groups, self.member, about, self.request.timeout_ms)
+        self.member.turn ^= 1
         try:
             yield from self._take()
         except (EngineError, MemoryError) as error:  # some tensors may have changed: the ranks are apart from now on
@@ -420,7 +428,7 @@ def _send(scope: TensorScope, member: Membership, request: pb.CollectiveRequest)
             groups.session, "send", group=member.number, to=request.peer, timeout=request.timeout_ms,
             message={
                 "sender": member.rank, "tag": request.tag, "about": _described("", tensors).strip(), "size": size,
-                "process": os.getpid(), "fd": fd,
+                "file": location(fd),
             },
         ))  # fmt: skip
     finally:

@@ -35,7 +35,7 @@ class Front:
     def join(self, session: int, rank: int, size: int = 2, group: str = "g") -> list[dict[str, Any]]:
         """Join, and take what the worker was told since."""
         fields = {"do": "join", "token": session, "group": group, "rank": rank, "size": size}
-        fields |= {"timeout": 60_000, "grace": 0, "process": 10 + session, "fd": 20 + session}
+        fields |= {"timeout": 60_000, "grace": 20, "file": [10 + session, 20 + session, 30 + session]}
         self.groups.received(self.worker, session, json.dumps(fields).encode())
         told, self.worker.told = self.worker.told, []
         return told  # type: ignore[no-any-return]
@@ -43,7 +43,7 @@ class Front:
 
 class _Entry(SimpleNamespace):
     def __init__(self, number: int, owner: str, worker: Any) -> None:
-        super().__init__(number=number, owner=owner, worker=worker, session_id=str(number))
+        super().__init__(number=number, owner=owner, worker=worker, id=str(number))
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
@@ -61,7 +61,7 @@ def test_a_group_forms_when_all_ranks_have_joined() -> None:
         assert front.join(3, 1) == []  # another principal's group of the same name
         told = front.join(2, 1)
         assert [(each["token"], each["answer"]["files"]) for each in told] == [
-            (1, [[11, 21], [12, 22]]), (2, [[11, 21], [12, 22]])
+            (1, [[11, 21, 31], [12, 22, 32]]), (2, [[11, 21, 31], [12, 22, 32]])
         ]  # fmt: skip
 
     within(use)
@@ -89,3 +89,43 @@ def test_a_message_about_an_ended_group_is_refused() -> None:
         assert (told["token"], told["refusal"][0]) == (4, "GROUP_BROKEN")
 
     within(use)
+
+
+def test_a_message_to_a_rank_that_is_gone_is_refused_to_its_sender() -> None:
+    """Also if the receiver's worker ended and never tells that it took the message."""
+
+    def use(front: Front) -> None:
+        front.join(1, 0)
+        (group,) = {each["answer"]["group"] for each in front.join(2, 1)}
+        sent = {"do": "send", "token": 5, "group": group, "to": 1, "timeout": 0, "message": {}}
+        front.groups.received(front.worker, 1, json.dumps(sent).encode())
+        front.groups.session_ended(front.entries[2], "its worker was ended by signal 9")
+        refused = [each for each in front.worker.told if each.get("token") == 5]
+        assert [each["refusal"][0] for each in refused] == ["GROUP_BROKEN"]
+        assert not front.groups._relayed
+
+    within(use)
+
+
+def test_a_rank_whose_stream_comes_and_goes_is_gone_after_the_last_grace_only() -> None:
+    """A grace that began at an earlier loss of connection must not end a rank that was connected since."""
+
+    async def whole() -> None:
+        front = Front()
+        front.join(1, 0)
+        front.join(2, 1)
+        loop, entry = asyncio.get_running_loop(), front.entries[1]
+        front.groups.stream_opened("1")
+        front.groups.stream_closed("1", entry)
+        first = front.groups._graces["1"]
+        front.groups.stream_opened("1")
+        assert first.cancelled() and not front.groups._graces
+        front.groups.stream_closed("1", entry)
+        second = front.groups._graces["1"]
+        assert second.when() >= first.when()
+        ended = loop.create_future()
+        front.worker.notify = lambda *_: ended.done() or ended.set_result(loop.time())
+        assert await asyncio.wait_for(ended, 30) >= second.when() - 0.001
+        assert not front.groups._graces
+
+    asyncio.run(whole())

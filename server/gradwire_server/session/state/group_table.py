@@ -1,13 +1,14 @@
 """Group table: the groups that a session has joined, and the shared memory of their ranks.
 
 Each rank has a file in memory without a name. All ranks' workers open it while the group forms, so it lasts as long as
-any of them needs it. A rank writes its values into one of the file's two regions. It uses them in turn. When it writes
-a region again, it has met all ranks in the collective between, so all of them have read what was there.
+any of them needs it. A rank writes its values into one of the file's two regions. It takes the other one after each
+collective in which all ranks met. When it writes a region again, all ranks have met once more and so have read what was
+there. A refused collective is no meeting: another rank may still read the values of the one before.
 """
 
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -39,6 +40,24 @@ class GroupChannel(Protocol):
 def _mapped(fd: int, turn: int, size: int, write: bool) -> Bytes:
     access = mmap.ACCESS_WRITE if write else mmap.ACCESS_READ
     return np.frombuffer(mmap.mmap(fd, size, access=access, offset=turn * _REGION), np.uint8)
+
+
+def location(fd: int) -> list[int]:
+    """Where other workers find a file of this process: process, descriptor, and inode."""
+    return [os.getpid(), fd, os.fstat(fd).st_ino]
+
+
+def opened(where: Sequence[int]) -> int:
+    """A descriptor of a file at another worker's `location`, read-only. Raises OSError if that has closed it.
+
+    The worker may have used the descriptor's number again, for values of another session: the inode tells.
+    """
+    process, number, inode = where
+    fd = os.open(f"/proc/{process}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if os.fstat(fd).st_ino != inode:
+        os.close(fd)
+        raise FileNotFoundError(f"process {process} has closed the file")
+    return fd
 
 
 class RankMemory:
@@ -77,9 +96,9 @@ class RankMemory:
 class PeerMemory:
     """Another rank's file, read-only."""
 
-    def __init__(self, process: int, fd: int) -> None:
-        """Open it through the process that made it. Raises OSError if that has ended."""
-        self._fd = os.open(f"/proc/{process}/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    def __init__(self, where: Sequence[int]) -> None:
+        """Open it through the process that made it. Raises OSError if that has ended, or has closed it."""
+        self._fd = opened(where)
         self._regions: list[Bytes] = [np.empty(0, np.uint8)] * 2
 
     def region(self, turn: int, size: int) -> Bytes:
@@ -122,6 +141,7 @@ class Membership:
         self.peers: list[PeerMemory] = []
         self.broken: Refusal | None = None
         self.begun = 0  # collectives
+        self.turn = 0  # the region that the next collective uses; all ranks agree on it
         self.inbox: list[Message] = []
         self.receiving: Future[Any] | None = None  # of the rank's RECV, which waits for a message
 
@@ -207,9 +227,11 @@ class GroupTable:
         try:
             self.account.admit(size)
             data = np.empty(size, np.uint8)
-            with open(f"/proc/{fields['process']}/fd/{fields['fd']}", "rb", buffering=0) as file:
+            with open(opened(fields["file"]), "rb", buffering=0) as file:
                 while size and (count := file.readinto(data[-size:].data)):
                     size -= count
+            if size:
+                raise OSError(f"it lacks {size} bytes")
         except EngineError as error:
             return Refusal("MEMORY_LIMIT", f"rank {found.rank} has no room for the message: {error}")
         except (OSError, MemoryError) as error:
