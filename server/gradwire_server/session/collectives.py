@@ -117,7 +117,7 @@ def _join(groups: GroupTable, request: pb.CollectiveRequest) -> Iterator[None]:
         groups.joined[request.group] = member
         try:
             for where in formed["files"]:
-                peers.append(PeerMemory(where))
+                peers.append(PeerMemory(where))  # noqa: PERF401 - those opened are closed if one fails
         except OSError as error:
             raise Refusal("GROUP_BROKEN", f"another rank's memory cannot be opened: {error}") from None
         member.peers = peers
