@@ -171,3 +171,23 @@ def _gradients(t: Any, outs: list[Any], leaves: list[Any], create_graph: bool = 
 
 def _flat(values: list[Any]) -> np.ndarray:
     return np.concatenate([np.ravel(one if isinstance(one, np.ndarray) else numbers(one)) for one in values])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "points", "options"),
+    [
+        ("float16", "gelu", [300.0, -300.0, 1000.0, -6e4, 3.0, -2.0, 0.0], {"approximate": "tanh"}),
+        ("float16", "gelu", [300.0, -300.0, 3.0, 0.0], {}),
+        ("float16", "sinc", [1e-7, -1e-4, 0.0, 0.5], {}),
+        ("float32", "sinc", [1e-30, -1e-25, 0.0, 1e-3, 0.5], {}),
+    ],
+)
+def test_gradients_are_finite_where_steps_of_their_formulas_leave_the_range(
+    dtype: str, name: str, points: list[float], options: dict[str, str]
+) -> None:
+    x = engine.tensor(np.array(points, dtype), True)
+    engine.backward([engine.call("sum", [engine.call(name, [x], options)])])
+    y = torch.tensor(points, dtype=getattr(torch, dtype), requires_grad=True)
+    (torch.sinc(y) if name == "sinc" else torch.nn.functional.gelu(y, **options)).sum().backward()
+    assert x.grad is not None and y.grad is not None
+    np.testing.assert_allclose(np.asarray(x.grad.array, np.float64), y.grad.double().numpy(), rtol=3e-3, atol=1e-6)

@@ -12,6 +12,7 @@ from gradwire_engine.core.device import scipy_of
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.dtypes import is_half as is_half
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.ops.base.basic import cast
 
 
 def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,6 +27,21 @@ def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         return xp.asarray(function(xp, *wide, **kwargs)).astype(dtype)
 
     widened.widens = True  # type: ignore[attr-defined]
+    return widened
+
+
+def formula_through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a formula `function(g, input, ...)` of several steps, of arrays or tensors, like `through_float32`.
+
+    For formulas whose steps leave the range of float16 where their result does not.
+    """
+
+    @functools.wraps(function)
+    def widened(g: Any, input: Any, *rest: Any) -> Any:
+        if not is_half(input.dtype):
+            return function(g, input, *rest)
+        return cast(function(cast(g, dtypes.float32), cast(input, dtypes.float32), *rest), input.dtype)
+
     return widened
 
 

@@ -24,7 +24,7 @@ from gradwire_engine.ops.base.blocked import BLOCK, elementwise, is_plain
 from gradwire_engine.ops.base.checks import needs_order
 from gradwire_engine.ops.base.fill import where, zeros
 from gradwire_engine.ops.base.loops import LEAST_OF_CHEAP, Loops, each, elementwise_loop, with_loop
-from gradwire_engine.ops.base.precision import special, through_float32
+from gradwire_engine.ops.base.precision import formula_through_float32, special, through_float32
 from gradwire_engine.ops.elementwise.unary import abs as absolute
 from gradwire_engine.ops.elementwise.unary import exp, sigmoid, tanh
 
@@ -391,6 +391,7 @@ def _gelu_input_loop(loops: Loops, g: Any, input: Any, approximate: str) -> Any:
     return each(loops, _GELU_LOOPS[approximate] + "_backward", g, input)
 
 
+@formula_through_float32
 @with_loop(_gelu_input_loop, 0)
 def _gelu_input(g: Any, input: Any, approximate: str) -> Any:
     if approximate == "none" and input.dtype == dtypes.float32 and is_plain(g, input):

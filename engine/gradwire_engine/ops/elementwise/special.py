@@ -144,8 +144,9 @@ sinc.works_in(forward=2.2, backward=3.3)
 
 def _sinc_input(g: Any, input: Any) -> Any:
     angle = input * math.pi
-    slope = (angle * cos(angle) - sin(angle)) / (angle * input)
-    return where(eq(input, 0), 0, g * conj(slope))
+    square = angle * input  # 0 also where the square of a small number is none
+    slope = (angle * cos(angle) - sin(angle)) / square
+    return where(eq(square, 0), 0, g * conj(slope))
 
 
 sinc.grad(input=_sinc_input).tangent("holomorphic")
