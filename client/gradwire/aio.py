@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from numpy import ndarray
 
 from gradwire._base.errors import GradwireError
-from gradwire._session.entered import ENTERED
+from gradwire._session.entered import ENTERED, enter, leave
 from gradwire._session.session import Session
 from gradwire._session.sessions import open_session
 from gradwire._tensor.tensor import Tensor
@@ -48,7 +48,6 @@ class AsyncSession:
         self._opening = opening
         self._session: Session | None = None
         self._threads: ThreadPoolExecutor | None = None
-        self._entered: contextvars.Token[tuple[Any, ...]] | None = None
 
     @property
     def session(self) -> Session:
@@ -72,14 +71,13 @@ class AsyncSession:
         except BaseException:
             self._threads.shutdown(wait=False)
             raise
-        self._entered = ENTERED.set((*ENTERED.get(), self._session))
+        enter(self._session)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         session, threads = self.session, self._threads
         assert threads is not None
-        if self._entered is not None:
-            ENTERED.reset(self._entered)
+        leave(session)
         try:
             # Not in the session's threads: calls that wait there end only when the session closes.
             await asyncio.shield(asyncio.to_thread(session.close))
@@ -153,7 +151,7 @@ def connect(
 def _entered(session: Session, function: Callable[..., _Value], args: Any, kwargs: Any) -> _Value:
     """Call in a context of its own, where the session is the current one."""
     if (ENTERED.get() or (None,))[-1] is not session:
-        ENTERED.set((*ENTERED.get(), session))
+        enter(session)
     return function(*args, **kwargs)
 
 

@@ -230,3 +230,30 @@ def test_a_cancelled_entrance_leaves_no_session(server_address: str) -> None:
     while open_sessions(server_address) > before:
         assert time.monotonic() < ends
         time.sleep(0.05)
+
+
+def test_another_task_may_leave_the_block_than_entered_it(server_address: str) -> None:
+    """As a fixture of a test framework does, whose end runs in a task of its own."""
+
+    async def whole() -> None:
+        before = open_sessions(server_address)
+        opened = aio.connect(server_address)
+        await asyncio.create_task(opened.__aenter__())
+        await asyncio.create_task(opened.__aexit__(None, None, None))
+        assert open_sessions(server_address) == before
+
+    asyncio.run(whole())
+
+
+def test_sessions_may_be_left_in_another_order_than_they_were_entered(server_address: str) -> None:
+    async def whole() -> None:
+        one, other = aio.connect(server_address), aio.connect(server_address)
+        async with aio.connect(server_address) as outer:
+            await one.__aenter__()
+            await other.__aenter__()
+            await one.__aexit__(None, None, None)
+            assert torch.current_session() is other.session
+            await other.__aexit__(None, None, None)
+            assert torch.current_session() is outer.session
+
+    asyncio.run(whole())

@@ -14,6 +14,10 @@ def enter(session: Any) -> None:
     ENTERED.set((*ENTERED.get(), session))
 
 
-def leave() -> None:
-    """Undo the last `enter`."""
-    ENTERED.set(ENTERED.get()[:-1])
+def leave(session: Any) -> None:
+    """Undo the last `enter` of a session, also in another context, or with others entered since and not left."""
+    entered = ENTERED.get()
+    for place in reversed(range(len(entered))):
+        if entered[place] is session:
+            ENTERED.set((*entered[:place], *entered[place + 1 :]))
+            return

@@ -708,7 +708,7 @@ class Session:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        leave()
+        leave(self)
 
     def save(
         self, name: str | None = None, tensors: Mapping[str, Any] | None = None, ttl: float | None = None
