@@ -182,6 +182,21 @@ def _convert(value: Any, t: Any, leaves: list[Any]) -> Any:
     return value
 
 
+def _called(t: Any, function: Any, given: Sequence[Any], named: dict[str, Any]) -> Any:
+    """The results of a function; of a module's class, whose arguments are a call of `fuzz_calls._recurrent`."""
+    if not (isinstance(function, type) and issubclass(function, t.nn.Module)):
+        return function(*given, **named)
+    options, lengths, parameters, (x, *states) = given
+    module = function(**options).to(x.dtype)
+    held = dict(zip([name for name, _ in module.named_parameters()], parameters, strict=True))
+    if lengths is None:
+        return t.func.functional_call(module, held, (x, *states))
+    first = options["batch_first"]
+    packed = t.nn.utils.rnn.pack_padded_sequence(x, t.tensor(lengths), first, enforce_sorted=False)
+    out, last = t.func.functional_call(module, held, (packed, *states))
+    return *t.nn.utils.rnn.pad_packed_sequence(out, first), last
+
+
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
@@ -201,12 +216,11 @@ class Outcome:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                function = oplist.find(t, name)
                 given = _convert(args, t, leaves)
                 named = {key: _convert(value, t, leaves) for key, value in kwargs.items()}
                 if in_place:
                     given = (given[0].clone(), *given[1:])
-                made = function(*given, **named)
+                made = _called(t, oplist.find(t, name), given, named)
                 self.results = _flat(made)
                 for result in self.results:
                     if isinstance(result, t.Tensor):

@@ -1156,6 +1156,57 @@ def _ctc(d: Draw) -> Any:
     return a(logs, targets, (t, d.int(3, t)), (s, d.int(1, s)), zero_infinity=d.chance(0.5), **_way(d))
 
 
+# Recurrent layers: their options, the lengths of packed sequences, parameters, input and states.
+
+
+def _parameters(d: Draw, shapes: list[tuple[int, ...]], dtype: str) -> list[Made]:
+    return [d.tensor(shape, dtype, -1, 1, odd=0.0, ties=0.0) for shape in shapes]
+
+
+def _recurrent(d: Draw, name: str) -> Any:
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[name]
+    size, hidden, time, batch = d.int(1, 3), d.int(2, 3), d.int(1, 4), d.int(1, 3)
+    options: dict[str, Any] = {"input_size": size, "hidden_size": hidden, "num_layers": d.int(1, 2)}
+    options |= {"bias": d.chance(0.7), "bidirectional": d.chance(0.4), "batch_first": d.chance(0.5)}
+    out = hidden
+    if name == "RNN" and d.chance(0.4):
+        options["nonlinearity"] = "relu"
+    if name == "LSTM" and d.chance(0.25):
+        out = options["proj_size"] = 1
+    ways, dtype = 1 + options["bidirectional"], d.pick("float64", "float64", "float64", "float32")
+    shapes: list[tuple[int, ...]] = []
+    for layer in range(options["num_layers"]):
+        rows = gates * hidden
+        one = [(rows, out * ways if layer else size), (rows, out), *[(rows,)] * (2 * options["bias"])]
+        shapes += ([*one, (out, hidden)] if out != hidden else one) * ways
+    batched = d.chance(0.8)
+    x = (batch, time, size) if options["batch_first"] else (time, batch, size)
+    lengths = [d.int(1, time) for _ in range(batch)] if batched and d.chance(0.3) else None
+    if lengths is not None:
+        lengths[0] = time
+    depth = ways * options["num_layers"]
+    states = [(depth, batch, out)[:: 1 if batched else 2], (depth, batch, hidden)[:: 1 if batched else 2]]
+    given = _parameters(d, [x if batched else (time, size), *states], dtype)
+    start: list[Any] = [] if d.chance(0.4) else [tuple(given[1:])] if name == "LSTM" else [given[1]]
+    return a(options, lengths, _parameters(d, shapes, dtype), [given[0], *start])
+
+
+def _cell(d: Draw, name: str) -> Any:
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[name]
+    size, hidden, batch = d.int(1, 3), d.int(1, 3), [d.int(1, 3)] if d.chance(0.8) else []
+    options: dict[str, Any] = {"input_size": size, "hidden_size": hidden, "bias": d.chance(0.7)}
+    dtype, rows = d.pick("float64", "float64", "float32"), gates * hidden
+    shapes = [(rows, size), (rows, hidden), *[(rows,)] * (2 * options["bias"])]
+    x, *states = _parameters(d, [(*batch, size), (*batch, hidden), (*batch, hidden)], dtype)
+    start: list[Any] = [] if d.chance(0.4) else [tuple(states)] if name == "LSTM" else [states[0]]
+    return a(options, None, _parameters(d, shapes, dtype), [x, *start])
+
+
+for _layer in ("LSTM", "GRU", "RNN"):
+    calls(f"nn.{_layer}")(lambda d, name=_layer: _recurrent(d, name))
+    calls(f"nn.{_layer}Cell")(lambda d, name=_layer: _cell(d, name))
+
+
 # Creation, and what is like another tensor.
 
 _KINDS = (None, "float64", "float32", "int64", "bool", "complex64", "float16")
