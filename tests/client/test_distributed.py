@@ -95,6 +95,18 @@ def test_training_is_as_pytorchs_and_replicas_are_equal(workers: str, way: str) 
         assert ours[0]["digest"] == ours[1]["digest"]
 
 
+def test_gradients_of_several_losses_and_modules_are_averaged_as_by_pytorch(workers: str) -> None:
+    script = str(RANKS / "losses.py")
+    ours, theirs = by_gradwire(2, script, "3", address=workers), by_pytorch(2, script, "3")
+    for way in ours[0]["ways"]:
+        for one, other in zip(ours, theirs, strict=True):
+            mine, its = one["ways"][way], other["ways"][way]
+            for what in ("weights", "gradients"):
+                assert mine[what] == pytest.approx(its[what], rel=1e-9, abs=1e-9), way
+            assert mine["unset"] == its["unset"], way
+        assert ours[0]["ways"][way]["weights"] == ours[1]["ways"][way]["weights"]
+
+
 @pytest.mark.parametrize(
     ("size", "way", "alone"),
     [(2, "begin", ""), (2, "sampler", "plain"), (2, "sync", "buffers"), (4, "compiled", "plain")],
@@ -232,6 +244,35 @@ def test_parameters_that_no_loss_uses_are_refused_at_the_next_forward(alone: Non
     for use in (wrapped.join, lambda: wrapped.register_comm_hook(None, None)):
         with pytest.raises(NotImplementedError, match="gradwire does not support"):
             use()
+
+
+def test_modules_are_averaged_in_the_order_in_which_all_ranks_made_them(
+    alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One backward may reach several. In another order on each rank, gradients of one shape would be exchanged."""
+    wrapped = [gradwire.nn.parallel.DistributedDataParallel(gradwire.nn.Linear(2, 2)) for _ in range(12)]
+    averaged: list[Any] = []
+    monkeypatch.setattr(type(wrapped[0]), "_average", lambda self, places: averaged.append(self))
+    value = gradwire.ones(1, 2)
+    for each in reversed(wrapped):
+        value = each(value)
+    value.sum().backward()
+    assert [wrapped.index(each) for each in averaged] == list(range(12))
+
+
+def test_a_late_backward_of_parameters_that_counted_as_unused_is_refused(alone: None) -> None:
+    """Their gradients would be each rank's own, without a word."""
+    heads = gradwire.nn.ModuleList([gradwire.nn.Linear(2, 2), gradwire.nn.Linear(2, 2)])
+    heads.forward = lambda x: [each(x).sum() for each in heads]
+    wrapped = gradwire.nn.parallel.DistributedDataParallel(heads, find_unused_parameters=True)
+    one, other = wrapped(gradwire.ones(1, 2))
+    one.backward()
+    with pytest.raises(RuntimeError, match=r"did not reach the parameters 1\.weight, 1\.bias"):
+        other.backward()
+    with wrapped.no_sync():
+        for each in wrapped(gradwire.ones(1, 2)):
+            each.backward()
+    sum(wrapped(gradwire.ones(1, 2))).backward()
 
 
 def test_a_server_with_logs_refuses_groups(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 import weakref
@@ -36,8 +37,9 @@ _CYCLE = (
     "afterwards."
 )
 _cycle_warned = False
-#: Modules to call after each backward: their `after_backward` takes the tensors that received a gradient.
-AFTER_BACKWARD: weakref.WeakSet[Any] = weakref.WeakSet()
+# Modules to call after each backward, in the order of their numbers: all ranks of a program call them in one order.
+_AFTER_BACKWARD: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
 
 
 def backward(
@@ -123,9 +125,17 @@ def backward(
                 on_result(answer)
     if not keep:
         reachable.mark_freed()
-    if AFTER_BACKWARD:
-        for module in tuple(AFTER_BACKWARD):
+    if _AFTER_BACKWARD:
+        for module in tuple(_AFTER_BACKWARD.values()):
             module.after_backward(received)
+
+
+def call_after_backward(module: Any) -> None:
+    """Call a module's `after_backward` after each backward, with the tensors that received a gradient.
+
+    Modules are called in the order in which they came. They are not kept alive.
+    """
+    _AFTER_BACKWARD[next(_numbers)] = module
 
 
 def grad(

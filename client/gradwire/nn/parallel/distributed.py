@@ -16,7 +16,7 @@ from gradwire._base import dtypes
 from gradwire._base.errors import GradwireRuntimeError
 from gradwire._base.modes import is_grad_enabled
 from gradwire._base.refused import refusal
-from gradwire._functions.backward import AFTER_BACKWARD
+from gradwire._functions.backward import call_after_backward
 from gradwire._functions.create import tensor, zeros_like
 from gradwire._tensor.tensor import Tensor
 from gradwire.distributed._collectives import broadcast_coalesced
@@ -33,6 +33,11 @@ _UNFINISHED = (
     "passing the keyword argument `find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and by "
     "making sure all `forward` function outputs participate in calculating loss.\nParameters which did not receive "
     "grad for rank {rank}: {names}\nParameter indices which did not receive grad for rank {rank}: {places}"
+)
+
+_LATE = (
+    "the gradients were averaged after the first backward of this forward, which did not reach the parameters {names}. "
+    "With find_unused_parameters or static_graph, call backward once, for the sum of the losses."
 )
 
 
@@ -116,11 +121,12 @@ class DistributedDataParallel(Module):
         self.require_forward_param_sync = True
         self._ignored = ignored
         self._places = {id(each): place for place, each in enumerate(self._reduced)}
-        self._armed = False  # whether a forward ran whose backward has yet to average
-        self._unfinished: list[int] = []  # places of parameters without gradient, after a backward without others
+        self._armed = False  # whether a forward ran whose gradients are yet to be averaged
+        self._ready: set[int] = set()  # places of parameters that a backward has reached since
+        self._left_out: set[int] = set()  # places without gradient when the others were averaged
         if init_sync:
             self._begin_equal([each for _, each in named])
-        AFTER_BACKWARD.add(self)
+        call_after_backward(self)
 
     def _begin_equal(self, parameters: Sequence[Tensor]) -> None:
         """Take rank 0's parameters and buffers. Raises RuntimeError if the ranks' modules differ."""
@@ -151,15 +157,8 @@ class DistributedDataParallel(Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's result. The next backward averages the gradients, except within `no_sync`."""
         syncs = is_grad_enabled() and self.require_backward_grad_sync
-        if syncs and self._unfinished:
-            places, self._unfinished = self._unfinished, []
-            raise GradwireRuntimeError(
-                _UNFINISHED.format(
-                    rank=self.process_group.rank(),
-                    names=", ".join(self._names[place] for place in places),
-                    places=" ".join(map(str, places)),
-                )
-            )
+        if syncs:
+            self._refuse_unfinished()
         if self.broadcast_buffers and self.require_forward_param_sync:
             buffers = self._own_buffers()
             if buffers:
@@ -167,9 +166,28 @@ class DistributedDataParallel(Module):
         made = self.module(*inputs, **kwargs)
         if is_grad_enabled():
             self.require_forward_param_sync = self.require_backward_grad_sync
+        self._left_out = set()
         if syncs:
             self._armed = True
         return made
+
+    def _refuse_unfinished(self) -> None:
+        """Raise RuntimeError if backwards have reached some of the parameters, and not the others."""
+        if not self._armed or not self._ready:
+            return
+        places = self._missing()
+        self._armed, self._ready = False, set()
+        raise GradwireRuntimeError(
+            _UNFINISHED.format(
+                rank=self.process_group.rank(),
+                names=", ".join(self._names[place] for place in places),
+                places=" ".join(map(str, places)),
+            )
+        )
+
+    def _missing(self) -> list[int]:
+        """Places of parameters that no backward has reached since the last forward."""
+        return [place for place, each in enumerate(self._reduced) if place not in self._ready and each.requires_grad]
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -181,28 +199,37 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def after_backward(self, reached: Sequence[Any]) -> None:
-        """Average the gradients, after a backward that reached some leaves."""
-        if not self._armed:
+        """Average the gradients, after the backward that reached the last of the parameters.
+
+        Several losses of one forward may have a backward each, unless unused parameters are to be found: the first
+        backward tells which these are. Raises RuntimeError if another one reaches them, as PyTorch does.
+        """
+        if not self._armed and not self._left_out:
             return
         places = {self._places[id(each)] for each in reached if id(each) in self._places}
         if not places:
             return
-        self._armed = False
-        missing = [place for place, each in enumerate(self._reduced) if place not in places and each.requires_grad]
-        if self.find_unused_parameters:
-            self._average(self._used_anywhere(places, missing))
-        elif missing:
-            self._unfinished = missing
-        else:
-            self._average(range(len(self._reduced)))
+        if not self._armed:
+            if late := sorted(places & self._left_out):
+                raise GradwireRuntimeError(_LATE.format(names=", ".join(self._names[place] for place in late)))
+            return
+        self._ready |= places
+        missing = self._missing()
+        finds = self.find_unused_parameters or self.static_graph
+        if missing and not finds:
+            return
+        ready, self._armed, self._ready = sorted(self._ready), False, set()
+        self._left_out = set(missing)
+        self._average(self._used_anywhere(ready, missing) if finds else ready)
 
-    def _used_anywhere(self, places: set[int], missing: Sequence[int]) -> list[int]:
+    def _used_anywhere(self, places: Sequence[int], missing: Sequence[int]) -> Sequence[int]:
         """Places of parameters that any rank used. Those that only others used get a gradient of zeros."""
         count = len(self._reduced)
-        used = tensor([int(place in places) for place in range(count)], dtype=dtypes.int32)
+        own = set(places)
+        used = tensor([int(place in own) for place in range(count)], dtype=dtypes.int32)
         dist.all_reduce(used, group=self.process_group)
         if not missing:
-            return list(range(count))
+            return places
         counts = used.tolist()  # waits; a rank that used all parameters need not
         for place in missing:
             parameter = self._reduced[place]
@@ -242,7 +269,7 @@ class DistributedDataParallel(Module):
         assert group is not None
         self.process_group = group
         self._places = {id(each): place for place, each in enumerate(self._reduced)}
-        AFTER_BACKWARD.add(self)
+        call_after_backward(self)
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(module: Module, params_and_buffers_to_ignore: Any) -> None:
