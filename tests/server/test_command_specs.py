@@ -1,7 +1,6 @@
 """The table of commands has all commands of the contract, and each fact about a command is how the command behaves."""
 
 import hashlib
-import os
 from concurrent.futures import Future
 from typing import Any
 
@@ -25,7 +24,7 @@ from gradwire_server.session.commands import BY_METHOD, COMMANDS
 from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.session.state.group_table import Membership, PeerMemory, RankMemory
+from gradwire_server.session.state.group_table import Membership, PeerMemory, RankMemory, location
 from tests.server.harness import Id, op
 from tests.server.memory_stores import MemoryLogs, MemorySnapshots
 from tests.server.program_files import file_of, file_payload
@@ -154,7 +153,7 @@ class Bench:
         self.session.groups.channel = Alone()
         memory = RankMemory(self.session.account)
         self.session.groups.joined["alone"] = group = Membership("alone", 1, 0, 1, memory)
-        group.peers = [PeerMemory(os.getpid(), memory.fd)]
+        group.peers = [PeerMemory(location(memory.fd))]
         assert [errors_pb2.Reason.Name(each.error.reason) for each in self.run(*PREPARATION) if each.error.code] == []
 
     def run(self, *commands: s.Command) -> list[s.Result]:
