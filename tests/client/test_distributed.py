@@ -230,6 +230,9 @@ def test_an_object_that_only_pickle_could_send_is_refused(alone: None) -> None:
     dist.all_gather_object(held, given)
     assert held[0]["a"] == given["a"] and held[0][5] == b"six" and held[0]["c"] == 1 + 2j
     assert held[0]["t"].tolist() == [0, 1, 2]
+    for shape in ((), (2, 3), (0,)):
+        dist.all_gather_object(held, gradwire.full(shape, 1.5, dtype=gradwire.bfloat16))
+        assert held[0].dtype is gradwire.bfloat16 and held[0].shape == shape and bool((held[0] == 1.5).all())
 
 
 def test_parameters_that_no_loss_uses_are_refused_at_the_next_forward(alone: None) -> None:

@@ -38,8 +38,9 @@ def _encoded(value: Any) -> Any:
     if kind is complex:
         return {_TYPE: "complex", "parts": [value.real, value.imag]}
     if isinstance(value, Tensor):
-        value = value.detach().numpy()
-        return {**_encoded(np.asarray(value)), _TYPE: "tensor"}
+        if value.dtype is dtypes.bfloat16:  # NumPy has no such dtype
+            return {**_encoded(value.detach().contiguous().view(dtypes.int16).numpy()), _TYPE: "bfloat16"}
+        return {**_encoded(np.asarray(value.detach().numpy())), _TYPE: "tensor"}
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {_TYPE: "array", "dtype": value.dtype.str, "shape": list(value.shape), "data": data}
@@ -65,9 +66,11 @@ def _decoded(value: Any) -> Any:
     if kind == "complex":
         return complex(*value["parts"])
     data = base64.b64decode(value["data"])
-    if kind in ("array", "tensor"):
+    if kind in ("array", "tensor", "bfloat16"):
         array = np.frombuffer(data, value["dtype"]).reshape(value["shape"]).copy()
-        return from_numpy(array) if kind == "tensor" else array
+        if kind == "array":
+            return array
+        return from_numpy(array) if kind == "tensor" else from_numpy(array).view(dtypes.bfloat16)
     return bytearray(data) if kind == "bytearray" else data
 
 
