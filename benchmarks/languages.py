@@ -1,9 +1,26 @@
-"""Steps of W2 by language and mode, in one run against one server over TCP.
+"""Steps, large values and memory by language, in one run against one server over TCP.
 
-    python -m benchmarks.languages [--turns 7]
+    python -m benchmarks.languages [--measure steps bulk memory] [--turns 7] [--only Go Rust] [--local-stream]
 
-Every language has a program that reads lines "mode steps" and answers with seconds. Python's is here. The sides take
-turns. A language without its toolchain is left out.
+Every language has a program that gets the server's address as its argument. It reads lines "mode count". It answers
+each with a line: the seconds that the work took, without its preparation. It ends with its input. Python's is in
+python_side.py. The sides take turns. A language without its toolchain is left out.
+
+| mode | count | work |
+| --- | --- | --- |
+| unary | steps | steps of W2, each by over 20 single calls of the generated stub |
+| stream | steps | steps of W2 by lazy tensors; then read the last loss |
+| program | steps | steps of W2, each a run of a traced program; then read the last loss |
+| repeated | steps | one run that repeats the program; then read the last loss |
+| upload | MiB | make a float32 tensor from an array by the SDK, and wait until the server has made it |
+| bare-upload | MiB | send as many bytes by the stub's `Upload`, in chunks of limits.chunk_bytes |
+| download | MiB | read a float32 tensor into an array by the SDK |
+| bare-download | MiB | receive as many bytes by the stub's `Download`, and drop them |
+| memory | steps | steps like those of `stream`, with sizes 8-8-4 and a batch of 4 |
+
+W2 is the network 64-256-10 with a batch of 128. Only the stub's call counts in the bare modes: `Read` comes before it,
+and `Create` and `Release` after it. An SDK's large values may take 1.5 times the bare call. The resident memory of a
+side after 100,000 steps may exceed that after 10,000 by 5 % and 2 MiB. Otherwise the exit status is 1.
 """
 
 from __future__ import annotations
@@ -14,29 +31,22 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import grpc
 
 from benchmarks.processes import hear, process, tell
-from gradwire._cli.workloads import RATE, SMALL, data, training
-from gradwire.v1 import commands_pb2, service_pb2, service_pb2_grpc, types_pb2
 
 ROOT = Path(__file__).resolve().parents[1]
 MODES = {"unary": 5, "stream": 40, "program": 80, "repeated": 80}  # and the steps of a turn
+DIRECTIONS, MIB, MOST_RATIO = ("upload", "download"), 64, 1.5
+FEW, MANY = 10_000, 100_000  # steps after which the memory of a side is compared
+GROWTH, GROWTH_BYTES = 0.05, 2 << 20
 SERVE = ("-m", "gradwire_server", "--port=0", "--log-format=json", "--log-level=warning")
-STUB_ONLY = """
-import sys
-from benchmarks.languages import python_side
-python_side(sys.argv[1])
-"""
+
+Sides = dict[str, subprocess.Popen[str]]
 
 
 @dataclass(frozen=True)
@@ -85,120 +95,110 @@ LANGUAGES = (
 )
 
 
-def python_side(address: str) -> None:
-    """Answer the lines of standard input with the seconds that Python's client takes."""
-    os.environ["GRADWIRE_LOCAL_STREAM"] = "0"  # the other languages have TCP only
-    import gradwire
-
-    gradwire.connect(address)
-    modes: dict[str, Callable[[int], object]] = {"unary": _unary(address), **_client(gradwire)}
-    for line in sys.stdin:
-        mode, steps = line.split()
-        begun = time.perf_counter()
-        modes[mode](int(steps))
-        print(time.perf_counter() - begun, flush=True)
+def answer(side: subprocess.Popen[str], mode: str, count: int) -> float:
+    """The seconds that a side takes."""
+    tell(side, f"{mode} {count}")
+    return float(hear(side))
 
 
-def _client(torch: Any) -> dict[str, Callable[[int], object]]:
-    eager = training(torch, 128, SMALL, MODES["stream"])
-    compiled = training(torch, 128, SMALL, MODES["program"], compiled=True)
-    return {"stream": lambda _: eager(), "program": lambda _: compiled(), "repeated": _repeated(torch)}
+def resident(process_id: int) -> int:
+    """Bytes of resident memory of a process."""
+    for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) << 10
+    raise SystemExit(f"process {process_id} has ended")
 
 
-def _repeated(torch: Any) -> Callable[[int], object]:
-    inputs, labels, weights = data(128, SMALL)
-    x, y = torch.tensor(inputs), torch.tensor(labels)
-    w1, w2 = (torch.tensor(each, requires_grad=True) for each in weights)
-    b1, b2 = (torch.zeros(each, requires_grad=True) for each in SMALL[1:])
-
-    def step() -> Any:
-        loss = torch.nn.functional.cross_entropy(torch.relu(x @ w1 + b1) @ w2 + b2, y)
-        loss.backward()
-        with torch.no_grad():
-            for p in (w1, b1, w2, b2):
-                p -= RATE * p.grad
-                p.grad = None
-        return loss
-
-    compiled = torch.compile(step, repeat=MODES["repeated"])
-    return lambda _: float(compiled().item())
+def table(head: str, sides: Sides, rows: dict[str, list[str]]) -> None:
+    """Print a table with a column for each side."""
+    print(f"| {head} | " + " | ".join(sides) + " |\n| --- |" + " --- |" * len(sides))
+    for name, cells in rows.items():
+        print(f"| {name} | " + " | ".join(cells) + " |")
 
 
-def _unary(address: str) -> Callable[[int], None]:
-    stub = service_pb2_grpc.AutogradServiceStub(grpc.insecure_channel(address))
-    session = stub.OpenSession(service_pb2.OpenSessionRequest()).session_id
-    on, off = types_pb2.GRAD_MODE_ENABLED, types_pb2.GRAD_MODE_DISABLED
-    made: list[int] = []
+def steps(sides: Sides, turns: int) -> None:
+    """Measure steps of W2 by mode."""
+    seconds: dict[tuple[str, str], list[float]] = {(side, mode): [] for side in sides for mode in MODES}
+    for turn in range(-2, turns):  # two turns to warm up
+        for mode, count in MODES.items():
+            for side, each in sides.items():
+                taken = answer(each, mode, count) / count
+                if turn >= 0:
+                    seconds[side, mode].append(taken)
+    print(f"ms per step: median (at best) of {turns} turns")
+    cells = {}
+    for mode in MODES:
+        taken_by = [seconds[side, mode] for side in sides]
+        cells[mode] = [f"{statistics.median(took) * 1e3:.2f} ({min(took) * 1e3:.2f})" for took in taken_by]
+    table("mode", sides, cells)
 
-    def op(name: str, *given: object, mode: int = on, **named: object) -> int:
-        args = [types_pb2.Argument(tensor=each) if isinstance(each, int) else each for each in given]
-        request = commands_pb2.OpRequest(session_id=session, op=name, args=args, grad_mode=mode)
-        made.append(stub.Op(request).outputs[0].id)
-        return made[-1]
 
-    def sized(*sizes: int) -> types_pb2.Argument:
-        return types_pb2.Argument(integers=types_pb2.IntList(values=sizes))
+def bulk(sides: Sides, turns: int) -> list[str]:
+    """Measure large values, by the SDK and by the bare call. Returns what takes too long."""
+    wrong: list[str] = []
+    cells: dict[str, list[str]] = {}
+    for direction in DIRECTIONS:
+        modes = (direction, f"bare-{direction}")
+        names = (*modes, f"{direction}, ratio")
+        cells.update((name, []) for name in names)
+        for side, each in sides.items():
+            taken = [[answer(each, mode, MIB) for mode in modes] for _ in range(turns + 2)][2:]
+            ours, bare = (statistics.median(took) for took in zip(*taken, strict=True))
+            for name, cell in zip(names, (f"{ours * 1e3:.0f}", f"{bare * 1e3:.0f}", f"{ours / bare:.2f}"), strict=True):
+                cells[name].append(cell)
+            if ours / bare > MOST_RATIO:
+                wrong.append(f"{side}: {direction} takes {ours / bare:.2f} times the bare call")
+    print(f"ms for {MIB} MiB: median of {turns} turns")
+    table("large values", sides, cells)
+    return wrong
 
-    x = op("randn", sized(128, 64))
-    y = op("zeros", sized(128), types_pb2.Argument(name="dtype", dtype=types_pb2.DTYPE_INT64))
-    parameters = [
-        op("randn", sized(64, 256)),
-        op("zeros", sized(256)),
-        op("randn", sized(256, 10)),
-        op("zeros", sized(10)),
-    ]
-    for each in parameters:
-        ask = commands_pb2.SetRequiresGradRequest(session_id=session, tensor=each, requires_grad=True)
-        stub.SetRequiresGrad(ask)
 
-    def step() -> None:
-        made.clear()
-        hidden = op("relu", op("add", op("matmul", x, parameters[0]), parameters[1]))
-        loss = op("cross_entropy", op("add", op("matmul", hidden, parameters[2]), parameters[3]), y)
-        stub.Backward(commands_pb2.BackwardRequest(session_id=session, tensors=[loss]))
-        for each in parameters:
-            gradient = stub.Grad(commands_pb2.GradRequest(session_id=session, tensor=each)).grad.id
-            made.append(gradient)
-            op("sub_", each, op("mul", gradient, types_pb2.Argument(float=0.01), mode=off), mode=off)
-            made.pop()  # the parameter itself
-            stub.SetGrad(commands_pb2.SetGradRequest(session_id=session, tensor=each))
-        stub.Release(commands_pb2.ReleaseRequest(session_id=session, tensors=made))
-
-    def take(steps: int) -> None:
-        for _ in range(steps):
-            step()
-
-    return take
+def memory(sides: Sides, server: int) -> list[str]:
+    """Measure the memory of sides after a few and many steps, and how much the server's grew. Returns what grows."""
+    wrong: list[str] = []
+    rows: dict[str, list[str]] = {f"after {FEW:,} steps": [], f"after {MANY:,} steps": [], "growth of the server": []}
+    for side, each in sides.items():
+        answer(each, "memory", FEW)
+        few, before = resident(each.pid), resident(server)
+        answer(each, "memory", MANY - FEW)
+        many, after = resident(each.pid), resident(server)
+        for row, size in zip(rows.values(), (few, many, after - before), strict=True):
+            row.append(f"{size / 2**20:.1f}")
+        if many > few * (1 + GROWTH) + GROWTH_BYTES:
+            wrong.append(f"{side}: its memory grew from {few / 2**20:.1f} to {many / 2**20:.1f} MiB")
+    print("MiB of resident memory")
+    table("memory", sides, rows)
+    return wrong
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = ("steps", "bulk", "memory")
+    parser.add_argument("--measure", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--turns", type=int, default=7)
-    turns = parser.parse_args().turns
+    parser.add_argument("--only", nargs="+", metavar="LANGUAGE", help="languages beside Python")
+    parser.add_argument("--local-stream", action="store_true", help="let streams use the server's Unix socket")
+    given = parser.parse_args()
+    os.environ["GRADWIRE_LOCAL_STREAM"] = "1" if given.local_stream else "0"
+    os.environ["GRADWIRE_SHARED_MEMORY"] = "0"  # other languages send bytes only
+    wrong = []
     with ExitStack() as stack:
         server = stack.enter_context(process(*SERVE, own_threads=True))
         address = json.loads(hear(server))["address"]
-        sides = {"Python": stack.enter_context(process("-c", STUB_ONLY, address))}
+        sides = {"Python": stack.enter_context(process("-m", "benchmarks.python_side", address))}
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         for language in LANGUAGES:
-            if shutil.which(language.tool):
+            if shutil.which(language.tool) and (not given.only or language.name in given.only):
                 sides[language.name] = stack.enter_context(language.running(folder, address))
-        seconds: dict[tuple[str, str], list[float]] = {(side, mode): [] for side in sides for mode in MODES}
-        for turn in range(-2, turns):  # two turns to warm up
-            for mode, steps in MODES.items():
-                for side, each in sides.items():
-                    tell(each, f"{mode} {steps}")
-                    taken = float(hear(each)) / steps
-                    if turn >= 0:
-                        seconds[side, mode].append(taken)
-    print(f"load {os.getloadavg()[0]:.1f}; ms per step: median (at best) of {turns} turns")
-    print("| mode | " + " | ".join(sides) + " |\n| --- |" + " --- |" * len(sides))
-    for mode in MODES:
-        cells = [
-            f"{statistics.median(took) * 1e3:.2f} ({min(took) * 1e3:.2f})"
-            for took in (seconds[side, mode] for side in sides)
-        ]
-        print(f"| {mode} | " + " | ".join(cells) + " |")
+        print(f"load {os.getloadavg()[0]:.1f}")
+        if "steps" in given.measure:
+            steps(sides, given.turns)
+        if "bulk" in given.measure:
+            wrong += bulk(sides, given.turns)
+        if "memory" in given.measure:
+            wrong += memory(sides, server.pid)
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
-//! Takes training steps of a small network for `python -m benchmarks.languages`: it reads lines "mode steps" and answers
-//! each with the seconds that they took.
+//! Measures steps and large values for `python -m benchmarks.languages`, which documents the lines that it reads and
+//! answers.
 
 use std::error::Error;
 use std::io::BufRead;
 use std::time::Instant;
 
-use gradwire::proto::{self, GradMode, argument::Kind};
+use bytes::Bytes;
+use gradwire::proto::{self, GradMode, argument::Kind, upload_request::Part};
 use gradwire::{Client, DType, Input, Pending, Program, Result, RunOptions, Session, Tensor, functional, no_grad};
 use tonic::{Response, Status};
 
 const BATCH: i64 = 128;
 const SIZES: [i64; 3] = [64, 256, 10];
+const TINY: [i64; 3] = [8, 8, 4];
 const RATE: f64 = 0.01;
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -19,20 +21,45 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let side = Side::new(&session)?;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let (mode, steps) = line.split_once(' ').ok_or("a line is not \"mode steps\"")?;
-        let steps = steps.trim().parse()?;
-        let begun = Instant::now();
-        side.take(mode, steps)?;
-        println!("{}", begun.elapsed().as_secs_f64());
+        let (mode, count) = line.split_once(' ').ok_or("a line is not \"mode count\"")?;
+        println!("{}", side.measure(mode, count.trim().parse()?)?);
     }
     session.close().wait()?;
     Ok(())
 }
 
-struct Side {
+/// A network and a batch for it.
+struct Network {
     parameters: Vec<Tensor>,
     inputs: Tensor,
     labels: Tensor,
+}
+
+impl Network {
+    fn new(session: &Session, sizes: [i64; 3], batch: i64) -> Network {
+        let mut parameters = Vec::new();
+        for (rows, columns) in sizes.iter().zip(&sizes[1..]) {
+            let weight = session.randn([*rows, *columns]) / (*rows as f64).sqrt();
+            parameters.push(weight.requires_grad_(true));
+            parameters.push(session.zeros([*columns]).requires_grad_(true));
+        }
+        let (inputs, labels) = (session.randn([batch, sizes[0]]), session.randint(0, sizes[2], [batch]));
+        Network { parameters, inputs, labels }
+    }
+
+    fn bound(&self) -> Vec<&Tensor> {
+        self.parameters.iter().chain([&self.inputs, &self.labels]).collect()
+    }
+
+    fn step(&self) -> Result<Tensor> {
+        step(&self.parameters, &self.inputs, &self.labels)
+    }
+}
+
+struct Side {
+    session: Session,
+    network: Network,
+    small: Network,
     program: Program,
     unary: Unary,
 }
@@ -40,48 +67,68 @@ struct Side {
 impl Side {
     fn new(session: &Session) -> Result<Side> {
         session.manual_seed(0);
-        let mut parameters = Vec::new();
-        for (rows, columns) in SIZES.iter().zip(&SIZES[1..]) {
-            let weight = session.randn([*rows, *columns]) / (*rows as f64).sqrt();
-            parameters.push(weight.requires_grad_(true));
-            parameters.push(session.zeros([*columns]).requires_grad_(true));
-        }
-        let inputs = session.randn([BATCH, SIZES[0]]);
-        let labels = session.randint(0, SIZES[2], [BATCH]);
-        let bound: Vec<&Tensor> = parameters.iter().chain([&inputs, &labels]).collect();
+        let (network, small) = (Network::new(session, SIZES, BATCH), Network::new(session, TINY, 4));
+        let bound = network.bound();
         let like = bound.iter().map(|tensor| Input::like(tensor).wait()).collect::<Result<Vec<Input>>>()?;
         let program =
             session.trace(&like, 0, |_, bound, _| Ok(vec![step(&bound[..4], &bound[4], &bound[5])?.detach()]))?;
-        let unary = Unary::new(session)?;
-        Ok(Side { parameters, inputs, labels, program, unary })
+        Ok(Side { session: session.clone(), unary: Unary::new(session)?, network, small, program })
+    }
+
+    /// Returns the seconds of a line's work.
+    fn measure(&self, mode: &str, count: usize) -> std::result::Result<f64, Box<dyn Error>> {
+        match mode {
+            "upload" => return Ok(self.upload(count)?),
+            "download" => return self.download(count),
+            "bare-upload" => return Ok(self.unary.upload(count)?),
+            "bare-download" => return self.unary.download(count),
+            _ => {}
+        }
+        let begun = Instant::now();
+        self.take(mode, count)?;
+        Ok(begun.elapsed().as_secs_f64())
     }
 
     /// Takes steps and reads the last loss.
     fn take(&self, mode: &str, steps: usize) -> std::result::Result<(), Box<dyn Error>> {
-        let bound: Vec<&Tensor> = self.parameters.iter().chain([&self.inputs, &self.labels]).collect();
+        let bound = self.network.bound();
         let mut loss = None;
         match mode {
-            "unary" => {
-                for _ in 0..steps {
-                    self.unary.step()?;
-                }
-                return Ok(());
-            }
-            "stream" => {
-                for _ in 0..steps {
-                    loss = Some(step(&self.parameters, &self.inputs, &self.labels)?);
-                }
-            }
-            "program" => {
-                for _ in 0..steps {
-                    loss = self.program.run(&bound).pop();
-                }
-            }
             "repeated" => loss = self.program.run_with(&bound, RunOptions::default().repeat(steps)).pop(),
+            "unary" | "stream" | "memory" | "program" => {
+                for _ in 0..steps {
+                    match mode {
+                        "unary" => self.unary.step()?,
+                        "stream" => loss = Some(self.network.step()?),
+                        "memory" => loss = Some(self.small.step()?),
+                        _ => loss = self.program.run(&bound).pop(),
+                    }
+                }
+            }
             _ => return Err(format!("unknown mode {mode}").into()),
+        }
+        if mode == "unary" {
+            return Ok(());
         }
         let loss = loss.ok_or("there was no step")?.item().wait()?;
         if loss > 0.0 { Ok(()) } else { Err(format!("the loss is {loss}").into()) }
+    }
+
+    fn upload(&self, mib: usize) -> Result<f64> {
+        let values = vec![1f32; mib << 18];
+        let begun = Instant::now();
+        let _made = self.session.tensor(&values);
+        self.session.wait().wait()?;
+        Ok(begun.elapsed().as_secs_f64())
+    }
+
+    fn download(&self, mib: usize) -> std::result::Result<f64, Box<dyn Error>> {
+        let held = self.session.ones([(mib << 18) as i64]);
+        self.session.wait().wait()?;
+        let begun = Instant::now();
+        let values: Vec<f32> = held.to_vec().wait()?;
+        let seconds = begun.elapsed().as_secs_f64();
+        if values.last() == Some(&1.0) { Ok(seconds) } else { Err("the values are wrong".into()) }
     }
 }
 
@@ -103,6 +150,7 @@ fn step(parameters: &[Tensor], inputs: &Tensor, labels: &Tensor) -> Result<Tenso
 struct Unary {
     session: Session,
     id: String,
+    chunk: usize,
     inputs: u64,
     labels: u64,
     parameters: Vec<u64>,
@@ -112,8 +160,9 @@ impl Unary {
     fn new(session: &Session) -> Result<Unary> {
         let request = proto::OpenSessionRequest { client: "w2-unary".into(), ..Default::default() };
         let opened = session.unary(request, |mut client, request| async move { client.open_session(request).await });
-        let id = opened.wait()?.session_id;
-        let mut made = Unary { session: session.clone(), id, inputs: 0, labels: 0, parameters: Vec::new() };
+        let opened = opened.wait()?;
+        let (id, chunk) = (opened.session_id, opened.limits.map_or(1 << 20, |limits| limits.chunk_bytes as usize));
+        let mut made = Unary { session: session.clone(), id, chunk, inputs: 0, labels: 0, parameters: Vec::new() };
         let sized = |sizes: &[i64]| argument("", Kind::Integers(proto::IntList { values: sizes.to_vec() }));
         let dtype = argument("dtype", Kind::Dtype(DType::Int64.into()));
         made.inputs = made.op("randn", vec![sized(&[BATCH, SIZES[0]])], GradMode::Enabled)?;
@@ -177,6 +226,57 @@ impl Unary {
             self.call(request, |mut client, request| async move { client.set_grad(request).await })?;
         }
         let request = proto::ReleaseRequest { session_id: session_id(), tensors: made, ..Default::default() };
+        self.call(request, |mut client, request| async move { client.release(request).await }).map(drop)
+    }
+
+    fn upload(&self, mib: usize) -> Result<f64> {
+        let (data, chunk) = (Bytes::from(vec![0u8; mib << 20]), self.chunk);
+        let total_bytes = data.len() as u64;
+        let start = proto::UploadStart { session_id: self.id.clone(), total_bytes, ..Default::default() };
+        let begun = Instant::now();
+        let told = self.call((start, data), move |mut client, (start, data)| async move {
+            let parts =
+                (0..data.len()).step_by(chunk).map(move |at| Part::Data(data.slice(at..data.len().min(at + chunk))));
+            let parts = std::iter::once(Part::Start(start)).chain(parts);
+            client.upload(tokio_stream::iter(parts.map(|part| proto::UploadRequest { part: Some(part) }))).await
+        })?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let shape = vec![total_bytes as i64];
+        let transfer =
+            proto::Transfer { transfer_id: told.transfer_id, dtype: DType::Uint8.into(), shape, total_bytes };
+        let source = Some(proto::create_request::Source::Transfer(transfer));
+        let request = proto::CreateRequest { session_id: self.id.clone(), source, ..Default::default() };
+        let made = self.call(request, |mut client, request| async move { client.create(request).await })?;
+        self.release(made.tensor.map_or(0, |spec| spec.id)).map(|()| seconds)
+    }
+
+    fn download(&self, mib: usize) -> std::result::Result<f64, Box<dyn Error>> {
+        let size = argument("", Kind::Integers(proto::IntList { values: vec![(mib as i64) << 18] }));
+        let tensor = self.op("ones", vec![size], GradMode::Disabled)?;
+        let request = proto::ReadRequest { session_id: self.id.clone(), tensor };
+        let read = self.call(request, |mut client, request| async move { client.read(request).await })?;
+        let Some(proto::read_response::Result::Transfer(transfer)) = read.result else {
+            return Err("the values came without a transfer".into());
+        };
+        let (session_id, transfer_id) = (self.id.clone(), transfer.transfer_id);
+        let request = proto::DownloadRequest { session_id, transfer_id, offset: 0 };
+        let begun = Instant::now();
+        let received = self.call(request, |mut client, request| async move {
+            let mut parts = client.download(request).await?.into_inner();
+            let mut received = 0;
+            while let Some(part) = parts.message().await? {
+                received += part.data.len();
+            }
+            Ok(Response::new(received))
+        })?;
+        let seconds = begun.elapsed().as_secs_f64();
+        self.release(tensor)?;
+        if received == mib << 20 { Ok(seconds) } else { Err(format!("{received} bytes came").into()) }
+    }
+
+    fn release(&self, tensor: u64) -> Result<()> {
+        let request =
+            proto::ReleaseRequest { session_id: self.id.clone(), tensors: vec![tensor], ..Default::default() };
         self.call(request, |mut client, request| async move { client.release(request).await }).map(drop)
     }
 }
