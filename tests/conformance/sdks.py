@@ -20,13 +20,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.processes import hear, process
 from tests.client.proxy import CuttingProxy
 from tests.conformance.make import FOLDER
+from tests.conformance.servers import moving, secure
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "other-languages.md"
@@ -155,8 +156,8 @@ class Outcome:
     report: dict[str, str] | None = None
 
 
-def run(sdk: Sdk, address: str, control: str) -> Outcome:
-    """Run an SDK's tests; never raises for what is missing."""
+def run(sdk: Sdk, variables: dict[str, str]) -> Outcome:
+    """Run an SDK's tests with variables that tell of the servers; never raises for what is missing."""
     missing = [tool for tool in sdk.tools if not shutil.which(tool)]
     if missing:
         return Outcome(sdk, skipped=f"{', '.join(missing)} is not on the PATH")
@@ -168,9 +169,8 @@ def run(sdk: Sdk, address: str, control: str) -> Outcome:
             return Outcome(sdk, skipped=f"`{' '.join(sdk.prepare)}` failed: {reason[0]}")
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
+        environment |= variables
         environment |= {
-            "GRADWIRE_ADDRESS": address,
-            "GRADWIRE_CUTTING": control,
             "GRADWIRE_CONFORMANCE": str(Path(__file__).parent),
             "GRADWIRE_CONFORMANCE_REPORT": str(report),
             "GRADWIRE_PYTHON": sys.executable,  # for a web gateway
@@ -238,8 +238,16 @@ def main() -> None:
     parser.add_argument("--matrix", action="store_true", help="run Python's client, too, and write the table")
     given = parser.parse_args()
     chosen = [sdk for sdk in ((PYTHON,) if given.matrix else ()) + SDKS if given.only in (None, sdk.language)]
-    with server() as address, cutters(address) as control:
-        outcomes = [run(sdk, address, control) for sdk in chosen]
+    with ExitStack() as stack:
+        address = stack.enter_context(server())
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        variables = {
+            "GRADWIRE_ADDRESS": address,
+            "GRADWIRE_CUTTING": stack.enter_context(cutters(address)),
+            "GRADWIRE_MOVING": stack.enter_context(moving(address)),
+            **stack.enter_context(secure(Path(folder))),
+        }
+        outcomes = [run(sdk, variables) for sdk in chosen]
     for each in outcomes:
         if each.skipped:
             print(f"{each.sdk.language}: skipped, since {each.skipped}")
