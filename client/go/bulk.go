@@ -40,9 +40,10 @@ func (s *Session) upload(ctx context.Context, data []byte) (*pb.Transfer, error)
 
 // uploadFrom makes one call of Upload.
 func (s *Session) uploadFrom(ctx context.Context, start *pb.UploadStart, data []byte) (*pb.UploadResponse, *Error) {
+	_, address := s.places.current()
 	stream, err := s.client.Upload(ctx)
 	if err != nil {
-		return nil, fromStatus(err, nil)
+		return nil, s.noted(address, fromStatus(err, nil))
 	}
 	err = stream.Send(&pb.UploadRequest{Part: &pb.UploadRequest_Start{Start: start}})
 	chunk := int(s.opened.GetLimits().GetChunkBytes())
@@ -56,9 +57,15 @@ func (s *Session) uploadFrom(ctx context.Context, start *pb.UploadStart, data []
 	}
 	state, err := stream.CloseAndRecv()
 	if err != nil {
-		return nil, fromStatus(err, stream.Trailer())
+		return nil, s.noted(address, fromStatus(err, stream.Trailer()))
 	}
 	return state, nil
+}
+
+// noted is a failure after which later calls may go to another server.
+func (s *Session) noted(address string, failure *Error) *Error {
+	s.places.failed(address, failure)
+	return failure
 }
 
 // download fetches a transfer's bytes, and goes on after a broken call where it broke.
@@ -67,6 +74,7 @@ func (s *Session) download(ctx context.Context, transfer *pb.Transfer) ([]byte, 
 	at := uint64(0)
 	err := s.resumed(ctx, func() (bool, *Error) {
 		before := at
+		_, address := s.places.current()
 		var trailer metadata.MD
 		request := &pb.DownloadRequest{SessionId: s.ID(), TransferId: transfer.GetTransferId(), Offset: at}
 		stream, err := s.client.Download(ctx, request, grpc.Trailer(&trailer))
@@ -79,7 +87,7 @@ func (s *Session) download(ctx context.Context, transfer *pb.Transfer) ([]byte, 
 		if errors.Is(err, io.EOF) || at == transfer.GetTotalBytes() {
 			return true, nil
 		}
-		return at > before, fromStatus(err, trailer)
+		return at > before, s.noted(address, fromStatus(err, trailer))
 	})
 	return data, err
 }

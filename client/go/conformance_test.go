@@ -127,7 +127,11 @@ func (c scenario) run(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	session, err := gradwire.Connect(ctx, address, gradwire.WithLease(time.Duration(c.LeaseMs)*time.Millisecond))
+	options := []gradwire.Option{gradwire.WithLease(time.Duration(c.LeaseMs) * time.Millisecond)}
+	if cuts != nil {
+		options = append(options, gradwire.WithLocalStream(false)) // it would pass by the proxy
+	}
+	session, err := gradwire.Connect(ctx, address, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

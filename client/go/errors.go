@@ -121,7 +121,7 @@ func fromStatus(err error, trailer metadata.MD) *Error {
 // mayRetry says whether the same call may succeed later.
 func (e *Error) mayRetry() bool {
 	switch e.Reason {
-	case pb.Reason_REASON_UNAVAILABLE, pb.Reason_REASON_STREAM_TAKEN:
+	case pb.Reason_REASON_UNAVAILABLE, pb.Reason_REASON_STREAM_TAKEN, pb.Reason_REASON_SESSION_MOVED:
 		return true
 	case pb.Reason_REASON_UNSPECIFIED:
 		return e.Code != codes.Unimplemented && e.Code != codes.InvalidArgument

@@ -22,6 +22,7 @@ type options struct {
 	patience  time.Duration
 	client    string
 	dial      []grpc.DialOption
+	local     bool
 }
 
 // Option changes how Connect opens a session.
@@ -71,6 +72,12 @@ func WithClientName(name string) Option {
 	return func(o *options) error { o.client = name; return nil }
 }
 
+// WithLocalStream says whether the stream uses a Unix socket if the server is on this machine and of this user: the default,
+// unless the environment has GRADWIRE_LOCAL_STREAM=0. Only Linux has such sockets.
+func WithLocalStream(local bool) Option {
+	return func(o *options) error { o.local = local; return nil }
+}
+
 // WithDialOptions adds options of gRPC, for example interceptors.
 func WithDialOptions(dial ...grpc.DialOption) Option {
 	return func(o *options) error { o.dial = append(o.dial, dial...); return nil }
@@ -84,10 +91,15 @@ func (o *options) dialOptions() []grpc.DialOption {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 5 * time.Second}),
 	}
 	if o.token != "" {
-		_, plain := o.transport.(interface{ gradwirePlain() })
-		all = append(all, grpc.WithPerRPCCredentials(bearer{o.token, !plain}))
+		all = append(all, grpc.WithPerRPCCredentials(bearer{o.token, o.secure()}))
 	}
 	return append(all, o.dial...)
+}
+
+// secure says whether connections are encrypted.
+func (o *options) secure() bool {
+	_, plain := o.transport.(interface{ gradwirePlain() })
+	return !plain
 }
 
 // plainText is the default: a connection without encryption.

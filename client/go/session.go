@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -43,7 +44,7 @@ type sink interface {
 type Session struct {
 	sink   sink
 	writer *writer // nil in a program
-	conn   *grpc.ClientConn
+	places *servers
 	client pb.AutogradServiceClient
 	opened *pb.OpenSessionResponse
 	nextID atomic.Uint64
@@ -62,40 +63,58 @@ type Session struct {
 	patient time.Duration
 }
 
-// Connect opens a session on the server at address, "host:port" or "unix:/path".
+// Connect opens a session on the server at address, "host:port" or "unix:/path". Of several addresses with commas between
+// them, it uses the first server that answers.
 func Connect(ctx context.Context, address string, opts ...Option) (*Session, error) {
-	o := options{patience: defaultPatience, client: "gradwire-go/" + Version, transport: newPlainText()}
+	o := options{
+		patience: defaultPatience, client: "gradwire-go/" + Version, transport: newPlainText(),
+		local: os.Getenv("GRADWIRE_LOCAL_STREAM") != "0",
+	}
 	for _, option := range opts {
 		if err := option(&o); err != nil {
 			return nil, err
 		}
 	}
-	conn, err := grpc.NewClient(address, o.dialOptions()...)
+	places, err := newServers(address, &o)
 	if err != nil {
-		return nil, fmt.Errorf("gradwire: %w", err)
+		return nil, err
 	}
 	random := make([]byte, 8)
 	if _, err := rand.Read(random); err != nil {
 		return nil, err
 	}
 	s := &Session{
-		conn: conn, client: pb.NewAutogradServiceClient(conn), hooks: map[uint64]*hookEntry{},
+		places: places, client: pb.NewAutogradServiceClient(places), hooks: map[uint64]*hookEntry{},
 		stopped: make(chan struct{}), unary: hex.EncodeToString(random), patient: o.patience,
 	}
-	request := &pb.OpenSessionRequest{Client: o.client, LeaseMs: uint32(o.lease.Milliseconds())}
-	s.opened, err = retried(ctx, s, s.client.OpenSession, request)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+	if s.opened, err = s.open(ctx, &o); err != nil {
+		_ = places.close() // it has no session
+		return nil, o.advised(err)
 	}
 	if s.opened.GetFirstId() == 0 {
-		return nil, errors.Join(errors.New("gradwire: the server gives this client no ids; it is too old"), conn.Close())
+		return nil, errors.Join(errors.New("gradwire: the server gives this client no ids; it is too old"), places.close())
 	}
 	s.nextID.Store(s.opened.GetFirstId() - 1)
-	s.writer = newWriter(s.connect, s.opened, o.patience)
+	s.writer = newWriter(newStreams(s, o.local).connect, s.opened, o.patience)
 	s.writer.dropped = s.dropHooks
 	s.sink = s.writer
 	go s.keepAlive()
 	return s, nil
+}
+
+// open opens a session at a server, or at the server of the cluster that it names.
+func (s *Session) open(ctx context.Context, o *options) (*pb.OpenSessionResponse, error) {
+	request := &pb.OpenSessionRequest{
+		Client: o.client, LeaseMs: uint32(o.lease.Milliseconds()), FollowsEndpoint: true,
+	}
+	answer, err := retried(ctx, s, s.client.OpenSession, request)
+	if err != nil || answer.GetEndpoint() == "" || answer.GetSessionId() != "" {
+		return answer, err
+	}
+	_, address := s.places.current()
+	s.places.move(address, answer.GetEndpoint())
+	request.FollowsEndpoint = false
+	return retried(ctx, s, s.client.OpenSession, request)
 }
 
 // ID returns the session's id. Keep it secret: it gives access to the session.
@@ -111,25 +130,6 @@ func (s *Session) Reconnects() int {
 // Client returns the stub of the unary calls, for what this package does not cover. It shares the connection.
 func (s *Session) Client() pb.AutogradServiceClient { return s.client }
 
-// grpcWire is a stream over gRPC.
-type grpcWire struct {
-	pb.AutogradService_StreamClient
-	cancel context.CancelFunc
-}
-
-func (w grpcWire) refusal(err error) *Error { return fromStatus(err, w.Trailer()) }
-func (w grpcWire) close()                   { w.cancel() }
-
-func (s *Session) connect(ctx context.Context) (wire, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := s.client.Stream(ctx)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return grpcWire{stream, cancel}, nil
-}
-
 // retried makes a unary call, and the same call again while the connection fails. The request should have a request id
 // where it changes something.
 func retried[Q, R any](
@@ -138,15 +138,17 @@ func retried[Q, R any](
 	begun, pause := time.Now(), firstPause
 	for {
 		var trailer metadata.MD
+		_, address := s.places.current()
 		answer, err := call(ctx, request, grpc.Trailer(&trailer))
 		if err == nil {
 			return answer, nil
 		}
 		told := fromStatus(err, trailer)
+		s.places.failed(address, told)
 		if ctx.Err() != nil {
 			return answer, ctx.Err()
 		}
-		if !told.mayRetry() || time.Since(begun) > s.patient {
+		if !told.mayRetry() || told.distrusted() || time.Since(begun) > s.patient {
 			return answer, told
 		}
 		select {
@@ -175,12 +177,15 @@ func (s *Session) keepAlive() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), max(period, time.Second))
 		var trailer metadata.MD
+		_, address := s.places.current()
 		_, err := s.client.KeepAlive(ctx, &pb.KeepAliveRequest{SessionId: s.ID()}, grpc.Trailer(&trailer))
 		cancel()
 		if err == nil {
 			continue
 		}
-		if told := fromStatus(err, trailer); !told.mayRetry() && told.Reason != pb.Reason_REASON_UNSPECIFIED {
+		told := fromStatus(err, trailer)
+		s.places.failed(address, told)
+		if !told.mayRetry() && told.Reason != pb.Reason_REASON_UNSPECIFIED {
 			s.writer.kill(told)
 			return
 		}
@@ -237,7 +242,7 @@ func (s *Session) Close() error {
 	if err == nil && ended != nil {
 		err = fromStatus(ended, nil)
 	}
-	return errors.Join(err, s.conn.Close())
+	return errors.Join(err, s.places.close())
 }
 
 // Modes

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package gradwire
+
+import "errors"
+
+// openLocal fails: only Linux has such sockets.
+func openLocal(string) (wire, error) { return nil, errors.ErrUnsupported }
