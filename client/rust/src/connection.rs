@@ -44,6 +44,7 @@ pub(crate) struct Connection {
     bearer: Bearer,
     pub options: ConnectOptions,
     current: Mutex<Current>,
+    local: Mutex<LocalStream>,
 }
 
 struct Current {
@@ -51,6 +52,17 @@ struct Current {
     next: usize, // of the seeds
     channel: Channel,
 }
+
+/// The Unix socket of a server.
+#[derive(Default)]
+struct LocalStream {
+    name: String,
+    address: String, // of its server
+    rejected: u32,   // streams in a row that ended before they attached
+}
+
+/// How often a local stream may end before it attaches; then one goes by gRPC.
+const MOST_REJECTED: u32 = 2;
 
 impl Connection {
     /// Prepares to connect to one of the servers, "host:port,host:port". Call it in the session's runtime.
@@ -63,7 +75,28 @@ impl Connection {
             None => None,
         };
         let current = Current { address: seeds[0].clone(), next: 1, channel: channel(&seeds[0], &options)? };
-        Ok(Connection { seeds, bearer: Bearer(bearer), options, current: Mutex::new(current) })
+        Ok(Connection { seeds, bearer: Bearer(bearer), options, current: Mutex::new(current), local: Mutex::default() })
+    }
+
+    /// Notes the socket of the server in use. It has attached a stream, or opened the session.
+    pub fn attached(&self, local_stream: &str) {
+        let address = lock(&self.current).address.clone();
+        *lock(&self.local) = LocalStream { name: local_stream.to_owned(), address, rejected: 0 };
+    }
+
+    /// Returns the socket for the next stream, if it may use one.
+    pub fn local_stream(&self) -> Option<String> {
+        let address = lock(&self.current).address.clone();
+        let mut local = lock(&self.local);
+        if !self.options.local_stream || local.name.is_empty() || local.address != address {
+            return None;
+        }
+        if local.rejected >= MOST_REJECTED {
+            local.rejected = 0; // for example, the server has too many connections
+            return None;
+        }
+        local.rejected += 1;
+        Some(local.name.clone())
     }
 
     pub fn service(&self) -> Result<Service> {
@@ -76,7 +109,11 @@ impl Connection {
 
     /// Turns a status into an error. If the server is gone, or does not have the session, later calls use another one.
     pub fn failed(&self, status: &Status) -> Error {
-        let error = Error::from_status(status);
+        self.noted(Error::from_status(status))
+    }
+
+    /// Notes an error. If the server is gone, or does not have the session, later calls use another one.
+    pub fn noted(&self, error: Error) -> Error {
         let endpoint = match (&error, error.moved_to()) {
             (_, Some(endpoint)) => endpoint,
             (Error::Connection { code: Code::Unavailable, .. }, None) => "",
@@ -119,7 +156,7 @@ impl Connection {
                 Ok(answer) => return Ok(answer.into_inner()),
                 Err(status) => self.failed(&status),
             };
-            if !error.may_retry() || begun.elapsed() > self.options.patience {
+            if !error.may_retry() || error.distrusts() || begun.elapsed() > self.options.patience {
                 return Err(error);
             }
             tokio::time::sleep(pause).await;

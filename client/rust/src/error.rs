@@ -120,6 +120,19 @@ impl Error {
         }
     }
 
+    /// The same error with a sentence after its message.
+    pub(crate) fn with_advice(self, advice: &str) -> Error {
+        let longer = |message: String| format!("{message}. {advice}");
+        match self {
+            Error::Refused(mut refusal) => {
+                refusal.message = longer(refusal.message);
+                Error::Refused(refusal)
+            }
+            Error::Connection { code, message } => Error::Connection { code, message: longer(message) },
+            other => other,
+        }
+    }
+
     /// Whether the same call may succeed later.
     pub(crate) fn may_retry(&self) -> bool {
         match self {
@@ -129,6 +142,11 @@ impl Error {
             Error::Connection { code, .. } => !matches!(code, Code::Unimplemented | Code::InvalidArgument),
             _ => false,
         }
+    }
+
+    /// Whether the connection failed because of the server's certificate: trying again does not help.
+    pub(crate) fn distrusts(&self) -> bool {
+        matches!(self, Error::Connection { message, .. } if message.contains("certificate"))
     }
 
     /// Of SESSION_MOVED: the address of the server that has the session; empty if not known.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::error::{Error, Reason};
+
 /// How [`Session::connect_with`](crate::Session::connect_with) opens a session.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -22,7 +24,7 @@ impl Default for ConnectOptions {
             lease: Duration::ZERO,
             patience: Duration::from_secs(120),
             client: format!("gradwire-rust/{}", env!("CARGO_PKG_VERSION")),
-            local_stream: false,
+            local_stream: std::env::var("GRADWIRE_LOCAL_STREAM").as_deref() != Ok("0"),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -54,8 +56,8 @@ impl ConnectOptions {
         self
     }
 
-    /// Uses a Unix socket for the stream if the server is on this machine and of this user. Otherwise it changes
-    /// nothing. Only Linux has it.
+    /// Whether the stream uses a Unix socket if the server is on this machine and of this user: the default, unless the
+    /// environment has GRADWIRE_LOCAL_STREAM=0. Only Linux has such sockets.
     pub fn local_stream(mut self, local: bool) -> ConnectOptions {
         self.local_stream = local;
         self
@@ -89,5 +91,43 @@ impl ConnectOptions {
     pub fn server_name(mut self, name: impl Into<String>) -> ConnectOptions {
         self.tls = Some(self.tls.unwrap_or_default().domain_name(name));
         self
+    }
+}
+
+impl ConnectOptions {
+    /// The error of opening a session, with what to do about it where that is known.
+    pub(crate) fn advised(&self, error: Error) -> Error {
+        let advice = match &error {
+            Error::Refused(refusal) if refusal.reason == Reason::Unauthenticated => match &self.token {
+                None => "No token was given: use ConnectOptions::token. `gradwire token NAME` makes one.",
+                Some(_) => "The token of ConnectOptions::token is unknown to this server, or has expired.",
+            },
+            Error::Connection { message, .. } => self.about_connection(message, error.distrusts()),
+            _ => "",
+        };
+        if advice.is_empty() { error } else { error.with_advice(advice) }
+    }
+
+    fn about_connection(&self, message: &str, distrusts: bool) -> &'static str {
+        #[cfg(feature = "tls")]
+        let encrypts = self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        let encrypts = false;
+        let has = |text: &str| message.to_lowercase().contains(text);
+        if distrusts {
+            "The server's certificate is not trusted: give the authority that signed it by ConnectOptions::ca, and connect \
+             to a name that the certificate contains."
+        } else if has("connection refused") {
+            "No server listens there: start `gradwire serve`, or check the host and the port."
+        } else if has("lookup address") || has("dns error") {
+            "The host's name cannot be resolved: check its spelling, or give its IP address."
+        } else if encrypts && has("corrupt message") {
+            "The server seems not to use TLS: leave out ConnectOptions::tls and ConnectOptions::ca."
+        } else if !encrypts && (has("broken pipe") || has("reset by peer") || has("http2 error") || has("frame")) {
+            "The server seems to use TLS: give the authority that signed its certificate by ConnectOptions::ca, or use \
+             ConnectOptions::tls for a public one."
+        } else {
+            ""
+        }
     }
 }

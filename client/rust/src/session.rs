@@ -74,7 +74,7 @@ impl Session {
         let address = address.to_owned();
         let opened = runtime.spawn(async move {
             let connection = Arc::new(Connection::new(&address, options)?);
-            let answer = open(&connection).await?;
+            let answer = open(&connection).await.map_err(|error| connection.options.advised(error))?;
             Ok((connection, answer))
         });
         Pending::new(async move {
@@ -99,13 +99,13 @@ impl Session {
         let writer = Writer::new(opened.clone());
         let (own, link) = (Arc::clone(&writer), Arc::clone(&connection));
         let lease = Duration::from_millis(answer.lease_ms.into());
-        let local = if connection.options.local_stream { answer.local_stream } else { String::new() };
+        connection.attached(&answer.local_stream);
         let session_id = opened.session_id.clone();
         runtime.handle.spawn(async move {
             let link_of_stream = Arc::clone(&link);
             own.start(Box::new(move |attach| {
-                let (link, local) = (Arc::clone(&link_of_stream), local.clone());
-                Box::pin(async move { wire::connect(&link, &local, attach).await })
+                let link = Arc::clone(&link_of_stream);
+                Box::pin(async move { wire::connect(&link, attach).await })
             }));
             keep_alive(&own, &link, &session_id, lease).await;
         });

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message;
@@ -16,6 +17,7 @@ use tonic::{Request, Status};
 use crate::connection::Connection;
 use crate::error::{Error, Result};
 use crate::proto::StreamResponse;
+use crate::proto::stream_response::Response;
 
 #[cfg(target_os = "linux")]
 #[path = "local_stream.rs"]
@@ -32,17 +34,15 @@ pub(crate) struct Wire {
     pub receive: Pin<Box<dyn Stream<Item = Result<StreamResponse>> + Send>>,
 }
 
-/// A stream of the service: by the Unix socket `local` where that works, else by gRPC.
-pub(crate) async fn connect(connection: &Connection, local: &str, attach: Bytes) -> Result<Wire> {
+/// A stream of the service: by the server's Unix socket where that works, else by gRPC.
+pub(crate) async fn connect(connection: &Arc<Connection>, attach: Bytes) -> Result<Wire> {
     #[cfg(target_os = "linux")]
-    if !local.is_empty() {
+    if let Some(name) = connection.local_stream() {
         // The socket is gone when the server has restarted, and absent where it is on another machine.
-        if let Ok(wire) = local::connect(local, attach.clone()).await {
-            return Ok(wire);
+        if let Ok(wire) = local::connect(&name, attach.clone()).await {
+            return Ok(watched(connection, wire));
         }
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = local;
     let mut grpc = Grpc::new(connection.service()?).max_decoding_message_size(usize::MAX);
     grpc.ready().await.map_err(|error| Error::unavailable(error.to_string()))?;
     let (send, messages) = mpsc::channel(4);
@@ -52,7 +52,19 @@ pub(crate) async fn connect(connection: &Connection, local: &str, attach: Bytes)
     let request = Request::new(ReceiverStream::new(messages));
     let answer = grpc.streaming(request, path, BytesCodec).await.map_err(|status| connection.failed(&status))?;
     let receive = answer.into_inner().map(|message| message.map_err(|status| Error::from_status(&status)));
-    Ok(Wire { send, receive: Box::pin(receive) })
+    Ok(watched(connection, Wire { send, receive: Box::pin(receive) }))
+}
+
+/// Tells the connection what decides where the next stream goes.
+fn watched(connection: &Arc<Connection>, wire: Wire) -> Wire {
+    let connection = Arc::clone(connection);
+    let receive = wire.receive.map(move |message| {
+        if let Ok(StreamResponse { response: Some(Response::Attached(attached)), .. }) = &message {
+            connection.attached(&attached.local_stream);
+        }
+        message.map_err(|error| if error.moved_to().is_some() { connection.noted(error) } else { error })
+    });
+    Wire { send: wire.send, receive: Box::pin(receive) }
 }
 
 /// Sends bytes as they are.

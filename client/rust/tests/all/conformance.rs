@@ -58,11 +58,12 @@ fn all_scenarios_have_pytorchs_answers() {
 
 fn run(address: &str, scenario: &Step) -> Outcome {
     let lease = Duration::from_millis(scenario.get("lease_ms").and_then(Value::as_u64).unwrap_or(0));
-    let options = ConnectOptions::default().lease(lease).patience(SERVER_PATIENCE);
+    let mut options = ConnectOptions::default().lease(lease).patience(SERVER_PATIENCE);
     let mut cutting = None;
     if let Some(cuts) = scenario.get("cuts") {
         let bounds = integers(cuts);
         cutting = Some(Cutting::new(bounds[0] as u64, bounds[1] as u64).ok_or("it needs a proxy that cuts")?);
+        options = options.local_stream(false); // it would pass by the proxy
     }
     let session = Session::connect_with(cutting.as_ref().map_or(address, |proxy| &proxy.address), options).wait()?;
     let mut runner = Runner::new(&session);
@@ -465,7 +466,8 @@ fn unhex(text: &str) -> Vec<u8> {
 #[test]
 fn four_thousand_additions_arrive_once() {
     let Some(proxy) = Cutting::new(2_000, 12_000) else { return };
-    let session = Session::connect(&proxy.address).wait().unwrap();
+    let options = ConnectOptions::default().local_stream(false); // it would pass by the proxy
+    let session = Session::connect_with(&proxy.address, options).wait().unwrap();
     let sum = session.tensor([0f32]);
     for _ in 0..4_000 {
         sum.add_(1.0);

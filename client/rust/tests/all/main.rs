@@ -2,6 +2,7 @@
 
 mod bulk;
 mod conformance;
+mod connection;
 mod programs;
 mod readme;
 mod servers;

@@ -8,11 +8,16 @@ use gradwire::{ConnectOptions, Session};
 
 /// The address of a live server. Without one, the test is skipped.
 pub fn address() -> Option<String> {
-    let address = std::env::var("GRADWIRE_ADDRESS").ok();
-    if address.is_none() {
-        eprintln!("skipped: it needs a server; set GRADWIRE_ADDRESS, or run make test-sdks");
+    variable("GRADWIRE_ADDRESS")
+}
+
+/// A variable that tells of a server. Without it, the test is skipped.
+pub fn variable(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok();
+    if value.is_none() {
+        eprintln!("skipped: it needs a server; set {name}, or run make test-sdks");
     }
-    address
+    value
 }
 
 /// A session on the live server.
