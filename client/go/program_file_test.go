@@ -36,6 +36,12 @@ func TestAnExportedModelTrainsAsInPyTorch(t *testing.T) {
 	for _, row := range fit.X {
 		flat = append(flat, row...)
 	}
+	var pythons []float64
+	if text := os.Getenv("GRADWIRE_LOSSES"); text != "" {
+		if err := json.Unmarshal([]byte(text), &pythons); err != nil || len(pythons) != len(fit.Losses) {
+			t.Fatal(text, err)
+		}
+	}
 	inputs := map[string]*gradwire.Tensor{
 		"x": gradwire.FromSlice(session, flat, len(fit.X), len(fit.X[0])), "y": gradwire.FromSlice(session, fit.Y),
 	}
@@ -54,6 +60,9 @@ func TestAnExportedModelTrainsAsInPyTorch(t *testing.T) {
 			loss, err := step.Run(inputs)[0].Item(ctx)
 			if err != nil || math.Abs(loss-wanted) > 1e-5*wanted {
 				t.Fatalf("step %d: %v instead of %v, %v", i, loss, wanted, err)
+			}
+			if pythons != nil && loss != pythons[half*len(fit.Losses)/2+i] {
+				t.Fatalf("step %d: %v is not Python's %v", i, loss, pythons[half*len(fit.Losses)/2+i])
 			}
 		}
 		if data, err = model.Save(ctx); err != nil {

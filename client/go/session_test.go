@@ -103,6 +103,10 @@ func TestMistakesHavePyTorchsSentences(t *testing.T) {
 	if len(told.Shape) != 2 || told.Shape[0] != 2 || told.Shape[1] != 3 {
 		t.Error(told.Shape)
 	}
+	err = errors.Join(a.SetRequiresGrad(true).Exp().Backward(ctx), session.Wait(ctx))
+	if err == nil || !strings.Contains(err.Error(), "grad can be implicitly created only for scalar outputs") {
+		t.Error(err)
+	}
 	leaf := gradwire.FromSlice(session, []float32{1}).SetRequiresGrad(true)
 	leaf.AddInPlace(1)
 	err = session.Wait(ctx)

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from benchmarks.processes import hear, process
 from tests.client.proxy import CuttingProxy
+from tests.conformance.exported import losses
 from tests.conformance.make import FOLDER
 from tests.conformance.servers import moving, secure
 
@@ -245,6 +246,7 @@ def main() -> None:
             "GRADWIRE_ADDRESS": address,
             "GRADWIRE_CUTTING": stack.enter_context(cutters(address)),
             "GRADWIRE_MOVING": stack.enter_context(moving(address)),
+            "GRADWIRE_LOSSES": json.dumps(losses(address)),
             **stack.enter_context(secure(Path(folder))),
         }
         outcomes = [run(sdk, variables) for sdk in chosen]

@@ -3,6 +3,7 @@
 mod bulk;
 mod conformance;
 mod connection;
+mod page;
 mod programs;
 mod readme;
 mod servers;

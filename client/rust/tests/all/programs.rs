@@ -1,6 +1,7 @@
 //! Programs, and files of programs.
 
 use gradwire::{Call, DType, Input, Reason, Result, Tensor, proto};
+use serde_json::Value;
 
 use crate::servers::session;
 
@@ -57,4 +58,28 @@ fn files_of_nonsense_are_refused() {
     assert_eq!(step.inputs().collect::<Vec<_>>(), ["x", "y"]);
     assert!(step.place("x").is_some() && step.place("nonsense").is_none());
     assert!(step.run([("x", session.tensor([1f32]))])[0].read().wait().is_err());
+}
+
+#[test]
+fn an_exported_model_trains_as_from_python() {
+    let (Some(session), Some(losses)) = (session(), crate::servers::variable("GRADWIRE_LOSSES")) else { return };
+    let folder = crate::servers::folder();
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let told: Value = serde_json::from_slice(&read("model.json")).unwrap();
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    let rows = list(&told["x"]);
+    let x: Vec<f32> = rows.iter().flat_map(list).map(|value| value.as_f64().unwrap() as f32).collect();
+    let y: Vec<i64> = list(&told["y"]).iter().map(|value| value.as_i64().unwrap()).collect();
+    let x = session.tensor_with_shape(&x, [y.len() as i64, (x.len() / y.len()) as i64]);
+    let y = session.tensor(&y);
+    let model = session.load_program(read("model.safetensors")).wait().unwrap();
+    let step = model.program("").unwrap();
+    let losses: Vec<f64> = serde_json::from_str(&losses).unwrap();
+    assert!(!losses.is_empty());
+    for expected in losses {
+        let loss = step.run([("x", &x), ("y", &y)])[0].item().wait().unwrap();
+        // serde_json reads the last bit of an f64 wrong; the losses are f32.
+        assert_eq!((loss as f32).to_bits(), (expected as f32).to_bits(), "{loss} is not {expected}");
+    }
+    session.close().wait().unwrap();
 }

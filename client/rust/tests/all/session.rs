@@ -103,6 +103,9 @@ fn mistakes_have_pytorchs_sentences() {
     let told = error.refusal().unwrap();
     assert_eq!((told.reason, &told.op[..], told.shape.as_deref()), (Reason::Shape, "matmul", Some(&[2, 3][..])));
     assert!(error.to_string().contains("mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"), "{error}");
+    let sent = a.requires_grad_(true).exp().backward();
+    let error = sent.and_then(|()| session.wait().wait()).unwrap_err();
+    assert!(error.to_string().contains("grad can be implicitly created only for scalar outputs"), "{error}");
     let leaf = session.tensor([1f32]).requires_grad_(true);
     leaf.add_(1.0);
     let error = session.wait().wait().unwrap_err();
