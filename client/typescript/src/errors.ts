@@ -136,6 +136,19 @@ export function fromStatus(code: number, message: string, trailer?: Uint8Array):
   return new GradwireConnectionError(message, { code });
 }
 
+/** @internal An error with advice after its message. */
+export function withAdvice(error: GradwireError, message: string, advice: string): GradwireError {
+  return new (error.constructor as typeof GradwireError)(advice ? `${message}\n  ${advice}` : message, error);
+}
+
+/** @internal A call's error with advice about the token, if that is what is wrong. */
+export function aboutToken(error: GradwireError, hasToken: boolean): GradwireError {
+  if (error.reason !== Reason.UNAUTHENTICATED) return error;
+  const unknown = "The token of `token` is unknown to this server, or has expired.";
+  const none = "No token was given: pass `token`. `gradwire token NAME` makes one.";
+  return withAdvice(error, error.message, hasToken ? unknown : none);
+}
+
 /** @internal What a call threw, if it is of this package. A defect is thrown on: it must not be tried again. */
 export function asError(thrown: unknown): GradwireError {
   if (thrown instanceof GradwireError) return thrown;

@@ -15,7 +15,8 @@ import {
   toBinary,
 } from "@bufbuild/protobuf";
 import * as grpc from "@grpc/grpc-js";
-import { Code, fromStatus, type GradwireError } from "./errors.js";
+import { explained, mistakeOf } from "./advice.js";
+import { aboutToken, Code, fromStatus, type GradwireError, GradwireValueError } from "./errors.js";
 import {
   AutogradService,
   type DownloadRequest,
@@ -27,7 +28,7 @@ import {
   type UploadStartSchema,
 } from "./gen/gradwire/v1/service_pb.js";
 import { Session, type SessionOptions } from "./session.js";
-import type { Channel, Receiver, Wire } from "./transport.js";
+import type { Channel, Explained, Receiver, Wire } from "./transport.js";
 
 export * from "./index.js";
 
@@ -48,10 +49,19 @@ export interface ConnectOptions extends SessionOptions {
 }
 
 /**
- * Open a session on a server: "127.0.0.1:50051", "unix:/path", or the addresses of several servers of a cluster. A session
- * that moves to another server of the cluster is followed.
+ * Open a session on a server: "127.0.0.1:50051" or "unix:/path". Several servers of a cluster are a list, or one string with
+ * commas: the first that answers is used. A session that moves to another server of the cluster is followed.
  */
-export function connect(address: string | readonly string[], options: ConnectOptions = {}): Promise<Session> {
+export async function connect(address: string | readonly string[], options: ConnectOptions = {}): Promise<Session> {
+  const addresses = typeof address === "string" ? address.split(",").map((each) => each.trim()) : address;
+  for (const each of addresses) {
+    const mistake = mistakeOf(each);
+    if (mistake) throw new GradwireValueError(mistake);
+  }
+  // gRPC's own error would show the token.
+  if (options.token !== undefined && !/^[!-~]{1,4096}$/.test(options.token)) {
+    throw new GradwireValueError("a token is 1 to 4096 visible ASCII characters; this one is something else");
+  }
   const credentials = credentialsOf(options);
   const settings = {
     "grpc.max_receive_message_length": -1,
@@ -65,7 +75,6 @@ export function connect(address: string | readonly string[], options: ConnectOpt
   };
   const metadata = new grpc.Metadata();
   if (options.token) metadata.set("authorization", `Bearer ${options.token}`);
-  const addresses = typeof address === "string" ? [address] : address;
   return Session.open(addresses, (each) => new GrpcChannel(each, credentials, settings, metadata), options);
 }
 
@@ -101,8 +110,8 @@ class GrpcChannel implements Channel {
   private readonly client: grpc.Client;
 
   constructor(
-    address: string,
-    credentials: grpc.ChannelCredentials,
+    private readonly address: string,
+    private readonly credentials: grpc.ChannelCredentials,
     settings: grpc.ChannelOptions,
     private readonly metadata: grpc.Metadata,
   ) {
@@ -201,6 +210,11 @@ class GrpcChannel implements Channel {
       call.on("error", (error) => reject(errorOf(error)));
       call.on("end", () => resolve());
     });
+  }
+
+  explained(error: GradwireError): Promise<Explained> {
+    const told = aboutToken(error, this.metadata.get("authorization").length > 0);
+    return explained(told, this.address, this.credentials._isSecure());
   }
 
   close(): void {

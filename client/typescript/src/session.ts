@@ -31,7 +31,10 @@ const MOST_PROGRAMS = 256; // remembered where the server names no limit
 export interface SessionOptions {
   /** How long the session lives without traffic, in seconds; the server's default if not given. It is renewed until `close`. */
   lease?: number;
-  /** How long a broken connection is tried again before the session fails, in seconds: 120 if not given. */
+  /**
+   * How long a broken connection is tried again before the session fails, in seconds: 120 if not given. A server that cannot
+   * be reached at first is tried for 5 seconds at most.
+   */
   patience?: number;
   /** The name that the server's log shows. */
   client?: string;
@@ -112,10 +115,10 @@ export class Session extends SessionMethods {
         leaseMs: 1000 * (options.lease ?? 0),
       };
       const { openSession } = AutogradService.method;
-      let opened = await servers.call(openSession, { ...request, followsEndpoint: true });
+      let opened = await servers.open(openSession, { ...request, followsEndpoint: true });
       if (opened.endpoint) {
         servers.move(opened.endpoint);
-        opened = await servers.call(openSession, request);
+        opened = await servers.open(openSession, request);
       }
       if (!opened.firstId) throw new GradwireRuntimeError("the server gives this client no ids; it is too old");
       const writer = new Writer(servers, opened);

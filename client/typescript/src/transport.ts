@@ -41,13 +41,22 @@ export interface Channel {
     total: number,
     take: (offset: number, data: Uint8Array) => void,
   ): Promise<void>;
+  /** Tell more about the error of a first call. */
+  explained(error: GradwireError): Promise<Explained>;
   /** End the connection. */
   close(): void;
+}
+
+/** An error with advice, and whether another try would fail in the same way. */
+export interface Explained {
+  readonly error: GradwireError;
+  readonly final: boolean;
 }
 
 /** Connects to an address, or returns nothing where this program cannot reach it. */
 export type Dial = (address: string) => Channel | undefined;
 
+const OPENING_MS = 5000; // how long an unreachable server is tried at first; later the session's patience counts
 const FIRST_PAUSE = 10;
 const LONGEST_PAUSE = 1000;
 
@@ -128,6 +137,27 @@ export class Servers {
     this.at = (this.at + 1) % this.addresses.length;
     this.used?.close();
     this.used = undefined;
+  }
+
+  /** Make a session's first call. Gives up sooner than others, and tells what to do. */
+  async open<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+  ): Promise<MessageShape<O>> {
+    const backoff = new Backoff(Math.min(this.patienceMs, OPENING_MS));
+    for (;;) {
+      const channel = this.channel;
+      try {
+        return await channel.unary(method, request);
+      } catch (thrown) {
+        const error = asError(thrown);
+        const told = await channel.explained(error);
+        const last = told.final && this.addresses.length < 2;
+        if (!error.mayRetry || backoff.over || last) throw told.error;
+        this.leave(channel, error);
+      }
+      await backoff.wait();
+    }
   }
 
   /** Make a unary call, and repeat it unchanged while the connection fails. */

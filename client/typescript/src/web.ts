@@ -8,7 +8,7 @@
 import type { DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
 import { create, type DescMessage, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { base64Decode } from "@bufbuild/protobuf/wire";
-import { Code, fromStatus, type GradwireError } from "./errors.js";
+import { aboutToken, Code, fromStatus, type GradwireError, withAdvice } from "./errors.js";
 import {
   AutogradService,
   type DownloadRequest,
@@ -17,7 +17,7 @@ import {
   type UploadStartSchema,
 } from "./gen/gradwire/v1/service_pb.js";
 import { Session, type SessionOptions } from "./session.js";
-import type { Channel, Receiver, Wire } from "./transport.js";
+import type { Channel, Explained, Receiver, Wire } from "./transport.js";
 
 export * from "./index.js";
 
@@ -192,6 +192,13 @@ class WebChannel implements Channel {
       take(at, part.value);
       at += part.value.length;
     }
+  }
+
+  async explained(error: GradwireError): Promise<Explained> {
+    const told = aboutToken(error, !!this.options.token);
+    if (!told.isConnectionFailure) return { error: told, final: false };
+    const advice = "Start `gradwire serve --web 8080`, or check the address and the origins that the gateway allows.";
+    return { error: withAdvice(told, `no web gateway at ${this.gateway.href}: ${told.message}`, advice), final: false };
   }
 
   close(): void {

@@ -11,7 +11,6 @@ import {
   DType,
   float,
   functional,
-  GradwireConnectionError,
   GradwireIndexError,
   GradwireRuntimeError,
   GradwireTypeError,
@@ -120,16 +119,6 @@ test(
     assert.throws(() => session.tensor([[1], [1, 2]]), GradwireValueError);
   }),
 );
-
-test("no server", async () => {
-  await assert.rejects(connect("127.0.0.1:1", { patience: 0.1 }), GradwireConnectionError);
-});
-
-test("a seed that does not answer is left", live, async () => {
-  const session = await connect(["127.0.0.1:1", ADDRESS]);
-  assert.equal(await session.tensor(2).item(), 2);
-  await session.close();
-});
 
 test(
   "tidy releases what is not returned or kept",

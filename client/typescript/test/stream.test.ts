@@ -46,9 +46,17 @@ class ScriptedServer {
       if (this.failures-- > 0) throw fromStatus(Code.UNAVAILABLE, "not yet");
       return create(OpenSessionResponseSchema, OPENED);
     };
+    const explained = async (error: GradwireError) => ({ error, final: false });
     const unused = (): never => assert.fail("the script has no transfers");
     const stream = (receiver: Receiver) => this.stream(address, receiver);
-    return { unary: unary as unknown as Channel["unary"], stream, upload: unused, download: unused, close: () => {} };
+    return {
+      unary: unary as unknown as Channel["unary"],
+      stream,
+      upload: unused,
+      download: unused,
+      explained,
+      close: () => {},
+    };
   }
 
   private stream(address: string, receiver: Receiver) {
