@@ -1,5 +1,6 @@
 package io.github.gradwire;
 
+import io.github.gradwire.v1.Reason;
 import io.grpc.ChannelCredentials;
 import io.grpc.ClientInterceptor;
 import io.grpc.Grpc;
@@ -14,11 +15,14 @@ import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.function.Consumer;
+import java.util.regex.Pattern;
 
 /** What {@link Gradwire#connect} can do without. */
 public final class ConnectOptions {
   private static final Metadata.Key<String> AUTHORIZATION =
       Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+
+  private static final Pattern TOKEN = Pattern.compile("[!-~]{1,4096}");
 
   private ChannelCredentials credentials = InsecureChannelCredentials.create();
   private String token = "";
@@ -52,6 +56,12 @@ public final class ConnectOptions {
 
   /** Authenticates every call with "authorization: Bearer TOKEN". */
   public ConnectOptions token(String given) {
+    if (!TOKEN.matcher(given).matches()) { // gRPC would drop it with a warning that shows it
+      throw GradwireException.mistake(
+          Reason.REASON_ARGUMENT_VALUE,
+          "",
+          "a token is 1 to 4096 visible ASCII characters; this one is something else");
+    }
     token = given;
     return this;
   }
@@ -62,7 +72,10 @@ public final class ConnectOptions {
     return this;
   }
 
-  /** Sets how long a broken connection is tried again. The default is 120 seconds. */
+  /**
+   * Sets how long a broken connection is tried again. The default is 120 seconds. A server that
+   * cannot be reached at first is tried for 5 seconds at most.
+   */
   public ConnectOptions patience(Duration given) {
     patience = given;
     return this;
@@ -78,6 +91,14 @@ public final class ConnectOptions {
   public ConnectOptions channel(Consumer<ManagedChannelBuilder<?>> given) {
     channel = given;
     return this;
+  }
+
+  boolean hasToken() {
+    return !token.isEmpty();
+  }
+
+  boolean encrypts() {
+    return !(credentials instanceof InsecureChannelCredentials);
   }
 
   ManagedChannel dial(String address) {

@@ -32,6 +32,11 @@ final class Servers implements AutoCloseable {
     return new Link(address, channel, AutogradServiceGrpc.newStub(channel));
   }
 
+  /** Whether no other server is known. */
+  synchronized boolean isAlone() {
+    return addresses.size() == 1;
+  }
+
   Link link() {
     return link;
   }

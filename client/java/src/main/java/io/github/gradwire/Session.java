@@ -40,6 +40,7 @@ import java.util.function.Function;
  */
 public final class Session extends SessionOps implements AutoCloseable {
   private static final Cleaner CLEANER = Cleaner.create(daemon("gradwire-cleaner"));
+  private static final Duration OPENING = Duration.ofSeconds(5);
   // Tensors beyond those that the last collection left, after which another one is due.
   private static final int COLLECT_EVERY = 16_384;
 
@@ -109,9 +110,7 @@ public final class Session extends SessionOps implements AutoCloseable {
             .map(String::trim)
             .filter(each -> !each.isEmpty())
             .toList();
-    if (addresses.isEmpty()) {
-      throw new IllegalArgumentException("an address is \"host:port\", not \"" + address + "\"");
-    }
+    (addresses.isEmpty() ? List.of(address) : addresses).forEach(Advice::check);
     Servers servers = new Servers(addresses, options::dial);
     try {
       OpenSessionRequest request =
@@ -119,8 +118,12 @@ public final class Session extends SessionOps implements AutoCloseable {
               .setClient(options.clientName)
               .setLeaseMs((int) options.lease.toMillis())
               .build();
-      OpenSessionResponse opened =
-          retried(servers, options.patience, stub -> stub.openSession(request));
+      OpenSessionRequest follows = request.toBuilder().setFollowsEndpoint(true).build();
+      OpenSessionResponse opened = opened(servers, options, follows);
+      if (!opened.getEndpoint().isEmpty()) {
+        servers.leave(servers.link(), opened.getEndpoint());
+        opened = opened(servers, options, request);
+      }
       if (opened.getFirstId() == 0) {
         throw GradwireException.mistake(
             Reason.REASON_PROTOCOL_VERSION,
@@ -133,6 +136,25 @@ public final class Session extends SessionOps implements AutoCloseable {
     } catch (GradwireException failed) {
       servers.close();
       throw failed;
+    }
+  }
+
+  /** Makes the first call. Gives up sooner than later calls, and tells what to do. */
+  private static OpenSessionResponse opened(
+      Servers servers, ConnectOptions options, OpenSessionRequest request) {
+    boolean impatient = options.patience.compareTo(OPENING) < 0;
+    Retry retry = new Retry(servers, impatient ? options.patience : OPENING);
+    while (true) {
+      Servers.Link link = servers.link();
+      try {
+        return link.blocking().openSession(request);
+      } catch (StatusRuntimeException thrown) {
+        Advice.Told told = Advice.of(thrown, link.address(), options);
+        boolean last = told.last() && servers.isAlone();
+        if (last || retry.pause(link, GradwireException.fromStatus(thrown)) != null) {
+          throw GradwireException.of(told.failure());
+        }
+      }
     }
   }
 

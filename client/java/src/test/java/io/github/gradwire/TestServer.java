@@ -19,7 +19,7 @@ final class TestServer {
     return needed("GRADWIRE_ADDRESS");
   }
 
-  private static String needed(String variable) {
+  static String needed(String variable) {
     String value = System.getenv(variable);
     assumeTrue(value != null, "needs a server: set " + variable + ", or run make test-sdks");
     return value;
