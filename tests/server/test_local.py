@@ -40,6 +40,12 @@ def call(session: Remote) -> Iterator[SocketCall]:
     made.cancel()
 
 
+def test_a_client_that_pads_the_name_finds_the_socket(session: Remote) -> None:
+    padded = f"\0{session.opened.local_stream}".encode().ljust(108, b"\0")  # as Node does
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
+        made.connect(padded)
+
+
 def test_messages_may_come_in_any_pieces(session: Remote, call: SocketCall) -> None:
     call.send(attach(session))
     next(call)

@@ -40,7 +40,7 @@ export async function explained(error: GradwireError, address: string, encrypts:
   if (/certificate required|handshake failure/i.test(told)) return made(WANTS_CERTIFICATE, true);
   if (/certificate|altnames|self.signed/i.test(told)) return made(DISTRUSTED, true);
   if (encrypts && /wrong version number|packet length too long/i.test(told)) return made(NO_TLS, true);
-  if (!encrypts && (await speaksTls(address))) return made(SPEAKS_TLS, true);
+  if (!encrypts && /connection|connect|reset/i.test(told) && (await speaksTls(address))) return made(SPEAKS_TLS, true);
   return made("", false);
 }
 

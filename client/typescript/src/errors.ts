@@ -124,6 +124,16 @@ export function refusal(reason: Reason, message: string, op = ""): GradwireError
   return made(message, { reason, code: Code.INVALID_ARGUMENT, metadata: op ? { op } : {}, rootSeq: 0 });
 }
 
+/** @internal A refusal by its parts. */
+export function refused(
+  reason: Reason,
+  code: number,
+  message: string,
+  metadata: Readonly<Record<string, string>>,
+): GradwireError {
+  return made(message, { reason, code, metadata, rootSeq: 0 });
+}
+
 /** @internal The error of a gradwire.v1.Error. */
 export function fromMessage(told: ErrorMessage): GradwireError {
   const { reason, code, metadata } = told;

@@ -5,6 +5,7 @@
  */
 
 import { readFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import type { DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
 import {
   create,
@@ -27,6 +28,7 @@ import {
   UploadResponseSchema,
   type UploadStartSchema,
 } from "./gen/gradwire/v1/service_pb.js";
+import { connected, overSocket, usable } from "./local.js";
 import { Session, type SessionOptions } from "./session.js";
 import type { Channel, Explained, Receiver, Wire } from "./transport.js";
 
@@ -44,6 +46,11 @@ export interface ConnectOptions extends SessionOptions {
   certificate?: { certificate: string | Uint8Array; key: string | Uint8Array };
   /** The name to expect in the server's certificate, if it is not that of the address. */
   serverName?: string;
+  /**
+   * Whether the stream may use a Unix socket to a server of the same machine and user, which is faster: true if not given.
+   * GRADWIRE_LOCAL_STREAM=0 forbids it, too.
+   */
+  localStream?: boolean;
   /** Further options of gRPC. */
   grpc?: grpc.ChannelOptions;
 }
@@ -73,9 +80,14 @@ export async function connect(address: string | readonly string[], options: Conn
     ...(options.serverName ? { "grpc.ssl_target_name_override": options.serverName } : {}),
     ...options.grpc,
   };
+  const { localStream = true } = options;
   const metadata = new grpc.Metadata();
   if (options.token) metadata.set("authorization", `Bearer ${options.token}`);
-  return Session.open(addresses, (each) => new GrpcChannel(each, credentials, settings, metadata), options);
+  return Session.open(
+    addresses,
+    (each) => new GrpcChannel(each, credentials, settings, metadata, localStream),
+    options,
+  );
 }
 
 function credentialsOf(options: ConnectOptions): grpc.ChannelCredentials {
@@ -105,15 +117,20 @@ function pathOf(method: DescMethod): string {
 const asIs = (data: Uint8Array): Buffer => Buffer.from(data.buffer, data.byteOffset, data.byteLength);
 const received = (data: Buffer): Uint8Array => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
+const MOST_REJECTED = 2;
+
 /** A connection to one server. */
 class GrpcChannel implements Channel {
   private readonly client: grpc.Client;
+  private local = ""; // the socket that the server named, if it can be used
+  private rejected = 0; // local streams in a row to which the server has not answered
 
   constructor(
     private readonly address: string,
     private readonly credentials: grpc.ChannelCredentials,
     settings: grpc.ChannelOptions,
     private readonly metadata: grpc.Metadata,
+    private readonly localStreams: boolean,
   ) {
     this.client = new grpc.Client(address, credentials, settings);
   }
@@ -134,7 +151,56 @@ class GrpcChannel implements Channel {
     });
   }
 
+  offered(localStream: string): boolean {
+    const name = this.localStreams && usable(localStream) ? localStream : "";
+    const changed = name !== "" && name !== this.local;
+    this.local = name;
+    if (changed) this.rejected = 0;
+    return changed;
+  }
+
   stream(receiver: Receiver): Wire {
+    if (!this.local || this.rejected >= MOST_REJECTED) {
+      this.rejected = 0;
+      return this.byGrpc(receiver);
+    }
+    return this.byGrpcUnless(connected(this.local), receiver);
+  }
+
+  /** A stream by a Unix socket once it is connected, or by gRPC if it cannot be. */
+  private byGrpcUnless(connecting: Promise<Socket>, receiver: Receiver): Wire {
+    const waiting: Uint8Array[] = [];
+    let wire: Wire | undefined;
+    let closed = false;
+    const use = (made: Wire): void => {
+      wire = made;
+      if (closed) wire.close();
+      for (const message of waiting.splice(0)) wire.send(message);
+    };
+    this.rejected++; // until the server answers
+    const message = (data: Uint8Array): void => {
+      this.rejected = 0;
+      receiver.message(data);
+    };
+    connecting.then(
+      (socket) => use(overSocket(socket, { message, end: receiver.end })),
+      () => {
+        if (!closed) use(this.byGrpc(receiver));
+      },
+    );
+    return {
+      send: (message) => {
+        if (wire) wire.send(message);
+        else waiting.push(message);
+      },
+      close: () => {
+        closed = true;
+        wire?.close();
+      },
+    };
+  }
+
+  private byGrpc(receiver: Receiver): Wire {
     const call = this.client.makeBidiStreamRequest(
       pathOf(AutogradService.method.stream),
       asIs,

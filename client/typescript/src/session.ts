@@ -121,6 +121,7 @@ export class Session extends SessionMethods {
         opened = await servers.open(openSession, request);
       }
       if (!opened.firstId) throw new GradwireRuntimeError("the server gives this client no ids; it is too old");
+      servers.channel.offered(opened.localStream);
       const writer = new Writer(servers, opened);
       return new Session(writer, opened, { writer, servers, keeper: keepAlive(servers, writer, opened) });
     } catch (thrown) {

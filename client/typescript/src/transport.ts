@@ -33,6 +33,8 @@ export interface Channel {
   ): Promise<MessageShape<O>>;
   /** Open a stream. */
   stream(receiver: Receiver): Wire;
+  /** Note the Unix socket that the server named for streams. Returns whether a new stream would use it, and none does. */
+  offered(localStream: string): boolean;
   /** Send bytes of a transfer in one call. */
   upload(start: MessageInitShape<typeof UploadStartSchema>, data: Uint8Array, chunk: number): Promise<UploadResponse>;
   /** Receive a transfer's bytes in one call; `take` gets each part with its offset. */

@@ -162,6 +162,10 @@ class WebChannel implements Channel {
     };
   }
 
+  offered(): boolean {
+    return false; // a browser has no such sockets
+  }
+
   async upload(start: MessageInitShape<typeof UploadStartSchema>, data: Uint8Array): Promise<UploadResponse> {
     const { sessionId = "", requestId = "", totalBytes = 0n, offset = 0n } = start;
     const end = offset + BigInt(data.length);

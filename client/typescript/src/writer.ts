@@ -18,7 +18,7 @@ import {
 } from "./gen/gradwire/v1/service_pb.js";
 import type { GradMode } from "./gen/gradwire/v1/types_pb.js";
 import type { Tensor } from "./tensor.js";
-import { Backoff, type Servers, type Wire } from "./transport.js";
+import { Backoff, type Channel, type Servers, type Wire } from "./transport.js";
 
 const SEND_AT = 64; // commands at which a batch is sent while few are under way
 const GROW_TO = 1024; // commands up to which a batch grows while many are under way
@@ -32,6 +32,7 @@ const MOST_PREPARED_BYTES = 256; // of an op that is worth preparing
 
 /** The part of the stub that a stream has told. */
 interface Stream {
+  readonly channel: Channel;
   readonly wire: Wire;
   attached: boolean;
   /** Bytes that may be sent. */
@@ -74,7 +75,8 @@ export class Writer {
   private failures: GradwireError[] = [];
   private readonly roots = new Map<number, GradwireError>();
   private yielded = true;
-  private wake: () => void = () => {};
+  /** Ends the present stream. */
+  private end: (error: GradwireError) => void = () => {};
   private readonly limits: { message: number; batch: number; prepared: number };
 
   constructor(
@@ -266,7 +268,7 @@ export class Writer {
     for (const batch of this.queue.splice(0)) batch.end(error);
     this.cut();
     this.stream?.wire.close();
-    this.wake();
+    this.end(new GradwireConnectionError("the session is closed"));
   }
 
   // Streams
@@ -299,13 +301,14 @@ export class Writer {
         this.stream = undefined;
         resolve({ answered: stream?.answered ?? false, error });
       };
-      this.wake = () => end(new GradwireConnectionError("the session is closed"));
+      this.end = end;
       try {
         const message = (data: Uint8Array): void => {
           if (stream && stream === this.stream) this.received(stream, fromBinary(StreamResponseSchema, data));
         };
-        const wire = this.servers.channel.stream({ message, end });
-        stream = { wire, attached: false, credit: 0, sent: 0, answered: false };
+        const { channel } = this.servers;
+        const wire = channel.stream({ message, end });
+        stream = { channel, wire, attached: false, credit: 0, sent: 0, answered: false };
         this.stream = stream;
         this.attach(wire);
       } catch (thrown) {
@@ -350,9 +353,20 @@ export class Writer {
   private received(stream: Stream, message: StreamResponse): void {
     stream.answered = true;
     stream.credit += Number(message.creditBytes);
-    if (message.response.case === "attached") stream.attached = true;
-    else if (message.response.case === "batch") this.answered(stream, message.batches || 1, message.response.value);
+    if (message.response.case === "attached") {
+      // A server that was restarted, or that the session moved to, names its socket only here.
+      if (stream.channel.offered(message.response.value.localStream)) {
+        this.reopen();
+        return;
+      }
+      stream.attached = true;
+    } else if (message.response.case === "batch") this.answered(stream, message.batches || 1, message.response.value);
     this.pump();
+  }
+
+  /** Replace the stream by another one, which uses the socket that the server has named. */
+  private reopen(): void {
+    this.end(new GradwireConnectionError("another stream replaces this one", { reason: Reason.UNAVAILABLE, code: 14 }));
   }
 
   /** Take batches from the queue, of which the last one has the results. */

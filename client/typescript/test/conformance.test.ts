@@ -58,7 +58,8 @@ after(() => {
 
 async function run(scenario: Scenario): Promise<void> {
   const proxy = scenario.cuts && (await cutting(...scenario.cuts));
-  const session = await connect(proxy?.address ?? ADDRESS, { lease: (scenario.lease_ms ?? 0) / 1000 });
+  const options = { lease: (scenario.lease_ms ?? 0) / 1000, localStream: !proxy };
+  const session = await connect(proxy?.address ?? ADDRESS, options);
   const runner = new Runner(session);
   for (const [place, step] of scenario.steps.entries()) {
     try {

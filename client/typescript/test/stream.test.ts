@@ -46,6 +46,7 @@ class ScriptedServer {
       if (this.failures-- > 0) throw fromStatus(Code.UNAVAILABLE, "not yet");
       return create(OpenSessionResponseSchema, OPENED);
     };
+    const offered = () => false;
     const explained = async (error: GradwireError) => ({ error, final: false });
     const unused = (): never => assert.fail("the script has no transfers");
     const stream = (receiver: Receiver) => this.stream(address, receiver);
@@ -54,6 +55,7 @@ class ScriptedServer {
       stream,
       upload: unused,
       download: unused,
+      offered,
       explained,
       close: () => {},
     };

@@ -29,7 +29,7 @@ export function withSession(f: (session: Session) => Promise<void>, options: Con
   };
 }
 
-/** A proxy that cuts each connection after a random number of bytes. */
+/** A proxy that cuts each connection after a random number of bytes. A local stream would pass it by. */
 export interface Cutting {
   readonly address: string;
   /** End the proxy; tells how often it cut. */

@@ -36,6 +36,7 @@ _CREDENTIALS = struct.Struct("iII")  # process, user, group
 _MOST_UNREAD = MIB
 # Counted for each message beside its bytes, so a flood of empty messages is bounded too.
 _MESSAGE_COST = 64
+_NAME_BYTES = 107  # a socket's address holds 108, of which the first is 0
 _BACKLOG = 128  # connections that wait to be accepted
 _AT_ONCE = 4  # accepted per pass of the event loop
 # Connections that do not read the last message are aborted after this.
@@ -56,7 +57,8 @@ class LocalStreams:
         """Start listening; the socket's name. Empty if the system has no such sockets; clients then use gRPC."""
         if not hasattr(socket, "SO_PEERCRED"):  # not Linux
             return ""
-        name = f"gradwire-{secrets.token_hex(16)}"
+        # The name fills the address. Some systems' clients (Node's) pad a shorter one, which makes another name of it.
+        name = f"gradwire-{secrets.token_hex(_NAME_BYTES // 2)}"[:_NAME_BYTES]
         loop = asyncio.get_running_loop()
         listening: socket.socket | None = None
         try:
