@@ -40,10 +40,14 @@ def call(session: Remote) -> Iterator[SocketCall]:
     made.cancel()
 
 
-def test_a_client_that_pads_the_name_finds_the_socket(session: Remote) -> None:
+def test_a_client_that_pads_the_address_has_a_socket_too(session: Remote) -> None:
     padded = f"\0{session.opened.local_stream}".encode().ljust(108, b"\0")  # as Node does
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
         made.connect(padded)
+        made.sendall(framed(attach(session).SerializeToString()))
+        size = int.from_bytes(made.recv(4), "little")
+        answer = service_pb2.StreamResponse.FromString(made.recv(size, socket.MSG_WAITALL))
+        assert answer.attached.local_stream == session.opened.local_stream
 
 
 def test_messages_may_come_in_any_pieces(session: Remote, call: SocketCall) -> None:

@@ -12,12 +12,9 @@ import type { Receiver, Wire } from "./transport.js";
 const PREFIX = 4; // bytes of a length
 const LAST = 2 ** 31; // in a length: the message is the stream's status
 const LISTENING = 0x10000; // a flag in /proc/net/unix
-// A name that fills a socket's address. Node pads shorter ones, and would not find them.
-const FULL = 107;
-
 /** Whether a socket of this name can be used here. GRADWIRE_LOCAL_STREAM=0 forbids it. */
 export function usable(name: string): boolean {
-  return name.length === FULL && process.platform === "linux" && process.env["GRADWIRE_LOCAL_STREAM"] !== "0";
+  return name !== "" && process.platform === "linux" && process.env["GRADWIRE_LOCAL_STREAM"] !== "0";
 }
 
 /** Connect to a socket. Rejects if it is not there, or is another user's. */
@@ -37,28 +34,37 @@ export async function connected(name: string): Promise<Socket> {
   }
 }
 
-/** Whether a process of this user listens. Node cannot ask the kernel by SO_PEERCRED, but /proc knows. */
+/**
+ * Whether a process of this user listens. Node cannot ask the kernel by SO_PEERCRED, but /proc knows. Node pads an address
+ * with zeros, which /proc shows as "@". A server listens at the plain address and at the padded one. If one is missing, another
+ * user could have had it.
+ */
 async function isOwn(name: string): Promise<boolean> {
-  const user = process.geteuid?.();
-  const listening = (await readFile("/proc/net/unix", "utf8")).split("\n").find((line) => {
-    return line.endsWith(` @${name}`) && (Number.parseInt(line.split(" ")[3] ?? "", 16) & LISTENING) !== 0;
-  });
-  const inode = listening?.split(/ +/)[6];
-  if (!inode) return false;
+  const inodes = new Set<string>();
+  for (const line of (await readFile("/proc/net/unix", "utf8")).split("\n")) {
+    const [, , , flags = "", , , inode = "", path = ""] = line.split(/ +/);
+    const listens = (Number.parseInt(flags, 16) & LISTENING) !== 0;
+    if (listens && path.replace(/@+$/, "") === `@${name}`) inodes.add(`socket:[${inode}]`);
+  }
+  if (inodes.size < 2) return false;
   const processes = (await readdir("/proc")).filter((each) => /^\d+$/.test(each));
-  const holds = async (id: string): Promise<boolean> => {
-    try {
-      if ((await stat(`/proc/${id}`)).uid !== user) return false;
-      for (const each of await readdir(`/proc/${id}/fd`)) {
-        if ((await readlink(`/proc/${id}/fd/${each}`).catch(() => "")) === `socket:[${inode}]`) return true;
-      }
-    } catch {
-      // It has ended, or may not be looked at.
-    }
-    return false;
-  };
-  for (const id of processes) if (await holds(id)) return true;
+  for (const id of processes) {
+    for (const held of await socketsOf(id, inodes)) inodes.delete(held);
+    if (inodes.size === 0) return true;
+  }
   return false;
+}
+
+/** Those of some sockets that a process of this user holds. */
+async function socketsOf(id: string, wanted: ReadonlySet<string>): Promise<string[]> {
+  try {
+    if ((await stat(`/proc/${id}`)).uid !== process.geteuid?.()) return [];
+    const files = await readdir(`/proc/${id}/fd`);
+    const links = await Promise.all(files.map((each) => readlink(`/proc/${id}/fd/${each}`).catch(() => "")));
+    return links.filter((each) => wanted.has(each));
+  } catch {
+    return []; // it has ended, or may not be looked at
+  }
 }
 
 /** A stream over a connected socket. */

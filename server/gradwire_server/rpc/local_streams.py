@@ -36,7 +36,7 @@ _CREDENTIALS = struct.Struct("iII")  # process, user, group
 _MOST_UNREAD = MIB
 # Counted for each message beside its bytes, so a flood of empty messages is bounded too.
 _MESSAGE_COST = 64
-_NAME_BYTES = 107  # a socket's address holds 108, of which the first is 0
+_ADDRESS_BYTES = 108
 _BACKLOG = 128  # connections that wait to be accepted
 _AT_ONCE = 4  # accepted per pass of the event loop
 # Connections that do not read the last message are aborted after this.
@@ -46,37 +46,49 @@ log = logging.getLogger("gradwire.server")
 
 
 class LocalStreams:
-    """The listening socket and its connections."""
+    """The listening sockets and their connections."""
 
     def __init__(self, front: "Front") -> None:
         self.front = front
         self.connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     async def start(self) -> str:
         """Start listening; the socket's name. Empty if the system has no such sockets; clients then use gRPC."""
         if not hasattr(socket, "SO_PEERCRED"):  # not Linux
             return ""
-        # The name fills the address. Some systems' clients (Node's) pad a shorter one, which makes another name of it.
-        name = f"gradwire-{secrets.token_hex(_NAME_BYTES // 2)}"[:_NAME_BYTES]
-        loop = asyncio.get_running_loop()
-        listening: socket.socket | None = None
+        name = f"gradwire-{secrets.token_hex(16)}"
+        address = f"\0{name}".encode()
         try:
-            listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            listening.bind(f"\0{name}")
-            self._server = await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=_AT_ONCE)
-            listening.listen(_BACKLOG)
+            # Node pads an address with zeros, which makes another one of it.
+            for each in (address, address.ljust(_ADDRESS_BYTES, b"\0")):
+                self._servers.append(await self._listen(each))
         except OSError as error:
-            if listening is not None:
-                listening.close()
+            self._close()
             log.warning("no local streams", extra={"error": str(error)})
             return ""
         return name
 
+    async def _listen(self, address: bytes) -> asyncio.Server:
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listening.bind(address)
+            loop = asyncio.get_running_loop()
+            server = await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=_AT_ONCE)
+            listening.listen(_BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+        return server
+
+    def _close(self) -> None:
+        for each in self._servers:
+            each.close()
+        self._servers.clear()
+
     async def stop(self, grace: float) -> None:
         """Stop listening. Abort connections that have not read their stream's end within the grace."""
-        if self._server is not None:
-            self._server.close()
+        self._close()
         closed = [connection.closed for connection in self.connections]
         if closed:
             await asyncio.wait(closed, timeout=grace)
