@@ -27,6 +27,7 @@ public final class ConnectOptions {
   private ChannelCredentials credentials = InsecureChannelCredentials.create();
   private String token = "";
   private Consumer<ManagedChannelBuilder<?>> channel = builder -> {};
+  boolean localStream = true;
   Duration lease = Duration.ZERO;
   Duration patience = Duration.ofSeconds(120);
   String clientName = "gradwire-java/" + Gradwire.VERSION;
@@ -78,6 +79,15 @@ public final class ConnectOptions {
    */
   public ConnectOptions patience(Duration given) {
     patience = given;
+    return this;
+  }
+
+  /**
+   * Sets whether the stream may use a Unix socket to a server of the same machine and user, which
+   * is faster. The default is true. GRADWIRE_LOCAL_STREAM=0 in the environment forbids it, too.
+   */
+  public ConnectOptions localStream(boolean given) {
+    localStream = given;
     return this;
   }
 

@@ -1,6 +1,8 @@
 package io.github.gradwire;
 
+import com.google.protobuf.Any;
 import com.google.protobuf.InvalidProtocolBufferException;
+import com.google.rpc.ErrorInfo;
 import io.github.gradwire.v1.Error;
 import io.github.gradwire.v1.Reason;
 import io.grpc.Metadata;
@@ -220,6 +222,22 @@ public class GradwireException extends RuntimeException {
       }
     }
     return status(Status.fromThrowable(thrown));
+  }
+
+  /** The refusal of a local stream's last message. */
+  static Error fromStatus(com.google.rpc.Status status) throws InvalidProtocolBufferException {
+    Error.Builder error =
+        Error.newBuilder().setCode(status.getCode()).setMessage(status.getMessage());
+    for (Any detail : status.getDetailsList()) {
+      if (detail.is(ErrorInfo.class)) {
+        ErrorInfo info = detail.unpack(ErrorInfo.class);
+        var reason = Reason.getDescriptor().findValueByName("REASON_" + info.getReason());
+        if (reason != null) { // otherwise a server after this client
+          error.setReason(Reason.valueOf(reason)).putAllMetadata(info.getMetadataMap());
+        }
+      }
+    }
+    return error.build();
   }
 
   private static Error status(Status status) {

@@ -77,7 +77,7 @@ public final class Session extends SessionOps implements AutoCloseable {
     this.recent = new RecentPrograms(opened.getLimits().getMaxPrograms());
     this.writer = new Writer(opened, hooks::drop);
     this.sink = writer;
-    this.keeper = new StreamKeeper(servers, writer, patience);
+    this.keeper = new StreamKeeper(servers, writer, options);
     this.lease = Executors.newSingleThreadScheduledExecutor(daemon("gradwire-lease"));
   }
 
@@ -159,6 +159,7 @@ public final class Session extends SessionOps implements AutoCloseable {
   }
 
   private void start() {
+    keeper.offered(servers.link(), opened.getLocalStream());
     daemon("gradwire-stream").newThread(keeper).start();
     long period = Math.max(opened.getLeaseMs() / 3, 10);
     lease.scheduleAtFixedRate(this::renew, period, period, TimeUnit.MILLISECONDS);
@@ -185,6 +186,11 @@ public final class Session extends SessionOps implements AutoCloseable {
   /** The address of the server in use. */
   public String address() {
     return servers.link().address();
+  }
+
+  /** Whether the stream is a Unix socket. */
+  boolean usesLocalStream() {
+    return keeper.usesLocalStream();
   }
 
   /** The stub of the single calls, for what this library does not cover. */

@@ -1,26 +1,45 @@
 package io.github.gradwire;
 
 import io.github.gradwire.v1.Error;
-import io.github.gradwire.v1.Reason;
-import io.github.gradwire.v1.StreamRequest;
-import io.github.gradwire.v1.StreamResponse;
-import io.grpc.stub.ClientCallStreamObserver;
-import io.grpc.stub.ClientResponseObserver;
 import java.time.Duration;
-import java.util.concurrent.CompletableFuture;
 
-/** Keeps a stream open until the writer ends: after a break it opens another one. */
+/**
+ * Keeps a stream open until the writer ends: after a break it opens another one. The stream uses a
+ * Unix socket where the server has named one that this process can use, and gRPC elsewhere.
+ */
 final class StreamKeeper implements Runnable {
+  private static final int MOST_REJECTED = 2;
+
   private final Servers servers;
   private final Writer writer;
   private final Duration patience;
-  private volatile OneStream current;
+  private final boolean localStreams;
+  private volatile StreamCall current;
   private volatile boolean stopped;
+  private Servers.Link localOf; // the link whose server named the socket
+  private String local = ""; // the socket, if it can be used
+  private int rejected; // local streams in a row to which the server has not answered
 
-  StreamKeeper(Servers servers, Writer writer, Duration patience) {
+  StreamKeeper(Servers servers, Writer writer, ConnectOptions options) {
     this.servers = servers;
     this.writer = writer;
-    this.patience = patience;
+    this.patience = options.patience;
+    this.localStreams = options.localStream;
+  }
+
+  /**
+   * Notes the socket that a link's server has named. Returns whether a new stream would use it, and
+   * none does.
+   */
+  synchronized boolean offered(Servers.Link link, String name) {
+    String usable = localStreams && LocalStream.isUsable(name) ? name : "";
+    boolean changed = !usable.isEmpty() && !(link == localOf && usable.equals(local));
+    localOf = link;
+    local = usable;
+    if (changed) {
+      rejected = 0;
+    }
+    return changed;
   }
 
   @Override
@@ -28,12 +47,12 @@ final class StreamKeeper implements Runnable {
     Retry retry = new Retry(servers, patience);
     while (!stopped && !writer.isDead()) {
       Servers.Link link = servers.link();
-      OneStream stream = new OneStream();
-      Error ended = stream.run(link);
+      StreamCall stream = opened(link);
+      Error ended = run(stream);
       if (stopped || writer.isDead()) {
         return;
       }
-      if (stream.progress) {
+      if (stream.progress()) {
         retry.progress();
       }
       Error failure = retry.pause(link, ended);
@@ -43,76 +62,46 @@ final class StreamKeeper implements Runnable {
     }
   }
 
-  /** Ends the present stream and opens no other. */
-  void stop() {
-    stopped = true;
-    OneStream stream = current;
-    if (stream != null) {
+  private Error run(StreamCall stream) {
+    try {
+      writer.attach(stream);
+      if (stopped) {
+        stream.cancel();
+      }
+      return stream.end();
+    } finally {
+      writer.detach(stream);
       stream.cancel();
     }
   }
 
-  /** A stream, from its attachment to its end. */
-  private final class OneStream
-      implements Writer.Wire, ClientResponseObserver<StreamRequest, StreamResponse> {
-    private final CompletableFuture<Error> end = new CompletableFuture<>();
-    private ClientCallStreamObserver<StreamRequest> requests;
-    volatile boolean progress;
-
-    Error run(Servers.Link link) {
-      current = this;
-      try {
-        link.stub().stream(this);
-        writer.attach(this);
-        if (stopped) {
-          cancel();
-        }
-        return end.join();
-      } finally {
-        writer.detach(this);
-        cancel();
-      }
+  private synchronized StreamCall opened(Servers.Link link) {
+    StreamCall made = null;
+    if (link == localOf && !local.isEmpty() && rejected < MOST_REJECTED) {
+      rejected++; // until the server answers
+      made = LocalStream.open(this, writer, link, local);
+    } else {
+      rejected = 0;
     }
+    current = made != null ? made : GrpcStream.open(this, writer, link);
+    return current;
+  }
 
-    void cancel() {
-      requests.cancel("the client has ended the stream", null);
-    }
+  boolean usesLocalStream() {
+    return current instanceof LocalStream;
+  }
 
-    @Override
-    public void beforeStart(ClientCallStreamObserver<StreamRequest> stream) {
-      requests = stream;
-    }
+  /** Notes that a stream had an answer. */
+  synchronized void answered() {
+    rejected = 0;
+  }
 
-    @Override
-    public void send(StreamRequest message) {
-      if (end.isDone()) {
-        return;
-      }
-      try {
-        requests.onNext(message);
-      } catch (IllegalStateException over) { // the call was cancelled; onError tells why
-        end.complete(GradwireException.fromStatus(over));
-      }
-    }
-
-    @Override
-    public void onNext(StreamResponse message) {
-      progress = true;
-      writer.received(this, message);
-    }
-
-    @Override
-    public void onError(Throwable thrown) {
-      end.complete(GradwireException.fromStatus(thrown));
-    }
-
-    @Override
-    public void onCompleted() {
-      end.complete(
-          Error.newBuilder()
-              .setReason(Reason.REASON_UNAVAILABLE)
-              .setMessage("the server ended the stream")
-              .build());
+  /** Ends the present stream and opens no other. */
+  void stop() {
+    stopped = true;
+    StreamCall stream = current;
+    if (stream != null) {
+      stream.cancel();
     }
   }
 }

@@ -79,6 +79,8 @@ class ConformanceTest {
 
   private static Session open(String address, JsonObject scenario) {
     long lease = scenario.has("lease_ms") ? scenario.get("lease_ms").getAsLong() : 0;
-    return Gradwire.connect(address, options -> options.lease(Duration.ofMillis(lease)));
+    boolean cuts = scenario.has("cuts"); // a local stream would pass the proxy by
+    return Gradwire.connect(
+        address, options -> options.lease(Duration.ofMillis(lease)).localStream(!cuts));
   }
 }
