@@ -161,15 +161,17 @@ const WRITERS: Partial<Record<DType, WriteElement>> = {
 };
 
 /**
- * @internal A payload as a typed array. float16 and bfloat16 become Float32Array, bool Uint8Array, and complex numbers
+ * @internal A payload, which nobody else uses, as a typed array. float16 and bfloat16 become Float32Array, bool Uint8Array, and complex numbers
  * pairs of real and imaginary parts.
  */
 export function typedArray(payload: Payload): TypedArray {
   const { dtype } = payload;
   if (dtype === DType.FLOAT16 || dtype === DType.BFLOAT16) return halves(payload);
   const complex = dtype === DType.COMPLEX64 || dtype === DType.COMPLEX128;
-  // A copy, so that the array's offset fits its elements.
-  const data = ordered(new Uint8Array(payload.data), complex ? elementSize(dtype) / 2 : elementSize(dtype));
+  // A copy, so that the array's offset fits its elements; but downloaded values have a buffer of their own.
+  const own = payload.data.length === payload.data.buffer.byteLength;
+  const bytes = own ? (payload.data as Uint8Array<ArrayBuffer>) : new Uint8Array(payload.data);
+  const data = ordered(bytes, complex ? elementSize(dtype) / 2 : elementSize(dtype));
   const { buffer } = data;
   switch (dtype) {
     case DType.FLOAT32:

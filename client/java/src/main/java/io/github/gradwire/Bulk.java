@@ -12,7 +12,9 @@ import io.github.gradwire.v1.UploadStart;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ClientCallStreamObserver;
 import io.grpc.stub.ClientResponseObserver;
+import java.util.ArrayList;
 import java.util.Iterator;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 
@@ -128,10 +130,12 @@ final class Bulk {
 
   /** Fetches values. */
   Payload download(Transfer transfer) {
-    byte[] data = new byte[Math.toIntExact(transfer.getTotalBytes())];
+    // The parts stay as they came: the values are converted from them, without another copy.
+    List<ByteString> received = new ArrayList<>();
+    int total = Math.toIntExact(transfer.getTotalBytes());
     int at = 0;
     Retry retry = new Retry(session.servers(), session.patience);
-    while (at < data.length) {
+    while (at < total) {
       Servers.Link link = session.servers().link();
       DownloadRequest request =
           DownloadRequest.newBuilder()
@@ -143,8 +147,8 @@ final class Bulk {
         Iterator<DownloadResponse> parts = link.blocking().download(request);
         while (parts.hasNext()) {
           DownloadResponse part = parts.next();
-          part.getData().copyTo(data, (int) part.getOffset());
-          at = (int) part.getOffset() + part.getData().size();
+          received.add(part.getData());
+          at += part.getData().size();
           retry.progress();
         }
       } catch (StatusRuntimeException broken) {
@@ -154,6 +158,6 @@ final class Bulk {
         }
       }
     }
-    return Payload.of(transfer, data);
+    return Payload.of(transfer, ByteString.copyFrom(received));
   }
 }

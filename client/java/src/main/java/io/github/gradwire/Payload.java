@@ -1,7 +1,6 @@
 package io.github.gradwire;
 
 import com.google.protobuf.ByteString;
-import com.google.protobuf.UnsafeByteOperations;
 import io.github.gradwire.v1.Dtype;
 import io.github.gradwire.v1.Reason;
 import java.nio.ByteBuffer;
@@ -24,9 +23,8 @@ public final class Payload {
     return new Payload(payload.getDtype(), payload.getShapeList(), payload.getData());
   }
 
-  static Payload of(io.github.gradwire.v1.Transfer transfer, byte[] data) {
-    return new Payload(
-        transfer.getDtype(), transfer.getShapeList(), UnsafeByteOperations.unsafeWrap(data));
+  static Payload of(io.github.gradwire.v1.Transfer transfer, ByteString data) {
+    return new Payload(transfer.getDtype(), transfer.getShapeList(), data);
   }
 
   /** The element type. */
@@ -44,6 +42,13 @@ public final class Payload {
     return data.asReadOnlyByteBuffer().order(ByteOrder.LITTLE_ENDIAN);
   }
 
+  /** The bytes in parts that hold whole elements. */
+  private List<ByteBuffer> parts(int size) {
+    List<ByteBuffer> parts = data.asReadOnlyByteBufferList();
+    boolean whole = parts.stream().allMatch(part -> part.remaining() % size == 0);
+    return whole ? parts : List.of(buffer());
+  }
+
   /** A copy of the bytes. */
   public byte[] bytes() {
     return data.toByteArray();
@@ -57,7 +62,12 @@ public final class Payload {
   public float[] floats() {
     float[] made = new float[length()];
     if (dtype == DType.FLOAT32) {
-      buffer().asFloatBuffer().get(made);
+      int at = 0;
+      for (ByteBuffer part : parts(Float.BYTES)) { // one by one: a whole buffer would be a copy
+        int count = part.remaining() / Float.BYTES;
+        part.order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(made, at, count);
+        at += count;
+      }
       return made;
     }
     double[] values = doubles();

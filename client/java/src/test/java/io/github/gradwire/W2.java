@@ -1,36 +1,52 @@
 package io.github.gradwire;
 
+import com.google.protobuf.ByteString;
+import com.google.protobuf.UnsafeByteOperations;
 import io.github.gradwire.v1.Argument;
+import io.github.gradwire.v1.AutogradServiceGrpc;
 import io.github.gradwire.v1.AutogradServiceGrpc.AutogradServiceBlockingStub;
 import io.github.gradwire.v1.BackwardRequest;
+import io.github.gradwire.v1.CreateRequest;
+import io.github.gradwire.v1.DownloadRequest;
+import io.github.gradwire.v1.DownloadResponse;
 import io.github.gradwire.v1.Dtype;
 import io.github.gradwire.v1.GradMode;
 import io.github.gradwire.v1.GradRequest;
 import io.github.gradwire.v1.IntList;
 import io.github.gradwire.v1.OpRequest;
 import io.github.gradwire.v1.OpenSessionRequest;
+import io.github.gradwire.v1.OpenSessionResponse;
+import io.github.gradwire.v1.ReadRequest;
 import io.github.gradwire.v1.ReleaseRequest;
 import io.github.gradwire.v1.SetGradRequest;
 import io.github.gradwire.v1.SetRequiresGradRequest;
+import io.github.gradwire.v1.Transfer;
+import io.github.gradwire.v1.UploadRequest;
+import io.github.gradwire.v1.UploadResponse;
+import io.github.gradwire.v1.UploadStart;
+import io.grpc.stub.ClientCallStreamObserver;
+import io.grpc.stub.ClientResponseObserver;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.CompletableFuture;
 
-/**
- * Takes training steps of a small network for `python -m benchmarks.languages`: it reads lines
- * "mode steps" and answers each with the seconds that they took.
- */
+/** Java's side of `python -m benchmarks.languages`, which documents the lines that it reads. */
 final class W2 {
   private static final int BATCH = 128;
   private static final double RATE = 0.01;
   private static final int[] SIZES = {64, 256, 10};
+  private static final int SMALL_BATCH = 4; // of the mode "memory"
+  private static final int[] SMALL = {8, 8, 4};
 
   private final Session session;
-  private final List<Tensor> bound = new ArrayList<>(); // parameters, inputs, labels
+  private final List<Tensor> bound; // parameters, inputs, labels
+  private final List<Tensor> small; // the same of the mode "memory"
   private final Program program;
   private final Unary unary;
 
@@ -42,28 +58,77 @@ final class W2 {
       W2 bench = new W2(session);
       for (String line = lines.readLine(); line != null; line = lines.readLine()) {
         String[] words = line.split(" ");
-        long begun = System.nanoTime();
-        bench.take(words[0], Integer.parseInt(words[1]));
-        System.out.println((System.nanoTime() - begun) / 1e9);
+        System.out.println(bench.answer(words[0], Integer.parseInt(words[1])));
       }
+    }
+  }
+
+  private static double seconds(long begun) {
+    return (System.nanoTime() - begun) / 1e9;
+  }
+
+  /** The seconds of a line's work. */
+  private double answer(String mode, int count) {
+    switch (mode) {
+      case "upload":
+        return upload(count);
+      case "download":
+        return download(count);
+      case "bare-upload":
+        return unary.upload(count);
+      case "bare-download":
+        return unary.download(count);
+      default:
+        long begun = System.nanoTime();
+        take(mode, count);
+        return seconds(begun);
+    }
+  }
+
+  private double upload(int mib) {
+    float[] values = new float[mib << 18];
+    long begun = System.nanoTime();
+    try (Tensor made = session.tensor(values)) {
+      session.await();
+      return seconds(begun);
+    }
+  }
+
+  private double download(int mib) {
+    try (Tensor held = session.ones(mib << 18)) {
+      session.await();
+      long begun = System.nanoTime();
+      float[] values = held.floats();
+      double taken = seconds(begun);
+      if (values[values.length - 1] != 1) {
+        throw new IllegalStateException("the values are wrong");
+      }
+      return taken;
     }
   }
 
   private W2(Session session) {
     this.session = session;
-    Random random = new Random(0);
-    for (int i = 0; i + 1 < SIZES.length; i++) {
-      float[] weights = normal(random, SIZES[i] * SIZES[i + 1], 1 / Math.sqrt(SIZES[i]));
-      bound.add(session.tensor(weights, SIZES[i], SIZES[i + 1]).requiresGrad(true));
-      bound.add(session.zeros(SIZES[i + 1]).requiresGrad(true));
-    }
-    bound.add(session.tensor(normal(random, BATCH * SIZES[0], 1), BATCH, SIZES[0]));
-    bound.add(session.tensor(random.longs(BATCH, 0, SIZES[2]).toArray()));
+    bound = bound(session, SIZES, BATCH);
+    small = bound(session, SMALL, SMALL_BATCH);
     List<Input> inputs = bound.stream().map(Input::like).toList();
     program =
         session.trace(
             inputs, 0, (recording, given, numbers) -> List.of(step(recording, given).detach()));
     unary = new Unary(session.stub());
+  }
+
+  private static List<Tensor> bound(Session session, int[] sizes, int batch) {
+    Random random = new Random(0);
+    List<Tensor> made = new ArrayList<>();
+    for (int i = 0; i + 1 < sizes.length; i++) {
+      float[] weights = normal(random, sizes[i] * sizes[i + 1], 1 / Math.sqrt(sizes[i]));
+      made.add(session.tensor(weights, sizes[i], sizes[i + 1]).requiresGrad(true));
+      made.add(session.zeros(sizes[i + 1]).requiresGrad(true));
+    }
+    made.add(session.tensor(normal(random, batch * sizes[0], 1), batch, sizes[0]));
+    made.add(session.tensor(random.longs(batch, 0, sizes[2]).toArray()));
+    return made;
   }
 
   private static float[] normal(Random random, int count, double scale) {
@@ -104,7 +169,8 @@ final class W2 {
           loss.close();
         }
         try (TensorScope scope = session.scope()) {
-          loss = mode.equals("program") ? program.run(bound).get(0) : step(session, bound);
+          List<Tensor> given = mode.equals("memory") ? small : bound;
+          loss = mode.equals("program") ? program.run(bound).get(0) : step(session, given);
           loss.keep();
         }
       }
@@ -116,10 +182,11 @@ final class W2 {
     }
   }
 
-  /** Takes the steps by single calls of the generated stub, each of which waits. */
+  /** Takes the steps by single calls of the stub, each of which waits; moves large values, too. */
   private static final class Unary {
     private final AutogradServiceBlockingStub stub;
     private final String session;
+    private final int chunk;
     private final long inputs;
     private final long labels;
     private final List<Long> parameters = new ArrayList<>();
@@ -127,7 +194,9 @@ final class W2 {
 
     Unary(AutogradServiceBlockingStub stub) {
       this.stub = stub;
-      session = stub.openSession(OpenSessionRequest.getDefaultInstance()).getSessionId();
+      OpenSessionResponse opened = stub.openSession(OpenSessionRequest.getDefaultInstance());
+      session = opened.getSessionId();
+      chunk = (int) opened.getLimits().getChunkBytes();
       GradMode on = GradMode.GRAD_MODE_ENABLED;
       inputs = op("randn", on, sizes(BATCH, SIZES[0]));
       Argument dtype = Argument.newBuilder().setName("dtype").setDtype(Dtype.DTYPE_INT64).build();
@@ -169,6 +238,100 @@ final class W2 {
       long id = stub.op(request).getOutputs(0).getId();
       made.add(id);
       return id;
+    }
+
+    /** Seconds of an upload. */
+    double upload(int mib) {
+      byte[] data = new byte[mib << 20];
+      long begun = System.nanoTime();
+      Sender sender = new Sender(data);
+      AutogradServiceGrpc.newStub(stub.getChannel()).upload(sender);
+      String transfer = sender.answer.join().getTransferId();
+      double taken = seconds(begun);
+      Transfer.Builder made =
+          Transfer.newBuilder()
+              .setTransferId(transfer)
+              .setDtype(Dtype.DTYPE_UINT8)
+              .addShape(data.length)
+              .setTotalBytes(data.length);
+      CreateRequest request =
+          CreateRequest.newBuilder().setSessionId(session).setTransfer(made).build();
+      release(stub.create(request).getTensor().getId());
+      return taken;
+    }
+
+    private void release(long id) {
+      stub.release(ReleaseRequest.newBuilder().setSessionId(session).addTensors(id).build());
+    }
+
+    /** Sends bytes as fast as the transport takes them. */
+    private final class Sender implements ClientResponseObserver<UploadRequest, UploadResponse> {
+      final CompletableFuture<UploadResponse> answer = new CompletableFuture<>();
+      private final byte[] data;
+      private int at = -1; // the first message has no data
+      private boolean complete;
+
+      Sender(byte[] data) {
+        this.data = data;
+      }
+
+      @Override
+      public void beforeStart(ClientCallStreamObserver<UploadRequest> stream) {
+        stream.setOnReadyHandler(() -> more(stream));
+      }
+
+      private void more(ClientCallStreamObserver<UploadRequest> stream) {
+        while (stream.isReady() && !complete) {
+          if (at < 0) {
+            UploadStart.Builder start =
+                UploadStart.newBuilder().setSessionId(session).setTotalBytes(data.length);
+            stream.onNext(UploadRequest.newBuilder().setStart(start).build());
+            at = 0;
+          } else if (at < data.length) {
+            int size = Math.min(chunk, data.length - at);
+            ByteString part = UnsafeByteOperations.unsafeWrap(data, at, size);
+            stream.onNext(UploadRequest.newBuilder().setData(part).build());
+            at += size;
+          } else {
+            complete = true;
+            stream.onCompleted();
+          }
+        }
+      }
+
+      @Override
+      public void onNext(UploadResponse message) {
+        answer.complete(message);
+      }
+
+      @Override
+      public void onError(Throwable thrown) {
+        answer.completeExceptionally(thrown);
+      }
+
+      @Override
+      public void onCompleted() {}
+    }
+
+    /** Seconds of a download. */
+    double download(int mib) {
+      long held = op("ones", GradMode.GRAD_MODE_DISABLED, sizes((long) mib << 18));
+      ReadRequest ask = ReadRequest.newBuilder().setSessionId(session).setTensor(held).build();
+      String transfer = stub.read(ask).getTransfer().getTransferId();
+      DownloadRequest request =
+          DownloadRequest.newBuilder().setSessionId(session).setTransferId(transfer).build();
+      long begun = System.nanoTime();
+      long received = 0;
+      Iterator<DownloadResponse> parts = stub.download(request);
+      while (parts.hasNext()) {
+        received += parts.next().getData().size();
+      }
+      double taken = seconds(begun);
+      if (received != (long) mib << 20) {
+        throw new IllegalStateException(received + " bytes came");
+      }
+      release(held);
+      return taken;
     }
 
     void take(int steps) {
