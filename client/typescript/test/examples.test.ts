@@ -10,6 +10,9 @@ import { fit } from "../examples/line.js";
 import { connect, functional as F, type Tensor } from "../src/node.js";
 import { ADDRESS, CONFORMANCE, NO_SERVER, PACKAGE, withSession } from "./support.js";
 
+const LOSSES = process.env["GRADWIRE_LOSSES"] ?? "";
+const NO_LOSSES = LOSSES ? NO_SERVER : "needs the losses of Python's client: run make test-sdks";
+
 test("a line is fitted", { skip: NO_SERVER }, async () => {
   const { slope, intercept } = await fit(ADDRESS);
   assert.ok(Math.abs(slope - 3) < 1e-3 && Math.abs(intercept + 1) < 1e-3, `${slope} ${intercept}`);
@@ -43,6 +46,13 @@ test("an exported model trains as in PyTorch, and continues after it was saved",
     assert.throws(() => model.program("nonsense"), /the file has no program "nonsense"/);
     await assert.rejects(session.loadProgram(new Uint8Array(10)));
   })();
+});
+
+test("an exported model with Adam has Python's losses, to the last bit", { skip: NO_LOSSES }, async () => {
+  const wanted = JSON.parse(LOSSES) as number[];
+  const { losses } = await exported(ADDRESS, CONFORMANCE, wanted.length);
+  assert.equal(losses.length, 12);
+  assert.deepEqual(losses, wanted);
 });
 
 test("the README's code", { skip: NO_SERVER }, async () => {

@@ -18,6 +18,8 @@ const SECURE = process.env["GRADWIRE_SECURE"] ?? "";
 const CA = process.env["GRADWIRE_SECURE_CA"] ?? "";
 const OTHER_CA = process.env["GRADWIRE_SECURE_OTHER_CA"] ?? "";
 const TOKEN = process.env["GRADWIRE_SECURE_TOKEN"] ?? "";
+const MOVING = process.env["GRADWIRE_MOVING"] ?? "";
+const NO_MOVING = "needs a server whose sessions move: run make test-sdks";
 const secure = { skip: SECURE ? false : "needs a server with TLS: run make test-sdks" };
 
 async function sum(address: string | string[], options: ConnectOptions = {}): Promise<number> {
@@ -77,6 +79,26 @@ test("the first of several servers that answers is used", { skip: NO_SERVER }, a
 
 test("a dead address before a server with TLS", secure, async () => {
   assert.equal(await sum(["127.0.0.1:1", SECURE], { ca: CA, token: TOKEN }), 3);
+});
+
+test("a session that moves is followed to its server", { skip: MOVING ? false : NO_MOVING }, async () => {
+  await using session = await connect(MOVING, { localStream: false });
+  const w = session.tensor(0);
+  for (let count = 0; count < 1000; count++) {
+    w.add_(1);
+    if (count % 50 === 49) await session.room();
+  }
+  assert.equal(await w.item(), 1000);
+  assert.ok(session.reconnects > 0);
+  // Transfers are refused by the first server, so these go to the second one.
+  assert.equal(
+    await session
+      .tensor(new Float32Array(1 << 20))
+      .add(1)
+      .sum()
+      .item(),
+    1 << 20,
+  );
 });
 
 test("no server", async () => {

@@ -95,7 +95,8 @@ test(
     await assert.rejects(async () => {
       await leaf.mul(2).backward();
       await session.wait();
-    }, /grad can be implicitly created only for scalar outputs/);
+    }, /^GradwireRuntimeError: grad can be implicitly created only for scalar outputs/);
+    await assert.rejects(a.item(), /^GradwireRuntimeError: a Tensor with 6 elements cannot be converted to Scalar$/);
     await assert.rejects(a.index(2).read(), GradwireIndexError);
     assert.deepEqual(await a.sum().array(), 21);
   }),

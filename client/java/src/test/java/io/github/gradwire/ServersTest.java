@@ -102,6 +102,21 @@ class ServersTest {
   }
 
   @Test
+  void aSessionThatMovesIsFollowedToItsServer() {
+    String moving = TestServer.needed("GRADWIRE_MOVING");
+    try (Session session = Gradwire.connect(moving, options -> options.localStream(false))) {
+      Tensor sum = session.scalar(0);
+      for (int count = 0; count < 1000; count++) {
+        sum.addInPlace(1);
+      }
+      assertEquals(1000, sum.item());
+      assertEquals(TestServer.address(), session.address());
+      // Transfers are refused by the first server, so these go to the second one.
+      assertEquals(1 << 20, session.tensor(new float[1 << 20]).add(1).sum().item());
+    }
+  }
+
+  @Test
   void noServer() {
     var told =
         refused(

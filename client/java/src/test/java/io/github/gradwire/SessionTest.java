@@ -98,6 +98,10 @@ class SessionTest {
     String sentence = "a leaf Variable that requires grad is being used in an in-place operation";
     assertTrue(graph.getMessage().contains(sentence), graph.getMessage());
     session.await(); // a failure is told once
+    leaf.mul(session.tensor(new float[] {1, 2})).backward();
+    graph = assertThrows(GradwireException.Graph.class, session::await);
+    String scalar = "grad can be implicitly created only for scalar outputs";
+    assertTrue(graph.getMessage().startsWith(scalar), graph.getMessage());
     check(a.sum(), 21);
     assertThrows(GradwireException.Shape.class, failed::read);
   }

@@ -1,13 +1,25 @@
 package io.github.gradwire.examples;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import com.google.gson.Gson;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import io.github.gradwire.Gradwire;
+import io.github.gradwire.ProgramFile;
+import io.github.gradwire.Session;
+import io.github.gradwire.Tensor;
+import io.github.gradwire.Torch;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -29,6 +41,31 @@ class ExamplesTest {
     Path data = Path.of("../../examples/data/digits.csv.gz");
     double accuracy = Digits.train(address(), data, 30);
     assertTrue(accuracy > 0.93, "accuracy is " + accuracy);
+  }
+
+  @Test
+  void anExportedModelWithAdamHasPythonsLossesToTheLastBit() throws Exception {
+    String told = System.getenv("GRADWIRE_LOSSES");
+    assumeTrue(told != null, "needs the losses of Python's client: run make test-sdks");
+    List<Double> wanted = new ArrayList<>();
+    JsonParser.parseString(told).getAsJsonArray().forEach(each -> wanted.add(each.getAsDouble()));
+    Path folder = Path.of("../../tests/conformance");
+    JsonObject fit =
+        JsonParser.parseString(Files.readString(folder.resolve("model.json"))).getAsJsonObject();
+    byte[] file = Files.readAllBytes(folder.resolve("model.safetensors"));
+    List<Double> losses = new ArrayList<>();
+    try (Session session = Gradwire.connect(address());
+        ProgramFile model = session.loadProgram(file)) {
+      float[][] rows = new Gson().fromJson(fit.get("x"), float[][].class);
+      List<Tensor> parts = Arrays.stream(rows).map(row -> session.tensor(row)).toList();
+      Tensor y = session.tensor(new Gson().fromJson(fit.get("y"), long[].class));
+      Map<String, Tensor> inputs = Map.of("x", Torch.stack(parts), "y", y);
+      for (int step = 0; step < wanted.size(); step++) {
+        losses.add(model.program().run(inputs).get(0).item());
+      }
+    }
+    assertEquals(12, losses.size());
+    assertEquals(wanted, losses);
   }
 
   @Test
