@@ -343,3 +343,31 @@ def test_five_thousand_nodes_are_drawn_without_recursion_and_in_proportion(pairs
     assert len(edges(picture)) == len(pairs)
     assert len(text) < 1500 * 5000
     assert graph.dot().count("->") == len(pairs)
+
+
+@pytest.mark.parametrize(
+    "name", ["W" * 20, "@m%M" * 8, "layers.0.self_attn.in_proj_weight", "Шифр", "iiii.llll", "重み"]
+)
+def test_text_stays_inside_its_node_in_the_widest_font(name):
+    font = pytest.importorskip("PIL.ImageFont")
+    try:
+        bold = font.truetype("DejaVuSans-Bold.ttf", 200)
+    except OSError:
+        pytest.skip("the font DejaVu Sans is not installed")
+    picture = ElementTree.fromstring(Graph((node(1, 2, name="MeanBackward0"), node(2, leaf=leaf(name, 3))), (1,)).svg())
+    left, _, right, _ = boxes(picture)[2]
+    assert bold.getlength(texts(picture, 2)[0][0]) / 200 * 13 < right - left
+
+
+def test_lines_stay_inside_their_node_however_many():
+    saves = tuple(f"value{i} float32 (3, 4)" for i in range(7))
+    graph = Graph(
+        (GraphNode(1, "AddmmBackward0", ((2, 0),), None, 48, False, saved=saves), node(2, leaf=leaf("w", 3))), (1,)
+    )
+    picture = ElementTree.fromstring(graph.svg())
+    _, top, _, bottom = boxes(picture)[1]
+    group = next(group for group in picture.iter(f"{SVG}g") if group.get("data-node") == "1")
+    lines = [float(text.get("y")) for text in group.iter(f"{SVG}text")]
+    assert len(lines) == 8
+    assert all(top + 9 < y < bottom - 3 for y in lines)
+    assert all(below - above >= 12 for above, below in itertools.pairwise(lines))

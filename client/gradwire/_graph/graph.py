@@ -15,7 +15,10 @@ from html import escape
 from pathlib import Path
 
 from gradwire._base.printing import bytes_text
+from gradwire._graph.folding import Folded, folded
 from gradwire._graph.graph_layout import EdgePath, Layout, lay_out
+from gradwire._graph.text_width import text_width
+from gradwire._session.module_calls import ModuleCall
 
 _FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 _LONGEST_LABEL = 48
@@ -51,6 +54,8 @@ class GraphNode:
     saved: tuple[str, ...] = ()
     #: The line of the program that made the node, if known.
     made_at: str | None = None
+    #: The index in `Graph.calls` of the call of a module that made the node; -1 if none is known.
+    call: int = -1
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class _Style:
     faint: str
     round: bool = True
     dashed: bool = False
+    stacked: bool = False
 
 
 _ROOT = _Style(fill="#4f56d3", line="#4f56d3", ink="#ffffff", faint="#d5d8ff")
@@ -70,6 +76,10 @@ _OPERATION = _Style(fill="#f4f5ff", line="#7b83eb", ink="#1f2350", faint="#666c9
 _LEAF = _Style(fill="#e8f8f0", line="#2fa36b", ink="#0e3d27", faint="#3f7a5e", round=False)
 _FREED = _Style(fill="#f1f2f4", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
 _RETAINED = _Style(fill="#fff6e5", line="#d98e04", ink="#4a3103", faint="#86611a")
+_GROUP = _Style(fill="#e7e9fb", line="#7b83eb", ink="#1f2350", faint="#565c8c", round=False, stacked=True)
+_FREED_GROUP = _Style(
+    fill="#f1f2f4", line="#9a9fab", ink="#5d6370", faint="#6c727e", round=False, dashed=True, stacked=True
+)
 _UNKNOWN = _Style(fill="#ffffff", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
 _EDGE = "#8a90a2"
 
@@ -84,8 +94,8 @@ class _Card:
 
     @property
     def size(self) -> tuple[float, float]:
-        widths = [_text_width(line, 13.0 if i == 0 else 11.0, bold=i == 0) for i, line in enumerate(self.lines)]
-        return round(max(54.0, max(widths) + 34.0)), 16.0 + 14.0 * len(self.lines)
+        widths = [text_width(line, 13.0 if i == 0 else 11.0, bold=i == 0) for i, line in enumerate(self.lines)]
+        return round(max(54.0, max(widths) + 34.0)), 16.0 + 15.0 * len(self.lines)
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,11 +103,14 @@ class Graph:
     """The reverse graph behind some tensors. A notebook shows it; `save` writes it as SVG or Graphviz text.
 
     `roots` are the ids of the tensors' nodes, 0 for a tensor without history. An edge to a node outside `nodes` leads
-    to a placeholder.
+    to a placeholder. `calls` are the calls of modules that made the nodes. `fold` says which of them are drawn as one
+    card: those deeper than a number (0: the outermost), none for False. None folds a graph above 40 nodes.
     """
 
     nodes: tuple[GraphNode, ...]
     roots: tuple[int, ...]
+    calls: tuple[ModuleCall, ...] = ()
+    fold: int | bool | None = None
 
     def dot(self) -> str:
         """The graph as Graphviz text."""
@@ -110,9 +123,10 @@ class Graph:
         for id_, card in self._cards.items():
             style = card.style
             flags = ",".join(["filled", *(["rounded"] if style.round else []), *(["dashed"] if style.dashed else [])])
+            outlines = ", peripheries=2" if style.stacked else ""
             lines.append(
                 f'  n{id_} [label={_quoted(chr(10).join(card.lines))}, tooltip={_quoted(card.hint)}, style="{flags}", '
-                f'fillcolor="{style.fill}", color="{style.line}", fontcolor="{style.ink}"];'
+                f'fillcolor="{style.fill}", color="{style.line}", fontcolor="{style.ink}"{outlines}];'
             )
         for source, target, output in self._edges:
             lines.append(f"  n{source} -> n{target}" + (f' [headlabel="{output}"];' if output else ";"))
@@ -157,15 +171,39 @@ class Graph:
     @cached_property
     def _cards(self) -> dict[int, _Card]:
         roots = set(self.roots)
-        cards = {node.id: _card(node, node.id in roots) for node in self.nodes}
-        unknown = dict.fromkeys(target for node in self.nodes for target, _ in node.edges if target not in cards)
+        by_id = {node.id: node for node in self.nodes}
+        cards = {}
+        for id_ in self._folded.cards(by_id):
+            calls, members = self._folded.groups.get(id_, ((), ()))
+            cards[id_] = (
+                _group_card([self.calls[call] for call in calls], [by_id[each] for each in members])
+                if members
+                else _card(by_id[id_], id_ in roots)
+            )
+        unknown = dict.fromkeys(target for node in self.nodes for target, _ in node.edges if target not in by_id)
         unknown.pop(0, None)
         return cards | {id_: _Card(("…",), _UNKNOWN, "a node that was not fetched") for id_ in unknown}
 
     @cached_property
     def _edges(self) -> list[tuple[int, int, int]]:
-        """The edges as (from, to, output number), constants left out."""
-        return [(node.id, target, output) for node in self.nodes for target, output in node.edges if target != 0]
+        """The edges as (from, to, output number), constants left out. Groups have one edge per neighbour."""
+        head = self._folded.head
+        found: list[tuple[int, int, int]] = []
+        seen: set[tuple[int, int]] = set()
+        for node in self.nodes:
+            for target, output in node.edges:
+                ends = (head.get(node.id, node.id), head.get(target, target))
+                if target == 0 or ends[0] == ends[1] or ends in seen:
+                    continue
+                if node.id in head or target in head:
+                    seen.add(ends)
+                    output = 0
+                found.append((*ends, output))
+        return found
+
+    @cached_property
+    def _folded(self) -> Folded:
+        return folded(self.nodes, self.calls, self.fold)
 
 
 def _is_leaf(node: GraphNode) -> bool:
@@ -197,26 +235,32 @@ def _card(node: GraphNode, is_root: bool) -> _Card:
     return _Card(tuple(lines), style, "\n".join([node.name, f"saves {saved} for backward", *hint[1:]]))
 
 
+def _group_card(calls: list[ModuleCall], nodes: list[GraphNode]) -> _Card:
+    """The card of one call of a module, or of several equal ones."""
+    first, last = calls[0], calls[-1]
+    kind = first.kind if len(calls) == 1 else f"{first.kind} × {len(calls)}"
+    paths = first.path if first.path == last.path else f"{first.path} … {last.path}"
+    leaves = sum(_is_leaf(node) for node in nodes)
+    operations = len(nodes) - leaves
+    count = f"{operations} operation{'s' * (operations != 1)}"
+    if leaves:
+        count += f", {leaves} {'leaf' if leaves == 1 else 'leaves'}"
+    freed = sum(node.freed for node in nodes)
+    saved = bytes_text(sum(node.saved_bytes for node in nodes))
+    hint = (
+        f"{kind} {paths}".rstrip()
+        + f"\n{count}\n"
+        + ("freed by a backward" if freed else f"saves {saved} for backward")
+    )
+    lines = [_shortened(paths), _shortened(kind)] if paths else [_shortened(kind)]
+    return _Card((*lines, count), _FREED_GROUP if freed else _GROUP, hint)
+
+
 def _shortened(text: str) -> str:
     if len(text) <= _LONGEST_LABEL:
         return text
     half = _LONGEST_LABEL // 2
     return text[:half] + "…" + text[-half:]
-
-
-def _text_width(text: str, size: float, *, bold: bool) -> float:
-    """An upper estimate of a text's width: fonts differ, and the text must fit in its card."""
-    ems = 0.0
-    for char in text:
-        if char in "ijlIftr.,:;'|!()[] ":
-            ems += 0.36
-        elif char in "mwMW@%":
-            ems += 0.92
-        elif ord(char) > 0x2E80:
-            ems += 1.05
-        else:
-            ems += 0.68 if char.isupper() else 0.59
-    return ems * size * (1.1 if bold else 1.0)
 
 
 def _frame(width: float, height: float, body: str) -> str:
@@ -263,19 +307,25 @@ def _drawn_card(id_: int, card: _Card, size: tuple[float, float], x: float, y: f
     (width, height), style = size, card.style
     corner = height / 2 if style.round else 3
     dashes = ' stroke-dasharray="4 3"' if style.dashed else ""
+    behind = (
+        f'<path d="M{x - width / 2 + 4:.1f} {y + height / 2 + 2:.1f}v2h{width:.0f}v-{height:.0f}h-2" fill="none" '
+        f'stroke="{style.line}" stroke-width="1.3"/>'
+        if style.stacked
+        else ""
+    )
     parts = [
-        f'<g data-node="{id_}"><title>{_clean(card.hint)}</title>'
+        f'<g data-node="{id_}"><title>{_clean(card.hint)}</title>{behind}'
         f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.0f}" height="{height:.0f}" '
         f'rx="{corner:.0f}" fill="{style.fill}" stroke="{style.line}" stroke-width="1.3"{dashes}/>'
     ]
-    first = y + 4.5 if len(card.lines) == 1 else y - 3
+    first = y - height / 2 + 19
     parts.append(
         f'<text x="{x:.1f}" y="{first:.1f}" text-anchor="middle" font-weight="600" fill="{style.ink}">'
         f"{_clean(card.lines[0])}</text>"
     )
     for i, line in enumerate(card.lines[1:], 1):
         parts.append(
-            f'<text x="{x:.1f}" y="{first + 16 * i:.1f}" text-anchor="middle" font-size="11" fill="{style.faint}">'
+            f'<text x="{x:.1f}" y="{first + 15 * i:.1f}" text-anchor="middle" font-size="11" fill="{style.faint}">'
             f"{_clean(line)}</text>"
         )
     return "".join(parts) + "</g>"

@@ -180,18 +180,26 @@ def grad_fn_of(tensor: Handle) -> Node | None:
     return node
 
 
-def graph(*tensors: Handle, params: Mapping[str, Handle] | None = None, saved: bool = False) -> Graph:
+def graph(
+    *tensors: Handle, params: Mapping[str, Handle] | None = None, saved: bool = False, fold: int | bool | None = None
+) -> Graph:
     """The reverse graph behind tensors, to print (DOT), save (.svg, .dot) or show in a notebook.
 
     `params` names leaves; a module's parameters already have names. With `saved`, each node lists its values saved for
-    backward. Raises TypeError unless all arguments are tensors.
+    backward. `fold` draws calls of modules as one card each: those deeper than a number (0: the outermost calls). False
+    draws every node. None folds a graph above 40 nodes, as far as it must.
+
+    Raises TypeError unless all arguments are tensors.
     """
     if not tensors or not all(isinstance(each, Handle) for each in tensors):
         raise GradwireTypeError("graph() takes tensors, one or several")
     session = tensors[0]._session
     names = {tensor._id: name for name, tensor in (params or {}).items()}
     roots, nodes = fetch_nodes(session, tensors, saved)
+    calls, inner = session.module_calls([node.command for node in nodes])
     return Graph(
+        calls=calls,
+        fold=fold,
         nodes=tuple(
             GraphNode(
                 id=node.id,
@@ -205,6 +213,7 @@ def graph(*tensors: Handle, params: Mapping[str, Handle] | None = None, saved: b
                     f"{each.name} {dtypes.BY_CODE[each.dtype].name} {tuple(each.shape)}" for each in node.saved
                 ),
                 made_at=session.made_at(node.command),
+                call=inner.get(node.command, -1),
             )
             for node in nodes
         ),

@@ -108,6 +108,15 @@ class SessionProtocol(Protocol):
     def made_at(self, number: int) -> str | None:
         """The line of the program that issued a command."""
 
+    def next_command(self) -> int:
+        """The number that the next command gets."""
+
+    def note_module_call(self, first: int, owner: Any, kind: type) -> None:
+        """Note that a module's call issued the commands from `first` on."""
+
+    def module_calls(self, numbers: Sequence[int]) -> tuple[tuple[Any, ...], dict[int, int]]:
+        """The calls of modules that issued commands, and the innermost by command."""
+
     def upload(self, data: memoryview) -> str:
         """Upload a large tensor's bytes."""
 

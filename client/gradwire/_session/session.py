@@ -35,8 +35,9 @@ from gradwire._base.signals import (
 from gradwire._base.timeouts import TIMEOUT, Alarm
 from gradwire._proxy.handle import UNKNOWN
 from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry, Model
-from gradwire._session.deferred_errors import CallSite, DeferredErrors
+from gradwire._session.deferred_errors import WRITER_SHIFT, CallSite, DeferredErrors
 from gradwire._session.entered import enter, leave
+from gradwire._session.module_calls import ModuleCall, Owner, attribute, new_log
 from gradwire._session.saving import Snapshot, restore_on, restored_tensors, save_session
 from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
@@ -141,6 +142,7 @@ class Session:
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
         self._deferred_errors = DeferredErrors(answer.writer)
+        self._module_calls = new_log()
         #: Leaves that require grad and tensors that retain their gradient, by id.
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         #: Callbacks of backward by number, until the server drops their hooks.
@@ -758,6 +760,28 @@ class Session:
     def made_at(self, number: int) -> str | None:
         """The line of the program that issued a command, by the command's number on the server; None if unknown."""
         return self._deferred_errors.find(number)
+
+    def next_command(self) -> int:
+        """The number that the next command of this writer gets, unless a release comes first."""
+        return self._next_seq + len(self.buffer)
+
+    def note_module_call(self, first: int, owner: Owner | None, kind: type) -> None:
+        """Note that a module's call issued the commands from `first` on, for graphs that fold by module."""
+        end = self._next_seq + len(self.buffer)
+        if end > first:
+            self._module_calls.append((first, end, threading.get_ident(), owner, kind))
+
+    def module_calls(self, numbers: Sequence[int]) -> tuple[tuple[ModuleCall, ...], dict[int, int]]:
+        """The calls of modules that issued commands, and the index of the innermost by the command's number.
+
+        A command is left out if no call is known: it was issued outside of modules, by another writer, or long ago.
+        """
+        log = list(self._module_calls)
+        of_mine = {
+            number & ((1 << WRITER_SHIFT) - 1): number for number in numbers if number >> WRITER_SHIFT == self._writer
+        }
+        calls, inner = attribute(log, of_mine)
+        return calls, {of_mine[seq]: index for seq, index in inner.items()}
 
     def upload(self, data: memoryview) -> str:
         """Upload a large tensor's bytes; return the transfer's id."""

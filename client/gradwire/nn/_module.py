@@ -11,7 +11,7 @@ import itertools
 import textwrap
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradwire.nn._state as _state
 from gradwire._base import dtypes
@@ -32,6 +32,9 @@ from gradwire.nn._hooks.of_all_modules import (
 )
 from gradwire.nn._parameter import Buffer, Parameter, set_owner
 
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import SessionProtocol
+
 M = TypeVar("M", bound="Module")
 Held = TypeVar("Held")
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
@@ -39,6 +42,15 @@ _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
 def _forward_missing(self: Module, *args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+
+def _session_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> SessionProtocol | None:
+    """The session of the first tensor among the arguments, or in a list or tuple of them; None without one."""
+    for given in (*args, *kwargs.values()):
+        for each in given if isinstance(given, (list, tuple)) else (given,):
+            if isinstance(each, Tensor):
+                return each._session
+    return None
 
 
 class Module(_state.StateHooks):
@@ -209,6 +221,8 @@ class Module(_state.StateHooks):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, with the hooks around it."""
+        session = (getattr(args[0], "_session", None) if args else None) or _session_of(args, kwargs)
+        first = session.next_command() if session is not None else 0
         if not (
             self._forward_pre_hooks
             or self._forward_hooks
@@ -220,13 +234,16 @@ class Module(_state.StateHooks):
             or BACKWARD_PRE_HOOKS
         ):
             try:
-                return self.forward(*args, **kwargs)
+                result = self.forward(*args, **kwargs)
             except Exception as error:
                 blame(self, error, args, kwargs)
                 raise
+            if session is not None:
+                session.note_module_call(first, self._owner, type(self))
+            return result
         ended: set[int] = set()
         try:
-            return self._call_hooked(args, kwargs, ended)
+            result = self._call_hooked(args, kwargs, ended)
         except Exception as error:
             blame(self, error, args, kwargs)
             # Hooks that are called after a failure too, unless they have run.
@@ -235,6 +252,9 @@ class Module(_state.StateHooks):
             for number in [each for each in self._always_called if each in self._forward_hooks and each not in ended]:
                 self._forward_hooks[number](self, args, None)
             raise
+        if session is not None:
+            session.note_module_call(first, self._owner, type(self))
+        return result
 
     def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any], ended: set[int]) -> Any:
         for hook in list(PRE_HOOKS.values()):

@@ -6,6 +6,7 @@ import weakref
 from typing import Any
 
 from gradwire._functions.create import empty
+from gradwire._session.module_calls import path_of
 from gradwire._tensor.tensor import Tensor
 
 
@@ -68,13 +69,4 @@ def set_owner(held: Any, owner: Any, name: str) -> None:
 
 def qualified_name(held: Any) -> str | None:
     """The path of names from the outermost living module down to a parameter or module; None if no module holds it."""
-    names: list[str] = []
-    seen: set[int] = set()
-    while held._owner is not None and id(held) not in seen:
-        seen.add(id(held))
-        owner = held._owner[0]()
-        if owner is None:
-            break
-        names.append(held._owner[1])
-        held = owner
-    return ".".join(reversed(names)) or None
+    return path_of(held._owner) or None
