@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import webbrowser
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -16,8 +18,13 @@ from gradwire._base.errors import GradwireError, GradwireTypeError, GradwireValu
 from gradwire._session.nodes import fetch_nodes
 from gradwire._tensor.tensor import Tensor
 
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import SessionProtocol
+    from gradwire.v1 import commands_pb2
+
 _SECONDS = 10.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_MOST_CALLS = 2000  # each about a hundred bytes; a graph of more calls is not folded
 _MOST_LINES = 2000  # each some hundred bytes; a handover has at most a megabyte
 
 
@@ -44,14 +51,28 @@ def studio(tensor: Tensor, url: str = "http://127.0.0.1:8080", show: bool = True
 
 
 def _handover(tensor: Tensor) -> dict[str, Any]:
-    """The session, the tensor, names by tensor and lines by node."""
+    """The session, the tensor, names by tensor, lines by node, and the calls of modules with the call of each node."""
     session = tensor._session
     _, nodes = fetch_nodes(session, [tensor])
     owners = {node.leaf.id: session.watched.get(node.leaf.id) for node in nodes if node.leaf.id}
     named = {str(number): getattr(each, "name", None) for number, each in owners.items()}
     names = {number: name for number, name in named.items() if isinstance(name, str)}
     lines = {str(node.id): line for node in nodes[:_MOST_LINES] if (line := session.made_at(node.command))}
-    return {"session": session.session_id, "tensor": str(tensor._id), "names": names, "lines": lines}
+    return {
+        "session": session.session_id,
+        "tensor": str(tensor._id),
+        "names": names,
+        "lines": lines,
+        **_calls(session, nodes),
+    }
+
+
+def _calls(session: SessionProtocol, nodes: Sequence[commands_pb2.GraphNode]) -> dict[str, Any]:
+    calls, inner = session.module_calls([node.command for node in nodes])
+    if len(calls) > _MOST_CALLS:
+        return {"calls": [], "callOf": {}}
+    of_node = {str(node.id): inner[node.command] for node in nodes if node.command in inner}
+    return {"calls": [asdict(call) for call in calls], "callOf": of_node}
 
 
 def _post(url: str, headers: dict[str, str], body: dict[str, Any]) -> dict[str, Any]:

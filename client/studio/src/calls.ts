@@ -6,6 +6,7 @@ import { Code, ConnectError, createClient, type Interceptor } from "@connectrpc/
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { signal } from "@preact/signals";
 import { AutogradService } from "#contract/service_pb";
+import type { Told } from "./graph/model";
 
 const CSRF_KEY = "gradwire.csrf";
 const CALL_MS = 30_000;
@@ -80,17 +81,14 @@ export async function takeHandover(code: string): Promise<Handover> {
     refusedLogin.value ||= told.message ?? "";
   }
   if (!answer.ok || typeof told.session !== "string") throw new Error(told.message ?? "the link cannot be used");
-  return { session: told.session, tensor: String(told.tensor ?? ""), names: told.names ?? {}, lines: told.lines ?? {} };
+  const { session, tensor = "", names = {}, lines = {}, calls = [], callOf = {} } = told;
+  return { session, tensor: String(tensor), names, lines, calls, callOf };
 }
 
 /** A session, a tensor of it, and what only the program knows. */
-export interface Handover {
+export interface Handover extends Told {
   session: string;
   tensor: string;
-  /** Names of parameters, by tensor. */
-  names: Record<string, string>;
-  /** The lines that made the nodes, by node. */
-  lines: Record<string, string>;
 }
 
 /** The bytes of a pinned transfer. Throws an Error with a sentence. */

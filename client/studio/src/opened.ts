@@ -1,6 +1,7 @@
 // Opened sessions: those whose secret ids the user gave to this tab. Addresses name them by a number of this tab.
 import { signal } from "@preact/signals";
 import { type Handover, server } from "./calls";
+import type { Told } from "./graph/model";
 
 const KEY = "gradwire.sessions";
 
@@ -11,9 +12,8 @@ export interface Opened {
   id: string;
   /** What the user calls it. */
   label: string;
-  /** Names by tensor and lines by node, as its program told them. */
-  names?: Record<string, string>;
-  lines?: Record<string, string>;
+  /** Names, lines and calls of modules, as its program told them. */
+  told?: Told;
 }
 
 /** The sessions of this tab. */
@@ -29,7 +29,11 @@ export async function openById(id: string, label = ""): Promise<Opened> {
 /** Open the session that a program handed over, with its names and lines. Throws the server's refusal. */
 export async function openHandover(given: Handover): Promise<Opened> {
   const found = await openById(given.session, "from Python");
-  const told = { ...found, names: { ...found.names, ...given.names }, lines: { ...found.lines, ...given.lines } };
+  // Names and lines add up; the newest calls replace the others, since a node names its call by its place.
+  const { names, lines, calls, callOf } = given;
+  const known = found.told;
+  const all = { names: { ...known?.names, ...names }, lines: { ...known?.lines, ...lines }, calls, callOf };
+  const told: Opened = { ...found, told: all };
   keep(opened.value.map((each) => (each.number === told.number ? told : each)));
   return told;
 }

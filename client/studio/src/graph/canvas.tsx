@@ -14,7 +14,13 @@ interface Props {
   found: readonly number[];
   /** The card to bring to the middle, with a number that rises at each wish. */
   centred: { card: number; turn: number };
+  /** The nodes that the steps of a backward have passed; null while there are none. */
+  passed: ReadonlySet<number> | null;
   onChoose: (card: number) => void;
+  /** Unfold the chosen card. */
+  onOpen: () => void;
+  /** Fold the module around the chosen card. */
+  onClose: () => void;
   onPoint: (pointed: Pointed | null) => void;
 }
 
@@ -62,6 +68,7 @@ export function GraphCanvas(props: Props) {
     scene.current?.mark(props.chosen, props.found);
   }, [layout]);
   useEffect(() => scene.current?.mark(props.chosen, props.found), [props.chosen, props.found]);
+  useEffect(() => scene.current?.pass(props.passed), [props.passed, layout]);
   useEffect(() => {
     if (props.centred.card >= 0) scene.current?.centre(props.centred.card);
   }, [props.centred.turn, layout]);
@@ -77,7 +84,7 @@ export function GraphCanvas(props: Props) {
         ref={canvas}
         tabIndex={0}
         role="application"
-        aria-label="Reverse graph. Arrow keys move between nodes, plus and minus zoom, 0 shows all. The list of nodes has the same."
+        aria-label="Reverse graph. Arrow keys move between nodes, Enter unfolds, Backspace folds, plus and minus zoom, 0 shows all. The list of nodes has the same."
         aria-describedby="node-details"
         onKeyDown={keys}
       />
@@ -114,6 +121,8 @@ function onKey(event: KeyboardEvent, scene: Scene, props: Props): boolean {
   } else if (event.key === "+" || event.key === "=") scene.zoom(1.25);
   else if (event.key === "-") scene.zoom(0.8);
   else if (event.key === "0") scene.fit();
+  else if (event.key === "Enter") props.onOpen();
+  else if (event.key === "Backspace") props.onClose();
   else if (event.key === "Escape") props.onChoose(-1);
   else return false;
   return true;

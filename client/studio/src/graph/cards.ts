@@ -1,10 +1,21 @@
-// Cards: what is drawn of a graph. A card is a node, or a folded run of operations without branches.
-import { idText, shapeText } from "../format";
+// Cards: what is drawn of a graph. A card is a node, a folded run of operations without branches, or calls of modules.
+import { counted, idText, shapeText } from "../format";
+import { type Group, groupsOf, heads } from "./folding";
 import type { Edge, Point } from "./layout";
 import { type Graph, type Node, reachable } from "./model";
 
 /** What a card looks like: each kind differs in outline, letter and colour. */
-export type Look = "root" | "op" | "leaf" | "leaf-none" | "retained" | "retained-none" | "freed" | "run" | "unknown";
+export type Look =
+  | "root"
+  | "op"
+  | "leaf"
+  | "leaf-none"
+  | "retained"
+  | "retained-none"
+  | "freed"
+  | "run"
+  | "module"
+  | "unknown";
 
 export interface Card {
   /** The id of its node, or of the first node of a run. */
@@ -13,6 +24,8 @@ export interface Card {
   nodes: number[];
   look: Look;
   lines: string[];
+  /** The equal calls of modules that a folded card stands for. */
+  calls?: readonly number[];
 }
 
 export interface Drawing {
@@ -24,29 +37,59 @@ export interface Drawing {
 const SHORTEST_RUN = 3;
 const LONGEST_LINE = 40;
 
-/** The drawing of the graph below a node. `fold` joins runs of operations, except those in `opened`. */
-export function drawn(graph: Graph, root: number, fold: boolean, opened: ReadonlySet<number>): Drawing {
+/** How a graph is folded: runs of operations, and all calls of modules but the opened; null for none. */
+export interface Folding {
+  runs: boolean;
+  /** Keys of opened calls, of opened rows of equal calls, and of the opened runs' nodes. */
+  opened: ReadonlySet<string> | null;
+}
+
+export const nodeKey = (id: number) => `node ${id}`;
+
+/** The drawing of the graph below a node. */
+export function drawn(graph: Graph, root: number, folding: Folding, measure: Measure = estimated): Drawing {
   const ids = reachable(graph, [root]);
-  const runs = fold ? runsOf(graph, ids, root, opened) : new Map<number, number[]>();
-  const headOf = new Map<number, number>();
-  for (const [head, members] of runs) for (const member of members) headOf.set(member, head);
+  const groups = folding.opened ? groupsOf(graph, ids, folding.opened) : new Map<number, Group>();
+  const inGroup = heads(groups);
+  const runs = folding.runs ? runsOf(graph, ids, root, folding.opened ?? new Set(), inGroup) : new Map();
+  const headOf = new Map([...inGroup, ...heads(new Map([...runs].map(([head, nodes]) => [head, { nodes }])))]);
   const cards: Card[] = [];
   const index = new Map<number, number>();
   for (const id of ids) {
     const head = headOf.get(id) ?? id;
-    if (head !== id) continue;
-    index.set(id, cards.length);
-    cards.push(cardOf(graph, id, runs.get(id) ?? [id], root));
+    if (index.has(head)) continue;
+    index.set(head, cards.length);
+    const group = groups.get(head);
+    cards.push(group ? moduleCard(graph, head, group) : cardOf(graph, head, runs.get(head) ?? [head], root));
   }
-  const edges = new Map<string, Edge>();
-  for (const card of cards) {
-    const from = index.get(card.id) ?? 0;
-    for (const edge of graph.nodes.get(card.nodes.at(-1) ?? 0)?.edges ?? []) {
+  const edges: Edge[] = [];
+  const joined = new Set<string>();
+  for (const id of ids) {
+    const from = index.get(headOf.get(id) ?? id) ?? 0;
+    for (const edge of graph.nodes.get(id)?.edges ?? []) {
       const to = index.get(headOf.get(edge.node) ?? edge.node);
-      if (to !== undefined) edges.set(`${from} ${to} ${edges.size}`, [from, to]);
+      if (to === undefined || to === from) continue;
+      const folded = inGroup.has(id) || inGroup.has(edge.node);
+      if (folded && joined.has(`${from} ${to}`)) continue;
+      joined.add(`${from} ${to}`);
+      edges.push([from, to]);
     }
   }
-  return { cards, edges: [...edges.values()], sizes: cards.map(sizeOf) };
+  return { cards, edges, sizes: cards.map((card) => sizeOf(card, measure)) };
+}
+
+function moduleCard(graph: Graph, id: number, group: Group): Card {
+  const [first, last] = [graph.calls[group.calls[0] ?? -1], graph.calls[group.calls.at(-1) ?? -1]];
+  const kind = `${first?.kind ?? ""}${group.calls.length > 1 ? ` × ${group.calls.length}` : ""}`;
+  const path = first?.path === last?.path ? (first?.path ?? "") : `${first?.path} … ${last?.path}`;
+  const leaves = group.nodes.flatMap((each) => graph.nodes.get(each)?.leaf ?? []);
+  const without = leaves.filter((leaf) => !leaf.hasGrad).length;
+  const lines = [...(path ? [path] : []), kind, counted(group.nodes.length - leaves.length, "operation")];
+  if (leaves.length)
+    lines.push(
+      `${counted(leaves.length, "leaf", "leaves")}${without ? `, ${without} without gradient` : ", all with gradient"}`,
+    );
+  return { id, nodes: group.nodes, calls: group.calls, look: "module", lines: lines.map(cut) };
 }
 
 /** Runs of operations with one way in and one way out, by their first node. */
@@ -54,7 +97,8 @@ function runsOf(
   graph: Graph,
   ids: readonly number[],
   root: number,
-  opened: ReadonlySet<number>,
+  opened: ReadonlySet<string>,
+  inGroup: ReadonlyMap<number, number>,
 ): Map<number, number[]> {
   const users = new Map<number, number>();
   const next = new Map<number, number>();
@@ -63,13 +107,18 @@ function runsOf(
     for (const edge of targets) users.set(edge.node, (users.get(edge.node) ?? 0) + 1);
     if (targets.length === 1 && targets[0]) next.set(id, targets[0].node);
   }
-  const joins = (id: number) => plain(graph.nodes.get(id)) && id !== root && next.has(id) && !opened.has(id);
+  const joins = (id: number) =>
+    plain(graph.nodes.get(id)) && id !== root && next.has(id) && !opened.has(nodeKey(id)) && !inGroup.has(id);
+  const callOf = (id: number) => graph.callOf.get(id) ?? -1;
   const runs = new Map<number, number[]>();
   const taken = new Set<number>();
   for (const id of ids) {
     if (taken.has(id) || !joins(id)) continue;
     const run = [id];
-    for (let at = next.get(id); at !== undefined && users.get(at) === 1 && joins(at); at = next.get(at)) run.push(at);
+    for (let at = next.get(id); at !== undefined && users.get(at) === 1 && joins(at); at = next.get(at)) {
+      if (callOf(at) !== callOf(id)) break;
+      run.push(at);
+    }
     if (run.length < SHORTEST_RUN) continue;
     for (const member of run) taken.add(member);
     runs.set(id, run);
@@ -127,10 +176,16 @@ function cut(text: string): string {
   return text.length > LONGEST_LINE ? `${text.slice(0, LONGEST_LINE - 1)}…` : text;
 }
 
-/** About the size of a card's text; the canvas draws with these sizes. */
-function sizeOf(card: Card): Point {
-  const widths = card.lines.map((line, i) => line.length * (i === 0 ? 7.6 : 6.3));
-  return [Math.round(Math.max(64, Math.max(...widths) + 34)), 16 + 15 * card.lines.length];
+/** The width of a card's line in pixels; the first is in bold. */
+export type Measure = (text: string, first: boolean) => number;
+
+/** For places without a canvas. */
+const estimated: Measure = (text, first) => text.length * (first ? 7.6 : 6.3);
+
+/** The size of a card, with room for its text; the canvas draws with these sizes. */
+function sizeOf(card: Card, measure: Measure): Point {
+  const widest = Math.max(...card.lines.map((line, i) => measure(line, i === 0)));
+  return [Math.round(Math.max(64, widest + 34)), 16 + 15 * card.lines.length];
 }
 
 /** Indices of cards that have the text in a name, a shape or an id. */
@@ -141,6 +196,7 @@ export function found(graph: Graph, drawing: Drawing, text: string): number[] {
     const all = card.nodes
       .map((id) => graph.nodes.get(id))
       .flatMap((node) => [node?.name ?? "", ...(node?.made.map((each) => idText(each.id)) ?? [])]);
-    return [...card.lines, ...all].join(" ").toLowerCase().includes(wanted) ? [i] : [];
+    const paths = card.nodes.map((id) => graph.calls[graph.callOf.get(id) ?? -1]?.path ?? "");
+    return [...card.lines, ...all, ...paths].join(" ").toLowerCase().includes(wanted) ? [i] : [];
   });
 }

@@ -5,8 +5,8 @@ import { bytesText, counted, idText, shapeText } from "../format";
 import { opName } from "./cards";
 import type { Graph, Node, Tensor } from "./model";
 import { Plots } from "./plots";
-import { readGradient, readValues } from "./reading";
 import type { Values } from "./values";
+import type { Step } from "./walk";
 import { type Kind, kindOf, why } from "./why";
 
 const MOST_BYTES = 64 << 20; // a larger tensor is not read
@@ -37,8 +37,21 @@ export function factsOf(node: Node, line?: string): string[] {
   return facts;
 }
 
+/** Where values come from: a server, or nothing where there is none. */
+export interface Source {
+  values: (tensor: number) => Promise<Values>;
+  gradient: (tensor: number) => Promise<Values | null>;
+  walk: (graph: Graph, root: number) => Promise<Step[]>;
+}
+
 interface Props {
-  session: string;
+  source: Source | null;
+  /** The step of a walk that is at this node. */
+  step: Step | undefined;
+  /** The calls of modules that a folded card stands for. */
+  calls: readonly number[];
+  onOpen: () => void;
+  onClose: (node: number) => void;
   graph: Graph;
   root: number;
   node: Node | undefined;
@@ -50,18 +63,25 @@ interface Props {
 }
 
 export function Details(props: Props) {
-  const { graph, node, run, session } = props;
+  const { graph, node, run, source, calls } = props;
   const tensors = node ? [...(node.leaf?.id ? [node.leaf] : []), ...node.made] : props.tensor ? [props.tensor] : [];
   return (
     <section class="details" id="node-details" aria-live="polite" aria-label="Details">
-      {run.length > 1 ? (
+      {calls.length ? (
+        <ModuleDetails graph={graph} calls={calls} nodes={run} onOpen={props.onOpen} onClose={props.onClose} />
+      ) : run.length > 1 ? (
         <>
           <h2>{counted(run.length, "operation")} without branches</h2>
           <p>{run.map((id) => opName(graph.nodes.get(id)?.name ?? "")).join(" → ")}</p>
+          <button type="button" onClick={props.onOpen}>
+            Unfold
+          </button>
         </>
       ) : node ? (
         <>
           <h2>{node.name}</h2>
+          <Around graph={graph} node={node.id} onClose={props.onClose} />
+          {props.step && <Arrived step={props.step} />}
           <ul class="facts-list">
             {factsOf(node, graph.lines[node.id]).map((fact) => (
               <li key={fact}>{fact}</li>
@@ -79,20 +99,80 @@ export function Details(props: Props) {
       )}
       {run.length <= 1 &&
         tensors.map((tensor) => (
-          <TensorDetails key={tensor.id} {...{ session, graph, tensor }} root={props.root} onRoot={props.onRoot} />
+          <TensorDetails key={tensor.id} {...{ source, graph, tensor }} root={props.root} onRoot={props.onRoot} />
         ))}
     </section>
   );
 }
 
+/** The modules around a node, each with a button that folds it. */
+function Around(props: { graph: Graph; node: number; onClose: (node: number) => void }) {
+  const call = props.graph.calls[props.graph.callOf.get(props.node) ?? -1];
+  if (!call) return null;
+  return (
+    <p>
+      In {call.path || "the outermost module"} ({call.kind}){" "}
+      <button type="button" class="small" onClick={() => props.onClose(props.node)}>
+        Fold it
+      </button>
+    </p>
+  );
+}
+
+function ModuleDetails(props: {
+  graph: Graph;
+  calls: readonly number[];
+  nodes: readonly number[];
+  onOpen: () => void;
+  onClose: (node: number) => void;
+}) {
+  const { graph, calls } = props;
+  const nodes = props.nodes.flatMap((id) => graph.nodes.get(id) ?? []);
+  const leaves = nodes.flatMap((node) => node.leaf ?? []);
+  const [first, ...more] = calls.map((call) => graph.calls[call]);
+  return (
+    <>
+      <h2>
+        {first?.path || first?.kind}
+        {more.length > 0 && ` … ${more.at(-1)?.path}`}
+      </h2>
+      <ul class="facts-list">
+        <li>
+          {more.length ? `${calls.length} equal calls of ${first?.kind}` : `one call of ${first?.kind}`}:{" "}
+          {counted(nodes.length - leaves.length, "operation")}, {counted(leaves.length, "leaf", "leaves")}
+        </li>
+        <li>{bytesText(nodes.reduce((sum, node) => sum + node.savedBytes, 0))} saved for backward</li>
+        <li>
+          {counted(leaves.filter((leaf) => leaf.hasGrad).length, "leaf", "leaves")} with a gradient,{" "}
+          {leaves.filter((leaf) => !leaf.hasGrad).length} without
+        </li>
+      </ul>
+      <button type="button" onClick={props.onOpen}>
+        Unfold
+      </button>{" "}
+      {(first?.parent ?? -1) >= 0 && (
+        <button type="button" onClick={() => props.onClose(nodes[0]?.id ?? 0)}>
+          Fold the module around
+        </button>
+      )}
+    </>
+  );
+}
+
+/** What a walk shows at a node. */
+function Arrived(props: { step: Step }) {
+  const { gradient, note } = props.step;
+  return gradient ? <Plots values={gradient} what="Gradient that arrives" /> : <p class="why">{note}</p>;
+}
+
 function TensorDetails(props: {
-  session: string;
+  source: Source | null;
   graph: Graph;
   tensor: Tensor;
   root: number;
   onRoot: (tensor: number) => void;
 }) {
-  const { session, graph, tensor, root } = props;
+  const { source, graph, tensor, root } = props;
   return (
     <>
       <h3>
@@ -111,9 +191,9 @@ function TensorDetails(props: {
           Show the graph of this tensor
         </button>
       )}
-      <Read key={`v${tensor.id}`} what="Values" tensor={tensor} read={() => readValues(session, tensor.id)} />
-      {tensor.hasGrad && (
-        <Read key={`g${tensor.id}`} what="Gradient" tensor={tensor} read={() => readGradient(session, tensor.id)} />
+      {source && <Read key={`v${tensor.id}`} what="Values" tensor={tensor} read={() => source.values(tensor.id)} />}
+      {source && tensor.hasGrad && (
+        <Read key={`g${tensor.id}`} what="Gradient" tensor={tensor} read={() => source.gradient(tensor.id)} />
       )}
     </>
   );

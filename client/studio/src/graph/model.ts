@@ -38,6 +38,13 @@ export interface Node {
   command: number;
 }
 
+/** One call of a module: its path in the outermost module, its class, and the index of the call around it, or -1. */
+export interface Call {
+  path: string;
+  kind: string;
+  parent: number;
+}
+
 /** A session's tensors and nodes at one moment. */
 export interface Graph {
   tensors: Map<number, Tensor>;
@@ -49,6 +56,23 @@ export interface Graph {
   /** Names of tensors and lines of nodes, where a program told them. */
   names: Record<string, string>;
   lines: Record<string, string>;
+  /** Calls of modules, callers before callees, and the index of the innermost that made a node. */
+  calls: readonly Call[];
+  callOf: ReadonlyMap<number, number>;
+}
+
+/** What a program told about its session. */
+export interface Told {
+  names?: Record<string, string>;
+  lines?: Record<string, string>;
+  calls?: readonly Call[];
+  callOf?: Record<string, number>;
+}
+
+/** The graph with what a program told. */
+export function withTold(graph: Graph, told: Told): Graph {
+  const callOf = new Map(Object.entries(told.callOf ?? {}).map(([node, call]) => [Number(node), call]));
+  return { ...graph, names: told.names ?? {}, lines: told.lines ?? {}, calls: told.calls ?? [], callOf };
 }
 
 const SIZES: Record<string, number> = {
@@ -119,7 +143,7 @@ export function assembled(
     nodeOf.set(id, root);
     nodes.get(root)?.made.push(tensor);
   });
-  return { tensors, nodes, nodeOf, partial: false, names: {}, lines: {} };
+  return { tensors, nodes, nodeOf, partial: false, names: {}, lines: {}, calls: [], callOf: new Map() };
 }
 
 function nodeFrom(message: GraphNode): Node {

@@ -3,7 +3,9 @@
 // One question about all tensors with history gives every node and tells which tensor which node made. The graph of one
 // tensor is then a part of it, found by the page. Grad gives the gradient an id: the page attaches as a writer of its
 // own and takes ids of its own range, so it releases only what it named.
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { GraphResponse } from "#contract/commands_pb";
+import type { CommandSchema, Result } from "#contract/service_pb";
 import type { Payload } from "#contract/types_pb";
 import { download, server } from "../calls";
 import { assembled, dtypeName, type Graph, type Tensor, tensorOf } from "./model";
@@ -60,14 +62,68 @@ export async function readValues(session: string, tensor: number): Promise<Value
   return decoded(dtypeName(payload.dtype), payload.shape.map(Number), payload.data);
 }
 
-const nextIds = new Map<string, bigint>();
+/** This page as a writer of a session: its next id and the number of its next command. */
+interface Writer {
+  writer: number;
+  next: bigint;
+  seq: bigint;
+}
+
+const writers = new Map<string, Promise<Writer>>();
+
+function writerOf(session: string): Promise<Writer> {
+  const known = writers.get(session);
+  if (known) return known;
+  const opening = server.openSession({ sessionId: session, client: "gradwire-studio" }).then(
+    ({ writer, firstId }): Writer => ({ writer, next: firstId, seq: 1n }),
+    (error: unknown) => {
+      writers.delete(session);
+      throw error;
+    },
+  );
+  writers.set(session, opening);
+  return opening;
+}
+
+/** Ids of this page's own range. Throws an Error if the session has no range left, or the server's refusal. */
+export async function ownIds(session: string, count: number): Promise<bigint[]> {
+  const mine = await writerOf(session);
+  if (!mine.next) throw new Error("The session has no ids left for this page.");
+  const first = mine.next;
+  mine.next += BigInt(count);
+  return Array.from({ length: count }, (_, i) => first + BigInt(i));
+}
 
 async function ownId(session: string): Promise<bigint> {
-  let next = nextIds.get(session);
-  if (next === undefined) next = (await server.openSession({ sessionId: session, client: "gradwire-studio" })).firstId;
+  const mine = await writerOf(session);
   // 0 says that no range is left: then the server chooses.
-  nextIds.set(session, next && next + 1n);
-  return next;
+  return mine.next && mine.next++;
+}
+
+let lastBatch: Promise<unknown> = Promise.resolve();
+
+/** Run commands in one batch, in order; their answers, refusals among them. Throws the batch's refusal. */
+export function ownBatch(
+  session: string,
+  commands: MessageInitShape<typeof CommandSchema>["command"][],
+): Promise<Result[]> {
+  const run = async () => {
+    const mine = await writerOf(session);
+    const firstSeq = mine.seq;
+    const { results } = await server.run({
+      sessionId: session,
+      writer: mine.writer,
+      firstSeq,
+      acknowledgedSeq: firstSeq - 1n,
+      commands: commands.map((command) => ({ command })),
+    });
+    mine.seq += BigInt(commands.length);
+    return results;
+  };
+  // One after the other: the numbers of a writer's commands have no gaps.
+  const mine = lastBatch.then(run, run);
+  lastBatch = mine.catch(() => writers.delete(session));
+  return mine;
 }
 
 /** A tensor's gradient; null where it has none. Throws the server's refusal. */

@@ -11,6 +11,8 @@ interface Style {
   square?: boolean;
   dashed?: boolean;
   double?: boolean;
+  /** A second outline behind: more is inside. */
+  stacked?: boolean;
 }
 
 /** Colours of the looks; cards are opaque, so they serve light and dark pages. */
@@ -23,11 +25,14 @@ export const STYLES: Record<Look, Style> = {
   "retained-none": { fill: "#ffffff", line: "#b87503", ink: "#4a3103", faint: "#a12a2a", double: true, dashed: true },
   freed: { fill: "#f1f2f4", line: "#868c99", ink: "#4d5360", faint: "#636976", dashed: true },
   run: { fill: "#e7e9fb", line: "#7b83eb", ink: "#1f2350", faint: "#565c8c", double: true },
+  module: { fill: "#e1e4fa", line: "#4f56d3", ink: "#1f2350", faint: "#4a5084", stacked: true, square: true },
   unknown: { fill: "#ffffff", line: "#868c99", ink: "#4d5360", faint: "#636976", dashed: true },
 };
 const EDGE = "#858ba0";
 const EDGE_NEAR = "#4f56d3";
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
+const FIRST = `600 13px ${FONT}`;
+const OTHERS = `11px ${FONT}`;
 const TEXT_FROM = 0.32; // below this zoom text is not legible, so it is not drawn
 const READABLE = 0.62;
 const LEAST_ZOOM = 0.01;
@@ -58,6 +63,7 @@ export class Scene {
   private frame = 0;
   private chosen = -1;
   private marked = new Set<number>();
+  private faint = new Set<number>();
   private readonly context: CanvasRenderingContext2D;
   private readonly watcher: ResizeObserver;
   /** Times of drawing in milliseconds, for measurements. */
@@ -78,6 +84,7 @@ export class Scene {
     this.paths = layout.routes.map(pathOf);
     this.bounds = layout.routes.map(boundsOf);
     this.chosen = -1;
+    this.faint = new Set();
     if (first || !keep) this.begin();
     this.redraw();
   }
@@ -86,6 +93,13 @@ export class Scene {
   mark(chosen: number, found: readonly number[]): void {
     this.chosen = chosen;
     this.marked = new Set(found);
+    this.redraw();
+  }
+
+  /** Show as faint what the steps of a backward have not passed; null ends that. */
+  pass(nodes: ReadonlySet<number> | null): void {
+    this.faint = new Set();
+    if (nodes) this.drawing.cards.forEach((card, i) => !card.nodes.some((id) => nodes.has(id)) && this.faint.add(i));
     this.redraw();
   }
 
@@ -216,8 +230,11 @@ export class Scene {
         right: centre[0] + size[0] / 2,
         bottom: centre[1] + size[1] / 2,
       };
-      if (meets(box, view)) this.drawCard(card, i, box);
+      if (!meets(box, view)) return;
+      context.globalAlpha = this.faint.has(i) ? 0.3 : 1;
+      this.drawCard(card, i, box);
     });
+    context.globalAlpha = 1;
     this.times.push(performance.now() - began);
     if (this.times.length > 600) this.times.splice(0, 300);
   }
@@ -259,6 +276,13 @@ export class Scene {
     const style = STYLES[card.look];
     const [width, height] = [box.right - box.left, box.bottom - box.top];
     const corner = style.square ? 3 : Math.min(height / 2, 18);
+    if (style.stacked) {
+      context.beginPath();
+      context.roundRect(box.left + 4, box.top + 4, width, height, corner);
+      context.strokeStyle = style.line;
+      context.lineWidth = 1.2;
+      context.stroke();
+    }
     context.beginPath();
     context.roundRect(box.left, box.top, width, height, corner);
     context.fillStyle = style.fill;
@@ -288,11 +312,27 @@ export class Scene {
     const { context } = this;
     context.textAlign = "center";
     card.lines.forEach((line, k) => {
-      context.font = k === 0 ? `600 13px ${FONT}` : `11px ${FONT}`;
+      context.font = k === 0 ? FIRST : OTHERS;
       context.fillStyle = k === 0 ? style.ink : style.faint;
       context.fillText(line, x, top + 19 + 15 * k);
     });
   }
+}
+
+const widths = new Map<string, number>();
+const ruler = typeof document === "undefined" ? null : document.createElement("canvas").getContext("2d");
+
+/** The width of a card's line as the canvas draws it. */
+export function measured(text: string, first: boolean): number {
+  const key = `${first ? 1 : 0}${text}`;
+  let width = widths.get(key);
+  if (width === undefined && ruler) {
+    ruler.font = first ? FIRST : OTHERS;
+    width = ruler.measureText(text).width;
+    if (widths.size > 20_000) widths.clear();
+    widths.set(key, width);
+  }
+  return width ?? 0;
 }
 
 function meets(box: Box, view: Box): boolean {

@@ -21,16 +21,25 @@ export function why(graph: Graph, tensor: Tensor, root: number): string {
   }
   if (!DIFFERENTIABLE.test(tensor.dtype))
     return `Its gradient is None because ${tensor.dtype} has no gradients. Cast it to a floating dtype for one.`;
+  const node = graph.nodeOf.get(tensor.id);
+  if (!tensor.requiresGrad && node !== undefined) {
+    return "Its gradient is None because it no longer requires grad: requires_grad_(False) was called after it was used. Call requires_grad_() to let the next backward() reach it.";
+  }
   if (!tensor.requiresGrad) {
     return "Its gradient is None because it does not require grad: it is a constant, or was made under no_grad() or by detach(). Call requires_grad_() before you compute with it.";
   }
   if (!tensor.isLeaf && !tensor.retainsGrad) {
     return "Its gradient is None because it is not a leaf: backward() passes its gradient on and does not keep it. Call retain_grad() before backward().";
   }
-  const node = graph.nodeOf.get(tensor.id);
   const from = root ? graph.nodeOf.get(root) : undefined;
   const inside = node !== undefined && from !== undefined && reachable(graph, [from]).includes(node);
-  if (!tensor.isLeaf) return missing(graph, node, "No backward() has passed it since retain_grad().");
+  if (!tensor.isLeaf)
+    return missing(
+      graph,
+      node,
+      "No backward() has passed it since retain_grad().",
+      " So it is if retain_grad() was called after the backward().",
+    );
   if (node === undefined)
     return "Its gradient is None because no tensor of the session was computed from it. It was not used, or only under no_grad() or through detach().";
   if (!inside && from !== undefined) {
@@ -40,9 +49,9 @@ export function why(graph: Graph, tensor: Tensor, root: number): string {
 }
 
 /** The sentence for a tensor that could have a gradient: whether its graph was used by a backward. */
-function missing(graph: Graph, node: number | undefined, otherwise: string): string {
+function missing(graph: Graph, node: number | undefined, otherwise: string, late = ""): string {
   if (node !== undefined && above(graph, node).some((id) => graph.nodes.get(id)?.freed)) {
-    return "Its gradient is None although a backward() has used its graph: the gradient was cleared, as zero_grad() does, or that backward() had other inputs=.";
+    return `Its gradient is None although a backward() has used its graph: the gradient was cleared, as zero_grad() does, that backward() had other inputs=, or a Function on the way returned None for it.${late}`;
   }
   return `Its gradient is None: ${otherwise.charAt(0).toLowerCase()}${otherwise.slice(1)} Call backward() on a result that depends on it.`;
 }

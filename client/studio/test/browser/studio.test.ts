@@ -9,6 +9,52 @@ import { logIn, openGraph, type Program, Server, Watched } from "./world";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SHOTS = process.env.STUDIO_SHOTS; // a folder for pictures of the pages
+// Programs with a tensor of shape (3, 1) whose gradient is None, and a part of the reason.
+const NONE: Record<string, [string, string]> = {
+  integers: ["t = torch.ones(3, 1, dtype=torch.int64)", "int64 has no gradients"],
+  "a constant": ["t = torch.ones(3, 1); y = (t * x).sum(); y.backward()", "it does not require grad"],
+  "a detached result": [
+    "t = torch.ones(3, 1, requires_grad=True).mul(2).detach(); y = t * x",
+    "it does not require grad",
+  ],
+  "a leaf frozen after use": [
+    "t = torch.ones(3, 1, requires_grad=True); y = (t * x).sum(); t.requires_grad_(False)",
+    "it no longer requires grad",
+  ],
+  "a result": ["t = torch.ones(3, 1) * x[:1]; y = t.sum(); y.backward()", "it is not a leaf"],
+  "a leaf that was not used": [
+    "t = torch.ones(3, 1, requires_grad=True); y = x.sum()",
+    "no tensor of the session was computed",
+  ],
+  "a leaf used under no_grad": [
+    "t = torch.ones(3, 1, requires_grad=True)\nwith torch.no_grad(): u = t * 2\ny = (x * u).sum()",
+    "no tensor of the session was computed",
+  ],
+  "a leaf of another graph": [
+    "t = torch.ones(3, 1, requires_grad=True); u = t * 2; y = (x * x).sum()",
+    "no path of the graph leads",
+  ],
+  "a leaf before a backward": [
+    "t = torch.ones(3, 1, requires_grad=True); y = (t * x).sum()",
+    "no backward() has reached it",
+  ],
+  "a leaf after zero_grad": [
+    "t = torch.ones(3, 1, requires_grad=True); y = (t * x).exp().sum(); y.backward(); t.grad = None",
+    "the gradient was cleared",
+  ],
+  "a leaf that inputs= left out": [
+    "t = torch.ones(3, 1, requires_grad=True); y = (t * x).exp().sum(); y.backward(inputs=[x])",
+    "had other inputs=",
+  ],
+  "a result that retains too late": [
+    "u = torch.ones(3, requires_grad=True); t = u.reshape(3, 1).exp(); y = (t * t).sum(); y.backward(); t.retain_grad()",
+    "retain_grad() was called after",
+  ],
+  "a result that retains before a backward": [
+    "u = torch.ones(3, requires_grad=True); t = u.reshape(3, 1).exp(); y = (t * t).sum(); t.retain_grad()",
+    "since retain_grad()",
+  ],
+};
 const MARKUP = "<img src=x onerror=alert(1)><b>bold</b>";
 
 let server: Server;
@@ -241,6 +287,98 @@ for line in sys.stdin: print("address", torch.studio(loss, os.environ["STUDIO"],
     await other.locator("form.login button").click();
     await other.getByText("the link was used").waitFor();
     await other.context().close();
+  });
+
+  test("folds by module, opens and closes by click and key", async () => {
+    const made = await program(`import os
+net = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), 6)
+loss = net(torch.randn(3, 2, 8)).pow(2).mean(); loss.item(); ready()
+for line in sys.stdin: print("address", torch.studio(loss, os.environ["STUDIO"], show=False))`);
+    const now = await opened();
+    await logIn(now, server.alice);
+    await now.goto(await made.ask("go", /^address (\S+)/));
+    await drawn(now);
+    const nodes = async () => Number((await now.getByText("nodes of tensor").textContent())?.split(" ")[0]);
+    const few = await nodes();
+    expect(few).toBeLessThan(10);
+    expect(await faults(now)).toEqual([]);
+    await shot(now, "transformer");
+    await now.getByLabel("Search").fill("layers.0 …");
+    await now.getByLabel("Search").press("Enter");
+    await now.getByText("6 equal calls of TransformerEncoderLayer").waitFor();
+    const canvas = now.locator("canvas[role=application]");
+    await canvas.press("Enter");
+    await now.getByText("one call of TransformerEncoderLayer").waitFor();
+    expect(await nodes()).toBe(few + 5);
+    await now.getByRole("button", { name: "Unfold" }).click();
+    await now.getByLabel("Search").fill("layers.5.self_attn");
+    await now.getByLabel("Search").press("Enter");
+    await now.getByText("one call of MultiheadAttention").waitFor();
+    expect(await nodes()).toBeGreaterThan(few + 8);
+    await canvas.press("Backspace");
+    await expect.poll(nodes).toBe(few);
+    await now.getByLabel("Fold modules").uncheck();
+    await now.getByLabel("Fold runs").uncheck();
+    await expect.poll(nodes).toBeGreaterThan(300);
+  });
+
+  test("steps through a backward with PyTorch's gradients, and changes nothing", async () => {
+    const made = await program(`x = torch.tensor([2.0, 3.0], requires_grad=True)
+y = x * x; y.retain_grad(); z = y * 5; loss = z.sum(); loss.item()
+loss.backward(retain_graph=True); loss.backward(retain_graph=True); ready()
+for line in sys.stdin:
+    held = torch.current_session().describe().tensor_count
+    print("now", x.grad.tolist(), y.grad.tolist(), x._version, held)`);
+    const now = await opened();
+    await logIn(now, server.alice);
+    const before = await made.ask("go", /^now (.+)/);
+    await openGraph(now, made.session);
+    await drawn(now);
+    await now.getByRole("button", { name: "Step through backward" }).click();
+    const told = async () => (await now.locator(".steps [role=status]").textContent()) ?? "";
+    await expect.poll(told).toContain("Step 1 of 4: Sum receives (): 1");
+    for (const part of ["Mul receives (2,): 1", "Mul receives (2,): 5", "a leaf receives (2,): 20 to 30"]) {
+      await now.getByRole("button", { name: "Step forth" }).click();
+      await expect.poll(told).toContain(part);
+    }
+    await now.getByRole("region", { name: "Gradient that arrives" }).getByText("20, 30").waitFor();
+    expect(await faults(now)).toEqual([]);
+    await shot(now, "steps");
+    await now.getByRole("button", { name: "End" }).click();
+    expect(await made.ask("go", /^now (.+)/)).toBe(before);
+    expect(before).toContain("[40.0, 60.0]");
+  });
+
+  test("refuses to step where the graph was freed, or leads through a hook", async () => {
+    const made = await program(`w = torch.ones(2, requires_grad=True)
+kept = [(w * w).exp().sum()]; kept[0].backward(); ready()
+for line in sys.stdin:
+    h = w * 3; h.register_hook(lambda g: print("HOOK")); kept.append((h * h).sum()); print("made", kept[-1].item())`);
+    const now = await opened();
+    await logIn(now, server.alice);
+    await openGraph(now, made.session);
+    await now.getByRole("button", { name: "Step through backward" }).click();
+    await now.getByText("A backward() has freed the values").waitFor();
+    await made.ask("go", /^(made)/);
+    await now.getByRole("button", { name: "Read again" }).click();
+    await expect
+      .poll(async () => {
+        await now.getByRole("button", { name: "Step through backward" }).click();
+        return now.locator(".tools .problem").textContent();
+      })
+      .toContain("comes to a hook");
+  });
+
+  test.each(Object.entries(NONE))("says why the gradient of %s is None", async (_, [code, reason]) => {
+    const made = await program(
+      `x = torch.ones(2, requires_grad=True)\n${code}\nt.sum().item(); ready(); time.sleep(600)`,
+    );
+    const now = await opened();
+    await logIn(now, server.alice);
+    await openGraph(now, made.session);
+    await now.locator("summary").click();
+    await now.getByRole("row", { name: "3, 1" }).getByRole("button").first().click();
+    await now.locator(".why").getByText(reason).waitFor();
   });
 
   test("of a session that is gone says so", async () => {
