@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gradwire._base.tracebacks import folded_lines
 from gradwire.v1 import errors_pb2 as pb
 
 
@@ -24,6 +25,10 @@ class GradwireError(Exception):
     metadata: Mapping[str, str] = {}
     #: Whether the error belongs to an earlier, deferred command.
     late = False
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that a notebook shows, without the package's own frames."""
+        return folded_lines(self)
 
 
 class GradwireRuntimeError(GradwireError, RuntimeError):

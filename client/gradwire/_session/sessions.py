@@ -15,6 +15,7 @@ import weakref
 
 from gradwire._base.errors import GradwireError
 from gradwire._base.signals import wrap_handlers
+from gradwire._base.tracebacks import install
 from gradwire._session.entered import ENTERED
 from gradwire._session.session import Session
 from gradwire._transport.connection_advice import checked_all, explained
@@ -169,6 +170,7 @@ def _open_session(
     transport = Transport(checked_all(address), credentials)
     try:
         sync = os.environ.get("GRADWIRE_SYNC", "") not in ("", "0")
+        install()
         session = Session(transport, embedded, sync, restore, patience)
     except BaseException as error:
         transport.close()
