@@ -4,7 +4,7 @@ import { join } from "node:path";
 
 const PACKAGE = /^(.*\/node_modules\/((?:@[^/]+\/)?[^/]+))\//;
 
-export function licenses() {
+export function licenses(fileName) {
   return {
     name: "licenses",
     apply: "build",
@@ -19,7 +19,7 @@ export function licenses() {
       const texts = [...found]
         .sort(([one], [other]) => (one < other ? -1 : 1))
         .map(([name, folder]) => text(name, folder));
-      this.emitFile({ type: "asset", fileName: "studio/LICENSES.txt", source: texts.join("\n\n") });
+      this.emitFile({ type: "asset", fileName, source: texts.join("\n\n") });
     },
   };
 }

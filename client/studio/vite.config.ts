@@ -4,6 +4,7 @@ import { defineConfig, type Plugin } from "vite";
 import { licenses } from "./licenses.mjs";
 
 const built = fileURLToPath(new URL("../../server/gradwire_server/web/static", import.meta.url));
+const arrange = fileURLToPath(new URL("src/graph/arrange.ts", import.meta.url));
 const contract = fileURLToPath(new URL("../typescript/src/gen/gradwire/v1", import.meta.url));
 const folder = {
   entryFileNames: "studio/[name].js",
@@ -13,8 +14,8 @@ const folder = {
 
 export default defineConfig({
   base: "./",
-  resolve: { alias: { "#contract": contract }, dedupe: ["@bufbuild/protobuf"] },
-  plugins: [licenses() as Plugin],
+  resolve: { alias: { "#contract": contract, "#arrange": arrange }, dedupe: ["@bufbuild/protobuf"] },
+  plugins: [licenses("studio/LICENSES.txt") as Plugin],
   worker: { format: "es", rolldownOptions: { output: folder } },
   build: {
     outDir: process.env.STUDIO_OUT ?? built,

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
+import webbrowser
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
 
 from gradwire._base.printing import bytes_text
+from gradwire._graph.embedding import MOST_NODES, document, frame
 from gradwire._graph.folding import Folded, folded
 from gradwire._graph.graph_layout import EdgePath, Layout, lay_out
 from gradwire._graph.text_width import text_width
@@ -32,6 +35,9 @@ class GraphLeaf:
     shape: tuple[int, ...]
     dtype: str
     requires_grad: bool
+    device: str = ""
+    version: int = 0
+    has_grad: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,14 +152,25 @@ class Graph:
         return _frame(layout.width, layout.height, "\n".join(body))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph to a file: SVG for the suffix .svg, Graphviz text for .dot and .gv.
+        """Write the graph to a file: SVG for .svg, Graphviz text for .dot and .gv, the interactive drawing for .html.
 
         Raises ValueError for any other suffix.
         """
         suffix = Path(path).suffix.lower()
-        if suffix not in (".svg", ".dot", ".gv"):
-            raise ValueError(f"a graph is saved as .svg, .dot or .gv, not as {suffix or 'a file without a suffix'!r}")
-        Path(path).write_text(self.svg() if suffix == ".svg" else self.dot(), encoding="utf-8")
+        writers = {".svg": self.svg, ".dot": self.dot, ".gv": self.dot, ".html": lambda: document(self)}
+        if suffix not in writers:
+            raise ValueError(
+                f"a graph is saved as .svg, .dot, .gv or .html, not as {suffix or 'a file without a suffix'!r}"
+            )
+        Path(path).write_text(writers[suffix](), encoding="utf-8")
+
+    def open(self) -> str:
+        """Open the interactive drawing in the browser; return the path of its file, which needs no server."""
+        handle, path = tempfile.mkstemp(prefix="gradwire-graph-", suffix=".html")
+        os.close(handle)
+        self.save(path)
+        webbrowser.open(Path(path).as_uri())
+        return path
 
     def __str__(self) -> str:
         return self.dot()
@@ -167,6 +184,11 @@ class Graph:
 
     def _repr_html_(self) -> str:
         return f'<div style="max-width:100%;max-height:720px;overflow:auto">{self.svg()}</div>'
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """The interactive drawing, and the picture for where a notebook is not trusted."""
+        html = frame(self) if len(self.nodes) <= MOST_NODES else self._repr_html_()
+        return {"text/html": html, "image/svg+xml": self.svg(), "text/plain": repr(self)}
 
     @cached_property
     def _cards(self) -> dict[int, _Card]:

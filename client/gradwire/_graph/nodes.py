@@ -232,4 +232,7 @@ def _leaf(session: SessionProtocol, node: commands_pb2.GraphNode, names: dict[in
         shape=tuple(spec.shape),
         dtype=spec.dtype.name,
         requires_grad=spec.requires_grad,
+        device=node.leaf.device,
+        version=node.leaf.version,
+        has_grad=node.leaf.has_grad,
     )

@@ -474,6 +474,11 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         array: np.ndarray[Any, Any] = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def studio(self, url: str = "http://127.0.0.1:8080", show: bool = True) -> str:
+        """Open Studio at this tensor's graph; return the address. See gradwire.studio."""
+        address: str = wired("studio")(self, url, show)
+        return address
+
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
         """Namespace of the array API standard's functions on tensors. Raises ValueError for an unknown version."""
         return wired("namespace")(api_version)

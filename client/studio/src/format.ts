@@ -59,3 +59,8 @@ export function counted(count: number, one: string, several = `${one}s`): string
 function trimmed(value: number): string {
   return value >= 99.5 ? value.toFixed(0) : value >= 9.95 ? value.toFixed(1) : value.toFixed(2);
 }
+
+/** What went wrong, for a user. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

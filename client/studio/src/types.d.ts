@@ -2,3 +2,5 @@ declare module "*?worker&url" {
   const url: string;
   export default url;
 }
+
+declare module "*.css";

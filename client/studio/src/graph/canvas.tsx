@@ -1,9 +1,8 @@
 // Canvas: the drawing with its pointer and its keys, and the layout in a worker.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { startWorker } from "../trusted";
+import { type Arranged, type Arranger, startArranger } from "#arrange";
 import type { Drawing } from "./cards";
 import type { Layout } from "./layout";
-import workerUrl from "./layout.worker.ts?worker&url";
 import { type Pointed, Scene } from "./scene";
 
 interface Props {
@@ -27,24 +26,18 @@ interface Props {
 const STEP = 60; // pixels of a pan by keys
 const CLICK = 4; // pixels that a click may move
 
-/** The layout of a drawing, from the worker; null until it is there. */
+/** The layout of a drawing; null until it is there. */
 function useLayout(drawing: Drawing): { layout: Layout | null; problem: string } {
-  const worker = useRef<Worker | null>(null);
-  const number = useRef(0);
-  const [answer, setAnswer] = useState<{ drawing: Drawing | null; layout: Layout | null; problem: string }>({
+  const arranger = useRef<Arranger | null>(null);
+  const [answer, setAnswer] = useState<{ drawing: Drawing | null } & Arranged>({
     drawing: null,
     layout: null,
     problem: "",
   });
-  useEffect(() => () => worker.current?.terminate(), []);
+  useEffect(() => () => arranger.current?.close(), []);
   useEffect(() => {
-    worker.current ??= startWorker(workerUrl);
-    const mine = ++number.current;
-    worker.current.onmessage = (event: MessageEvent<{ number: number; layout?: Layout; problem?: string }>) => {
-      if (event.data.number === mine)
-        setAnswer({ drawing, layout: event.data.layout ?? null, problem: event.data.problem ?? "" });
-    };
-    worker.current.postMessage({ number: mine, sizes: drawing.sizes, edges: drawing.edges });
+    arranger.current ??= startArranger();
+    arranger.current.ask(drawing.sizes, drawing.edges, (found) => setAnswer({ drawing, ...found }));
   }, [drawing]);
   return answer.drawing === drawing ? answer : { layout: null, problem: "" };
 }

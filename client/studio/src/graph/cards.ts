@@ -46,12 +46,12 @@ export interface Folding {
 
 export const nodeKey = (id: number) => `node ${id}`;
 
-/** The drawing of the graph below a node. */
-export function drawn(graph: Graph, root: number, folding: Folding, measure: Measure = estimated): Drawing {
-  const ids = reachable(graph, [root]);
+/** The drawing of the graph below nodes. */
+export function drawn(graph: Graph, roots: readonly number[], folding: Folding, measure: Measure = estimated): Drawing {
+  const ids = reachable(graph, roots);
   const groups = folding.opened ? groupsOf(graph, ids, folding.opened) : new Map<number, Group>();
   const inGroup = heads(groups);
-  const runs = folding.runs ? runsOf(graph, ids, root, folding.opened ?? new Set(), inGroup) : new Map();
+  const runs = folding.runs ? runsOf(graph, ids, roots, folding.opened ?? new Set(), inGroup) : new Map();
   const headOf = new Map([...inGroup, ...heads(new Map([...runs].map(([head, nodes]) => [head, { nodes }])))]);
   const cards: Card[] = [];
   const index = new Map<number, number>();
@@ -60,7 +60,7 @@ export function drawn(graph: Graph, root: number, folding: Folding, measure: Mea
     if (index.has(head)) continue;
     index.set(head, cards.length);
     const group = groups.get(head);
-    cards.push(group ? moduleCard(graph, head, group) : cardOf(graph, head, runs.get(head) ?? [head], root));
+    cards.push(group ? moduleCard(graph, head, group) : cardOf(graph, head, runs.get(head) ?? [head], roots));
   }
   const edges: Edge[] = [];
   const joined = new Set<string>();
@@ -96,7 +96,7 @@ function moduleCard(graph: Graph, id: number, group: Group): Card {
 function runsOf(
   graph: Graph,
   ids: readonly number[],
-  root: number,
+  roots: readonly number[],
   opened: ReadonlySet<string>,
   inGroup: ReadonlyMap<number, number>,
 ): Map<number, number[]> {
@@ -108,7 +108,7 @@ function runsOf(
     if (targets.length === 1 && targets[0]) next.set(id, targets[0].node);
   }
   const joins = (id: number) =>
-    plain(graph.nodes.get(id)) && id !== root && next.has(id) && !opened.has(nodeKey(id)) && !inGroup.has(id);
+    plain(graph.nodes.get(id)) && !roots.includes(id) && next.has(id) && !opened.has(nodeKey(id)) && !inGroup.has(id);
   const callOf = (id: number) => graph.callOf.get(id) ?? -1;
   const runs = new Map<number, number[]>();
   const taken = new Set<number>();
@@ -130,7 +130,7 @@ function plain(node: Node | undefined): boolean {
   return node !== undefined && node.leaf === null && !node.retainsGrad;
 }
 
-function cardOf(graph: Graph, id: number, nodes: number[], root: number): Card {
+function cardOf(graph: Graph, id: number, nodes: number[], roots: readonly number[]): Card {
   const node = graph.nodes.get(id) as Node;
   if (nodes.length > 1) {
     const last = graph.nodes.get(nodes.at(-1) ?? id) as Node;
@@ -157,7 +157,7 @@ function cardOf(graph: Graph, id: number, nodes: number[], root: number): Card {
   if (node.retainsGrad)
     lines.push(node.made.some((each) => each.hasGrad) ? "gradient retained" : "retains, still None");
   const retained = node.made.some((each) => each.hasGrad) ? "retained" : "retained-none";
-  const look = node.retainsGrad ? retained : id === root ? "root" : node.freed ? "freed" : "op";
+  const look = node.retainsGrad ? retained : roots.includes(id) ? "root" : node.freed ? "freed" : "op";
   return { id, nodes, look, lines };
 }
 

@@ -1,7 +1,6 @@
 // Details: everything about the chosen node or tensor, with its values and its gradient.
 import { useEffect, useState } from "preact/hooks";
-import { sentence } from "../calls";
-import { bytesText, counted, idText, shapeText } from "../format";
+import { bytesText, counted, idText, messageOf, shapeText } from "../format";
 import { opName } from "./cards";
 import type { Graph, Node, Tensor } from "./model";
 import { Plots } from "./plots";
@@ -87,10 +86,10 @@ export function Details(props: Props) {
               <li key={fact}>{fact}</li>
             ))}
           </ul>
-          {node.leaf && !node.leaf.id && (
+          {source && node.leaf && !node.leaf.id && (
             <p>The session has no name for this leaf any more, so its values cannot be read.</p>
           )}
-          {!node.leaf && !node.made.length && (
+          {source && !node.leaf && !node.made.length && (
             <p>No tensor of the session names its result any more, so there are no values to read.</p>
           )}
         </>
@@ -210,7 +209,7 @@ function Read(props: { what: string; tensor: Tensor; read: () => Promise<Values 
     let gone = false;
     props.read().then(
       (values) => !gone && setState({ values, problem: values ? "" : "It has no gradient now." }),
-      (error: unknown) => !gone && setState({ values: null, problem: sentence(error) }),
+      (error: unknown) => !gone && setState({ values: null, problem: messageOf(error) }),
     );
     return () => {
       gone = true;

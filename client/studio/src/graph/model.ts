@@ -75,7 +75,7 @@ export function withTold(graph: Graph, told: Told): Graph {
   return { ...graph, names: told.names ?? {}, lines: told.lines ?? {}, calls: told.calls ?? [], callOf };
 }
 
-const SIZES: Record<string, number> = {
+export const SIZES: Record<string, number> = {
   float32: 4,
   float64: 8,
   float16: 2,

@@ -34,9 +34,9 @@ function SessionGraph(props: { session: Opened }) {
   };
   useEffect(() => void load(), [session.id]);
   const source = {
-    values: (tensor: number) => readValues(session.id, tensor),
-    gradient: (tensor: number) => readGradient(session.id, tensor),
-    walk: (shown: Graph, root: number) => walkOf(session.id, shown, root),
+    values: (tensor: number) => told(readValues(session.id, tensor)),
+    gradient: (tensor: number) => told(readGradient(session.id, tensor)),
+    walk: (shown: Graph, root: number) => told(walkOf(session.id, shown, root)),
   };
   return (
     <>
@@ -59,4 +59,11 @@ function SessionGraph(props: { session: Opened }) {
       )}
     </>
   );
+}
+
+/** A promise whose refusal is a sentence. */
+function told<Value>(promise: Promise<Value>): Promise<Value> {
+  return promise.catch((error: unknown) => {
+    throw new Error(sentence(error));
+  });
 }

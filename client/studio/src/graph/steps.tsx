@@ -1,7 +1,6 @@
 // Steps: walks through a backward node by node, forth and back, by hand or in time.
 import { useEffect, useState } from "preact/hooks";
-import { sentence } from "../calls";
-import { shapeText, valueText } from "../format";
+import { messageOf, shapeText, valueText } from "../format";
 import { opName } from "./cards";
 import type { Graph } from "./model";
 import { statistics } from "./values";
@@ -55,7 +54,7 @@ export function useSteps(
         setSteps(found);
         setPlace(0);
       },
-      (error: unknown) => !gone && setProblem(sentence(error)),
+      (error: unknown) => !gone && setProblem(messageOf(error)),
     );
     return () => {
       gone = true;

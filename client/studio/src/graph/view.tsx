@@ -21,6 +21,8 @@ interface Props {
   of: string;
   /** The tensor whose graph is drawn. */
   root: number;
+  /** The nodes whose graph is drawn, where there is no tensor for them. */
+  roots?: readonly number[];
   source: Source | null;
   onRoot: (tensor: number) => void;
   onReload?: () => void;
@@ -28,17 +30,16 @@ interface Props {
 
 export function GraphView(props: Props) {
   const { graph, root } = props;
-  const rootNode = graph.nodeOf.get(root) ?? 0;
+  const roots = useMemo(() => props.roots ?? [graph.nodeOf.get(root) ?? 0], [graph, root, props.roots]);
+  const rootNode = roots[0] ?? 0;
   const [runs, setRuns] = useState(graph.nodes.size > FOLD_FROM);
-  const [opened, setOpened] = useState<ReadonlySet<string> | null>(() =>
-    openedAtFirst(graph, reachable(graph, [rootNode])),
-  );
+  const [opened, setOpened] = useState<ReadonlySet<string> | null>(() => openedAtFirst(graph, reachable(graph, roots)));
   const [chosen, setChosen] = useState<{ node: number; tensor: number }>({ node: rootNode, tensor: root });
   const [text, setText] = useState("");
   const [hit, setHit] = useState(0);
   const [pointed, setPointed] = useState<Pointed | null>(null);
   const [centred, setCentred] = useState({ card: -1, turn: 0 });
-  const drawing = useMemo(() => drawn(graph, rootNode, { runs, opened }, measured), [graph, rootNode, runs, opened]);
+  const drawing = useMemo(() => drawn(graph, roots, { runs, opened }, measured), [graph, roots, runs, opened]);
   const hits = useMemo(() => found(graph, drawing, text), [graph, drawing, text]);
   const card = drawing.cards.findIndex((each) => each.nodes.includes(chosen.node));
   const centre = (index: number) => setCentred((was) => ({ card: index, turn: was.turn + 1 }));
@@ -59,7 +60,7 @@ export function GraphView(props: Props) {
   }, [steps.current]);
   const before = useRef(rootNode);
   useEffect(() => {
-    if (before.current !== rootNode && opened) setOpened(openedAtFirst(graph, reachable(graph, [rootNode])));
+    if (before.current !== rootNode && opened) setOpened(openedAtFirst(graph, reachable(graph, roots)));
     before.current = rootNode;
   }, [rootNode]);
   const showRoot = (tensor: number) => {
@@ -124,7 +125,7 @@ export function GraphView(props: Props) {
               type="checkbox"
               checked={opened !== null}
               onChange={(e) =>
-                setOpened(e.currentTarget.checked ? openedAtFirst(graph, reachable(graph, [rootNode])) : null)
+                setOpened(e.currentTarget.checked ? openedAtFirst(graph, reachable(graph, roots)) : null)
               }
             />{" "}
             Fold modules
@@ -181,7 +182,7 @@ export function GraphView(props: Props) {
           />
         </aside>
       </div>
-      <Tensors graph={graph} onChoose={chooseTensor} />
+      <Tensors graph={graph} what={props.source ? "tensor" : "leaf"} onChoose={chooseTensor} />
     </div>
   );
 }
@@ -239,7 +240,7 @@ function Legend() {
 }
 
 /** All tensors of the session: the drawing's words for those who cannot see it, and the way to tensors without a graph. */
-function Tensors(props: { graph: Graph; onChoose: (tensor: Tensor) => void }) {
+function Tensors(props: { graph: Graph; what: "tensor" | "leaf"; onChoose: (tensor: Tensor) => void }) {
   const [sorting, setSorting] = useState<Sorting>({ key: "id", down: false });
   const columns: Column<Tensor>[] = [
     {
@@ -267,7 +268,11 @@ function Tensors(props: { graph: Graph; onChoose: (tensor: Tensor) => void }) {
   const rows = useMemo(() => sorted([...props.graph.tensors.values()], columns, sorting), [props.graph, sorting]);
   return (
     <details class="tensors">
-      <summary>{counted(rows.length, "tensor")} of the session</summary>
+      <summary>
+        {props.what === "leaf"
+          ? counted(rows.length, "leaf", "leaves")
+          : `${counted(rows.length, "tensor")} of the session`}
+      </summary>
       <VirtualTable
         label="Tensors"
         rows={rows}

@@ -73,7 +73,7 @@ test("tensors and nodes are joined", () => {
 
 test("a run of operations folds into one card, and opens again", () => {
   const graph = example();
-  const plain = drawn(graph, 1, { runs: false, opened: new Set() });
+  const plain = drawn(graph, [1], { runs: false, opened: new Set() });
   expect(plain.cards.map((card) => card.look)).toEqual(["root", "op", "op", "op", "leaf-none"]);
   expect(plain.edges).toEqual([
     [0, 1],
@@ -81,7 +81,7 @@ test("a run of operations folds into one card, and opens again", () => {
     [2, 3],
     [3, 4],
   ]);
-  const folded = drawn(graph, 1, { runs: true, opened: new Set() });
+  const folded = drawn(graph, [1], { runs: true, opened: new Set() });
   expect(folded.cards.map((card) => [card.look, card.nodes])).toEqual([
     ["root", [1]],
     ["run", [2, 3, 4]],
@@ -91,7 +91,7 @@ test("a run of operations folds into one card, and opens again", () => {
     [0, 1],
     [1, 2],
   ]);
-  expect(drawn(graph, 1, { runs: true, opened: new Set(["node 2", "node 3", "node 4"]) }).cards).toHaveLength(5);
+  expect(drawn(graph, [1], { runs: true, opened: new Set(["node 2", "node 3", "node 4"]) }).cards).toHaveLength(5);
   expect(found(graph, folded, "neg")).toEqual([1]);
   expect(found(graph, folded, "")).toEqual([]);
 });
