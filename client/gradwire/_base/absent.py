@@ -32,12 +32,45 @@ class GradwireAbsentError(GradwireNotImplementedError, AttributeError):
 
 
 def absent(home: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name that `home` lacks. It suggests the nearest names and says if PyTorch has the name."""
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.55)
-    hint = f". Did you mean: {', '.join(near)}?" if near else ""
+    """The error for a name that `home` lacks. It says if PyTorch has the name, and else suggests names like it."""
     if name in PYTORCH.get(home, "").split():
-        error = GradwireAbsentError(f"{home} has no '{name}': PyTorch's op of that name is not supported here{hint}")
+        error = GradwireAbsentError(f"{home} has no '{name}': PyTorch's op of that name is not supported here")
         error.reason, error.code = "OP_UNKNOWN", 12
         return error
+    near = suggested(name, known)
+    hint = f". Did you mean: {', '.join(near)}?" if near else ""
     owner = "'Tensor' object" if home == "Tensor" else f"module '{home}'"
     return AttributeError(f"{owner} has no attribute '{name}'{hint}", name=name)
+
+
+def suggested(name: str, known: Iterable[str]) -> list[str]:
+    """At most three known names that a slip of the finger makes of `name`: none is better than a wrong one."""
+    plain = _plain(name)
+    found = sorted(
+        (edits, each)
+        for each in difflib.get_close_matches(name, sorted(known), n=12, cutoff=0.6)
+        if (edits := _edits(plain, _plain(each))) <= (1 if len(plain) < 8 else 2)
+        # A short name, or one with two slips, begins as the right one does: cond is not conj, to_sparse not is_sparse.
+        and (each[:1].lower() == name[:1].lower() or (edits < 2 and len(plain) > 4))
+    )
+    return [each for edits, each in found if edits == found[0][0]][:3]
+
+
+def _plain(name: str) -> str:
+    """A name without what is easily left out: capitals and underscores."""
+    return name.lower().replace("_", "")
+
+
+def _edits(one: str, other: str) -> int:
+    """How many letters are added, left out, changed, or swapped with the next one. In a short name a change is two."""
+    change = 2 if len(one) < 5 else 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one):
+        last, before, row = before, row, [i + 1]
+        for k, wanted in enumerate(other):
+            least = min(before[k] + change * (letter != wanted), before[k + 1] + 1, row[k] + 1)
+            if i and k and letter == other[k - 1] and one[i - 1] == wanted:
+                least = min(least, last[k - 1] + 1)
+            row.append(least)
+    return row[-1]
