@@ -34,12 +34,10 @@ def install() -> None:
         before(kind, error, error.__traceback__)
 
     def shown_thread(args: Any) -> None:
-        if args.exc_value is None:
-            return before_thread(args)
-        fold(args.exc_value)
-        return before_thread(
-            threading.ExceptHookArgs((args.exc_type, args.exc_value, args.exc_value.__traceback__, args.thread))
-        )
+        if args.exc_value is not None:
+            fold(args.exc_value)
+            args = threading.ExceptHookArgs((args.exc_type, args.exc_value, args.exc_value.__traceback__, args.thread))
+        before_thread(args)
 
     sys.excepthook, threading.excepthook = shown, shown_thread
 

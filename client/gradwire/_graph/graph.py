@@ -11,8 +11,9 @@ import os
 import re
 import tempfile
 import webbrowser
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 
@@ -157,7 +158,12 @@ class Graph:
         Raises ValueError for any other suffix.
         """
         suffix = Path(path).suffix.lower()
-        writers = {".svg": self.svg, ".dot": self.dot, ".gv": self.dot, ".html": lambda: document(self)}
+        writers: dict[str, Callable[[], str]] = {
+            ".svg": self.svg,
+            ".dot": self.dot,
+            ".gv": self.dot,
+            ".html": partial(document, self),
+        }
         if suffix not in writers:
             raise ValueError(
                 f"a graph is saved as .svg, .dot, .gv or .html, not as {suffix or 'a file without a suffix'!r}"

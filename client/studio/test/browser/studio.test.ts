@@ -302,7 +302,9 @@ for line in sys.stdin: print("address", torch.studio(loss, os.environ["STUDIO"],
     await now.getByText("one call of TransformerEncoderLayer").waitFor();
     expect(await nodes()).toBe(few + 5);
     await now.getByRole("button", { name: "Unfold" }).click();
-    await now.getByRole("button", { name: "All" }).click();
+    await now.getByLabel("Search").fill("layers.0.norm1");
+    await now.getByLabel("Search").press("Enter");
+    await now.getByText("one call of LayerNorm").waitFor();
     await now.waitForTimeout(300);
     await shot(now, "transformer");
     await now.getByLabel("Search").fill("layers.0.self_attn");
@@ -389,9 +391,9 @@ for line in sys.stdin:
 inner = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh(), torch.nn.Linear(2, 2))
 net = torch.nn.Module(); net.add_module(${JSON.stringify(MARKUP.replaceAll(".", ""))}, inner)
 net.forward = lambda x: inner(x)
-html = frame(torch.graph(net(torch.ones(1, 2)).sum(), fold=1)); ready()
-for line in sys.stdin: print("html", html)`);
-    const html = await made.ask("go", /^html (.+)/);
+import json; html = frame(torch.graph(net(torch.ones(1, 2)).sum(), fold=1)); ready()
+for line in sys.stdin: print("html", json.dumps(html))`);
+    const html: string = JSON.parse(await made.ask("go", /^html (.+)/));
     page = await browser.page("about:blank");
     const asked = browser.requests.length;
     await page.setContent(`<!doctype html><title>Notebook</title>${html}`);
@@ -444,14 +446,17 @@ for line in sys.stdin: print("html", html)`);
         gaps.push(at - last);
         last = at;
       }
-      const median = (values: number[]) => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
-      return { drawing: median(scene.times), frames: median(gaps) };
+      const at = (values: number[], part: number) =>
+        [...values].sort((a, b) => a - b)[Math.floor(values.length * part)] ?? 0;
+      const both = (values: number[]) => [at(values, 0.5), at(values, 0.95)] as const;
+      return { drawing: both(scene.times), frames: both(gaps) };
     });
+    const told = (values: readonly number[]) => `${values.map((each) => each.toFixed(1)).join(", ")} ms`;
     console.log(
-      `${nodes} nodes: on the screen after ${placed} ms; drawing ${drawing.toFixed(1)} ms, a frame ${frames.toFixed(1)} ms (medians)`,
+      `${nodes} nodes: on the screen after ${placed} ms; drawing ${told(drawing)}, a frame ${told(frames)} (median, p95)`,
     );
     // A quiet machine draws 60 frames a second; the tests' machine may be busy.
-    expect(drawing).toBeLessThan(nodes > 1000 ? 100 : 40);
+    expect(drawing[0]).toBeLessThan(nodes > 1000 ? 100 : 40);
   });
 });
 
