@@ -139,7 +139,13 @@ class Compiled:
 
     def _once(self, call: FunctionCall) -> Any:
         recording = self._find(call, 0)
-        return self._record(call, 0) if recording is None else recording.run(call, 1, 0, False)
+        if recording is None:
+            return self._record(call, 0)
+        session = recording.session
+        first = session.next_command()
+        answer = recording.run(call, 1, 0, False)
+        session.note_module_call(first, None, self._name().rpartition(".")[2])
+        return answer
 
     def _many(self, call: FunctionCall) -> Any:
         """Run all repetitions: record until a periodic recording exists, then send the rest as one command."""

@@ -111,7 +111,7 @@ class SessionProtocol(Protocol):
     def next_command(self) -> int:
         """The number that the next command gets."""
 
-    def note_module_call(self, first: int, owner: Any, kind: type) -> None:
+    def note_module_call(self, first: int, owner: Any, kind: str) -> None:
         """Note that a module's call issued the commands from `first` on."""
 
     def module_calls(self, numbers: Sequence[int]) -> tuple[tuple[Any, ...], dict[int, int]]:

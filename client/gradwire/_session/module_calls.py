@@ -21,6 +21,7 @@ MOST_CALLS = 1 << 14
 class ModuleCall:
     """One call of a module: its path in the outermost module ("layers.3.norm1", "" for the outermost) and its class.
 
+    A call of a compiled function has no path and the function's name as its class: its modules are not called again.
     `parent` is the index of the call that it was made in; -1 for none.
     """
 
@@ -31,8 +32,8 @@ class ModuleCall:
 
 #: The module that holds another, weakly, and the name it holds it under.
 Owner = tuple[weakref.ref[Any], str]
-#: First command, command after the last, thread, owner of the module, its class.
-Noted = tuple[int, int, int, Owner | None, type]
+#: First command, command after the last, thread, owner of the module, name of its class.
+Noted = tuple[int, int, int, Owner | None, str]
 
 
 def new_log() -> deque[Noted]:
@@ -77,7 +78,7 @@ def _of_one_thread(noted: list[Noted], wanted: list[int], calls: list[ModuleCall
                 around.pop()
             parent = around[-1][1] if around else -1
             path = path_of(owner, calls[parent].path if around else "")
-            calls.append(ModuleCall(path, kind.__name__, parent))
+            calls.append(ModuleCall(path, kind, parent))
             around.append((end, len(calls) - 1))
         while around and around[-1][0] <= seq:
             around.pop()

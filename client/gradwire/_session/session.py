@@ -765,8 +765,8 @@ class Session:
         """The number that the next command of this writer gets, unless a release comes first."""
         return self._next_seq + len(self.buffer)
 
-    def note_module_call(self, first: int, owner: Owner | None, kind: type) -> None:
-        """Note that a module's call issued the commands from `first` on, for graphs that fold by module."""
+    def note_module_call(self, first: int, owner: Owner | None, kind: str) -> None:
+        """Note that a call of a module or a compiled function issued the commands from `first` on."""
         end = self._next_seq + len(self.buffer)
         if end > first:
             self._module_calls.append((first, end, threading.get_ident(), owner, kind))

@@ -221,7 +221,7 @@ class Module(_state.StateHooks):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, with the hooks around it."""
-        session = (getattr(args[0], "_session", None) if args else None) or _session_of(args, kwargs)
+        session = args[0]._session if args and isinstance(args[0], Tensor) else _session_of(args, kwargs)
         first = session.next_command() if session is not None else 0
         if not (
             self._forward_pre_hooks
@@ -239,7 +239,7 @@ class Module(_state.StateHooks):
                 blame(self, error, args, kwargs)
                 raise
             if session is not None:
-                session.note_module_call(first, self._owner, type(self))
+                session.note_module_call(first, self._owner, type(self).__name__)
             return result
         ended: set[int] = set()
         try:
@@ -253,7 +253,7 @@ class Module(_state.StateHooks):
                 self._forward_hooks[number](self, args, None)
             raise
         if session is not None:
-            session.note_module_call(first, self._owner, type(self))
+            session.note_module_call(first, self._owner, type(self).__name__)
         return result
 
     def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any], ended: set[int]) -> Any:
