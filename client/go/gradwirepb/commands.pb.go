@@ -1528,7 +1528,9 @@ type DescribeRequest struct {
 	// The last id of the page before; 0 for the first page.
 	After uint64 `protobuf:"fixed64,4,opt,name=after,proto3" json:"after,omitempty"`
 	// The most tensors to list. 0 takes the server's default. The server caps it.
-	PageSize      uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Whether to tell the session's activity. The server then measures op times for ten seconds more.
+	Activity      bool `protobuf:"varint,40,opt,name=activity,proto3" json:"activity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1598,6 +1600,13 @@ func (x *DescribeRequest) GetPageSize() uint32 {
 	return 0
 }
 
+func (x *DescribeRequest) GetActivity() bool {
+	if x != nil {
+		return x.Activity
+	}
+	return false
+}
+
 // The descriptions.
 type DescribeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1608,7 +1617,9 @@ type DescribeResponse struct {
 	// Bytes of the session's tensors, gradients and saved values. Shared bytes count once.
 	Bytes uint64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// Whether the list has another page.
-	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// Set if the request asks for it.
+	Activity      *SessionActivity `protobuf:"bytes,40,opt,name=activity,proto3" json:"activity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1671,6 +1682,334 @@ func (x *DescribeResponse) GetMore() bool {
 	return false
 }
 
+func (x *DescribeResponse) GetActivity() *SessionActivity {
+	if x != nil {
+		return x.Activity
+	}
+	return nil
+}
+
+// What a session does: where its compute goes, what was refused, and its programs.
+type SessionActivity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Wall seconds by op since the watch began. A watch begins with the first request for activity, and ends ten seconds
+	// after the last one. Empty in the first answer.
+	OpTimes []*OpTime `protobuf:"bytes,1,rep,name=op_times,json=opTimes,proto3" json:"op_times,omitempty"`
+	// Commands and calls that were refused, since the session was opened or restored.
+	Refused uint64 `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The last of them, oldest first.
+	Refusals []*LoggedRefusal `protobuf:"bytes,3,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	// The programs that the session keeps. The most recently run one is last.
+	Programs      []*ProgramStatistics `protobuf:"bytes,4,rep,name=programs,proto3" json:"programs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionActivity) Reset() {
+	*x = SessionActivity{}
+	mi := &file_gradwire_v1_commands_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionActivity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionActivity) ProtoMessage() {}
+
+func (x *SessionActivity) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_commands_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionActivity.ProtoReflect.Descriptor instead.
+func (*SessionActivity) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SessionActivity) GetOpTimes() []*OpTime {
+	if x != nil {
+		return x.OpTimes
+	}
+	return nil
+}
+
+func (x *SessionActivity) GetRefused() uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *SessionActivity) GetRefusals() []*LoggedRefusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+func (x *SessionActivity) GetPrograms() []*ProgramStatistics {
+	if x != nil {
+		return x.Programs
+	}
+	return nil
+}
+
+// Time of one op, or of other work of a session. On a GPU it is the time to start the op.
+type OpTime struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "op", "backward" for a node of a graph, "program" for a plan, "step" for a step of a program without a plan, or
+	// another command's field in Command. Empty for requests and answers.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The op, the node, or the program's hash in hexadecimal digits, shortened. May be empty.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Wall seconds.
+	Seconds float64 `protobuf:"fixed64,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	// How often it began.
+	Calls         uint64 `protobuf:"varint,4,opt,name=calls,proto3" json:"calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpTime) Reset() {
+	*x = OpTime{}
+	mi := &file_gradwire_v1_commands_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpTime) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpTime) ProtoMessage() {}
+
+func (x *OpTime) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_commands_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpTime.ProtoReflect.Descriptor instead.
+func (*OpTime) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *OpTime) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *OpTime) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OpTime) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *OpTime) GetCalls() uint64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+// A command or call that was refused.
+type LoggedRefusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When: milliseconds since 1970, by the server's clock.
+	AtUnixMs uint64 `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	// The command's field in Command, or the method of a call that is no command; empty if unknown.
+	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
+	// The op; empty for other commands.
+	Op string `protobuf:"bytes,3,opt,name=op,proto3" json:"op,omitempty"`
+	// Why.
+	Reason Reason `protobuf:"varint,4,opt,name=reason,proto3,enum=gradwire.v1.Reason" json:"reason,omitempty"`
+	// The sentence, perhaps shortened.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoggedRefusal) Reset() {
+	*x = LoggedRefusal{}
+	mi := &file_gradwire_v1_commands_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoggedRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoggedRefusal) ProtoMessage() {}
+
+func (x *LoggedRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_commands_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoggedRefusal.ProtoReflect.Descriptor instead.
+func (*LoggedRefusal) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *LoggedRefusal) GetAtUnixMs() uint64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *LoggedRefusal) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *LoggedRefusal) GetOp() string {
+	if x != nil {
+		return x.Op
+	}
+	return ""
+}
+
+func (x *LoggedRefusal) GetReason() Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return Reason_REASON_UNSPECIFIED
+}
+
+func (x *LoggedRefusal) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// A program and how its runs went.
+type ProgramStatistics struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its hash.
+	Hash []byte `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Its first ops, each once.
+	Ops []string `protobuf:"bytes,2,rep,name=ops,proto3" json:"ops,omitempty"`
+	// Its steps.
+	Steps uint32 `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"`
+	// Repetitions by a plan.
+	PlannedRuns uint64 `protobuf:"varint,4,opt,name=planned_runs,json=plannedRuns,proto3" json:"planned_runs,omitempty"`
+	// Repetitions step by step.
+	StepwiseRuns uint64 `protobuf:"varint,5,opt,name=stepwise_runs,json=stepwiseRuns,proto3" json:"stepwise_runs,omitempty"`
+	// Why the last repetition without a plan had none; empty if the first makes the plan.
+	StepwiseBecause string `protobuf:"bytes,6,opt,name=stepwise_because,json=stepwiseBecause,proto3" json:"stepwise_because,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ProgramStatistics) Reset() {
+	*x = ProgramStatistics{}
+	mi := &file_gradwire_v1_commands_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramStatistics) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramStatistics) ProtoMessage() {}
+
+func (x *ProgramStatistics) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_commands_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramStatistics.ProtoReflect.Descriptor instead.
+func (*ProgramStatistics) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ProgramStatistics) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *ProgramStatistics) GetOps() []string {
+	if x != nil {
+		return x.Ops
+	}
+	return nil
+}
+
+func (x *ProgramStatistics) GetSteps() uint32 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *ProgramStatistics) GetPlannedRuns() uint64 {
+	if x != nil {
+		return x.PlannedRuns
+	}
+	return 0
+}
+
+func (x *ProgramStatistics) GetStepwiseRuns() uint64 {
+	if x != nil {
+		return x.StepwiseRuns
+	}
+	return 0
+}
+
+func (x *ProgramStatistics) GetStepwiseBecause() string {
+	if x != nil {
+		return x.StepwiseBecause
+	}
+	return ""
+}
+
 // Reads a tensor's values.
 type ReadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1684,7 +2023,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[22]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +2035,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[22]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +2048,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{22}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReadRequest) GetSessionId() string {
@@ -1742,7 +2081,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[23]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +2093,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[23]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +2106,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{23}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReadResponse) GetResult() isReadResponse_Result {
@@ -1831,7 +2170,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[24]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +2182,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[24]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2195,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{24}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Transfer) GetTransferId() string {
@@ -1902,7 +2241,7 @@ type Prepare struct {
 
 func (x *Prepare) Reset() {
 	*x = Prepare{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[25]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +2253,7 @@ func (x *Prepare) String() string {
 func (*Prepare) ProtoMessage() {}
 
 func (x *Prepare) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[25]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +2266,7 @@ func (x *Prepare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prepare.ProtoReflect.Descriptor instead.
 func (*Prepare) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{25}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Prepare) GetNumber() uint32 {
@@ -1953,7 +2292,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[26]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2304,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[26]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2317,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{26}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{30}
 }
 
 // Calls of prepared ops, one after another. Each counts as a command and takes a seq. Each is quiet: it is answered
@@ -1996,7 +2335,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[27]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2347,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[27]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2360,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{27}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Calls) GetCount() uint32 {
@@ -2053,7 +2392,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[28]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2404,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[28]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2417,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{28}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReleaseRequest) GetSessionId() string {
@@ -2113,7 +2452,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[29]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2464,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[29]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2477,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{29}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReleaseResponse) GetReleased() uint64 {
@@ -2168,7 +2507,7 @@ type GraphRequest struct {
 
 func (x *GraphRequest) Reset() {
 	*x = GraphRequest{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[30]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2519,7 @@ func (x *GraphRequest) String() string {
 func (*GraphRequest) ProtoMessage() {}
 
 func (x *GraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[30]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2532,7 @@ func (x *GraphRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphRequest.ProtoReflect.Descriptor instead.
 func (*GraphRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{30}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GraphRequest) GetSessionId() string {
@@ -2246,7 +2585,7 @@ type GraphResponse struct {
 
 func (x *GraphResponse) Reset() {
 	*x = GraphResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[31]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2597,7 @@ func (x *GraphResponse) String() string {
 func (*GraphResponse) ProtoMessage() {}
 
 func (x *GraphResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[31]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2610,7 @@ func (x *GraphResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphResponse.ProtoReflect.Descriptor instead.
 func (*GraphResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{31}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GraphResponse) GetNodes() []*GraphNode {
@@ -2322,7 +2661,7 @@ type GraphNode struct {
 
 func (x *GraphNode) Reset() {
 	*x = GraphNode{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[32]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2673,7 @@ func (x *GraphNode) String() string {
 func (*GraphNode) ProtoMessage() {}
 
 func (x *GraphNode) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[32]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2686,7 @@ func (x *GraphNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphNode.ProtoReflect.Descriptor instead.
 func (*GraphNode) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{32}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GraphNode) GetId() uint64 {
@@ -2428,7 +2767,7 @@ type SavedValue struct {
 
 func (x *SavedValue) Reset() {
 	*x = SavedValue{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[33]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2779,7 @@ func (x *SavedValue) String() string {
 func (*SavedValue) ProtoMessage() {}
 
 func (x *SavedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[33]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2792,7 @@ func (x *SavedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavedValue.ProtoReflect.Descriptor instead.
 func (*SavedValue) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{33}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SavedValue) GetName() string {
@@ -2490,7 +2829,7 @@ type GraphEdge struct {
 
 func (x *GraphEdge) Reset() {
 	*x = GraphEdge{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[34]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2841,7 @@ func (x *GraphEdge) String() string {
 func (*GraphEdge) ProtoMessage() {}
 
 func (x *GraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[34]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2854,7 @@ func (x *GraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphEdge.ProtoReflect.Descriptor instead.
 func (*GraphEdge) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{34}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GraphEdge) GetNode() uint64 {
@@ -2536,7 +2875,7 @@ var File_gradwire_v1_commands_proto protoreflect.FileDescriptor
 
 const file_gradwire_v1_commands_proto_rawDesc = "" +
 	"\n" +
-	"\x1agradwire/v1/commands.proto\x12\vgradwire.v1\x1a\x17gradwire/v1/types.proto\"\xbf\x02\n" +
+	"\x1agradwire/v1/commands.proto\x12\vgradwire.v1\x1a\x18gradwire/v1/errors.proto\x1a\x17gradwire/v1/types.proto\"\xbf\x02\n" +
 	"\rCreateRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -2656,19 +2995,45 @@ const file_gradwire_v1_commands_proto_rawDesc = "" +
 	"\x12ManualSeedResponse\x12\x12\n" +
 	"\x04seed\x18\x01 \x01(\x04R\x04seed\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\fR\x05state\x12:\n" +
-	"\talgorithm\x18\x03 \x01(\x0e2\x1c.gradwire.v1.RandomAlgorithmR\talgorithm\"\x91\x01\n" +
+	"\talgorithm\x18\x03 \x01(\x0e2\x1c.gradwire.v1.RandomAlgorithmR\talgorithm\"\xad\x01\n" +
 	"\x0fDescribeRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
 	"\atensors\x18\x02 \x03(\x06R\atensors\x12\x12\n" +
 	"\x04list\x18\x03 \x01(\bR\x04list\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\x06R\x05after\x12\x1b\n" +
-	"\tpage_size\x18\x05 \x01(\rR\bpageSize\"\x92\x01\n" +
+	"\tpage_size\x18\x05 \x01(\rR\bpageSize\x12\x1a\n" +
+	"\bactivity\x18( \x01(\bR\bactivity\"\xcc\x01\n" +
 	"\x10DescribeResponse\x121\n" +
 	"\atensors\x18\x01 \x03(\v2\x17.gradwire.v1.TensorSpecR\atensors\x12!\n" +
 	"\ftensor_count\x18\x02 \x01(\x04R\vtensorCount\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"D\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x128\n" +
+	"\bactivity\x18( \x01(\v2\x1c.gradwire.v1.SessionActivityR\bactivity\"\xcf\x01\n" +
+	"\x0fSessionActivity\x12.\n" +
+	"\bop_times\x18\x01 \x03(\v2\x13.gradwire.v1.OpTimeR\aopTimes\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\x04R\arefused\x126\n" +
+	"\brefusals\x18\x03 \x03(\v2\x1a.gradwire.v1.LoggedRefusalR\brefusals\x12:\n" +
+	"\bprograms\x18\x04 \x03(\v2\x1e.gradwire.v1.ProgramStatisticsR\bprograms\"`\n" +
+	"\x06OpTime\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12\x14\n" +
+	"\x05calls\x18\x04 \x01(\x04R\x05calls\"\x9e\x01\n" +
+	"\rLoggedRefusal\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x01 \x01(\x04R\batUnixMs\x12\x18\n" +
+	"\acommand\x18\x02 \x01(\tR\acommand\x12\x0e\n" +
+	"\x02op\x18\x03 \x01(\tR\x02op\x12+\n" +
+	"\x06reason\x18\x04 \x01(\x0e2\x13.gradwire.v1.ReasonR\x06reason\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"\xc2\x01\n" +
+	"\x11ProgramStatistics\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x10\n" +
+	"\x03ops\x18\x02 \x03(\tR\x03ops\x12\x14\n" +
+	"\x05steps\x18\x03 \x01(\rR\x05steps\x12!\n" +
+	"\fplanned_runs\x18\x04 \x01(\x04R\vplannedRuns\x12#\n" +
+	"\rstepwise_runs\x18\x05 \x01(\x04R\fstepwiseRuns\x12)\n" +
+	"\x10stepwise_because\x18\x06 \x01(\tR\x0fstepwiseBecause\"D\n" +
 	"\vReadRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
@@ -2745,7 +3110,7 @@ func file_gradwire_v1_commands_proto_rawDescGZIP() []byte {
 	return file_gradwire_v1_commands_proto_rawDescData
 }
 
-var file_gradwire_v1_commands_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_gradwire_v1_commands_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_gradwire_v1_commands_proto_goTypes = []any{
 	(*CreateRequest)(nil),           // 0: gradwire.v1.CreateRequest
 	(*CreateResponse)(nil),          // 1: gradwire.v1.CreateResponse
@@ -2769,60 +3134,70 @@ var file_gradwire_v1_commands_proto_goTypes = []any{
 	(*ManualSeedResponse)(nil),      // 19: gradwire.v1.ManualSeedResponse
 	(*DescribeRequest)(nil),         // 20: gradwire.v1.DescribeRequest
 	(*DescribeResponse)(nil),        // 21: gradwire.v1.DescribeResponse
-	(*ReadRequest)(nil),             // 22: gradwire.v1.ReadRequest
-	(*ReadResponse)(nil),            // 23: gradwire.v1.ReadResponse
-	(*Transfer)(nil),                // 24: gradwire.v1.Transfer
-	(*Prepare)(nil),                 // 25: gradwire.v1.Prepare
-	(*PrepareResponse)(nil),         // 26: gradwire.v1.PrepareResponse
-	(*Calls)(nil),                   // 27: gradwire.v1.Calls
-	(*ReleaseRequest)(nil),          // 28: gradwire.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),         // 29: gradwire.v1.ReleaseResponse
-	(*GraphRequest)(nil),            // 30: gradwire.v1.GraphRequest
-	(*GraphResponse)(nil),           // 31: gradwire.v1.GraphResponse
-	(*GraphNode)(nil),               // 32: gradwire.v1.GraphNode
-	(*SavedValue)(nil),              // 33: gradwire.v1.SavedValue
-	(*GraphEdge)(nil),               // 34: gradwire.v1.GraphEdge
-	(GradMode)(0),                   // 35: gradwire.v1.GradMode
-	(*Payload)(nil),                 // 36: gradwire.v1.Payload
-	(*TensorSpec)(nil),              // 37: gradwire.v1.TensorSpec
-	(*Argument)(nil),                // 38: gradwire.v1.Argument
-	(Dtype)(0),                      // 39: gradwire.v1.Dtype
-	(*HookCall)(nil),                // 40: gradwire.v1.HookCall
-	(RandomAlgorithm)(0),            // 41: gradwire.v1.RandomAlgorithm
+	(*SessionActivity)(nil),         // 22: gradwire.v1.SessionActivity
+	(*OpTime)(nil),                  // 23: gradwire.v1.OpTime
+	(*LoggedRefusal)(nil),           // 24: gradwire.v1.LoggedRefusal
+	(*ProgramStatistics)(nil),       // 25: gradwire.v1.ProgramStatistics
+	(*ReadRequest)(nil),             // 26: gradwire.v1.ReadRequest
+	(*ReadResponse)(nil),            // 27: gradwire.v1.ReadResponse
+	(*Transfer)(nil),                // 28: gradwire.v1.Transfer
+	(*Prepare)(nil),                 // 29: gradwire.v1.Prepare
+	(*PrepareResponse)(nil),         // 30: gradwire.v1.PrepareResponse
+	(*Calls)(nil),                   // 31: gradwire.v1.Calls
+	(*ReleaseRequest)(nil),          // 32: gradwire.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),         // 33: gradwire.v1.ReleaseResponse
+	(*GraphRequest)(nil),            // 34: gradwire.v1.GraphRequest
+	(*GraphResponse)(nil),           // 35: gradwire.v1.GraphResponse
+	(*GraphNode)(nil),               // 36: gradwire.v1.GraphNode
+	(*SavedValue)(nil),              // 37: gradwire.v1.SavedValue
+	(*GraphEdge)(nil),               // 38: gradwire.v1.GraphEdge
+	(GradMode)(0),                   // 39: gradwire.v1.GradMode
+	(*Payload)(nil),                 // 40: gradwire.v1.Payload
+	(*TensorSpec)(nil),              // 41: gradwire.v1.TensorSpec
+	(*Argument)(nil),                // 42: gradwire.v1.Argument
+	(Dtype)(0),                      // 43: gradwire.v1.Dtype
+	(*HookCall)(nil),                // 44: gradwire.v1.HookCall
+	(RandomAlgorithm)(0),            // 45: gradwire.v1.RandomAlgorithm
+	(Reason)(0),                     // 46: gradwire.v1.Reason
 }
 var file_gradwire_v1_commands_proto_depIdxs = []int32{
-	35, // 0: gradwire.v1.CreateRequest.grad_mode:type_name -> gradwire.v1.GradMode
-	36, // 1: gradwire.v1.CreateRequest.payload:type_name -> gradwire.v1.Payload
-	24, // 2: gradwire.v1.CreateRequest.transfer:type_name -> gradwire.v1.Transfer
-	37, // 3: gradwire.v1.CreateResponse.tensor:type_name -> gradwire.v1.TensorSpec
-	38, // 4: gradwire.v1.OpRequest.args:type_name -> gradwire.v1.Argument
-	35, // 5: gradwire.v1.OpRequest.grad_mode:type_name -> gradwire.v1.GradMode
-	39, // 6: gradwire.v1.OpRequest.default_dtype:type_name -> gradwire.v1.Dtype
-	37, // 7: gradwire.v1.OpResponse.outputs:type_name -> gradwire.v1.TensorSpec
-	40, // 8: gradwire.v1.BackwardResponse.due:type_name -> gradwire.v1.HookCall
-	37, // 9: gradwire.v1.RetainGradResponse.tensor:type_name -> gradwire.v1.TensorSpec
-	37, // 10: gradwire.v1.GradResponse.grad:type_name -> gradwire.v1.TensorSpec
-	37, // 11: gradwire.v1.GradientsResponse.gradients:type_name -> gradwire.v1.TensorSpec
-	40, // 12: gradwire.v1.GradientsResponse.due:type_name -> gradwire.v1.HookCall
-	37, // 13: gradwire.v1.SetRequiresGradResponse.tensor:type_name -> gradwire.v1.TensorSpec
-	37, // 14: gradwire.v1.SetDataResponse.tensor:type_name -> gradwire.v1.TensorSpec
-	41, // 15: gradwire.v1.ManualSeedRequest.algorithm:type_name -> gradwire.v1.RandomAlgorithm
-	41, // 16: gradwire.v1.ManualSeedResponse.algorithm:type_name -> gradwire.v1.RandomAlgorithm
-	37, // 17: gradwire.v1.DescribeResponse.tensors:type_name -> gradwire.v1.TensorSpec
-	36, // 18: gradwire.v1.ReadResponse.payload:type_name -> gradwire.v1.Payload
-	24, // 19: gradwire.v1.ReadResponse.transfer:type_name -> gradwire.v1.Transfer
-	39, // 20: gradwire.v1.Transfer.dtype:type_name -> gradwire.v1.Dtype
-	2,  // 21: gradwire.v1.Prepare.op:type_name -> gradwire.v1.OpRequest
-	32, // 22: gradwire.v1.GraphResponse.nodes:type_name -> gradwire.v1.GraphNode
-	34, // 23: gradwire.v1.GraphNode.edges:type_name -> gradwire.v1.GraphEdge
-	37, // 24: gradwire.v1.GraphNode.leaf:type_name -> gradwire.v1.TensorSpec
-	33, // 25: gradwire.v1.GraphNode.saved:type_name -> gradwire.v1.SavedValue
-	39, // 26: gradwire.v1.SavedValue.dtype:type_name -> gradwire.v1.Dtype
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	39, // 0: gradwire.v1.CreateRequest.grad_mode:type_name -> gradwire.v1.GradMode
+	40, // 1: gradwire.v1.CreateRequest.payload:type_name -> gradwire.v1.Payload
+	28, // 2: gradwire.v1.CreateRequest.transfer:type_name -> gradwire.v1.Transfer
+	41, // 3: gradwire.v1.CreateResponse.tensor:type_name -> gradwire.v1.TensorSpec
+	42, // 4: gradwire.v1.OpRequest.args:type_name -> gradwire.v1.Argument
+	39, // 5: gradwire.v1.OpRequest.grad_mode:type_name -> gradwire.v1.GradMode
+	43, // 6: gradwire.v1.OpRequest.default_dtype:type_name -> gradwire.v1.Dtype
+	41, // 7: gradwire.v1.OpResponse.outputs:type_name -> gradwire.v1.TensorSpec
+	44, // 8: gradwire.v1.BackwardResponse.due:type_name -> gradwire.v1.HookCall
+	41, // 9: gradwire.v1.RetainGradResponse.tensor:type_name -> gradwire.v1.TensorSpec
+	41, // 10: gradwire.v1.GradResponse.grad:type_name -> gradwire.v1.TensorSpec
+	41, // 11: gradwire.v1.GradientsResponse.gradients:type_name -> gradwire.v1.TensorSpec
+	44, // 12: gradwire.v1.GradientsResponse.due:type_name -> gradwire.v1.HookCall
+	41, // 13: gradwire.v1.SetRequiresGradResponse.tensor:type_name -> gradwire.v1.TensorSpec
+	41, // 14: gradwire.v1.SetDataResponse.tensor:type_name -> gradwire.v1.TensorSpec
+	45, // 15: gradwire.v1.ManualSeedRequest.algorithm:type_name -> gradwire.v1.RandomAlgorithm
+	45, // 16: gradwire.v1.ManualSeedResponse.algorithm:type_name -> gradwire.v1.RandomAlgorithm
+	41, // 17: gradwire.v1.DescribeResponse.tensors:type_name -> gradwire.v1.TensorSpec
+	22, // 18: gradwire.v1.DescribeResponse.activity:type_name -> gradwire.v1.SessionActivity
+	23, // 19: gradwire.v1.SessionActivity.op_times:type_name -> gradwire.v1.OpTime
+	24, // 20: gradwire.v1.SessionActivity.refusals:type_name -> gradwire.v1.LoggedRefusal
+	25, // 21: gradwire.v1.SessionActivity.programs:type_name -> gradwire.v1.ProgramStatistics
+	46, // 22: gradwire.v1.LoggedRefusal.reason:type_name -> gradwire.v1.Reason
+	40, // 23: gradwire.v1.ReadResponse.payload:type_name -> gradwire.v1.Payload
+	28, // 24: gradwire.v1.ReadResponse.transfer:type_name -> gradwire.v1.Transfer
+	43, // 25: gradwire.v1.Transfer.dtype:type_name -> gradwire.v1.Dtype
+	2,  // 26: gradwire.v1.Prepare.op:type_name -> gradwire.v1.OpRequest
+	36, // 27: gradwire.v1.GraphResponse.nodes:type_name -> gradwire.v1.GraphNode
+	38, // 28: gradwire.v1.GraphNode.edges:type_name -> gradwire.v1.GraphEdge
+	41, // 29: gradwire.v1.GraphNode.leaf:type_name -> gradwire.v1.TensorSpec
+	37, // 30: gradwire.v1.GraphNode.saved:type_name -> gradwire.v1.SavedValue
+	43, // 31: gradwire.v1.SavedValue.dtype:type_name -> gradwire.v1.Dtype
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_commands_proto_init() }
@@ -2830,6 +3205,7 @@ func file_gradwire_v1_commands_proto_init() {
 	if File_gradwire_v1_commands_proto != nil {
 		return
 	}
+	file_gradwire_v1_errors_proto_init()
 	file_gradwire_v1_types_proto_init()
 	file_gradwire_v1_commands_proto_msgTypes[0].OneofWrappers = []any{
 		(*CreateRequest_Payload)(nil),
@@ -2841,7 +3217,7 @@ func file_gradwire_v1_commands_proto_init() {
 		(*ManualSeedRequest_Seed)(nil),
 		(*ManualSeedRequest_State)(nil),
 	}
-	file_gradwire_v1_commands_proto_msgTypes[23].OneofWrappers = []any{
+	file_gradwire_v1_commands_proto_msgTypes[27].OneofWrappers = []any{
 		(*ReadResponse_Payload)(nil),
 		(*ReadResponse_Transfer)(nil),
 	}
@@ -2851,7 +3227,7 @@ func file_gradwire_v1_commands_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradwire_v1_commands_proto_rawDesc), len(file_gradwire_v1_commands_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

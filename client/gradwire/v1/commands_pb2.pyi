@@ -1,3 +1,4 @@
+from gradwire.v1 import errors_pb2 as _errors_pb2
 from gradwire.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -236,30 +237,88 @@ class ManualSeedResponse(_message.Message):
     def __init__(self, seed: _Optional[int] = ..., state: _Optional[bytes] = ..., algorithm: _Optional[_Union[_types_pb2.RandomAlgorithm, str]] = ...) -> None: ...
 
 class DescribeRequest(_message.Message):
-    __slots__ = ("session_id", "tensors", "list", "after", "page_size")
+    __slots__ = ("session_id", "tensors", "list", "after", "page_size", "activity")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     LIST_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    ACTIVITY_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     tensors: _containers.RepeatedScalarFieldContainer[int]
     list: bool
     after: int
     page_size: int
-    def __init__(self, session_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ..., list: bool = ..., after: _Optional[int] = ..., page_size: _Optional[int] = ...) -> None: ...
+    activity: bool
+    def __init__(self, session_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ..., list: bool = ..., after: _Optional[int] = ..., page_size: _Optional[int] = ..., activity: bool = ...) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("tensors", "tensor_count", "bytes", "more")
+    __slots__ = ("tensors", "tensor_count", "bytes", "more", "activity")
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     TENSOR_COUNT_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    ACTIVITY_FIELD_NUMBER: _ClassVar[int]
     tensors: _containers.RepeatedCompositeFieldContainer[_types_pb2.TensorSpec]
     tensor_count: int
     bytes: int
     more: bool
-    def __init__(self, tensors: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ..., tensor_count: _Optional[int] = ..., bytes: _Optional[int] = ..., more: bool = ...) -> None: ...
+    activity: SessionActivity
+    def __init__(self, tensors: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ..., tensor_count: _Optional[int] = ..., bytes: _Optional[int] = ..., more: bool = ..., activity: _Optional[_Union[SessionActivity, _Mapping]] = ...) -> None: ...
+
+class SessionActivity(_message.Message):
+    __slots__ = ("op_times", "refused", "refusals", "programs")
+    OP_TIMES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    PROGRAMS_FIELD_NUMBER: _ClassVar[int]
+    op_times: _containers.RepeatedCompositeFieldContainer[OpTime]
+    refused: int
+    refusals: _containers.RepeatedCompositeFieldContainer[LoggedRefusal]
+    programs: _containers.RepeatedCompositeFieldContainer[ProgramStatistics]
+    def __init__(self, op_times: _Optional[_Iterable[_Union[OpTime, _Mapping]]] = ..., refused: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[LoggedRefusal, _Mapping]]] = ..., programs: _Optional[_Iterable[_Union[ProgramStatistics, _Mapping]]] = ...) -> None: ...
+
+class OpTime(_message.Message):
+    __slots__ = ("kind", "name", "seconds", "calls")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    seconds: float
+    calls: int
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., seconds: _Optional[float] = ..., calls: _Optional[int] = ...) -> None: ...
+
+class LoggedRefusal(_message.Message):
+    __slots__ = ("at_unix_ms", "command", "op", "reason", "message")
+    AT_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    at_unix_ms: int
+    command: str
+    op: str
+    reason: _errors_pb2.Reason
+    message: str
+    def __init__(self, at_unix_ms: _Optional[int] = ..., command: _Optional[str] = ..., op: _Optional[str] = ..., reason: _Optional[_Union[_errors_pb2.Reason, str]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ProgramStatistics(_message.Message):
+    __slots__ = ("hash", "ops", "steps", "planned_runs", "stepwise_runs", "stepwise_because")
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    OPS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_RUNS_FIELD_NUMBER: _ClassVar[int]
+    STEPWISE_RUNS_FIELD_NUMBER: _ClassVar[int]
+    STEPWISE_BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    hash: bytes
+    ops: _containers.RepeatedScalarFieldContainer[str]
+    steps: int
+    planned_runs: int
+    stepwise_runs: int
+    stepwise_because: str
+    def __init__(self, hash: _Optional[bytes] = ..., ops: _Optional[_Iterable[str]] = ..., steps: _Optional[int] = ..., planned_runs: _Optional[int] = ..., stepwise_runs: _Optional[int] = ..., stepwise_because: _Optional[str] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
     __slots__ = ("session_id", "tensor")

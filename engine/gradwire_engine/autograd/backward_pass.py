@@ -168,6 +168,7 @@ class BackwardPass:
         heapify(ready)
         tie = len(ready)
         pending, propagate = self.pending, self._propagate_selected if self.selects else self._propagate
+        node_began = interrupt.node_began
         lone: AnyNode | None = None  # the only ready node; a chain of nodes bypasses the heap
         while ready or lone is not None:
             if lone is None:
@@ -176,6 +177,8 @@ class BackwardPass:
                 node, lone = lone, None
             if monotonic() >= interrupt.at:
                 yield from _pause(interrupt)
+            if node_began is not None:
+                node_began(node.name)
             hooks = node.hooks if type(node) is Node else hooks_on(node)
             if hooks is not None:
                 yield from self._pass_hooked(node, hooks, wanted, needed)

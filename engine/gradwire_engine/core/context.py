@@ -49,12 +49,14 @@ class Interrupt:
     """Requests that a long computation stop or pause between two nodes or steps.
 
     at: time.monotonic() of the next check; until then a check only reads the clock. Another thread may lower it.
+    node_began: called with a node's name before backward visits the node; None in most cases.
     """
 
-    __slots__ = ("at",)
+    __slots__ = ("at", "node_began")
 
     def __init__(self) -> None:
         self.at = math.inf
+        self.node_began: Callable[[str], object] | None = None
 
     def stopping(self) -> bool:
         """Whether to stop; if False, `pauses` says whether the computation pauses."""

@@ -96,6 +96,13 @@ CODES: dict[str, grpc.StatusCode] = {
     "COLLECTIVE_MISMATCH": _Code.FAILED_PRECONDITION,
 }
 _NUMBERS = {reason: errors_pb2.Reason.Value(PREFIX + reason) for reason in CODES}
+
+
+def reason_number(reason: str) -> errors_pb2.Reason:
+    """The contract's number of a reason."""
+    return _NUMBERS[reason]  # type: ignore[return-value]
+
+
 # How long a client should wait before it tries again, in seconds.
 RETRY_AFTER = {"UNAVAILABLE": 1.0, "SESSION_LIMIT": 5.0, "COMPUTE_LIMIT": 60.0, "TRAFFIC_LIMIT": 1.0}
 
@@ -128,7 +135,7 @@ class Refusal(Exception):
     def fill(self, error: errors_pb2.Error) -> None:
         """Write the refusal into a batch's result."""
         error.code = self.code.value[0]
-        error.reason = _NUMBERS[self.reason]  # type: ignore[assignment]
+        error.reason = reason_number(self.reason)
         error.message = self.message
         error.root_seq = self.root_seq
         for key, value in self.metadata.items():

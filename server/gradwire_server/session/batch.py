@@ -13,11 +13,12 @@ from typing import Any
 from google.protobuf.message import EncodeError
 
 from gradwire.v1 import service_pb2
-from gradwire_engine import activate
+from gradwire_engine import REGISTRY, activate
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.futures import Steps, until_done
 from gradwire_server.common.limits import RESPONSE_BYTES
 from gradwire_server.common.timings import with_timings
+from gradwire_server.session.arguments import NAMED_OPS
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.commands import BY_METHOD, COMMANDS
 from gradwire_server.session.prepared_calls import run_calls
@@ -61,6 +62,9 @@ def run_unary(call: PendingCall) -> Generator[None, None, bytes]:
         return _apply(session, spec, request, answer)
 
     steps = refusal = None
+    times = session.activity.op_times
+    if times is not None:
+        times.begin(spec.name, _known_op(spec.name, request))
     with _engine_context(session):
         try:
             if session.cancel_token.stopping():
@@ -78,6 +82,8 @@ def run_unary(call: PendingCall) -> Generator[None, None, bytes]:
                 refusal = done.value
                 break
             yield
+    if times is not None:
+        times.rest()
     if session.usage.meter is not None:
         session.usage.meter.applied(spec.name, request, refusal)
     if refusal is not None:
@@ -212,6 +218,7 @@ def _run_commands(
 
 def _command_steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[None]:
     cancel_token, schedule, clock = session.cancel_token, session.schedule, time.monotonic
+    times = session.activity.op_times
     final = len(commands) - 1
     for number, command in enumerate(commands):
         if repeated:
@@ -225,6 +232,8 @@ def _command_steps(session: Session, writer: Writer, commands: Any, repeated: in
         if timeout:
             cancel_token.set_timeout(timeout)
         which = command.WhichOneof("command")
+        if times is not None and which != "calls":
+            times.begin(which or "", _known_op(which or "", command.op))
         if which == "calls":
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
@@ -238,6 +247,13 @@ def _command_steps(session: Session, writer: Writer, commands: Any, repeated: in
                 yield from steps
         if timeout:
             cancel_token.set_timeout(0)
+    if times is not None:
+        times.rest()
+
+
+def _known_op(which: str, request: Any) -> str:
+    """The registry's name of a command's op; empty for another command or op."""
+    return request.op if which == "op" and (request.op in NAMED_OPS or request.op in REGISTRY) else ""
 
 
 def _apply(session: Session, spec: CommandSpec | None, request: Any, answer: Any) -> Iterator[None] | None:
@@ -338,6 +354,8 @@ def _record_refusal(
     """Answer a command with its refusal, log it, and note the command's result ids as failed."""
     seq = writer.applied + 1
     refusal.fill((result or results.add(seq=seq)).error)
+    which = "" if spec is None else spec.name
+    session.activity.log(which, _known_op(which, command.op), refusal)
     if session.durability.log_notes is not None:
         session.durability.log_notes.refused(session, seq, refusal)
     if spec is not None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gradwire.server")
 MAX_REPEAT = 1 << 24
+NAME_BYTES = 6  # of a program's hash, as its short name
 MAX_PLANS = 4  # of a program, for inputs with different layouts or memory sharing
 
 
@@ -187,6 +188,7 @@ class _ProgramRun:
         self.session = session
         self.commands = commands
         self.program = program = find_program(session, request.hash)
+        self.name = request.hash[:NAME_BYTES].hex()  # in op times
         self.repeat = request.repeat or 1
         if self.repeat > MAX_REPEAT:
             refuse_argument("repeat", f"a program is run at most {MAX_REPEAT} times, not {self.repeat}")
@@ -347,6 +349,9 @@ class _ProgramRun:
         """Run one repetition, by its plan or step by step; return the outputs. Yields in pauses."""
         bound = [self.slice(index, repetition) for index in range(len(self.inputs))] if self.sliced else self.inputs
         plan = self._plan(bound)
+        times = self.session.activity.op_times
+        if times is not None:
+            times.begin("program", self.name)
         if isinstance(plan, Plan):
             self.program.planned_runs += 1
             try:
@@ -366,12 +371,16 @@ class _ProgramRun:
                         raise self._stopped()
                 if plan is not None:
                     plan.step = done
+                if times is not None:
+                    times.begin("step", step.which if step.call is None else step.call.name)
                 steps = scope.run(step)
                 if steps is not None:
                     yield from steps
                 done += 1
         except Exception as error:  # noqa: BLE001 - becomes this step's refusal; the unforeseen is logged
             raise self.failed(error, done, repetition) from None
+        if times is not None:
+            times.begin("program", self.name)  # making its plan
         try:
             outputs = scope.tensors(self.program.outputs)
         except Refusal as refusal:

@@ -46,6 +46,9 @@ def run_calls(
 
     Yields when the session's turn is over. If the words cannot be parsed, all calls are refused and none is applied.
     """
+    times = session.activity.op_times
+    if times is not None:
+        times.rest()
     first = writer.applied - repeated + 1
     ids: Words = []
     try:
@@ -53,13 +56,15 @@ def run_calls(
     except Refusal as refusal:
         for seq in range(writer.applied + 1, first + calls.count):
             refusal.fill(results.add(seq=seq).error)
+            session.activity.log("calls", "", refusal)
             if session.durability.log_notes is not None:
                 session.durability.log_notes.refused(session, seq, refusal)
             writer.applied = seq
         return
     if session.usage.meter is not None:
         session.usage.meter.called([prepared.call.name for prepared, _ in plan[repeated:]])
-    cancel_token, running, clock, schedule = session.cancel_token, session.command, time.monotonic, session.schedule
+    cancel_token, running, schedule = session.cancel_token, session.command, session.schedule
+    clock = time.monotonic if times is None else times.ticking([each.call.name for each, _ in plan[repeated:]])
     origin = writer.command_number(0)
     for seq, (prepared, at) in enumerate(plan[repeated:], writer.applied + 1):
         if clock() >= schedule.turn_ends:
@@ -77,6 +82,7 @@ def run_calls(
             refused = retry_or_refuse(session, "Op", error, again)
             if refused is not None:
                 refused.fill(results.add(seq=seq).error)
+                session.activity.log("op", prepared.call.name, refused)
                 if session.usage.meter is not None:
                     session.usage.meter.refused(prepared.call.name, refused)
                 if session.durability.log_notes is not None:

@@ -22,6 +22,7 @@ from gradwire_server.common.futures import Steps
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
+from gradwire_server.session.state.activity import Activity, OpTimes
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.graph_walks import GraphWalks
@@ -75,6 +76,7 @@ class Session(TensorTable):
         self.epoch = EPOCH
         self.schedule: SchedulingState[PendingCall] = SchedulingState()
         self.usage = Usage()
+        self.activity = Activity()
         self.durability = Durability()
         self.writers: dict[int, Writer] = {}
         self.cached_bytes = CachedBytes()
@@ -136,6 +138,20 @@ class Session(TensorTable):
         if context is not self.current:
             CURRENT.set(context)
             self.current = context
+
+    def watch(self) -> OpTimes:
+        """Count op times, for some seconds after the last call."""
+        times = self.activity.watch()
+        self.cancel_token.node_began = times.node
+        return times
+
+    def pause_watch(self) -> None:
+        """Count no op times while others compute; end the count that no client has asked for lately."""
+        times = self.activity.op_times
+        if times is not None:
+            times.pause()
+            if times.ended:
+                self.activity.op_times = self.cancel_token.node_began = None
 
     @property
     def commands(self) -> int:

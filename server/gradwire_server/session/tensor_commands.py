@@ -27,6 +27,7 @@ from gradwire_engine.core.random import MT19937, PCG64
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, wire_view
+from gradwire_server.session.activity_report import report_activity
 from gradwire_server.session.arguments import NAMED_OPS, NamedOp, check_in_place, named_op
 from gradwire_server.session.hook_commands import pass_through
 from gradwire_server.session.scope import TensorScope
@@ -374,6 +375,8 @@ def describe(
         answer.tensor_count = len(session.store)
         answer.bytes = session.account.bytes
         answer.more = more
+        if request.activity:
+            report_activity(session, answer.activity)
 
 
 def _page_of_ids(session: Session, request: commands_pb2.DescribeRequest) -> tuple[Sequence[int], bool]:

@@ -32,6 +32,7 @@ from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.common.protobuf_peek import bytes_field
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
+from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.session.meter import Meter
 from gradwire_server.session.op_schemas import schemas
 from gradwire_server.session.session import PendingCall, Session
@@ -301,6 +302,8 @@ class Runtime:
                 yield awaited
                 self.update_limits(session)
         except (Refusal, OutOfOrder) as refused:
+            if isinstance(refused, Refusal):
+                _log_refusal(call, refused)
             if durability.uncommitted:
                 return self._break_session(call, refused)
             if isinstance(refused, Refusal) and self.log_writer is not None and self.log_writer.hold(call, refused):
@@ -309,7 +312,9 @@ class Runtime:
         except Exception as error:  # noqa: BLE001 - a refusal too; the unforeseen is logged
             if durability.uncommitted:
                 return self._break_session(call, error)
-            raise refusal_of(error, call.method, session.command.log_fields()) from None
+            failed = refusal_of(error, call.method, session.command.log_fields())
+            _log_refusal(call, failed)
+            raise failed from None
         finally:
             self._count_session(session)
             self.quotas.publish(session)
@@ -349,7 +354,9 @@ class Runtime:
             return (yield from checkpointer.opened(session, call))
         if call.method == "Restore":
             try:
-                return (yield from checkpointer.restore(session, call, self.update_limits))
+                answer = yield from checkpointer.restore(session, call, self.update_limits)
+                session.activity.forget()  # those of the replay
+                return answer
             except Exception as error:  # noqa: BLE001 - raised again by later calls of the session
                 session.durability.broken = refusal_of(error, call.method)
                 session.cancel_token.closed = True
@@ -517,3 +524,10 @@ class Runtime:
             self._count_session(each)
         self._count_bytes(0)
         return b""
+
+
+def _log_refusal(call: PendingCall, refusal: Refusal) -> None:
+    """Log the refusal of a whole call in its session; batch.py logs those of a batch's commands."""
+    if call.session.key:  # else no session has the call
+        spec = BY_METHOD.get(call.method)
+        call.session.activity.log(call.method if spec is None else spec.name, "", refusal)

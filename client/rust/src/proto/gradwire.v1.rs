@@ -188,6 +188,289 @@ impl ReduceOp {
         }
     }
 }
+/// A refusal. In a batch it is the command's result. A call that ends with a refusal has it in two trailers:
+///
+/// - "gradwire-error-bin" is this message, serialized. It needs no other proto.
+/// - "grpc-status-details-bin" is a google.rpc.Status. It has an ErrorInfo: domain "gradwire", the reason without its
+///    prefix, and metadata. It has a BadRequest if one argument is at fault, and a RetryInfo if a retry may help.
+///
+/// Long texts are truncated in trailers. A call that ends without these trailers was not refused by the server: the
+/// connection failed, or a proxy answered.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Error {
+    /// The gRPC status code, as a number (3 is INVALID_ARGUMENT).
+    #[prost(int32, tag = "1")]
+    pub code: i32,
+    /// The reason.
+    #[prost(enumeration = "Reason", tag = "2")]
+    pub reason: i32,
+    /// A message for people: what was given and what is allowed.
+    #[prost(string, tag = "3")]
+    pub message: ::prost::alloc::string::String,
+    /// Details for programs. Which keys are set depends on the reason; a client must not rely on a key without a check.
+    ///
+    /// - "op": the name of a refused op. "shapes": the shapes of its tensor operands, as "\[[2, 3\], \[4]\]".
+    /// - "shape": the shape of its first tensor operand, or of the one tensor at fault, as "\[2, 3\]".
+    /// - "argument": the request's field or the op's parameter at fault.
+    /// - "tensor": the id at fault. "dim", "size", "index": the dimension, its size, the index.
+    /// - "limit", and "requested", "held" or "given": what is allowed, and what was asked for.
+    /// - "expected", "given", "dtype", "shape": of PAYLOAD_SIZE, the bytes and what they follow from.
+    /// - "operations": of OP_LIMIT, what the op would take. "retry_ms": of COMPUTE_LIMIT, when to retry.
+    /// - "node", "version", "expected_version", "command": of VERSION_CONFLICT and GRAPH_FREED, the node of the graph.
+    /// - "first_seq", "applied_seq", "oldest_seq", "epoch": of SEQUENCE_GAP, RESULT_FORGOTTEN and EPOCH_MISMATCH.
+    /// - "step", "repetition": of RunProgram, the step, from 0, and the repetition.
+    /// - "root_writer", "root_reason": with root_seq, the writer and the reason of the command that failed first.
+    /// - "min_protocol", "max_protocol": of PROTOCOL_VERSION, what the server speaks.
+    /// - "endpoint": of SESSION_MOVED, the address of the server that has the session.
+    #[prost(map = "string, string", tag = "4")]
+    pub metadata: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    /// For DEPENDENCY_FAILED: the seq of the command that failed first. Otherwise 0.
+    #[prost(uint64, tag = "5")]
+    pub root_seq: u64,
+}
+/// Why a command was refused. The comment names the gRPC status code and the Python exception it becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Reason {
+    /// Not set.
+    Unspecified = 0,
+    /// NOT_FOUND, RuntimeError: no such session, or it belongs to another principal.
+    SessionNotFound = 1,
+    /// NOT_FOUND, RuntimeError: the session's lease ran out and its tensors are gone.
+    SessionExpired = 2,
+    /// UNAVAILABLE, RuntimeError: another server of the cluster has the session. The metadata has "endpoint", its address,
+    /// unless the server does not know it yet. The client repeats the call there, or else at another server that it knows.
+    SessionMoved = 3,
+    /// RESOURCE_EXHAUSTED, RuntimeError: the server has reached its limit of sessions.
+    SessionLimit = 4,
+    /// NOT_FOUND, RuntimeError: no tensor of that id in this session.
+    TensorNotFound = 5,
+    /// ALREADY_EXISTS, RuntimeError: the id the client chose is taken.
+    TensorExists = 6,
+    /// NOT_FOUND, RuntimeError: no transfer of that id, or it was consumed.
+    TransferNotFound = 7,
+    /// UNIMPLEMENTED, NotImplementedError: no op of that name.
+    OpUnknown = 8,
+    /// UNIMPLEMENTED, NotImplementedError: the op exists but does not support this case.
+    NotSupported = 9,
+    /// INVALID_ARGUMENT, TypeError: wrong number, name or kind of arguments.
+    ArgumentType = 10,
+    /// INVALID_ARGUMENT, ValueError: an argument's value is not allowed.
+    ArgumentValue = 11,
+    /// INVALID_ARGUMENT, RuntimeError: shapes that do not match or are out of bounds.
+    Shape = 12,
+    /// INVALID_ARGUMENT, RuntimeError: dtypes that do not match or that the op does not support.
+    Dtype = 13,
+    /// INVALID_ARGUMENT, IndexError: a dimension that the tensor does not have.
+    DimOutOfRange = 14,
+    /// OUT_OF_RANGE, IndexError: an index beyond its dimension.
+    IndexOutOfRange = 15,
+    /// UNIMPLEMENTED, RuntimeError: the server has no such device.
+    DeviceUnavailable = 16,
+    /// INVALID_ARGUMENT, RuntimeError: tensors on different devices in one op.
+    DeviceMismatch = 17,
+    /// INVALID_ARGUMENT, ValueError: the payload's bytes are not shape times element size.
+    PayloadSize = 18,
+    /// INVALID_ARGUMENT, RuntimeError: backward from a non-scalar without a gradient.
+    GradientNeedsScalar = 19,
+    /// FAILED_PRECONDITION, RuntimeError: the tensor neither requires grad nor has a grad_fn.
+    NoGradFn = 20,
+    /// FAILED_PRECONDITION, RuntimeError: the graph's saved values were freed by an earlier backward.
+    GraphFreed = 21,
+    /// FAILED_PRECONDITION, RuntimeError: a saved value was changed in place since.
+    VersionConflict = 22,
+    /// FAILED_PRECONDITION, RuntimeError: in-place change of a leaf that requires grad, or of a view of one.
+    LeafInPlace = 23,
+    /// FAILED_PRECONDITION, RuntimeError: the outputs do not depend on an input.
+    UnusedInput = 24,
+    /// FAILED_PRECONDITION, RuntimeError: requires_grad cannot be changed on this tensor.
+    RequiresGrad = 25,
+    /// RESOURCE_EXHAUSTED, MemoryError: the result would exceed the session's or the server's limit of bytes.
+    MemoryLimit = 26,
+    /// RESOURCE_EXHAUSTED, RuntimeError: the session has reached its limit of tensors.
+    TensorLimit = 27,
+    /// RESOURCE_EXHAUSTED, ValueError: the message exceeds the limit; use Upload or a smaller batch.
+    MessageTooLarge = 28,
+    /// DEADLINE_EXCEEDED, TimeoutError: the deadline passed before the work was done.
+    DeadlineExceeded = 29,
+    /// CANCELLED, RuntimeError: the client cancelled the command.
+    Cancelled = 30,
+    /// FAILED_PRECONDITION, RuntimeError: the command needs the result of a failed command; root_seq names that command.
+    DependencyFailed = 31,
+    /// FAILED_PRECONDITION, RuntimeError: a batch before this one has not arrived.
+    SequenceGap = 32,
+    /// FAILED_PRECONDITION, RuntimeError: the session was rolled back, so its epoch differs from the client's.
+    EpochMismatch = 33,
+    /// FAILED_PRECONDITION, RuntimeError: client and server have no protocol version in common.
+    ProtocolVersion = 34,
+    /// INVALID_ARGUMENT, ValueError: the message itself is malformed.
+    Malformed = 35,
+    /// UNAVAILABLE, ConnectionError: the server is shutting down, overloaded or not reachable.
+    Unavailable = 36,
+    /// INTERNAL, RuntimeError: a defect of the server.
+    Internal = 37,
+    /// DATA_LOSS, RuntimeError: a repeated batch whose results the server no longer has.
+    ResultForgotten = 38,
+    /// INVALID_ARGUMENT, RuntimeError: any other error for which PyTorch raises a RuntimeError. With
+    /// "linalg_error" in the metadata it is PyTorch's LinAlgError: a singular matrix, or a decomposition that failed.
+    Runtime = 39,
+    /// UNAUTHENTICATED, PermissionError: the caller is not authenticated.
+    Unauthenticated = 40,
+    /// PERMISSION_DENIED, PermissionError: the caller may not do this.
+    PermissionDenied = 41,
+    /// ABORTED, RuntimeError: a newer stream of the same writer replaced this one.
+    StreamTaken = 42,
+    /// NOT_FOUND, RuntimeError: the session has no program with that hash; register it and run it again.
+    ProgramUnknown = 43,
+    /// RESOURCE_EXHAUSTED, RuntimeError: the program is too large, or the principal has reached its limit of programs.
+    ProgramLimit = 44,
+    /// RESOURCE_EXHAUSTED, RuntimeError: the session or its principal has used up its compute time for now. Nothing was
+    /// applied. RetryInfo, and "retry_ms" in the metadata, say when to retry.
+    ComputeLimit = 60,
+    /// RESOURCE_EXHAUSTED, RuntimeError: unanswered requests of the session or its principal have reached their limit of
+    /// bytes. Nothing was applied.
+    TrafficLimit = 61,
+    /// RESOURCE_EXHAUSTED, RuntimeError: the op would take more operations than one op may. Nothing was computed. The
+    /// metadata has "op", "operations" and "limit".
+    OpLimit = 62,
+    /// NOT_FOUND, RuntimeError: the caller has no snapshot, or file, of that name.
+    SnapshotNotFound = 50,
+    /// RESOURCE_EXHAUSTED, RuntimeError: the principal has reached its limit of snapshots or files, in number or in bytes.
+    SnapshotLimit = 51,
+    /// DATA_LOSS, RuntimeError: the stored state is damaged, or this server cannot read its format.
+    SnapshotDamaged = 52,
+    /// RESOURCE_EXHAUSTED, OSError: the server cannot write: its disk is full, or its state directory is read-only.
+    Storage = 53,
+    /// ABORTED, RuntimeError: a rank of the group is gone, or the session is in no group of that name. "rank" in the
+    /// metadata is the rank, if one is known.
+    GroupBroken = 63,
+    /// FAILED_PRECONDITION, RuntimeError: the ranks of a group sent different collectives. No tensor has changed.
+    CollectiveMismatch = 64,
+}
+impl Reason {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "REASON_UNSPECIFIED",
+            Self::SessionNotFound => "REASON_SESSION_NOT_FOUND",
+            Self::SessionExpired => "REASON_SESSION_EXPIRED",
+            Self::SessionMoved => "REASON_SESSION_MOVED",
+            Self::SessionLimit => "REASON_SESSION_LIMIT",
+            Self::TensorNotFound => "REASON_TENSOR_NOT_FOUND",
+            Self::TensorExists => "REASON_TENSOR_EXISTS",
+            Self::TransferNotFound => "REASON_TRANSFER_NOT_FOUND",
+            Self::OpUnknown => "REASON_OP_UNKNOWN",
+            Self::NotSupported => "REASON_NOT_SUPPORTED",
+            Self::ArgumentType => "REASON_ARGUMENT_TYPE",
+            Self::ArgumentValue => "REASON_ARGUMENT_VALUE",
+            Self::Shape => "REASON_SHAPE",
+            Self::Dtype => "REASON_DTYPE",
+            Self::DimOutOfRange => "REASON_DIM_OUT_OF_RANGE",
+            Self::IndexOutOfRange => "REASON_INDEX_OUT_OF_RANGE",
+            Self::DeviceUnavailable => "REASON_DEVICE_UNAVAILABLE",
+            Self::DeviceMismatch => "REASON_DEVICE_MISMATCH",
+            Self::PayloadSize => "REASON_PAYLOAD_SIZE",
+            Self::GradientNeedsScalar => "REASON_GRADIENT_NEEDS_SCALAR",
+            Self::NoGradFn => "REASON_NO_GRAD_FN",
+            Self::GraphFreed => "REASON_GRAPH_FREED",
+            Self::VersionConflict => "REASON_VERSION_CONFLICT",
+            Self::LeafInPlace => "REASON_LEAF_IN_PLACE",
+            Self::UnusedInput => "REASON_UNUSED_INPUT",
+            Self::RequiresGrad => "REASON_REQUIRES_GRAD",
+            Self::MemoryLimit => "REASON_MEMORY_LIMIT",
+            Self::TensorLimit => "REASON_TENSOR_LIMIT",
+            Self::MessageTooLarge => "REASON_MESSAGE_TOO_LARGE",
+            Self::DeadlineExceeded => "REASON_DEADLINE_EXCEEDED",
+            Self::Cancelled => "REASON_CANCELLED",
+            Self::DependencyFailed => "REASON_DEPENDENCY_FAILED",
+            Self::SequenceGap => "REASON_SEQUENCE_GAP",
+            Self::EpochMismatch => "REASON_EPOCH_MISMATCH",
+            Self::ProtocolVersion => "REASON_PROTOCOL_VERSION",
+            Self::Malformed => "REASON_MALFORMED",
+            Self::Unavailable => "REASON_UNAVAILABLE",
+            Self::Internal => "REASON_INTERNAL",
+            Self::ResultForgotten => "REASON_RESULT_FORGOTTEN",
+            Self::Runtime => "REASON_RUNTIME",
+            Self::Unauthenticated => "REASON_UNAUTHENTICATED",
+            Self::PermissionDenied => "REASON_PERMISSION_DENIED",
+            Self::StreamTaken => "REASON_STREAM_TAKEN",
+            Self::ProgramUnknown => "REASON_PROGRAM_UNKNOWN",
+            Self::ProgramLimit => "REASON_PROGRAM_LIMIT",
+            Self::ComputeLimit => "REASON_COMPUTE_LIMIT",
+            Self::TrafficLimit => "REASON_TRAFFIC_LIMIT",
+            Self::OpLimit => "REASON_OP_LIMIT",
+            Self::SnapshotNotFound => "REASON_SNAPSHOT_NOT_FOUND",
+            Self::SnapshotLimit => "REASON_SNAPSHOT_LIMIT",
+            Self::SnapshotDamaged => "REASON_SNAPSHOT_DAMAGED",
+            Self::Storage => "REASON_STORAGE",
+            Self::GroupBroken => "REASON_GROUP_BROKEN",
+            Self::CollectiveMismatch => "REASON_COLLECTIVE_MISMATCH",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "REASON_UNSPECIFIED" => Some(Self::Unspecified),
+            "REASON_SESSION_NOT_FOUND" => Some(Self::SessionNotFound),
+            "REASON_SESSION_EXPIRED" => Some(Self::SessionExpired),
+            "REASON_SESSION_MOVED" => Some(Self::SessionMoved),
+            "REASON_SESSION_LIMIT" => Some(Self::SessionLimit),
+            "REASON_TENSOR_NOT_FOUND" => Some(Self::TensorNotFound),
+            "REASON_TENSOR_EXISTS" => Some(Self::TensorExists),
+            "REASON_TRANSFER_NOT_FOUND" => Some(Self::TransferNotFound),
+            "REASON_OP_UNKNOWN" => Some(Self::OpUnknown),
+            "REASON_NOT_SUPPORTED" => Some(Self::NotSupported),
+            "REASON_ARGUMENT_TYPE" => Some(Self::ArgumentType),
+            "REASON_ARGUMENT_VALUE" => Some(Self::ArgumentValue),
+            "REASON_SHAPE" => Some(Self::Shape),
+            "REASON_DTYPE" => Some(Self::Dtype),
+            "REASON_DIM_OUT_OF_RANGE" => Some(Self::DimOutOfRange),
+            "REASON_INDEX_OUT_OF_RANGE" => Some(Self::IndexOutOfRange),
+            "REASON_DEVICE_UNAVAILABLE" => Some(Self::DeviceUnavailable),
+            "REASON_DEVICE_MISMATCH" => Some(Self::DeviceMismatch),
+            "REASON_PAYLOAD_SIZE" => Some(Self::PayloadSize),
+            "REASON_GRADIENT_NEEDS_SCALAR" => Some(Self::GradientNeedsScalar),
+            "REASON_NO_GRAD_FN" => Some(Self::NoGradFn),
+            "REASON_GRAPH_FREED" => Some(Self::GraphFreed),
+            "REASON_VERSION_CONFLICT" => Some(Self::VersionConflict),
+            "REASON_LEAF_IN_PLACE" => Some(Self::LeafInPlace),
+            "REASON_UNUSED_INPUT" => Some(Self::UnusedInput),
+            "REASON_REQUIRES_GRAD" => Some(Self::RequiresGrad),
+            "REASON_MEMORY_LIMIT" => Some(Self::MemoryLimit),
+            "REASON_TENSOR_LIMIT" => Some(Self::TensorLimit),
+            "REASON_MESSAGE_TOO_LARGE" => Some(Self::MessageTooLarge),
+            "REASON_DEADLINE_EXCEEDED" => Some(Self::DeadlineExceeded),
+            "REASON_CANCELLED" => Some(Self::Cancelled),
+            "REASON_DEPENDENCY_FAILED" => Some(Self::DependencyFailed),
+            "REASON_SEQUENCE_GAP" => Some(Self::SequenceGap),
+            "REASON_EPOCH_MISMATCH" => Some(Self::EpochMismatch),
+            "REASON_PROTOCOL_VERSION" => Some(Self::ProtocolVersion),
+            "REASON_MALFORMED" => Some(Self::Malformed),
+            "REASON_UNAVAILABLE" => Some(Self::Unavailable),
+            "REASON_INTERNAL" => Some(Self::Internal),
+            "REASON_RESULT_FORGOTTEN" => Some(Self::ResultForgotten),
+            "REASON_RUNTIME" => Some(Self::Runtime),
+            "REASON_UNAUTHENTICATED" => Some(Self::Unauthenticated),
+            "REASON_PERMISSION_DENIED" => Some(Self::PermissionDenied),
+            "REASON_STREAM_TAKEN" => Some(Self::StreamTaken),
+            "REASON_PROGRAM_UNKNOWN" => Some(Self::ProgramUnknown),
+            "REASON_PROGRAM_LIMIT" => Some(Self::ProgramLimit),
+            "REASON_COMPUTE_LIMIT" => Some(Self::ComputeLimit),
+            "REASON_TRAFFIC_LIMIT" => Some(Self::TrafficLimit),
+            "REASON_OP_LIMIT" => Some(Self::OpLimit),
+            "REASON_SNAPSHOT_NOT_FOUND" => Some(Self::SnapshotNotFound),
+            "REASON_SNAPSHOT_LIMIT" => Some(Self::SnapshotLimit),
+            "REASON_SNAPSHOT_DAMAGED" => Some(Self::SnapshotDamaged),
+            "REASON_STORAGE" => Some(Self::Storage),
+            "REASON_GROUP_BROKEN" => Some(Self::GroupBroken),
+            "REASON_COLLECTIVE_MISMATCH" => Some(Self::CollectiveMismatch),
+            _ => None,
+        }
+    }
+}
 /// A tensor's description: everything but its values.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TensorSpec {
@@ -1048,6 +1331,9 @@ pub struct DescribeRequest {
     /// The most tensors to list. 0 takes the server's default. The server caps it.
     #[prost(uint32, tag = "5")]
     pub page_size: u32,
+    /// Whether to tell the session's activity. The server then measures op times for ten seconds more.
+    #[prost(bool, tag = "40")]
+    pub activity: bool,
 }
 /// The descriptions.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1064,6 +1350,84 @@ pub struct DescribeResponse {
     /// Whether the list has another page.
     #[prost(bool, tag = "4")]
     pub more: bool,
+    /// Set if the request asks for it.
+    #[prost(message, optional, tag = "40")]
+    pub activity: ::core::option::Option<SessionActivity>,
+}
+/// What a session does: where its compute goes, what was refused, and its programs.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionActivity {
+    /// Wall seconds by op since the watch began. A watch begins with the first request for activity, and ends ten seconds
+    /// after the last one. Empty in the first answer.
+    #[prost(message, repeated, tag = "1")]
+    pub op_times: ::prost::alloc::vec::Vec<OpTime>,
+    /// Commands and calls that were refused, since the session was opened or restored.
+    #[prost(uint64, tag = "2")]
+    pub refused: u64,
+    /// The last of them, oldest first.
+    #[prost(message, repeated, tag = "3")]
+    pub refusals: ::prost::alloc::vec::Vec<LoggedRefusal>,
+    /// The programs that the session keeps. The most recently run one is last.
+    #[prost(message, repeated, tag = "4")]
+    pub programs: ::prost::alloc::vec::Vec<ProgramStatistics>,
+}
+/// Time of one op, or of other work of a session. On a GPU it is the time to start the op.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OpTime {
+    /// "op", "backward" for a node of a graph, "program" for a plan, "step" for a step of a program without a plan, or
+    /// another command's field in Command. Empty for requests and answers.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// The op, the node, or the program's hash in hexadecimal digits, shortened. May be empty.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// Wall seconds.
+    #[prost(double, tag = "3")]
+    pub seconds: f64,
+    /// How often it began.
+    #[prost(uint64, tag = "4")]
+    pub calls: u64,
+}
+/// A command or call that was refused.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LoggedRefusal {
+    /// When: milliseconds since 1970, by the server's clock.
+    #[prost(uint64, tag = "1")]
+    pub at_unix_ms: u64,
+    /// The command's field in Command, or the method of a call that is no command; empty if unknown.
+    #[prost(string, tag = "2")]
+    pub command: ::prost::alloc::string::String,
+    /// The op; empty for other commands.
+    #[prost(string, tag = "3")]
+    pub op: ::prost::alloc::string::String,
+    /// Why.
+    #[prost(enumeration = "Reason", tag = "4")]
+    pub reason: i32,
+    /// The sentence, perhaps shortened.
+    #[prost(string, tag = "5")]
+    pub message: ::prost::alloc::string::String,
+}
+/// A program and how its runs went.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProgramStatistics {
+    /// Its hash.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub hash: ::prost::bytes::Bytes,
+    /// Its first ops, each once.
+    #[prost(string, repeated, tag = "2")]
+    pub ops: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Its steps.
+    #[prost(uint32, tag = "3")]
+    pub steps: u32,
+    /// Repetitions by a plan.
+    #[prost(uint64, tag = "4")]
+    pub planned_runs: u64,
+    /// Repetitions step by step.
+    #[prost(uint64, tag = "5")]
+    pub stepwise_runs: u64,
+    /// Why the last repetition without a plan had none; empty if the first makes the plan.
+    #[prost(string, tag = "6")]
+    pub stepwise_because: ::prost::alloc::string::String,
 }
 /// Reads a tensor's values.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1246,289 +1610,6 @@ pub struct GraphEdge {
     /// Index of the node's output.
     #[prost(uint32, tag = "2")]
     pub output: u32,
-}
-/// A refusal. In a batch it is the command's result. A call that ends with a refusal has it in two trailers:
-///
-/// - "gradwire-error-bin" is this message, serialized. It needs no other proto.
-/// - "grpc-status-details-bin" is a google.rpc.Status. It has an ErrorInfo: domain "gradwire", the reason without its
-///    prefix, and metadata. It has a BadRequest if one argument is at fault, and a RetryInfo if a retry may help.
-///
-/// Long texts are truncated in trailers. A call that ends without these trailers was not refused by the server: the
-/// connection failed, or a proxy answered.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Error {
-    /// The gRPC status code, as a number (3 is INVALID_ARGUMENT).
-    #[prost(int32, tag = "1")]
-    pub code: i32,
-    /// The reason.
-    #[prost(enumeration = "Reason", tag = "2")]
-    pub reason: i32,
-    /// A message for people: what was given and what is allowed.
-    #[prost(string, tag = "3")]
-    pub message: ::prost::alloc::string::String,
-    /// Details for programs. Which keys are set depends on the reason; a client must not rely on a key without a check.
-    ///
-    /// - "op": the name of a refused op. "shapes": the shapes of its tensor operands, as "\[[2, 3\], \[4]\]".
-    /// - "shape": the shape of its first tensor operand, or of the one tensor at fault, as "\[2, 3\]".
-    /// - "argument": the request's field or the op's parameter at fault.
-    /// - "tensor": the id at fault. "dim", "size", "index": the dimension, its size, the index.
-    /// - "limit", and "requested", "held" or "given": what is allowed, and what was asked for.
-    /// - "expected", "given", "dtype", "shape": of PAYLOAD_SIZE, the bytes and what they follow from.
-    /// - "operations": of OP_LIMIT, what the op would take. "retry_ms": of COMPUTE_LIMIT, when to retry.
-    /// - "node", "version", "expected_version", "command": of VERSION_CONFLICT and GRAPH_FREED, the node of the graph.
-    /// - "first_seq", "applied_seq", "oldest_seq", "epoch": of SEQUENCE_GAP, RESULT_FORGOTTEN and EPOCH_MISMATCH.
-    /// - "step", "repetition": of RunProgram, the step, from 0, and the repetition.
-    /// - "root_writer", "root_reason": with root_seq, the writer and the reason of the command that failed first.
-    /// - "min_protocol", "max_protocol": of PROTOCOL_VERSION, what the server speaks.
-    /// - "endpoint": of SESSION_MOVED, the address of the server that has the session.
-    #[prost(map = "string, string", tag = "4")]
-    pub metadata: ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
-    /// For DEPENDENCY_FAILED: the seq of the command that failed first. Otherwise 0.
-    #[prost(uint64, tag = "5")]
-    pub root_seq: u64,
-}
-/// Why a command was refused. The comment names the gRPC status code and the Python exception it becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum Reason {
-    /// Not set.
-    Unspecified = 0,
-    /// NOT_FOUND, RuntimeError: no such session, or it belongs to another principal.
-    SessionNotFound = 1,
-    /// NOT_FOUND, RuntimeError: the session's lease ran out and its tensors are gone.
-    SessionExpired = 2,
-    /// UNAVAILABLE, RuntimeError: another server of the cluster has the session. The metadata has "endpoint", its address,
-    /// unless the server does not know it yet. The client repeats the call there, or else at another server that it knows.
-    SessionMoved = 3,
-    /// RESOURCE_EXHAUSTED, RuntimeError: the server has reached its limit of sessions.
-    SessionLimit = 4,
-    /// NOT_FOUND, RuntimeError: no tensor of that id in this session.
-    TensorNotFound = 5,
-    /// ALREADY_EXISTS, RuntimeError: the id the client chose is taken.
-    TensorExists = 6,
-    /// NOT_FOUND, RuntimeError: no transfer of that id, or it was consumed.
-    TransferNotFound = 7,
-    /// UNIMPLEMENTED, NotImplementedError: no op of that name.
-    OpUnknown = 8,
-    /// UNIMPLEMENTED, NotImplementedError: the op exists but does not support this case.
-    NotSupported = 9,
-    /// INVALID_ARGUMENT, TypeError: wrong number, name or kind of arguments.
-    ArgumentType = 10,
-    /// INVALID_ARGUMENT, ValueError: an argument's value is not allowed.
-    ArgumentValue = 11,
-    /// INVALID_ARGUMENT, RuntimeError: shapes that do not match or are out of bounds.
-    Shape = 12,
-    /// INVALID_ARGUMENT, RuntimeError: dtypes that do not match or that the op does not support.
-    Dtype = 13,
-    /// INVALID_ARGUMENT, IndexError: a dimension that the tensor does not have.
-    DimOutOfRange = 14,
-    /// OUT_OF_RANGE, IndexError: an index beyond its dimension.
-    IndexOutOfRange = 15,
-    /// UNIMPLEMENTED, RuntimeError: the server has no such device.
-    DeviceUnavailable = 16,
-    /// INVALID_ARGUMENT, RuntimeError: tensors on different devices in one op.
-    DeviceMismatch = 17,
-    /// INVALID_ARGUMENT, ValueError: the payload's bytes are not shape times element size.
-    PayloadSize = 18,
-    /// INVALID_ARGUMENT, RuntimeError: backward from a non-scalar without a gradient.
-    GradientNeedsScalar = 19,
-    /// FAILED_PRECONDITION, RuntimeError: the tensor neither requires grad nor has a grad_fn.
-    NoGradFn = 20,
-    /// FAILED_PRECONDITION, RuntimeError: the graph's saved values were freed by an earlier backward.
-    GraphFreed = 21,
-    /// FAILED_PRECONDITION, RuntimeError: a saved value was changed in place since.
-    VersionConflict = 22,
-    /// FAILED_PRECONDITION, RuntimeError: in-place change of a leaf that requires grad, or of a view of one.
-    LeafInPlace = 23,
-    /// FAILED_PRECONDITION, RuntimeError: the outputs do not depend on an input.
-    UnusedInput = 24,
-    /// FAILED_PRECONDITION, RuntimeError: requires_grad cannot be changed on this tensor.
-    RequiresGrad = 25,
-    /// RESOURCE_EXHAUSTED, MemoryError: the result would exceed the session's or the server's limit of bytes.
-    MemoryLimit = 26,
-    /// RESOURCE_EXHAUSTED, RuntimeError: the session has reached its limit of tensors.
-    TensorLimit = 27,
-    /// RESOURCE_EXHAUSTED, ValueError: the message exceeds the limit; use Upload or a smaller batch.
-    MessageTooLarge = 28,
-    /// DEADLINE_EXCEEDED, TimeoutError: the deadline passed before the work was done.
-    DeadlineExceeded = 29,
-    /// CANCELLED, RuntimeError: the client cancelled the command.
-    Cancelled = 30,
-    /// FAILED_PRECONDITION, RuntimeError: the command needs the result of a failed command; root_seq names that command.
-    DependencyFailed = 31,
-    /// FAILED_PRECONDITION, RuntimeError: a batch before this one has not arrived.
-    SequenceGap = 32,
-    /// FAILED_PRECONDITION, RuntimeError: the session was rolled back, so its epoch differs from the client's.
-    EpochMismatch = 33,
-    /// FAILED_PRECONDITION, RuntimeError: client and server have no protocol version in common.
-    ProtocolVersion = 34,
-    /// INVALID_ARGUMENT, ValueError: the message itself is malformed.
-    Malformed = 35,
-    /// UNAVAILABLE, ConnectionError: the server is shutting down, overloaded or not reachable.
-    Unavailable = 36,
-    /// INTERNAL, RuntimeError: a defect of the server.
-    Internal = 37,
-    /// DATA_LOSS, RuntimeError: a repeated batch whose results the server no longer has.
-    ResultForgotten = 38,
-    /// INVALID_ARGUMENT, RuntimeError: any other error for which PyTorch raises a RuntimeError. With
-    /// "linalg_error" in the metadata it is PyTorch's LinAlgError: a singular matrix, or a decomposition that failed.
-    Runtime = 39,
-    /// UNAUTHENTICATED, PermissionError: the caller is not authenticated.
-    Unauthenticated = 40,
-    /// PERMISSION_DENIED, PermissionError: the caller may not do this.
-    PermissionDenied = 41,
-    /// ABORTED, RuntimeError: a newer stream of the same writer replaced this one.
-    StreamTaken = 42,
-    /// NOT_FOUND, RuntimeError: the session has no program with that hash; register it and run it again.
-    ProgramUnknown = 43,
-    /// RESOURCE_EXHAUSTED, RuntimeError: the program is too large, or the principal has reached its limit of programs.
-    ProgramLimit = 44,
-    /// RESOURCE_EXHAUSTED, RuntimeError: the session or its principal has used up its compute time for now. Nothing was
-    /// applied. RetryInfo, and "retry_ms" in the metadata, say when to retry.
-    ComputeLimit = 60,
-    /// RESOURCE_EXHAUSTED, RuntimeError: unanswered requests of the session or its principal have reached their limit of
-    /// bytes. Nothing was applied.
-    TrafficLimit = 61,
-    /// RESOURCE_EXHAUSTED, RuntimeError: the op would take more operations than one op may. Nothing was computed. The
-    /// metadata has "op", "operations" and "limit".
-    OpLimit = 62,
-    /// NOT_FOUND, RuntimeError: the caller has no snapshot, or file, of that name.
-    SnapshotNotFound = 50,
-    /// RESOURCE_EXHAUSTED, RuntimeError: the principal has reached its limit of snapshots or files, in number or in bytes.
-    SnapshotLimit = 51,
-    /// DATA_LOSS, RuntimeError: the stored state is damaged, or this server cannot read its format.
-    SnapshotDamaged = 52,
-    /// RESOURCE_EXHAUSTED, OSError: the server cannot write: its disk is full, or its state directory is read-only.
-    Storage = 53,
-    /// ABORTED, RuntimeError: a rank of the group is gone, or the session is in no group of that name. "rank" in the
-    /// metadata is the rank, if one is known.
-    GroupBroken = 63,
-    /// FAILED_PRECONDITION, RuntimeError: the ranks of a group sent different collectives. No tensor has changed.
-    CollectiveMismatch = 64,
-}
-impl Reason {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "REASON_UNSPECIFIED",
-            Self::SessionNotFound => "REASON_SESSION_NOT_FOUND",
-            Self::SessionExpired => "REASON_SESSION_EXPIRED",
-            Self::SessionMoved => "REASON_SESSION_MOVED",
-            Self::SessionLimit => "REASON_SESSION_LIMIT",
-            Self::TensorNotFound => "REASON_TENSOR_NOT_FOUND",
-            Self::TensorExists => "REASON_TENSOR_EXISTS",
-            Self::TransferNotFound => "REASON_TRANSFER_NOT_FOUND",
-            Self::OpUnknown => "REASON_OP_UNKNOWN",
-            Self::NotSupported => "REASON_NOT_SUPPORTED",
-            Self::ArgumentType => "REASON_ARGUMENT_TYPE",
-            Self::ArgumentValue => "REASON_ARGUMENT_VALUE",
-            Self::Shape => "REASON_SHAPE",
-            Self::Dtype => "REASON_DTYPE",
-            Self::DimOutOfRange => "REASON_DIM_OUT_OF_RANGE",
-            Self::IndexOutOfRange => "REASON_INDEX_OUT_OF_RANGE",
-            Self::DeviceUnavailable => "REASON_DEVICE_UNAVAILABLE",
-            Self::DeviceMismatch => "REASON_DEVICE_MISMATCH",
-            Self::PayloadSize => "REASON_PAYLOAD_SIZE",
-            Self::GradientNeedsScalar => "REASON_GRADIENT_NEEDS_SCALAR",
-            Self::NoGradFn => "REASON_NO_GRAD_FN",
-            Self::GraphFreed => "REASON_GRAPH_FREED",
-            Self::VersionConflict => "REASON_VERSION_CONFLICT",
-            Self::LeafInPlace => "REASON_LEAF_IN_PLACE",
-            Self::UnusedInput => "REASON_UNUSED_INPUT",
-            Self::RequiresGrad => "REASON_REQUIRES_GRAD",
-            Self::MemoryLimit => "REASON_MEMORY_LIMIT",
-            Self::TensorLimit => "REASON_TENSOR_LIMIT",
-            Self::MessageTooLarge => "REASON_MESSAGE_TOO_LARGE",
-            Self::DeadlineExceeded => "REASON_DEADLINE_EXCEEDED",
-            Self::Cancelled => "REASON_CANCELLED",
-            Self::DependencyFailed => "REASON_DEPENDENCY_FAILED",
-            Self::SequenceGap => "REASON_SEQUENCE_GAP",
-            Self::EpochMismatch => "REASON_EPOCH_MISMATCH",
-            Self::ProtocolVersion => "REASON_PROTOCOL_VERSION",
-            Self::Malformed => "REASON_MALFORMED",
-            Self::Unavailable => "REASON_UNAVAILABLE",
-            Self::Internal => "REASON_INTERNAL",
-            Self::ResultForgotten => "REASON_RESULT_FORGOTTEN",
-            Self::Runtime => "REASON_RUNTIME",
-            Self::Unauthenticated => "REASON_UNAUTHENTICATED",
-            Self::PermissionDenied => "REASON_PERMISSION_DENIED",
-            Self::StreamTaken => "REASON_STREAM_TAKEN",
-            Self::ProgramUnknown => "REASON_PROGRAM_UNKNOWN",
-            Self::ProgramLimit => "REASON_PROGRAM_LIMIT",
-            Self::ComputeLimit => "REASON_COMPUTE_LIMIT",
-            Self::TrafficLimit => "REASON_TRAFFIC_LIMIT",
-            Self::OpLimit => "REASON_OP_LIMIT",
-            Self::SnapshotNotFound => "REASON_SNAPSHOT_NOT_FOUND",
-            Self::SnapshotLimit => "REASON_SNAPSHOT_LIMIT",
-            Self::SnapshotDamaged => "REASON_SNAPSHOT_DAMAGED",
-            Self::Storage => "REASON_STORAGE",
-            Self::GroupBroken => "REASON_GROUP_BROKEN",
-            Self::CollectiveMismatch => "REASON_COLLECTIVE_MISMATCH",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "REASON_UNSPECIFIED" => Some(Self::Unspecified),
-            "REASON_SESSION_NOT_FOUND" => Some(Self::SessionNotFound),
-            "REASON_SESSION_EXPIRED" => Some(Self::SessionExpired),
-            "REASON_SESSION_MOVED" => Some(Self::SessionMoved),
-            "REASON_SESSION_LIMIT" => Some(Self::SessionLimit),
-            "REASON_TENSOR_NOT_FOUND" => Some(Self::TensorNotFound),
-            "REASON_TENSOR_EXISTS" => Some(Self::TensorExists),
-            "REASON_TRANSFER_NOT_FOUND" => Some(Self::TransferNotFound),
-            "REASON_OP_UNKNOWN" => Some(Self::OpUnknown),
-            "REASON_NOT_SUPPORTED" => Some(Self::NotSupported),
-            "REASON_ARGUMENT_TYPE" => Some(Self::ArgumentType),
-            "REASON_ARGUMENT_VALUE" => Some(Self::ArgumentValue),
-            "REASON_SHAPE" => Some(Self::Shape),
-            "REASON_DTYPE" => Some(Self::Dtype),
-            "REASON_DIM_OUT_OF_RANGE" => Some(Self::DimOutOfRange),
-            "REASON_INDEX_OUT_OF_RANGE" => Some(Self::IndexOutOfRange),
-            "REASON_DEVICE_UNAVAILABLE" => Some(Self::DeviceUnavailable),
-            "REASON_DEVICE_MISMATCH" => Some(Self::DeviceMismatch),
-            "REASON_PAYLOAD_SIZE" => Some(Self::PayloadSize),
-            "REASON_GRADIENT_NEEDS_SCALAR" => Some(Self::GradientNeedsScalar),
-            "REASON_NO_GRAD_FN" => Some(Self::NoGradFn),
-            "REASON_GRAPH_FREED" => Some(Self::GraphFreed),
-            "REASON_VERSION_CONFLICT" => Some(Self::VersionConflict),
-            "REASON_LEAF_IN_PLACE" => Some(Self::LeafInPlace),
-            "REASON_UNUSED_INPUT" => Some(Self::UnusedInput),
-            "REASON_REQUIRES_GRAD" => Some(Self::RequiresGrad),
-            "REASON_MEMORY_LIMIT" => Some(Self::MemoryLimit),
-            "REASON_TENSOR_LIMIT" => Some(Self::TensorLimit),
-            "REASON_MESSAGE_TOO_LARGE" => Some(Self::MessageTooLarge),
-            "REASON_DEADLINE_EXCEEDED" => Some(Self::DeadlineExceeded),
-            "REASON_CANCELLED" => Some(Self::Cancelled),
-            "REASON_DEPENDENCY_FAILED" => Some(Self::DependencyFailed),
-            "REASON_SEQUENCE_GAP" => Some(Self::SequenceGap),
-            "REASON_EPOCH_MISMATCH" => Some(Self::EpochMismatch),
-            "REASON_PROTOCOL_VERSION" => Some(Self::ProtocolVersion),
-            "REASON_MALFORMED" => Some(Self::Malformed),
-            "REASON_UNAVAILABLE" => Some(Self::Unavailable),
-            "REASON_INTERNAL" => Some(Self::Internal),
-            "REASON_RESULT_FORGOTTEN" => Some(Self::ResultForgotten),
-            "REASON_RUNTIME" => Some(Self::Runtime),
-            "REASON_UNAUTHENTICATED" => Some(Self::Unauthenticated),
-            "REASON_PERMISSION_DENIED" => Some(Self::PermissionDenied),
-            "REASON_STREAM_TAKEN" => Some(Self::StreamTaken),
-            "REASON_PROGRAM_UNKNOWN" => Some(Self::ProgramUnknown),
-            "REASON_PROGRAM_LIMIT" => Some(Self::ProgramLimit),
-            "REASON_COMPUTE_LIMIT" => Some(Self::ComputeLimit),
-            "REASON_TRAFFIC_LIMIT" => Some(Self::TrafficLimit),
-            "REASON_OP_LIMIT" => Some(Self::OpLimit),
-            "REASON_SNAPSHOT_NOT_FOUND" => Some(Self::SnapshotNotFound),
-            "REASON_SNAPSHOT_LIMIT" => Some(Self::SnapshotLimit),
-            "REASON_SNAPSHOT_DAMAGED" => Some(Self::SnapshotDamaged),
-            "REASON_STORAGE" => Some(Self::Storage),
-            "REASON_GROUP_BROKEN" => Some(Self::GroupBroken),
-            "REASON_COLLECTIVE_MISMATCH" => Some(Self::CollectiveMismatch),
-            _ => None,
-        }
-    }
 }
 /// Saves a session as it is at this point of its commands.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -17,6 +17,8 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Reason } from "./errors_pb.js";
+import { file_gradwire_v1_errors } from "./errors_pb.js";
 import type { Argument, Dtype, GradMode, HookCall, Payload, RandomAlgorithm, TensorSpec } from "./types_pb.js";
 import { file_gradwire_v1_types } from "./types_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -25,7 +27,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gradwire/v1/commands.proto.
  */
 export const file_gradwire_v1_commands: GenFile = /*@__PURE__*/
-  fileDesc("ChpncmFkd2lyZS92MS9jb21tYW5kcy5wcm90bxILZ3JhZHdpcmUudjEi8gEKDUNyZWF0ZVJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgoKAmlkGAMgASgGEhUKDXJlcXVpcmVzX2dyYWQYBCABKAgSDgoGZGV2aWNlGAUgASgJEigKCWdyYWRfbW9kZRgGIAEoDjIVLmdyYWR3aXJlLnYxLkdyYWRNb2RlEicKB3BheWxvYWQYDyABKAsyFC5ncmFkd2lyZS52MS5QYXlsb2FkSAASKQoIdHJhbnNmZXIYDiABKAsyFS5ncmFkd2lyZS52MS5UcmFuc2ZlckgAQggKBnNvdXJjZSI5Cg5DcmVhdGVSZXNwb25zZRInCgZ0ZW5zb3IYASABKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjItABCglPcFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgoKAm9wGAMgASgJEiMKBGFyZ3MYBCADKAsyFS5ncmFkd2lyZS52MS5Bcmd1bWVudBIPCgdvdXRwdXRzGAUgAygGEigKCWdyYWRfbW9kZRgGIAEoDjIVLmdyYWR3aXJlLnYxLkdyYWRNb2RlEikKDWRlZmF1bHRfZHR5cGUYByABKA4yEi5ncmFkd2lyZS52MS5EdHlwZUoECBAQICI2CgpPcFJlc3BvbnNlEigKB291dHB1dHMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjIt8BCg9CYWNrd2FyZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB3RlbnNvcnMYAyADKAYSEQoJZ3JhZGllbnRzGAQgAygGEhkKDHJldGFpbl9ncmFwaBgFIAEoCEgAiAEBEhQKDGNyZWF0ZV9ncmFwaBgGIAEoCBIOCgZpbnB1dHMYByADKAYSEQoJY2hlY2tfbmFuGAggASgIEhUKDWFuc3dlcnNfaG9va3MYECABKAhCDwoNX3JldGFpbl9ncmFwaEoECBEQICJLChBCYWNrd2FyZFJlc3BvbnNlEhMKC2FjY3VtdWxhdGVkGAEgAygGEiIKA2R1ZRgQIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsIksKEVJldGFpbkdyYWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgZ0ZW5zb3IYAyABKAYiPQoSUmV0YWluR3JhZFJlc3BvbnNlEicKBnRlbnNvchgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMiUQoLR3JhZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBnRlbnNvchgDIAEoBhIKCgJpZBgEIAEoBiI1CgxHcmFkUmVzcG9uc2USJQoEZ3JhZBgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMipQIKEEdyYWRpZW50c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB291dHB1dHMYAyADKAYSDgoGaW5wdXRzGAQgAygGEhQKDGdyYWRfb3V0cHV0cxgFIAMoBhIZCgxyZXRhaW5fZ3JhcGgYBiABKAhIAIgBARIUCgxjcmVhdGVfZ3JhcGgYByABKAgSFAoMYWxsb3dfdW51c2VkGAggASgIEhkKEW1hdGVyaWFsaXplX2dyYWRzGAkgASgIEg8KB3Jlc3VsdHMYCiADKAYSEQoJY2hlY2tfbmFuGAsgASgIEhUKDWFuc3dlcnNfaG9va3MYECABKAhCDwoNX3JldGFpbl9ncmFwaEoECBEQICJ4ChFHcmFkaWVudHNSZXNwb25zZRIqCglncmFkaWVudHMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjEhMKC2FjY3VtdWxhdGVkGAIgAygGEiIKA2R1ZRgQIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsIlYKDlNldEdyYWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgZ0ZW5zb3IYAyABKAYSDAoEZ3JhZBgEIAEoBiIRCg9TZXRHcmFkUmVzcG9uc2UiZwoWU2V0UmVxdWlyZXNHcmFkUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEhUKDXJlcXVpcmVzX2dyYWQYBCABKAgiQgoXU2V0UmVxdWlyZXNHcmFkUmVzcG9uc2USJwoGdGVuc29yGAEgASgLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYyJWCg5TZXREYXRhUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEgwKBGRhdGEYBCABKAYiOgoPU2V0RGF0YVJlc3BvbnNlEicKBnRlbnNvchgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMilAEKEU1hbnVhbFNlZWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgRzZWVkGAMgASgSSAASDwoFc3RhdGUYBCABKAxIABIvCglhbGdvcml0aG0YBSABKA4yHC5ncmFkd2lyZS52MS5SYW5kb21BbGdvcml0aG1CBQoDc2V0ImIKEk1hbnVhbFNlZWRSZXNwb25zZRIMCgRzZWVkGAEgASgEEg0KBXN0YXRlGAIgASgMEi8KCWFsZ29yaXRobRgDIAEoDjIcLmdyYWR3aXJlLnYxLlJhbmRvbUFsZ29yaXRobSJmCg9EZXNjcmliZVJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0ZW5zb3JzGAIgAygGEgwKBGxpc3QYAyABKAgSDQoFYWZ0ZXIYBCABKAYSEQoJcGFnZV9zaXplGAUgASgNIm8KEERlc2NyaWJlUmVzcG9uc2USKAoHdGVuc29ycxgBIAMoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMSFAoMdGVuc29yX2NvdW50GAIgASgEEg0KBWJ5dGVzGAMgASgEEgwKBG1vcmUYBCABKAgiMQoLUmVhZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIOCgZ0ZW5zb3IYAiABKAYibAoMUmVhZFJlc3BvbnNlEicKB3BheWxvYWQYDyABKAsyFC5ncmFkd2lyZS52MS5QYXlsb2FkSAASKQoIdHJhbnNmZXIYAiABKAsyFS5ncmFkd2lyZS52MS5UcmFuc2ZlckgAQggKBnJlc3VsdCJmCghUcmFuc2ZlchITCgt0cmFuc2Zlcl9pZBgBIAEoCRIhCgVkdHlwZRgCIAEoDjISLmdyYWR3aXJlLnYxLkR0eXBlEg0KBXNoYXBlGAMgAygDEhMKC3RvdGFsX2J5dGVzGAQgASgEIj0KB1ByZXBhcmUSDgoGbnVtYmVyGAEgASgNEiIKAm9wGAIgASgLMhYuZ3JhZHdpcmUudjEuT3BSZXF1ZXN0IhEKD1ByZXBhcmVSZXNwb25zZSIlCgVDYWxscxINCgVjb3VudBgBIAEoDRINCgV3b3JkcxgPIAEoDCJJCg5SZWxlYXNlUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDwoHdGVuc29ycxgDIAMoBiIjCg9SZWxlYXNlUmVzcG9uc2USEAoIcmVsZWFzZWQYASABKAQibgoMR3JhcGhSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdGVuc29ycxgCIAMoBhIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRISCgp3aXRoX3NhdmVkGAUgASgIIl4KDUdyYXBoUmVzcG9uc2USJQoFbm9kZXMYASADKAsyFi5ncmFkd2lyZS52MS5HcmFwaE5vZGUSDQoFcm9vdHMYAiADKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJIuwBCglHcmFwaE5vZGUSCgoCaWQYASABKAQSDAoEbmFtZRgCIAEoCRIlCgVlZGdlcxgDIAMoCzIWLmdyYWR3aXJlLnYxLkdyYXBoRWRnZRIlCgRsZWFmGAQgASgLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYxITCgtzYXZlZF9ieXRlcxgFIAEoBBINCgVmcmVlZBgGIAEoCBIUCgxyZXRhaW5zX2dyYWQYByABKAgSDwoHY29tbWFuZBgIIAEoBBImCgVzYXZlZBgJIAMoCzIXLmdyYWR3aXJlLnYxLlNhdmVkVmFsdWVKBAgQECAiUAoKU2F2ZWRWYWx1ZRIMCgRuYW1lGAEgASgJEhEKBXNoYXBlGAIgAygDQgIQARIhCgVkdHlwZRgDIAEoDjISLmdyYWR3aXJlLnYxLkR0eXBlIikKCUdyYXBoRWRnZRIMCgRub2RlGAEgASgEEg4KBm91dHB1dBgCIAEoDUJ0ChVpby5naXRodWIuZ3JhZHdpcmUudjFQAVo8Z2l0aHViLmNvbS9ncmFkd2lyZS9ncmFkd2lyZS9jbGllbnQvZ28vZ3JhZHdpcmVwYjtncmFkd2lyZXBiqgILR3JhZHdpcmUuVjHqAgxHcmFkd2lyZTo6VjFiBnByb3RvMw", [file_gradwire_v1_types]);
+  fileDesc("ChpncmFkd2lyZS92MS9jb21tYW5kcy5wcm90bxILZ3JhZHdpcmUudjEi8gEKDUNyZWF0ZVJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgoKAmlkGAMgASgGEhUKDXJlcXVpcmVzX2dyYWQYBCABKAgSDgoGZGV2aWNlGAUgASgJEigKCWdyYWRfbW9kZRgGIAEoDjIVLmdyYWR3aXJlLnYxLkdyYWRNb2RlEicKB3BheWxvYWQYDyABKAsyFC5ncmFkd2lyZS52MS5QYXlsb2FkSAASKQoIdHJhbnNmZXIYDiABKAsyFS5ncmFkd2lyZS52MS5UcmFuc2ZlckgAQggKBnNvdXJjZSI5Cg5DcmVhdGVSZXNwb25zZRInCgZ0ZW5zb3IYASABKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjItABCglPcFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgoKAm9wGAMgASgJEiMKBGFyZ3MYBCADKAsyFS5ncmFkd2lyZS52MS5Bcmd1bWVudBIPCgdvdXRwdXRzGAUgAygGEigKCWdyYWRfbW9kZRgGIAEoDjIVLmdyYWR3aXJlLnYxLkdyYWRNb2RlEikKDWRlZmF1bHRfZHR5cGUYByABKA4yEi5ncmFkd2lyZS52MS5EdHlwZUoECBAQICI2CgpPcFJlc3BvbnNlEigKB291dHB1dHMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjIt8BCg9CYWNrd2FyZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB3RlbnNvcnMYAyADKAYSEQoJZ3JhZGllbnRzGAQgAygGEhkKDHJldGFpbl9ncmFwaBgFIAEoCEgAiAEBEhQKDGNyZWF0ZV9ncmFwaBgGIAEoCBIOCgZpbnB1dHMYByADKAYSEQoJY2hlY2tfbmFuGAggASgIEhUKDWFuc3dlcnNfaG9va3MYECABKAhCDwoNX3JldGFpbl9ncmFwaEoECBEQICJLChBCYWNrd2FyZFJlc3BvbnNlEhMKC2FjY3VtdWxhdGVkGAEgAygGEiIKA2R1ZRgQIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsIksKEVJldGFpbkdyYWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgZ0ZW5zb3IYAyABKAYiPQoSUmV0YWluR3JhZFJlc3BvbnNlEicKBnRlbnNvchgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMiUQoLR3JhZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBnRlbnNvchgDIAEoBhIKCgJpZBgEIAEoBiI1CgxHcmFkUmVzcG9uc2USJQoEZ3JhZBgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMipQIKEEdyYWRpZW50c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB291dHB1dHMYAyADKAYSDgoGaW5wdXRzGAQgAygGEhQKDGdyYWRfb3V0cHV0cxgFIAMoBhIZCgxyZXRhaW5fZ3JhcGgYBiABKAhIAIgBARIUCgxjcmVhdGVfZ3JhcGgYByABKAgSFAoMYWxsb3dfdW51c2VkGAggASgIEhkKEW1hdGVyaWFsaXplX2dyYWRzGAkgASgIEg8KB3Jlc3VsdHMYCiADKAYSEQoJY2hlY2tfbmFuGAsgASgIEhUKDWFuc3dlcnNfaG9va3MYECABKAhCDwoNX3JldGFpbl9ncmFwaEoECBEQICJ4ChFHcmFkaWVudHNSZXNwb25zZRIqCglncmFkaWVudHMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjEhMKC2FjY3VtdWxhdGVkGAIgAygGEiIKA2R1ZRgQIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsIlYKDlNldEdyYWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgZ0ZW5zb3IYAyABKAYSDAoEZ3JhZBgEIAEoBiIRCg9TZXRHcmFkUmVzcG9uc2UiZwoWU2V0UmVxdWlyZXNHcmFkUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEhUKDXJlcXVpcmVzX2dyYWQYBCABKAgiQgoXU2V0UmVxdWlyZXNHcmFkUmVzcG9uc2USJwoGdGVuc29yGAEgASgLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYyJWCg5TZXREYXRhUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEgwKBGRhdGEYBCABKAYiOgoPU2V0RGF0YVJlc3BvbnNlEicKBnRlbnNvchgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMilAEKEU1hbnVhbFNlZWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgRzZWVkGAMgASgSSAASDwoFc3RhdGUYBCABKAxIABIvCglhbGdvcml0aG0YBSABKA4yHC5ncmFkd2lyZS52MS5SYW5kb21BbGdvcml0aG1CBQoDc2V0ImIKEk1hbnVhbFNlZWRSZXNwb25zZRIMCgRzZWVkGAEgASgEEg0KBXN0YXRlGAIgASgMEi8KCWFsZ29yaXRobRgDIAEoDjIcLmdyYWR3aXJlLnYxLlJhbmRvbUFsZ29yaXRobSJ4Cg9EZXNjcmliZVJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0ZW5zb3JzGAIgAygGEgwKBGxpc3QYAyABKAgSDQoFYWZ0ZXIYBCABKAYSEQoJcGFnZV9zaXplGAUgASgNEhAKCGFjdGl2aXR5GCggASgIIp8BChBEZXNjcmliZVJlc3BvbnNlEigKB3RlbnNvcnMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjEhQKDHRlbnNvcl9jb3VudBgCIAEoBBINCgVieXRlcxgDIAEoBBIMCgRtb3JlGAQgASgIEi4KCGFjdGl2aXR5GCggASgLMhwuZ3JhZHdpcmUudjEuU2Vzc2lvbkFjdGl2aXR5IqkBCg9TZXNzaW9uQWN0aXZpdHkSJQoIb3BfdGltZXMYASADKAsyEy5ncmFkd2lyZS52MS5PcFRpbWUSDwoHcmVmdXNlZBgCIAEoBBIsCghyZWZ1c2FscxgDIAMoCzIaLmdyYWR3aXJlLnYxLkxvZ2dlZFJlZnVzYWwSMAoIcHJvZ3JhbXMYBCADKAsyHi5ncmFkd2lyZS52MS5Qcm9ncmFtU3RhdGlzdGljcyJECgZPcFRpbWUSDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3NlY29uZHMYAyABKAESDQoFY2FsbHMYBCABKAQidgoNTG9nZ2VkUmVmdXNhbBISCgphdF91bml4X21zGAEgASgEEg8KB2NvbW1hbmQYAiABKAkSCgoCb3AYAyABKAkSIwoGcmVhc29uGAQgASgOMhMuZ3JhZHdpcmUudjEuUmVhc29uEg8KB21lc3NhZ2UYBSABKAkihAEKEVByb2dyYW1TdGF0aXN0aWNzEgwKBGhhc2gYASABKAwSCwoDb3BzGAIgAygJEg0KBXN0ZXBzGAMgASgNEhQKDHBsYW5uZWRfcnVucxgEIAEoBBIVCg1zdGVwd2lzZV9ydW5zGAUgASgEEhgKEHN0ZXB3aXNlX2JlY2F1c2UYBiABKAkiMQoLUmVhZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIOCgZ0ZW5zb3IYAiABKAYibAoMUmVhZFJlc3BvbnNlEicKB3BheWxvYWQYDyABKAsyFC5ncmFkd2lyZS52MS5QYXlsb2FkSAASKQoIdHJhbnNmZXIYAiABKAsyFS5ncmFkd2lyZS52MS5UcmFuc2ZlckgAQggKBnJlc3VsdCJmCghUcmFuc2ZlchITCgt0cmFuc2Zlcl9pZBgBIAEoCRIhCgVkdHlwZRgCIAEoDjISLmdyYWR3aXJlLnYxLkR0eXBlEg0KBXNoYXBlGAMgAygDEhMKC3RvdGFsX2J5dGVzGAQgASgEIj0KB1ByZXBhcmUSDgoGbnVtYmVyGAEgASgNEiIKAm9wGAIgASgLMhYuZ3JhZHdpcmUudjEuT3BSZXF1ZXN0IhEKD1ByZXBhcmVSZXNwb25zZSIlCgVDYWxscxINCgVjb3VudBgBIAEoDRINCgV3b3JkcxgPIAEoDCJJCg5SZWxlYXNlUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDwoHdGVuc29ycxgDIAMoBiIjCg9SZWxlYXNlUmVzcG9uc2USEAoIcmVsZWFzZWQYASABKAQibgoMR3JhcGhSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdGVuc29ycxgCIAMoBhIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRISCgp3aXRoX3NhdmVkGAUgASgIIl4KDUdyYXBoUmVzcG9uc2USJQoFbm9kZXMYASADKAsyFi5ncmFkd2lyZS52MS5HcmFwaE5vZGUSDQoFcm9vdHMYAiADKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJIuwBCglHcmFwaE5vZGUSCgoCaWQYASABKAQSDAoEbmFtZRgCIAEoCRIlCgVlZGdlcxgDIAMoCzIWLmdyYWR3aXJlLnYxLkdyYXBoRWRnZRIlCgRsZWFmGAQgASgLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYxITCgtzYXZlZF9ieXRlcxgFIAEoBBINCgVmcmVlZBgGIAEoCBIUCgxyZXRhaW5zX2dyYWQYByABKAgSDwoHY29tbWFuZBgIIAEoBBImCgVzYXZlZBgJIAMoCzIXLmdyYWR3aXJlLnYxLlNhdmVkVmFsdWVKBAgQECAiUAoKU2F2ZWRWYWx1ZRIMCgRuYW1lGAEgASgJEhEKBXNoYXBlGAIgAygDQgIQARIhCgVkdHlwZRgDIAEoDjISLmdyYWR3aXJlLnYxLkR0eXBlIikKCUdyYXBoRWRnZRIMCgRub2RlGAEgASgEEg4KBm91dHB1dBgCIAEoDUJ0ChVpby5naXRodWIuZ3JhZHdpcmUudjFQAVo8Z2l0aHViLmNvbS9ncmFkd2lyZS9ncmFkd2lyZS9jbGllbnQvZ28vZ3JhZHdpcmVwYjtncmFkd2lyZXBiqgILR3JhZHdpcmUuVjHqAgxHcmFkd2lyZTo6VjFiBnByb3RvMw", [file_gradwire_v1_errors, file_gradwire_v1_types]);
 
 /**
  * Makes a leaf tensor from values.
@@ -896,6 +898,13 @@ export type DescribeRequest = Message<"gradwire.v1.DescribeRequest"> & {
    * @generated from field: uint32 page_size = 5;
    */
   pageSize: number;
+
+  /**
+   * Whether to tell the session's activity. The server then measures op times for ten seconds more.
+   *
+   * @generated from field: bool activity = 40;
+   */
+  activity: boolean;
 };
 
 /**
@@ -938,6 +947,13 @@ export type DescribeResponse = Message<"gradwire.v1.DescribeResponse"> & {
    * @generated from field: bool more = 4;
    */
   more: boolean;
+
+  /**
+   * Set if the request asks for it.
+   *
+   * @generated from field: gradwire.v1.SessionActivity activity = 40;
+   */
+  activity?: SessionActivity | undefined;
 };
 
 /**
@@ -946,6 +962,197 @@ export type DescribeResponse = Message<"gradwire.v1.DescribeResponse"> & {
  */
 export const DescribeResponseSchema: GenMessage<DescribeResponse> = /*@__PURE__*/
   messageDesc(file_gradwire_v1_commands, 21);
+
+/**
+ * What a session does: where its compute goes, what was refused, and its programs.
+ *
+ * @generated from message gradwire.v1.SessionActivity
+ */
+export type SessionActivity = Message<"gradwire.v1.SessionActivity"> & {
+  /**
+   * Wall seconds by op since the watch began. A watch begins with the first request for activity, and ends ten seconds
+   * after the last one. Empty in the first answer.
+   *
+   * @generated from field: repeated gradwire.v1.OpTime op_times = 1;
+   */
+  opTimes: OpTime[];
+
+  /**
+   * Commands and calls that were refused, since the session was opened or restored.
+   *
+   * @generated from field: uint64 refused = 2;
+   */
+  refused: bigint;
+
+  /**
+   * The last of them, oldest first.
+   *
+   * @generated from field: repeated gradwire.v1.LoggedRefusal refusals = 3;
+   */
+  refusals: LoggedRefusal[];
+
+  /**
+   * The programs that the session keeps. The most recently run one is last.
+   *
+   * @generated from field: repeated gradwire.v1.ProgramStatistics programs = 4;
+   */
+  programs: ProgramStatistics[];
+};
+
+/**
+ * Describes the message gradwire.v1.SessionActivity.
+ * Use `create(SessionActivitySchema)` to create a new message.
+ */
+export const SessionActivitySchema: GenMessage<SessionActivity> = /*@__PURE__*/
+  messageDesc(file_gradwire_v1_commands, 22);
+
+/**
+ * Time of one op, or of other work of a session. On a GPU it is the time to start the op.
+ *
+ * @generated from message gradwire.v1.OpTime
+ */
+export type OpTime = Message<"gradwire.v1.OpTime"> & {
+  /**
+   * "op", "backward" for a node of a graph, "program" for a plan, "step" for a step of a program without a plan, or
+   * another command's field in Command. Empty for requests and answers.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * The op, the node, or the program's hash in hexadecimal digits, shortened. May be empty.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Wall seconds.
+   *
+   * @generated from field: double seconds = 3;
+   */
+  seconds: number;
+
+  /**
+   * How often it began.
+   *
+   * @generated from field: uint64 calls = 4;
+   */
+  calls: bigint;
+};
+
+/**
+ * Describes the message gradwire.v1.OpTime.
+ * Use `create(OpTimeSchema)` to create a new message.
+ */
+export const OpTimeSchema: GenMessage<OpTime> = /*@__PURE__*/
+  messageDesc(file_gradwire_v1_commands, 23);
+
+/**
+ * A command or call that was refused.
+ *
+ * @generated from message gradwire.v1.LoggedRefusal
+ */
+export type LoggedRefusal = Message<"gradwire.v1.LoggedRefusal"> & {
+  /**
+   * When: milliseconds since 1970, by the server's clock.
+   *
+   * @generated from field: uint64 at_unix_ms = 1;
+   */
+  atUnixMs: bigint;
+
+  /**
+   * The command's field in Command, or the method of a call that is no command; empty if unknown.
+   *
+   * @generated from field: string command = 2;
+   */
+  command: string;
+
+  /**
+   * The op; empty for other commands.
+   *
+   * @generated from field: string op = 3;
+   */
+  op: string;
+
+  /**
+   * Why.
+   *
+   * @generated from field: gradwire.v1.Reason reason = 4;
+   */
+  reason: Reason;
+
+  /**
+   * The sentence, perhaps shortened.
+   *
+   * @generated from field: string message = 5;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message gradwire.v1.LoggedRefusal.
+ * Use `create(LoggedRefusalSchema)` to create a new message.
+ */
+export const LoggedRefusalSchema: GenMessage<LoggedRefusal> = /*@__PURE__*/
+  messageDesc(file_gradwire_v1_commands, 24);
+
+/**
+ * A program and how its runs went.
+ *
+ * @generated from message gradwire.v1.ProgramStatistics
+ */
+export type ProgramStatistics = Message<"gradwire.v1.ProgramStatistics"> & {
+  /**
+   * Its hash.
+   *
+   * @generated from field: bytes hash = 1;
+   */
+  hash: Uint8Array;
+
+  /**
+   * Its first ops, each once.
+   *
+   * @generated from field: repeated string ops = 2;
+   */
+  ops: string[];
+
+  /**
+   * Its steps.
+   *
+   * @generated from field: uint32 steps = 3;
+   */
+  steps: number;
+
+  /**
+   * Repetitions by a plan.
+   *
+   * @generated from field: uint64 planned_runs = 4;
+   */
+  plannedRuns: bigint;
+
+  /**
+   * Repetitions step by step.
+   *
+   * @generated from field: uint64 stepwise_runs = 5;
+   */
+  stepwiseRuns: bigint;
+
+  /**
+   * Why the last repetition without a plan had none; empty if the first makes the plan.
+   *
+   * @generated from field: string stepwise_because = 6;
+   */
+  stepwiseBecause: string;
+};
+
+/**
+ * Describes the message gradwire.v1.ProgramStatistics.
+ * Use `create(ProgramStatisticsSchema)` to create a new message.
+ */
+export const ProgramStatisticsSchema: GenMessage<ProgramStatistics> = /*@__PURE__*/
+  messageDesc(file_gradwire_v1_commands, 25);
 
 /**
  * Reads a tensor's values.
@@ -973,7 +1180,7 @@ export type ReadRequest = Message<"gradwire.v1.ReadRequest"> & {
  * Use `create(ReadRequestSchema)` to create a new message.
  */
 export const ReadRequestSchema: GenMessage<ReadRequest> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 22);
+  messageDesc(file_gradwire_v1_commands, 26);
 
 /**
  * The values, or where to fetch them.
@@ -1010,7 +1217,7 @@ export type ReadResponse = Message<"gradwire.v1.ReadResponse"> & {
  * Use `create(ReadResponseSchema)` to create a new message.
  */
 export const ReadResponseSchema: GenMessage<ReadResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 23);
+  messageDesc(file_gradwire_v1_commands, 27);
 
 /**
  * A large tensor's values: pinned on the server for Download, or received by Upload. They count as bytes of the
@@ -1053,7 +1260,7 @@ export type Transfer = Message<"gradwire.v1.Transfer"> & {
  * Use `create(TransferSchema)` to create a new message.
  */
 export const TransferSchema: GenMessage<Transfer> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 24);
+  messageDesc(file_gradwire_v1_commands, 28);
 
 /**
  * Prepares an op, so Calls can call it many times at little cost. Only the writer that prepared it can call it.
@@ -1083,7 +1290,7 @@ export type Prepare = Message<"gradwire.v1.Prepare"> & {
  * Use `create(PrepareSchema)` to create a new message.
  */
 export const PrepareSchema: GenMessage<Prepare> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 25);
+  messageDesc(file_gradwire_v1_commands, 29);
 
 /**
  * Empty.
@@ -1098,7 +1305,7 @@ export type PrepareResponse = Message<"gradwire.v1.PrepareResponse"> & {
  * Use `create(PrepareResponseSchema)` to create a new message.
  */
 export const PrepareResponseSchema: GenMessage<PrepareResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 26);
+  messageDesc(file_gradwire_v1_commands, 30);
 
 /**
  * Calls of prepared ops, one after another. Each counts as a command and takes a seq. Each is quiet: it is answered
@@ -1128,7 +1335,7 @@ export type Calls = Message<"gradwire.v1.Calls"> & {
  * Use `create(CallsSchema)` to create a new message.
  */
 export const CallsSchema: GenMessage<Calls> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 27);
+  messageDesc(file_gradwire_v1_commands, 31);
 
 /**
  * Releases ids. Values that a graph or another tensor still needs are kept. Unknown ids are ignored.
@@ -1163,7 +1370,7 @@ export type ReleaseRequest = Message<"gradwire.v1.ReleaseRequest"> & {
  * Use `create(ReleaseRequestSchema)` to create a new message.
  */
 export const ReleaseRequestSchema: GenMessage<ReleaseRequest> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 28);
+  messageDesc(file_gradwire_v1_commands, 32);
 
 /**
  * What was released.
@@ -1184,7 +1391,7 @@ export type ReleaseResponse = Message<"gradwire.v1.ReleaseResponse"> & {
  * Use `create(ReleaseResponseSchema)` to create a new message.
  */
 export const ReleaseResponseSchema: GenMessage<ReleaseResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 29);
+  messageDesc(file_gradwire_v1_commands, 33);
 
 /**
  * Lists the reverse graph behind tensors, one page at a time. The first page fixes which nodes the listing has. The
@@ -1234,7 +1441,7 @@ export type GraphRequest = Message<"gradwire.v1.GraphRequest"> & {
  * Use `create(GraphRequestSchema)` to create a new message.
  */
 export const GraphRequestSchema: GenMessage<GraphRequest> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 30);
+  messageDesc(file_gradwire_v1_commands, 34);
 
 /**
  * A page of the graph, beginning with the nodes nearest to the tensors.
@@ -1269,7 +1476,7 @@ export type GraphResponse = Message<"gradwire.v1.GraphResponse"> & {
  * Use `create(GraphResponseSchema)` to create a new message.
  */
 export const GraphResponseSchema: GenMessage<GraphResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 31);
+  messageDesc(file_gradwire_v1_commands, 35);
 
 /**
  * A node of the reverse graph.
@@ -1346,7 +1553,7 @@ export type GraphNode = Message<"gradwire.v1.GraphNode"> & {
  * Use `create(GraphNodeSchema)` to create a new message.
  */
 export const GraphNodeSchema: GenMessage<GraphNode> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 32);
+  messageDesc(file_gradwire_v1_commands, 36);
 
 /**
  * A tensor that a node keeps for backward.
@@ -1381,7 +1588,7 @@ export type SavedValue = Message<"gradwire.v1.SavedValue"> & {
  * Use `create(SavedValueSchema)` to create a new message.
  */
 export const SavedValueSchema: GenMessage<SavedValue> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 33);
+  messageDesc(file_gradwire_v1_commands, 37);
 
 /**
  * An edge of the reverse graph.
@@ -1409,5 +1616,5 @@ export type GraphEdge = Message<"gradwire.v1.GraphEdge"> & {
  * Use `create(GraphEdgeSchema)` to create a new message.
  */
 export const GraphEdgeSchema: GenMessage<GraphEdge> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 34);
+  messageDesc(file_gradwire_v1_commands, 38);
 
