@@ -7,7 +7,7 @@ import { loggedIn, logIn, logOut, refusedLogin, sentence } from "./calls";
 import { GraphPage } from "./graph/page";
 import { opened } from "./opened";
 import { SessionsPage } from "./sessions/page";
-import { SessionPage } from "./tensors/page";
+import { SessionPage } from "./session/page";
 
 const TITLES = { sessions: "Sessions", graph: "Graph", session: "Memory" } as const;
 
