@@ -6,10 +6,10 @@ import { ArrivalPage } from "./arrival";
 import { loggedIn, logIn, logOut, refusedLogin, sentence } from "./calls";
 import { GraphPage } from "./graph/page";
 import { opened } from "./opened";
-import { SessionsPage } from "./sessions/page";
 import { SessionPage } from "./session/page";
+import { SessionsPage } from "./sessions/page";
 
-const TITLES = { sessions: "Sessions", graph: "Graph", session: "Memory" } as const;
+const TITLES = { sessions: "Sessions", graph: "Graph", session: "Session" } as const;
 
 function Studio() {
   const { page, session } = address.value;

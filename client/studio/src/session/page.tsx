@@ -1,5 +1,6 @@
-// The page of a session's memory: bytes and tensors over time, and the tensors by size.
+// The page of a session: where its compute goes, its memory over time, its tensors by size, its refusals and programs.
 import { useRef, useState } from "preact/hooks";
+import type { SessionActivity } from "#contract/commands_pb";
 import { addressOf } from "../address";
 import { sentence, server } from "../calls";
 import { Chooser, chosenSession } from "../chooser";
@@ -11,6 +12,9 @@ import type { Opened } from "../opened";
 import { usePolling } from "../polling";
 import { pointsOf } from "../sparkline";
 import { type Column, type Sorting, sorted, VirtualTable } from "../virtual";
+import { Programs, Refusals } from "./events";
+import { Flame } from "./flame";
+import { type Share, Window } from "./times";
 
 const EVERY = 1000; // milliseconds between looks at the sums, which cost the session least
 const LIST_EVERY = 5000; // and at least between two lists of its tensors
@@ -21,9 +25,9 @@ export function SessionPage() {
   const session = chosenSession();
   return (
     <>
-      <h1>Memory</h1>
+      <h1>Session</h1>
       <Chooser page="session" />
-      {session && <Memory key={session.id} session={session} />}
+      {session && <Watch key={session.id} session={session} />}
     </>
   );
 }
@@ -33,25 +37,44 @@ interface View {
   count: number;
   tensors: Tensor[];
   partial: boolean;
+  activity: SessionActivity | null;
+  shares: Share[];
+  span: number;
   problem: string;
 }
 
-function Memory(props: { session: Opened }) {
+const NOTHING: View = {
+  bytes: [],
+  count: 0,
+  tensors: [],
+  partial: false,
+  activity: null,
+  shares: [],
+  span: 0,
+  problem: "",
+};
+
+function Watch(props: { session: Opened }) {
   const { session } = props;
   const nextList = useRef(0);
-  const [view, setView] = useState<View>({ bytes: [], count: 0, tensors: [], partial: false, problem: "" });
+  const window = useRef(new Window());
+  const [view, setView] = useState<View>(NOTHING);
   const [sorting, setSorting] = useState<Sorting>({ key: "bytes", down: true });
   const look = async () => {
     try {
-      const sums = await server.describe({ sessionId: session.id });
+      const sums = await server.describe({ sessionId: session.id, activity: true });
       const began = performance.now();
       const list = began >= nextList.current ? await listTensors(session.id) : null;
+      window.current.take(sums.activity?.opTimes ?? [], began);
       if (list) nextList.current = began + Math.max(LIST_EVERY, LIST_PART * (performance.now() - began));
       setView((was) => ({
         bytes: [...was.bytes, Number(sums.bytes)].slice(-MOST_LOOKS),
         count: Number(sums.tensorCount),
         tensors: list ? [...list.tensors.values()] : was.tensors,
         partial: list ? list.partial : was.partial,
+        activity: sums.activity ?? null,
+        shares: window.current.shares(),
+        span: window.current.span,
         problem: "",
       }));
     } catch (error) {
@@ -83,6 +106,9 @@ function Memory(props: { session: Opened }) {
         </div>
       </dl>
       <Curve values={view.bytes} />
+      <Flame shares={view.shares} span={view.span} />
+      {view.activity && <Programs programs={view.activity.programs} />}
+      {view.activity && <Refusals activity={view.activity} />}
       <h2>Tensors by size</h2>
       <p>
         {counted(rows.length, "tensor")} with an id{view.partial ? ", the first of more" : ""}. Values saved for

@@ -460,16 +460,48 @@ for line in sys.stdin: print("html", json.dumps(html))`);
   });
 });
 
-describe("memory", () => {
-  test("is drawn over time, with the tensors by size", async () => {
+describe("a session", () => {
+  test("is drawn over time, with the tensors by size and the ops by time", async () => {
     const made = await program(TRAINING);
     const now = await opened();
     await logIn(now, server.alice);
     await openGraph(now, made.session);
-    await now.getByRole("link", { name: "Memory" }).click();
+    await now.getByRole("link", { name: "Session", exact: true }).click();
     await now.getByRole("row", { name: "(512, 256)" }).first().waitFor();
-    await now.waitForTimeout(SHOTS ? 30_000 : 1500);
+    await now.getByRole("img", { name: /^time by kind: .*backward/ }).waitFor();
+    await now.getByRole("row", { name: /^AddmmBackward0 backward/ }).waitFor();
+    await now.waitForTimeout(SHOTS ? 30_000 : 0);
     await shot(now, "memory");
+    await now.getByRole("heading", { name: "Ops by time" }).scrollIntoViewIfNeeded();
+    await shot(now, "session");
+  });
+
+  test("tells what was refused, as text, and how its compiled functions ran", async () => {
+    const made = await program(`
+f = torch.compile(lambda x: (x * 2).tanh().sum())
+x = torch.ones(3)
+for i in range(5): f(x).item()
+ready()
+for line in sys.stdin: print("done", 1)`);
+    const refused = server.call("Op", { sessionId: made.session, op: MARKUP, requestId: "1" });
+    await expect(refused).rejects.toThrow("OP_UNKNOWN");
+    const now = await opened();
+    await logIn(now, server.alice);
+    await openGraph(now, made.session);
+    await now.getByRole("link", { name: "Session", exact: true }).click();
+    const refusals = now.getByRole("region", { name: "Refusals" });
+    await refusals.getByRole("cell", { name: "OP_UNKNOWN" }).waitFor();
+    await refusals.getByText("<b>bold</b>").waitFor();
+    expect(await refusals.locator("img, b").count()).toBe(0);
+    const row = now.getByRole("region", { name: "Compiled functions" }).locator("tbody tr");
+    expect(await row.locator("td").allTextContents()).toEqual([
+      expect.stringMatching(/^[0-9a-f]{12}$/),
+      "mul, tanh, sum",
+      "3",
+      "3",
+      "1",
+      "The first run of each kind of inputs makes the plan.",
+    ]);
   });
 });
 
@@ -485,7 +517,7 @@ describe("every page", () => {
     await drawn(now);
     await now.getByText("tensors of the session").click();
     expect(await faults(now)).toEqual([]);
-    await now.getByRole("link", { name: "Memory" }).click();
+    await now.getByRole("link", { name: "Session", exact: true }).click();
     await now.getByRole("row", { name: "leaf" }).first().waitFor();
     expect(await faults(now)).toEqual([]);
   });
@@ -499,7 +531,7 @@ describe("every page", () => {
     await now.getByRole("button", { name: "Make an example" }).click();
     await drawn(now);
     expect(await widest(now)).toBeLessThanOrEqual(0);
-    await now.getByRole("link", { name: "Memory" }).click();
+    await now.getByRole("link", { name: "Session", exact: true }).click();
     await now.getByRole("row", { name: "leaf" }).first().waitFor();
     expect(await widest(now)).toBeLessThanOrEqual(0);
   });
