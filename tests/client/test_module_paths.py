@@ -14,7 +14,6 @@ from gradwire._base import refused
 from gradwire._paths import finder, modules, reexports, refusals
 from gradwire._tensor.warnings import WARNED_ONCE
 from gradwire.multiprocessing.spawn import ProcessRaisedException, spawn
-from gradwire.utils import tensorboard
 
 PATHS = (
     "nn.modules nn.modules.linear nn.modules.batchnorm nn.modules.module nn.modules.utils nn.parallel "
@@ -83,8 +82,6 @@ def test_what_cannot_work_is_refused_when_it_is_used() -> None:
         gradwire.onnx.exportt  # noqa: B018
     with pytest.raises(NotImplementedError, match=r"gradwire does not support torch\.a\.B: no"):
         refused.refused("a.B", "no")()
-    with pytest.raises(NotImplementedError, match="tensorboardX"):
-        tensorboard.SummaryWriter()
 
 
 def test_a_missing_module_is_named_with_what_there_is() -> None:

@@ -17,16 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"gradwire": "client", "gradwire_engine": "engine", "gradwire_server": "server"}
 ALLOWED = {
     # IPython only inside a notebook. safetensors for files. PyTorch for from_torch and to_torch. tqdm for bars. rich
-    # for `gradwire top`. tensorboardX for utils.tensorboard.
+    # for `gradwire top`. matplotlib for figures in utils.tensorboard.
     "gradwire": {
         "gradwire",
         "grpc",
         "google",
         "numpy",
         "IPython",
+        "matplotlib",
         "rich",
         "safetensors",
-        "tensorboardX",
         "torch",
         "tqdm",
     },
