@@ -36,6 +36,12 @@ log = logging.getLogger("gradwire.web")
 @click.option(
     "--origin", "origins", multiple=True, metavar="ORIGIN", help="Origin of web pages that may call; may be repeated."
 )
+@click.option(
+    "--logdir",
+    default="",
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder of TensorBoard's event files for the page Training; all callers see it.",
+)
 @click.option("--tls-cert", default="", metavar="FILE", help="PEM file of the gateway's certificate chain.")
 @click.option("--tls-key", default="", metavar="FILE", help="PEM file of the key of --tls-cert, without password.")
 @click.option(

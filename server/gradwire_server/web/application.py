@@ -20,6 +20,7 @@ from gradwire_server.web.pages import Pages
 from gradwire_server.web.status import http_refusal, status_of
 from gradwire_server.web.stream import PATH as STREAM_PATH
 from gradwire_server.web.stream import StreamEndpoint
+from gradwire_server.web.training import TrainingEndpoints
 from gradwire_server.web.transfers import download, upload
 from gradwire_server.web.unary import unary
 
@@ -33,7 +34,7 @@ def application(gateway: Gateway) -> Starlette:
     def at(path: str, method: str, handler: Any) -> Route:
         return Route(path, Endpoint(gateway, handler), methods=[method])
 
-    pages, handovers = Pages(), HandoverEndpoints()
+    pages, handovers, training = Pages(), HandoverEndpoints(), TrainingEndpoints(gateway.options.logdir)
     routes: list[BaseRoute] = [
         at("/", "GET", pages),
         at("/studio/{name}", "GET", pages),
@@ -42,6 +43,9 @@ def application(gateway: Gateway) -> Starlette:
         at("/logout", "POST", _logout),
         at("/handovers", "POST", handovers.put),
         at("/handovers/take", "POST", handovers.take),
+        at("/training/list", "POST", training.list),
+        at("/training/read", "POST", training.read),
+        at("/training/image", "POST", training.image),
         at("/uploads/{name}", "PUT", upload),
         at("/downloads/{transfer_id}", "GET", download),
         WebSocketRoute(STREAM_PATH, StreamEndpoint(gateway)),

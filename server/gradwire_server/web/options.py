@@ -28,6 +28,8 @@ class GatewayOptions:
     credentials_required: bool = False
     #: Whether the server must be known to refuse unknown tokens: the gateway's port can be reached by others.
     tokens_checked: bool = False
+    #: The folder whose event files Studio draws; empty for none.
+    logdir: str = ""
     log_format: str = "plain"
     log_level: str = "info"
     max_connections: int = 1024
