@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 
 export interface Address {
-  page: "sessions" | "graph" | "session" | "from";
+  page: "sessions" | "graph" | "session" | "training" | "from";
   /** The number of an opened session in this tab; 0 for none. */
   session: number;
   /** A tensor's id; 0 for none. */
@@ -11,11 +11,13 @@ export interface Address {
   code: string;
 }
 
+const PAGES = ["graph", "session", "training", "from"] as const;
+
 /** Read an address such as "#/graph/1/42". */
 export function parsed(hash: string): Address {
   const [page, session, tensor] = hash.replace(/^#\/?/, "").split("/");
   const number = (text: string | undefined) => (text && /^\d{1,16}$/.test(text) ? Number(text) : 0);
-  const known = page === "graph" || page === "session" || page === "from" ? page : "sessions";
+  const known = PAGES.find((each) => each === page) ?? "sessions";
   const code = page === "from" ? (session ?? "") : "";
   return { page: known, session: code ? 0 : number(session), tensor: number(tensor), code };
 }

@@ -24,10 +24,7 @@ const withCsrf: Interceptor = (next) => async (request) => {
     return await next(request);
   } catch (error) {
     const found = ConnectError.from(error);
-    if (found.code === Code.Unauthenticated) {
-      forget();
-      refusedLogin.value ||= found.rawMessage; // the first reason is the one that helps
-    }
+    if (found.code === Code.Unauthenticated) refuseLogin(csrf, found.rawMessage);
     throw found;
   }
 };
@@ -76,13 +73,30 @@ export async function takeHandover(code: string): Promise<Handover> {
     credentials: credentials(),
   });
   const told = (await answer.json()) as Partial<Handover> & { message?: string };
-  if (answer.status === 401) {
-    forget();
-    refusedLogin.value ||= told.message ?? "";
-  }
+  if (answer.status === 401) refuseLogin(csrf, told.message ?? "");
   if (!answer.ok || typeof told.session !== "string") throw new Error(told.message ?? "the link cannot be used");
   const { session, tensor = "", names = {}, lines = {}, calls = [], callOf = {} } = told;
   return { session, tensor: String(tensor), names, lines, calls, callOf };
+}
+
+/** POST JSON to an endpoint of the gateway. Throws an Error with a sentence. */
+export async function post(path: string, body: object): Promise<Response> {
+  const csrf = sessionStorage.getItem(CSRF_KEY);
+  let answer: Response;
+  try {
+    answer = await fetch(`${base}/${path}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...(csrf ? { "x-csrf-token": csrf } : {}) },
+      body: JSON.stringify(body),
+      credentials: credentials(),
+    });
+  } catch {
+    throw new Error("The gateway does not answer.");
+  }
+  if (answer.ok) return answer;
+  const told = ((await answer.json().catch(() => ({}))) as { message?: string }).message ?? "";
+  if (answer.status === 401) refuseLogin(csrf, told);
+  throw new Error(told || "the gateway refused the request");
 }
 
 /** A session, a tensor of it, and what only the program knows. */
@@ -119,6 +133,13 @@ export function lacksRights(error: unknown): boolean {
 
 function credentials(): RequestCredentials {
   return sessionStorage.getItem(CSRF_KEY) === null ? "omit" : "same-origin";
+}
+
+/** Note that a call was refused that had this login. One that began before the present login says nothing of it. */
+function refuseLogin(csrf: string | null, why: string): void {
+  if (csrf !== sessionStorage.getItem(CSRF_KEY)) return;
+  forget();
+  refusedLogin.value ||= why; // the first reason is the one that helps
 }
 
 function forget(): void {

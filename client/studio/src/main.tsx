@@ -8,8 +8,9 @@ import { GraphPage } from "./graph/page";
 import { opened } from "./opened";
 import { SessionPage } from "./session/page";
 import { SessionsPage } from "./sessions/page";
+import { TrainingPage } from "./training/page";
 
-const TITLES = { sessions: "Sessions", graph: "Graph", session: "Session" } as const;
+const TITLES = { sessions: "Sessions", graph: "Graph", session: "Session", training: "Training" } as const;
 
 function Studio() {
   const { page, session } = address.value;
@@ -26,7 +27,7 @@ function Studio() {
           {(Object.keys(TITLES) as (keyof typeof TITLES)[]).map((each) => (
             <a
               key={each}
-              href={addressOf(each, each === "sessions" ? 0 : known)}
+              href={addressOf(each, each === "sessions" || each === "training" ? 0 : known)}
               aria-current={each === page ? "page" : undefined}
             >
               {TITLES[each]}
@@ -40,6 +41,7 @@ function Studio() {
         {page === "graph" && <GraphPage />}
         {page === "from" && <ArrivalPage />}
         {page === "session" && <SessionPage />}
+        {page === "training" && <TrainingPage />}
       </main>
     </>
   );

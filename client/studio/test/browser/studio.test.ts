@@ -1,11 +1,12 @@
 // Studio in a browser, with a live server: each page, its bounds, its accessibility, and what it must refuse.
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Scene } from "../../src/graph/scene";
-import { logIn, openGraph, type Program, Server, Watched } from "./world";
+import { type Gateway, logIn, openGraph, type Program, Server, Watched } from "./world";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SHOTS = process.env.STUDIO_SHOTS; // a folder for pictures of the pages
@@ -505,6 +506,79 @@ for line in sys.stdin: print("done", 1)`);
   });
 });
 
+describe("training", () => {
+  let folder: string;
+  let gateway: Gateway;
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), "studio-logs-"));
+    gateway = await server.training(folder);
+  });
+  afterAll(async () => {
+    await gateway?.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  async function at(options: object = {}): Promise<Page> {
+    page = await browser.page(`${gateway.url}#/training`, options);
+    await logIn(page, server.alice);
+    return page;
+  }
+
+  test("draws scalars, histograms and images while they are written", async () => {
+    const made = await program(
+      `${WRITING}
+write("first", 1.0, 40); ready()
+for line in sys.stdin: write("second", 2.0, 60); print("written", 1)`.replaceAll("FOLDER", folder),
+    );
+    const now = await at();
+    const chart = now.getByRole("img", { name: /^loss\/train over step; first: / });
+    await chart.waitFor();
+    expect(await now.getByRole("img", { name: /second/ }).count()).toBe(0);
+    await made.ask("go", /^(written)/);
+    await now.getByRole("img", { name: /^loss\/train over step; first: .*second: / }).waitFor();
+    await now.getByRole("img", { name: /^histograms of weights of first, steps 0 to/ }).waitFor();
+    const image = now.getByRole("img", { name: "image pattern of first at step 39" });
+    await expect.poll(() => image.evaluate((element) => (element as HTMLCanvasElement).width)).toBe(16);
+    await shot(now, "training");
+    expect(await faults(now)).toEqual([]);
+    await now.getByLabel("Logarithmic values").check();
+    await now.getByLabel("Horizontal axis").selectOption("time");
+    await now.getByRole("img", { name: /^loss\/train over minute/ }).waitFor();
+    await now.getByRole("checkbox", { name: "second" }).uncheck();
+    await now.getByRole("img", { name: /^loss\/train over minute; first: [^,]*$/ }).waitFor();
+    await now.getByLabel("Tags").fill("accuracy");
+    await now.getByText("1 tag", { exact: true }).waitFor();
+  });
+
+  test("shows names of runs and tags as text, and junk as a sentence", async () => {
+    await program(
+      `${WRITING}
+writer = SummaryWriter("FOLDER/" + MARKUP.replace("/", "")); writer.add_scalar(MARKUP, 1.0, 0); writer.close(); ready(); sys.stdin.read()`
+        .replaceAll("FOLDER", folder)
+        .replaceAll("MARKUP", JSON.stringify(MARKUP)),
+    );
+    writeFileSync(join(folder, "events.out.tfevents.1.junk"), "junk ".repeat(2_000_000));
+    const now = await at();
+    await now.getByRole("img", { name: MARKUP }).waitFor();
+    await now.getByText("events.out.tfevents.1.junk: byte 0 begins no record").waitFor();
+    expect(await now.locator("main img, main b").count()).toBe(0);
+  });
+
+  test("fits a phone, in the dark, without a fault of accessibility", async () => {
+    const now = await at({ viewport: { width: 360, height: 740 }, colorScheme: "dark" });
+    await now.getByRole("checkbox", { name: "first" }).waitFor();
+    expect(await widest(now)).toBeLessThanOrEqual(0);
+    expect(await faults(now)).toEqual([]);
+  });
+
+  test("without a folder says how to get one", async () => {
+    const now = await opened({}, "#/training");
+    await logIn(now, server.alice);
+    await now.getByText("The gateway has no folder of event files").waitFor();
+    expect(await faults(now)).toEqual([]);
+  });
+});
+
 describe("every page", () => {
   test.each(["light", "dark"] as const)("has no fault of accessibility in %s", async (colorScheme) => {
     const now = await opened({ colorScheme });
@@ -567,6 +641,20 @@ def step():
 step(); x.sum().item(); ready()
 while True:
     step(); x[0, 0].item(); time.sleep(0.02)
+`;
+
+const WRITING = `
+import math
+from gradwire.utils.tensorboard import SummaryWriter
+def write(name, rate, steps):
+    writer = SummaryWriter("FOLDER/" + name, max_queue=1)
+    for step in range(steps):
+        noise = torch.randn(400)
+        writer.add_scalar("loss/train", math.exp(-rate * step / 15) + 0.05 * abs(noise[0].item()), step)
+        writer.add_scalar("accuracy", 1 - math.exp(-rate * step / 10), step)
+        writer.add_histogram("weights", noise * (1 + step / 20) + rate, step)
+        writer.add_image("pattern", torch.rand(3, 16, 16), step)
+    writer.close()
 `;
 
 /** A program whose graph has about so many nodes: a residual net with a leaf at every fourth of them. */

@@ -100,6 +100,14 @@ export class Server {
     }
   }
 
+  /** A gateway beside the server, whose page of trainings has the event files of a folder. */
+  async training(folder: string): Promise<Gateway> {
+    const options = [`127.0.0.1:${this.port}`, "--web=0", `--logdir=${folder}`];
+    const started = spawn(PYTHON, ["-m", "gradwire", "studio", ...options], { cwd: ROOT });
+    started.stderr.resume();
+    return new Gateway(started, `${await heard(started, "stdout", /(http:\/\/127\.0\.0\.1:\d+)/)}/`);
+  }
+
   /** A unary call as JSON. */
   async call(method: string, body: object, token = this.alice): Promise<Record<string, unknown>> {
     const headers = { "content-type": "application/json", authorization: `Bearer ${token}` };
@@ -142,6 +150,18 @@ import gradwire as torch
 def ready():
     print("session", torch.current_session().session_id)
 `;
+
+/** A gateway that was started beside a server. */
+export class Gateway {
+  constructor(
+    private readonly process: ChildProcess,
+    readonly url: string,
+  ) {}
+
+  async close(): Promise<void> {
+    await ended(this.process);
+  }
+}
 
 /** A program that waits for a line on stdin, or goes on. */
 export class Program {
