@@ -190,10 +190,10 @@ def setting(options: argparse.Namespace) -> int:
 
 
 def web(options: argparse.Namespace) -> int:
-    """The web gateway beside direct gRPC; needs the extra [web] and httpx."""
-    from benchmarks.web import measure
+    """The web gateway beside direct gRPC, or what watching costs a session; needs the extra [web] and httpx."""
+    from benchmarks.web import measure, measure_watching
 
-    return table(options, measure(options.turns))
+    return table(options, (measure_watching if options.watching else measure)(options.turns))
 
 
 @compared
@@ -249,7 +249,9 @@ def parser() -> argparse.ArgumentParser:
     added.add_argument("--warm", type=float, default=10.0, help="seconds of compiled steps before the first turn")
     added.set_defaults(run=models)
     commands.add_parser("tricks", parents=[common(200, 1)], help=tricks.__doc__).set_defaults(run=tricks)
-    commands.add_parser("web", parents=[common()], help=web.__doc__).set_defaults(run=web)
+    added = commands.add_parser("web", parents=[common()], help=web.__doc__)
+    added.add_argument("--watching", action="store_true", help="what Studio's page of a session costs that session")
+    added.set_defaults(run=web)
     added = commands.add_parser("gate", help=gate.__doc__)
     added.add_argument("--only", default="", help="only the parts whose name contains this: ops, small, torch, tcp")
     added.add_argument("--update", action="store_true", help="commit to what is measured now")

@@ -1,4 +1,6 @@
-"""The web gateway beside direct gRPC: a unary round trip, and W2's step as prepared calls on a stream.
+"""The web gateway beside direct gRPC, and what Studio's watching costs a session.
+
+The gateway: a unary round trip, and W2's step as prepared calls on a stream.
 
 Both sides send the same messages to one server. The client of a WebSocket here is Python's, as gRPC's is.
 """
@@ -7,7 +9,10 @@ from __future__ import annotations
 
 import queue
 import socket
+import statistics
 import struct
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,9 +20,10 @@ from typing import Any
 import grpc
 import httpx
 import numpy as np
+import psutil
 from websockets.sync.client import connect
 
-from benchmarks.measure import Bound, Result, compare
+from benchmarks.measure import Bound, Result, compare, seconds
 from benchmarks.processes import served
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2, service_pb2_grpc, types_pb2
@@ -28,6 +34,7 @@ _BATCH, _SIZES, _RATE = 128, (64, 256, 10), 1e-3
 _ALONE = ("--workers=1", "--blas-threads=1")
 _WAIT = 60.0
 _READY_SECONDS = 60
+_WATCHED_SECONDS = 2.0  # of a turn
 
 
 class Steps:
@@ -144,6 +151,92 @@ def _trains(steps: Steps, exchange: Exchange) -> Callable[[], float]:
         return float(np.frombuffer(result.read.payload.data, np.float32)[0])
 
     return take
+
+
+class _SmallOps(Steps):
+    """Steps of 200 additions of four numbers: each takes the server as little as an op can, about 12 µs."""
+
+    def __init__(self, opened: service_pb2.OpenSessionResponse) -> None:
+        super().__init__(opened)
+        self._small = self._create(np.ones(4))
+        args = [types_pb2.Argument(tensor=1)] * 2
+        self._prepare(6, c.OpRequest(op="add", args=args, outputs=[1]))
+
+    def step(self) -> bytes:
+        """200 additions, and a read of the last."""
+        made = [self._id() for _ in range(200)]
+        words = b"".join(struct.pack("<4Q", 6, self._small, self._small, each) for each in made)
+        commands = [
+            service_pb2.Command(calls=c.Calls(count=len(made), words=words)),
+            service_pb2.Command(read=c.ReadRequest(tensor=made[-1])),
+            service_pb2.Command(release=c.ReleaseRequest(tensors=made), quiet=True),
+        ]
+        return self.batch(commands, calls=len(made) - 1)
+
+
+class _Watcher(threading.Thread):
+    """Asks for a session as Studio's page does, until `ended`: its activity each second, its tensors every fifth."""
+
+    def __init__(self, stub: Any, session_id: str) -> None:
+        super().__init__(daemon=True)
+        self._stub, self._session = stub, session_id
+        self.ended = threading.Event()
+        self.asked = 0
+
+    def run(self) -> None:
+        """Ask."""
+        while not self.ended.is_set():
+            self._stub.Describe(c.DescribeRequest(session_id=self._session, activity=True))
+            if self.asked % 5 == 0:
+                self._stub.Describe(c.DescribeRequest(session_id=self._session, list=True))
+            self.asked += 1
+            self.ended.wait(1.0)
+
+
+def _watching(channel: grpc.Channel, server: int, kind: type[Steps], name: str, turns: int) -> Iterator[Result]:
+    """The step of a session that is watched, beside that of another one: by the clock, and by the server's CPU time."""
+    stub = service_pb2_grpc.AutogradServiceStub(channel)
+    opened = [stub.OpenSession(service_pb2.OpenSessionRequest()) for _ in range(2)]
+    both = [kind(each) for each in opened]
+    stream = channel.stream_stream(f"{_SERVICE}/Stream")
+    by_clock = Result("web", f"{name}, watched by Studio", "not watched", Bound(must=1.03), unit="µs")
+    by_cpu = Result("web", f"{name}, watched by Studio: CPU time", "not watched", Bound(must=1.03), unit="µs")
+    with by_grpc(stream, both[0].attach()) as one, by_grpc(stream, both[1].attach()) as other:
+        plain, watched = _trains(both[0], one), _trains(both[1], other)
+        assert [plain() for _ in range(5)] == [watched() for _ in range(5)]
+        steps = max(10, int(_WATCHED_SECONDS / statistics.median(seconds(plain) for _ in range(50))))
+        for number in range(turns):
+            clock, cpu = [0.0, 0.0], [0.0, 0.0]
+            for side in (0, 1) if number % 2 == 0 else (1, 0):
+                watcher = _Watcher(stub, opened[1].session_id)
+                began, used = time.perf_counter(), _cpu_seconds(server)
+                if side == 0:
+                    watcher.start()
+                for _ in range(steps):
+                    (watched, plain)[side]()
+                clock[side] = (time.perf_counter() - began) / steps
+                cpu[side] = (_cpu_seconds(server) - used) / steps
+                watcher.ended.set()
+                if side == 0:
+                    watcher.join()
+            by_clock.add(*clock)
+            by_cpu.add(*cpu)
+    yield by_clock
+    yield by_cpu
+
+
+def _cpu_seconds(server: int) -> float:
+    """CPU time of a server and its workers."""
+    found = psutil.Process(server)
+    # The id of a process's clock is what clock_getcpuclockid(3) gives.
+    return sum(time.clock_gettime((~each.pid << 3) | 2) for each in (found, *found.children(recursive=True)))
+
+
+def measure_watching(turns: int) -> Iterator[Result]:
+    """Rows for a step of large ops, and for a step of the smallest."""
+    with served(*_ALONE) as (address, server), grpc.insecure_channel(address) as channel:
+        yield from _watching(channel, server, Steps, "W2 step of prepared calls, loss read", turns)
+        yield from _watching(channel, server, _SmallOps, "200 additions of four numbers", turns)
 
 
 def _free_port() -> int:

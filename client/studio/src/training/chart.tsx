@@ -67,7 +67,7 @@ export function Chart(props: { tag: string; curves: readonly Curve[]; log: boole
         ))}
         {pointer !== null && <line class="pointer" x1={x(pointer)} x2={x(pointer)} y1={TOP} y2={HEIGHT - BOTTOM} />}
       </svg>
-      <ul class="legend">
+      <ul class="chart-legend">
         {told.slice(0, COLOURS).map(({ curve, at, x: where, raw }) => (
           <li key={curve.run}>
             <Mark curve={curve} />

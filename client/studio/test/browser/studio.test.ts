@@ -105,6 +105,14 @@ async function faults(now: Page): Promise<string[]> {
   });
 }
 
+/** Whether a token logs in. */
+async function tried(now: Page, token: string): Promise<boolean> {
+  return logIn(now, token, 2000).then(
+    () => true,
+    () => false,
+  );
+}
+
 /** Wait until a graph is on the canvas. */
 async function drawn(now: Page): Promise<void> {
   await now.locator("canvas[role=application]").waitFor();
@@ -503,6 +511,37 @@ for line in sys.stdin: print("done", 1)`);
       "1",
       "The first run of each kind of inputs makes the plan.",
     ]);
+  });
+});
+
+describe("a page that is open", () => {
+  test("says that its token was revoked, and goes on with another one", async () => {
+    const carol = server.token("carol", "--scope", "admin");
+    const now = await opened();
+    await expect.poll(() => tried(now, carol), { timeout: 20_000 }).toBe(true); // the server reads the file by itself
+    await now.getByRole("columnheader", { name: "Principal" }).waitFor();
+    server.revoke("carol");
+    await now.getByLabel("Token").waitFor();
+    await logIn(now, server.admin);
+    await now.getByRole("columnheader", { name: "Principal" }).waitFor();
+  });
+
+  test("on a session says when the server has restarted, and shows the next session", async () => {
+    const now = await opened();
+    await logIn(now, server.alice);
+    await now.getByRole("link", { name: "Session", exact: true }).click();
+    await now.getByRole("button", { name: "Make an example" }).click();
+    await now.getByRole("row", { name: "leaf" }).first().waitFor();
+    await server.restart();
+    await now.getByRole("banner").getByText("the login has ended").waitFor();
+    await logIn(now, server.alice);
+    await now
+      .getByRole("alert")
+      .filter({ hasText: /session/ })
+      .first()
+      .waitFor();
+    await now.getByRole("button", { name: "Make an example" }).click();
+    await now.getByRole("row", { name: "leaf" }).first().waitFor();
   });
 });
 

@@ -1,6 +1,6 @@
 // What the browser tests share: a server with a gateway and two tokens, programs in Python beside it, and a browser.
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -120,7 +120,15 @@ export class Server {
     return (await answer.json()) as Record<string, unknown>;
   }
 
-  private token(name: string, ...more: string[]): string {
+  /** Delete a principal's tokens. The server takes over the changed file by itself. */
+  revoke(name: string): void {
+    const path = join(this.folder, "tokens");
+    const lines = readFileSync(path, "utf8").split("\n");
+    writeFileSync(path, lines.filter((line) => !line.split(/\s+/).includes(name)).join("\n"));
+  }
+
+  /** Make a token. */
+  token(name: string, ...more: string[]): string {
     const told = execFileSync(
       PYTHON,
       ["-m", "gradwire", "token", name, ...more, "--file", join(this.folder, "tokens")],
@@ -215,12 +223,12 @@ export class Watched {
 }
 
 /** Log in on a page. */
-export async function logIn(page: Page, token: string): Promise<void> {
+export async function logIn(page: Page, token: string, timeout = 20_000): Promise<void> {
   const open = page.getByRole("button", { name: "Log in" });
   if (!(await page.getByLabel("Token").isVisible())) await open.click();
   await page.getByLabel("Token").fill(token);
   await page.locator("form.login button").click();
-  await page.getByRole("button", { name: "Log out" }).waitFor();
+  await page.getByRole("button", { name: "Log out" }).waitFor({ timeout });
 }
 
 /** Open a session by its id on the page of graphs. */
