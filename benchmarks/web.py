@@ -11,8 +11,6 @@ import queue
 import socket
 import statistics
 import struct
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +18,6 @@ from typing import Any
 import grpc
 import httpx
 import numpy as np
-import psutil
 from websockets.sync.client import connect
 
 from benchmarks.measure import Bound, Result, compare, seconds
@@ -34,7 +31,8 @@ _BATCH, _SIZES, _RATE = 128, (64, 256, 10), 1e-3
 _ALONE = ("--workers=1", "--blas-threads=1")
 _WAIT = 60.0
 _READY_SECONDS = 60
-_WATCHED_SECONDS = 2.0  # of a turn
+_WATCHED_STEPS = 150  # of a turn: a watch lasts 10 seconds
+_ASK_SECONDS, _LIST_SECONDS = 1.0, 5.0  # between the page's requests
 
 
 class Steps:
@@ -174,69 +172,39 @@ class _SmallOps(Steps):
         return self.batch(commands, calls=len(made) - 1)
 
 
-class _Watcher(threading.Thread):
-    """Asks for a session as Studio's page does, until `ended`: its activity each second, its tensors every fifth."""
+def _watching(channel: grpc.Channel, kind: type[Steps], name: str, turns: int) -> Result:
+    """The step of a session that is watched, beside that of another one.
 
-    def __init__(self, stub: Any, session_id: str) -> None:
-        super().__init__(daemon=True)
-        self._stub, self._session = stub, session_id
-        self.ended = threading.Event()
-        self.asked = 0
-
-    def run(self) -> None:
-        """Ask."""
-        while not self.ended.is_set():
-            self._stub.Describe(c.DescribeRequest(session_id=self._session, activity=True))
-            if self.asked % 5 == 0:
-                self._stub.Describe(c.DescribeRequest(session_id=self._session, list=True))
-            self.asked += 1
-            self.ended.wait(1.0)
-
-
-def _watching(channel: grpc.Channel, server: int, kind: type[Steps], name: str, turns: int) -> Iterator[Result]:
-    """The step of a session that is watched, beside that of another one: by the clock, and by the server's CPU time."""
+    Single steps of both alternate, so that other load of the machine meets both alike. The page's requests are rare
+    beside steps: their round trips, by the second, are added to the watched session's steps.
+    """
     stub = service_pb2_grpc.AutogradServiceStub(channel)
     opened = [stub.OpenSession(service_pb2.OpenSessionRequest()) for _ in range(2)]
     both = [kind(each) for each in opened]
     stream = channel.stream_stream(f"{_SERVICE}/Stream")
-    by_clock = Result("web", f"{name}, watched by Studio", "not watched", Bound(must=1.03), unit="µs")
-    by_cpu = Result("web", f"{name}, watched by Studio: CPU time", "not watched", Bound(must=1.03), unit="µs")
+    activity = c.DescribeRequest(session_id=opened[1].session_id, activity=True)
+    tensors = c.DescribeRequest(session_id=opened[1].session_id, list=True)
+    result = Result("web", f"{name}, watched by Studio", "not watched", Bound(must=1.03), unit="µs")
     with by_grpc(stream, both[0].attach()) as one, by_grpc(stream, both[1].attach()) as other:
         plain, watched = _trains(both[0], one), _trains(both[1], other)
         assert [plain() for _ in range(5)] == [watched() for _ in range(5)]
-        steps = max(10, int(_WATCHED_SECONDS / statistics.median(seconds(plain) for _ in range(50))))
-        for number in range(turns):
-            clock, cpu = [0.0, 0.0], [0.0, 0.0]
-            for side in (0, 1) if number % 2 == 0 else (1, 0):
-                watcher = _Watcher(stub, opened[1].session_id)
-                began, used = time.perf_counter(), _cpu_seconds(server)
-                if side == 0:
-                    watcher.start()
-                for _ in range(steps):
-                    (watched, plain)[side]()
-                clock[side] = (time.perf_counter() - began) / steps
-                cpu[side] = (_cpu_seconds(server) - used) / steps
-                watcher.ended.set()
-                if side == 0:
-                    watcher.join()
-            by_clock.add(*clock)
-            by_cpu.add(*cpu)
-    yield by_clock
-    yield by_cpu
-
-
-def _cpu_seconds(server: int) -> float:
-    """CPU time of a server and its workers."""
-    found = psutil.Process(server)
-    # The id of a process's clock is what clock_getcpuclockid(3) gives.
-    return sum(time.clock_gettime((~each.pid << 3) | 2) for each in (found, *found.children(recursive=True)))
+        for _ in range(turns):
+            asked = statistics.median(seconds(lambda: stub.Describe(activity)) for _ in range(9))
+            listed = statistics.median(seconds(lambda: stub.Describe(tensors)) for _ in range(9))
+            times: tuple[list[float], list[float]] = ([], [])
+            for _ in range(_WATCHED_STEPS):
+                times[0].append(seconds(watched))
+                times[1].append(seconds(plain))
+            share = asked / _ASK_SECONDS + listed / _LIST_SECONDS
+            result.add(statistics.median(times[0]) * (1 + share), statistics.median(times[1]))
+    return result
 
 
 def measure_watching(turns: int) -> Iterator[Result]:
-    """Rows for a step of large ops, and for a step of the smallest."""
-    with served(*_ALONE) as (address, server), grpc.insecure_channel(address) as channel:
-        yield from _watching(channel, server, Steps, "W2 step of prepared calls, loss read", turns)
-        yield from _watching(channel, server, _SmallOps, "200 additions of four numbers", turns)
+    """A row for a step of large ops, and one for a step of the smallest."""
+    with served(*_ALONE) as (address, _), grpc.insecure_channel(address) as channel:
+        yield _watching(channel, Steps, "W2 step of prepared calls, loss read", turns)
+        yield _watching(channel, _SmallOps, "200 additions of four numbers", turns)
 
 
 def _free_port() -> int:

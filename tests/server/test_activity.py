@@ -93,6 +93,7 @@ class Turned:
 def test_seconds_are_those_between_the_ops_and_none_while_paused() -> None:
     clock = Turned()
     times = OpTimes(clock)
+    assert times.choose()
     for name, seconds in (("add", 1.0), ("mul", 2.0), ("add", 4.0)):
         times.begin("op", name)
         clock.now += seconds
@@ -108,12 +109,34 @@ def test_seconds_are_those_between_the_ops_and_none_while_paused() -> None:
 def test_names_are_bounded() -> None:
     clock = Turned()
     times = OpTimes(clock)
+    assert times.choose()
     for number in range(MAX_NAMES + 50):
         times.node(f"Custom{number}Backward")
         clock.now += 1
     counts = Counter({name: calls for _, name, _, calls in times.items()})
     assert len(counts) == MAX_NAMES + 1
     assert counts[OTHERS] == 50
+
+
+def test_short_ops_are_estimated_from_few_calls() -> None:
+    clock = Turned()
+    times = OpTimes(clock)
+    chosen = 0
+    for call in range(20_000):  # calls of 20 ops of 10 µs, of which every second call has another op
+        counted = times.choose()
+        chosen += counted
+        for _ in range(20):
+            if counted:
+                times.begin("op", "add" if call % 2 else "mul")
+            clock.now += 1e-5
+        if counted:
+            times.rest()
+        times.pause()
+    found = {name: (seconds, calls) for kind, name, seconds, calls in times.items() if kind == "op"}
+    assert 500 < chosen < 2500
+    for name in ("add", "mul"):
+        assert found[name][0] == pytest.approx(2.0, rel=0.2)
+        assert found[name][1] == pytest.approx(200_000, rel=0.2)
 
 
 def test_a_watch_ends(session: Remote, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1693,7 +1693,7 @@ func (x *DescribeResponse) GetActivity() *SessionActivity {
 type SessionActivity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Wall seconds by op since the watch began. A watch begins with the first request for activity, and ends ten seconds
-	// after the last one. Empty in the first answer.
+	// after the last one. Empty in the first answer. Where ops are short, they are estimated from a sample of the calls.
 	OpTimes []*OpTime `protobuf:"bytes,1,rep,name=op_times,json=opTimes,proto3" json:"op_times,omitempty"`
 	// Commands and calls that were refused, since the session was opened or restored.
 	Refused uint64 `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"`

@@ -146,7 +146,8 @@ def _grid(many: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     grid = np.zeros((rows * columns, height, width, colours), many.dtype)
     grid[:count] = many
     shaped = grid.reshape(rows, columns, height, width, colours).transpose(0, 2, 1, 3, 4)
-    return shaped.reshape(rows * height, columns * width, colours)
+    joined: np.ndarray[Any, Any] = shaped.reshape(rows * height, columns * width, colours)
+    return joined
 
 
 def _one(tag: str, **fields: Any) -> Any:

@@ -327,7 +327,7 @@ def _drawn(figure: Any, close: bool) -> np.ndarray[Any, Any]:
     """The pixels of a figure, (height, width, 4)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.array(canvas.buffer_rgba())
     if close:

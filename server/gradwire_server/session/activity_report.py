@@ -10,7 +10,7 @@ MAX_OPS = 12  # of a program, so that people recognize it
 
 def report_activity(session: Session, answer: commands_pb2.SessionActivity) -> None:
     """Fill in the session's activity, and keep its watch alive."""
-    for kind, name, seconds, calls in session.watch().items():
+    for kind, name, seconds, calls in session.activity.watch().items():
         answer.op_times.add(kind=kind, name=name, seconds=seconds, calls=calls)
     activity = session.activity
     answer.refused = activity.refused

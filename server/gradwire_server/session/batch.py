@@ -61,6 +61,8 @@ def run_unary(call: PendingCall) -> Generator[None, None, bytes]:
         answer.Clear()
         return _apply(session, spec, request, answer)
 
+    if session.activity.watched is not None:
+        session.choose_watch()
     steps = refusal = None
     times = session.activity.op_times
     if times is not None:
@@ -154,6 +156,8 @@ def run_batch(call: PendingCall) -> Steps[bytes]:
         if session.durability.files is not None and (noted := session.durability.files.use()) is not None:
             yield from until_done(noted)
         session.durability.uncommitted = True  # until the call is over (runtime.py)
+        if session.activity.watched is not None:
+            session.choose_watch()
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
         response.durable_seq = writer.durable if session.durability.log_notes is None else writer.applied

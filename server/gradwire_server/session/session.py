@@ -5,6 +5,7 @@ which are plain values and only grow, and accesses transfers' bytes. The front k
 """
 
 import math
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from gradwire_server.common.futures import Steps
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
-from gradwire_server.session.state.activity import Activity, OpTimes
+from gradwire_server.session.state.activity import Activity
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.graph_walks import GraphWalks
@@ -139,19 +140,21 @@ class Session(TensorTable):
             CURRENT.set(context)
             self.current = context
 
-    def watch(self) -> OpTimes:
-        """Count op times, for some seconds after the last call."""
-        times = self.activity.watch()
-        self.cancel_token.node_began = times.node
-        return times
+    def choose_watch(self) -> None:
+        """Begin a call of a watched session: its ops are counted, or are not."""
+        times = self.activity.watched
+        if times is not None:
+            chosen = times.choose()
+            self.activity.op_times = times if chosen else None
+            self.cancel_token.node_began = times.node if chosen else None
 
     def pause_watch(self) -> None:
-        """Count no op times while others compute; end the count that no client has asked for lately."""
-        times = self.activity.op_times
+        """Count no op times while others compute; end the watch that no client has asked for lately."""
+        times = self.activity.watched
         if times is not None:
             times.pause()
-            if times.ended:
-                self.activity.op_times = self.cancel_token.node_began = None
+            if time.monotonic() > times.ends:
+                self.activity.watched = self.activity.op_times = self.cancel_token.node_began = None
 
     @property
     def commands(self) -> int:

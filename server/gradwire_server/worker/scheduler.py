@@ -259,8 +259,8 @@ class Scheduler:
         """Let a session compute for a slice; return the seconds it computed."""
         began, now, schedule = self.clock(), time.monotonic(), session.schedule
         schedule.waited = 0.0
-        if session.activity.op_times is not None:
-            session.activity.op_times.resume()
+        if session.activity.watched is not None:
+            session.activity.watched.resume()
         schedule.turn_ends = now + self.slice_seconds
         self._extensible_until = now + self.seconds
         session.cancel_token.begin_slice(schedule.turn_ends)
@@ -276,7 +276,7 @@ class Scheduler:
                 break
         self.running = None
         self.publish_slice_start(0)
-        if session.activity.op_times is not None:
+        if session.activity.watched is not None:
             session.pause_watch()
         took = max(0.0, self.clock() - began - session.schedule.waited)
         session.schedule.used = min(_MAX_USED_SECONDS, session.schedule.used + took)

@@ -1358,7 +1358,7 @@ pub struct DescribeResponse {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SessionActivity {
     /// Wall seconds by op since the watch began. A watch begins with the first request for activity, and ends ten seconds
-    /// after the last one. Empty in the first answer.
+    /// after the last one. Empty in the first answer. Where ops are short, they are estimated from a sample of the calls.
     #[prost(message, repeated, tag = "1")]
     pub op_times: ::prost::alloc::vec::Vec<OpTime>,
     /// Commands and calls that were refused, since the session was opened or restored.

@@ -971,7 +971,7 @@ export const DescribeResponseSchema: GenMessage<DescribeResponse> = /*@__PURE__*
 export type SessionActivity = Message<"gradwire.v1.SessionActivity"> & {
   /**
    * Wall seconds by op since the watch began. A watch begins with the first request for activity, and ends ten seconds
-   * after the last one. Empty in the first answer.
+   * after the last one. Empty in the first answer. Where ops are short, they are estimated from a sample of the calls.
    *
    * @generated from field: repeated gradwire.v1.OpTime op_times = 1;
    */
