@@ -145,6 +145,20 @@ def test_the_end_of_the_program_writes_what_waits(tmp_path: Path) -> None:
     assert len(values(tmp_path)) == 1
 
 
+def test_a_forked_process_repeats_no_event(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from gradwire.utils.tensorboard import SummaryWriter
+writer = SummaryWriter(sys.argv[1])
+writer.add_scalar("a", 1)
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    assert len(values(tmp_path)) == 1
+
+
 def test_a_purge_hides_later_steps(tmp_path: Path) -> None:
     SummaryWriter(tmp_path, purge_step=5).close()
     assert [(event.step, event.session_log.status) for event in events(tmp_path)][1:] == [(5, 0), (5, 1)]

@@ -40,6 +40,7 @@ class _EventFile:
         self._seconds = seconds
         self._flushed = time.monotonic()
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self.add(Event(wall_time=now, file_version=FILE_VERSION))
         self.flush()
 
@@ -67,6 +68,8 @@ class _EventFile:
     def close(self) -> None:
         """Write all events and close the file. Raises OSError."""
         with self._lock:
+            if os.getpid() != self._process:  # a forked process has copies of events that are its parent's to write
+                self._waiting.clear()
             if not self._file.closed:
                 try:
                     self._write()

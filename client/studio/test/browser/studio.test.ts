@@ -480,8 +480,6 @@ describe("a session", () => {
     await now.getByRole("img", { name: /^time by kind: .*backward/ }).waitFor();
     await now.getByRole("row", { name: /^AddmmBackward0 backward/ }).waitFor();
     await now.waitForTimeout(SHOTS ? 30_000 : 0);
-    await shot(now, "memory");
-    await now.getByRole("heading", { name: "Ops by time" }).scrollIntoViewIfNeeded();
     await shot(now, "session");
   });
 
