@@ -6,6 +6,7 @@ import { licenses } from "./licenses.mjs";
 const built = fileURLToPath(new URL("../../server/gradwire_server/web/static", import.meta.url));
 const arrange = fileURLToPath(new URL("src/graph/arrange.ts", import.meta.url));
 const contract = fileURLToPath(new URL("../typescript/src/gen/gradwire/v1", import.meta.url));
+const sdk = fileURLToPath(new URL("../typescript/src", import.meta.url));
 const folder = {
   entryFileNames: "studio/[name].js",
   chunkFileNames: "studio/[name].js",
@@ -14,7 +15,7 @@ const folder = {
 
 export default defineConfig({
   base: "./",
-  resolve: { alias: { "#contract": contract, "#arrange": arrange }, dedupe: ["@bufbuild/protobuf"] },
+  resolve: { alias: { "#contract": contract, "#arrange": arrange, "#sdk": sdk }, dedupe: ["@bufbuild/protobuf"] },
   plugins: [licenses("studio/LICENSES.txt") as Plugin],
   worker: { format: "es", rolldownOptions: { output: folder } },
   build: {

@@ -12,6 +12,9 @@ const CSRF_KEY = "gradwire.csrf";
 const CALL_MS = 30_000;
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 
+/** The gateway that served this page, for the SDK. */
+export const gateway = location.origin;
+
 /** Whether this tab has a login. */
 export const loggedIn = signal(sessionStorage.getItem(CSRF_KEY) !== null);
 /** Why the server refuses this tab's calls; empty if it does not. */
@@ -129,6 +132,20 @@ export function sentence(error: unknown): string {
 /** Whether a call was refused because its caller has too few rights. */
 export function lacksRights(error: unknown): boolean {
   return error instanceof ConnectError && (error.code === Code.PermissionDenied || error.code === Code.Unauthenticated);
+}
+
+/** The CSRF token of this tab's login, for the SDK. */
+export function csrfToken(): string | undefined {
+  return sessionStorage.getItem(CSRF_KEY) ?? undefined;
+}
+
+/** End a session while this page is left: the browser sends this after the page is gone. */
+export function endOnLeaving(sessionId: string): void {
+  const csrf = csrfToken();
+  const headers = { "content-type": "application/json", ...(csrf ? { "x-csrf-token": csrf } : {}) };
+  const request = { method: "POST", headers, body: JSON.stringify({ sessionId }), credentials: credentials() };
+  // Its answer finds no page. A session that this does not end is ended by its lease.
+  void fetch(`${base}/${AutogradService.typeName}/CloseSession`, { ...request, keepalive: true }).catch(() => {});
 }
 
 function credentials(): RequestCredentials {
