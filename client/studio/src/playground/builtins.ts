@@ -221,6 +221,7 @@ function rounded(given: Given): Value {
   if (value === undefined || !isNumber(value))
     throw new CodeError("TypeError", `type ${typeName(value ?? null)} doesn't define __round__ method`);
   if (isInteger(value)) return integer(value);
+  if (value === 0 && digits !== undefined) return value; // toFixed loses the sign
   if (digits !== undefined && isInteger(digits)) return Number(value.toFixed(Math.min(15, Math.max(0, Number(digits)))));
   const near = Math.round(value);
   return BigInt(Math.abs(value % 1) === 0.5 && near % 2 !== 0 ? near - 1 : near);

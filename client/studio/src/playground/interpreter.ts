@@ -167,14 +167,15 @@ export class Interpreter {
       }
       case "assign": {
         const value = await this.value(statement.value, scope);
+        await this.settle(); // before the assignment: a refused value leaves the name as it was
         for (const target of statement.targets) await this.assign(target, value, scope);
-        await this.settle();
+        if (statement.targets.some((each) => each.kind !== "name")) await this.settle();
         for (const target of statement.targets) await this.tellTarget(statement, target, scope);
         return undefined;
       }
       case "update":
         await this.update(statement, scope);
-        await this.settle();
+        if (statement.target.kind !== "name") await this.settle();
         await this.tellTarget(statement, statement.target, scope);
         return undefined;
       case "for":
@@ -308,7 +309,9 @@ export class Interpreter {
       await this.setItem(object, index, await combined(await this.item(object, index)));
     } else if (target.kind === "name") {
       const now = this.lookUp(target.name, scope, target);
-      scope.names.set(target.name, await combined(now));
+      const value = await combined(now);
+      await this.settle();
+      scope.names.set(target.name, value);
     } else throw new CodeError("SyntaxError", "this expression is an illegal target for augmented assignment", target);
   }
 

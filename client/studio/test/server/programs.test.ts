@@ -65,9 +65,8 @@ describe("programs print what PyTorch prints", () => {
   test.each(programs)("$name", async ({ code, printed, error }) => {
     const found = await answered(code);
     expect(found.printed).toBe(printed);
-    expect(found.error && { line: found.error.line, text: sentence(found.error.text) }).toEqual(
-      error && { line: error.line, text: sentence(`${error.type}: ${error.message}`) },
-    );
+    expect(found.error?.line).toBe(error?.line);
+    if (error) expect(found.error?.text).toContain(sentence(`${error.type}: ${error.message}`));
   });
   test.each(drawn)("$name", async ({ code, printed, error }) => {
     const found = await answered(code);
