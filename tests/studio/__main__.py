@@ -2,12 +2,16 @@
 
     python -m tests.studio [--shots FOLDER] [--units]
 
+The playground's language is compared with PyTorch's answers: committed ones, and those to random programs. The seed of
+these is GRADWIRE_FUZZ_SEED, "fresh" for another one in each run.
+
 Without Node or its packages all of it is skipped, without Chromium its pages are, each with a sentence. --shots writes
 pictures of the pages, which docs/studio.md shows.
 """
 
 import argparse
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -17,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tests.studio.layouts import write
+from tests.studio.programs import COMMITTED, committed, write_random
 
 FOLDER = Path(__file__).resolve().parents[2] / "client" / "studio"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -51,6 +56,20 @@ def browser() -> str | None:
     )
 
 
+def random_programs(folder: str) -> dict[str, str]:
+    """The environment of the playground's test: where its random programs are. Fails if the committed answers are stale."""
+    if find_spec("torch") is None:
+        print("Studio: random programs are skipped, since PyTorch is not installed")
+        return {}
+    if COMMITTED.read_text("utf-8") != committed():
+        sys.exit("Studio: PyTorch answers the playground's programs otherwise: run `python -m tests.studio.programs`")
+    given = os.environ.get("GRADWIRE_FUZZ_SEED", "1")
+    seed = random.randrange(1 << 30) if given == "fresh" else int(given)
+    path = Path(folder) / "programs.json"
+    write_random(path, seed)
+    return {"STUDIO_PROGRAMS": str(path)}
+
+
 def run(what: str, *command: str, **environment: str) -> None:
     """Run a step in Studio's folder. Raises SystemExit if it fails."""
     began = time.monotonic()
@@ -75,13 +94,17 @@ def main() -> None:
         layouts = Path(folder) / "layouts.json"
         write(layouts)
         run("units", "npx", "vitest", "run", "test/unit", STUDIO_LAYOUTS=str(layouts))
-    chromium = browser()
     if given.units:
         return
-    if chromium is None or find_spec("starlette") is None:
-        print(
-            f"Studio: its pages are not tested, since {'the extra [web]' if chromium else 'Chromium'} is not installed"
-        )
+    if find_spec("starlette") is None:
+        print("Studio: its pages and its playground's language are not tested, since the extra [web] is not installed")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = random_programs(folder)
+        run("the language", "npx", "vitest", "run", "test/server", STUDIO_PYTHON=sys.executable, **drawn)
+    chromium = browser()
+    if chromium is None:
+        print("Studio: its pages are not tested, since Chromium is not installed")
         return
     shots = {"STUDIO_SHOTS": str(given.shots.resolve())} if given.shots else {}
     run(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 COMMITTED = Path(__file__).resolve().parents[2] / "client" / "studio" / "test" / "server" / "programs.json"
-_RANDOM = 60
+_RANDOM = 24
 _STATEMENTS = 8
 
 PROGRAMS = {

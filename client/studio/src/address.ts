@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 
 export interface Address {
-  page: "sessions" | "graph" | "session" | "training" | "from";
+  page: "sessions" | "graph" | "session" | "training" | "playground" | "from";
   /** The number of an opened session in this tab; 0 for none. */
   session: number;
   /** A tensor's id; 0 for none. */
@@ -11,7 +11,7 @@ export interface Address {
   code: string;
 }
 
-const PAGES = ["graph", "session", "training", "from"] as const;
+const PAGES = ["graph", "session", "training", "playground", "from"] as const;
 
 /** Read an address such as "#/graph/1/42". */
 export function parsed(hash: string): Address {

@@ -1,16 +1,17 @@
 // Studio: the shell around the pages, and the login.
 import { render } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { address, addressOf } from "./address";
 import { ArrivalPage } from "./arrival";
 import { loggedIn, logIn, logOut, refusedLogin, sentence } from "./calls";
 import { GraphPage } from "./graph/page";
 import { opened } from "./opened";
+import type { PlaygroundPage } from "./playground/playground";
 import { SessionPage } from "./session/page";
 import { SessionsPage } from "./sessions/page";
 import { TrainingPage } from "./training/page";
 
-const TITLES = { sessions: "Sessions", graph: "Graph", session: "Session", training: "Training" } as const;
+const TITLES = { sessions: "Sessions", graph: "Graph", session: "Session", training: "Training", playground: "Playground" } as const;
 
 function Studio() {
   const { page, session } = address.value;
@@ -27,7 +28,7 @@ function Studio() {
           {(Object.keys(TITLES) as (keyof typeof TITLES)[]).map((each) => (
             <a
               key={each}
-              href={addressOf(each, each === "sessions" || each === "training" ? 0 : known)}
+              href={addressOf(each, each === "sessions" || each === "training" || each === "playground" ? 0 : known)}
               aria-current={each === page ? "page" : undefined}
             >
               {TITLES[each]}
@@ -42,9 +43,24 @@ function Studio() {
         {page === "from" && <ArrivalPage />}
         {page === "session" && <SessionPage />}
         {page === "training" && <TrainingPage />}
+        {page === "playground" && <Playground />}
       </main>
     </>
   );
+}
+
+/** The playground's page, loaded when it is first shown. */
+function Playground() {
+  const [Page, setPage] = useState<typeof PlaygroundPage | null>(null);
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    import("./playground/playground").then(
+      (module) => setPage(() => module.PlaygroundPage),
+      (error: unknown) => setProblem(sentence(error)),
+    );
+  }, []);
+  if (Page) return <Page />;
+  return <p role="status">{problem || "Loading the playground …"}</p>;
 }
 
 function Login() {

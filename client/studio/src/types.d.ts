@@ -2,5 +2,4 @@ declare module "*?worker&url" {
   const url: string;
   export default url;
 }
-
 declare module "*.css";

@@ -73,7 +73,8 @@ const METHODS: Record<string, Method> = {
     t.retainGrad();
     return null;
   },
-  requires_grad_: (_, t, given) => t.requiresGrad_(taken("requires_grad_", given, ["requires_grad"]).get("requires_grad") !== false),
+  requires_grad_: (_, t, given) =>
+    t.requiresGrad_(taken("requires_grad_", given, ["requires_grad"]).get("requires_grad") !== false),
   register_hook: (interpreter, t, given) => hookOf(interpreter, t, given, false),
   register_post_accumulate_grad_hook: (interpreter, t, given) => hookOf(interpreter, t, given, true),
   item: (interpreter, t) => itemOf(interpreter, t),
@@ -163,7 +164,8 @@ export async function callMethod(interpreter: Interpreter, object: Value, name: 
       object.methods[name]?.();
       return null;
     }
-    if (object instanceof Tuple) return object.items.reduce((product: bigint, each) => product * BigInt(each as bigint), 1n);
+    if (object instanceof Tuple)
+      return object.items.reduce((product: bigint, each) => product * BigInt(each as bigint), 1n);
     if (typeof object === "string") return (STRING_METHODS[name] as StringMethod)(object, given);
   }
   return interpreter.call(await attributeOf(interpreter, object, name), given);
@@ -197,7 +199,8 @@ export function setAttribute(object: Value, name: string, value: Value): void {
 }
 
 function missing(interpreter: Interpreter, object: Value, name: string): CodeError {
-  const known = object instanceof Tensor ? tensorNames(interpreter) : object instanceof List ? Object.keys(LIST_METHODS) : [];
+  const known =
+    object instanceof Tensor ? tensorNames(interpreter) : object instanceof List ? Object.keys(LIST_METHODS) : [];
   const sentence = `'${typeName(object)}' object has no attribute '${name}'.${suggestion(name, known)}`;
   return new CodeError("AttributeError", sentence);
 }
@@ -240,4 +243,3 @@ const STRING_METHODS: Record<string, StringMethod> = {
   lower: (text) => text.toLowerCase(),
   strip: (text) => text.trim(),
 };
-

@@ -3,6 +3,7 @@ import { itemOf } from "./attributes";
 import { backwardOfSeveral, gradOf, taken } from "./gradients";
 import type { Interpreter } from "./interpreter";
 import { gradEnabled } from "./modes";
+import { compared } from "./numbers";
 import {
   dtypes,
   type Given,
@@ -19,7 +20,6 @@ import {
   typeName,
   type Value,
 } from "./objects";
-import { compared } from "./numbers";
 import { reprText, strText } from "./printing";
 import { suggestion } from "./suggestions";
 import { CodeError } from "./syntax";
@@ -64,16 +64,16 @@ export function moduleMember(interpreter: Interpreter, module: Module, name: str
   if (op) return new Native(name, (given) => interpreter.apply(op, given));
   const known = [...interpreter.catalogue.functionNames(module.path), ...Object.keys(own), ...dtypes.keys()];
   const sentence = `module '${module.name}' has no attribute '${name}'.${suggestion(name, known)}`;
-  throw new CodeError("AttributeError", LACKING[inner] ?? sentence);
+  throw new CodeError("AttributeError", LACKING.get(inner) ?? sentence);
 }
 
 /** What learners look for and the playground lacks. */
-const LACKING: Record<string, string> = {
-  optim: "the playground has no optimizers: write the step under torch.no_grad(), as the lesson on descent does",
-  "nn.Linear": "the playground has no modules: use F.linear(x, weight, bias)",
-  "nn.Module": "the playground has no modules: use functions of torch.nn.functional",
-  "nn.Parameter": "the playground has no modules: use torch.tensor(..., requires_grad=True)",
-};
+const LACKING = new Map([
+  ["optim", "the playground has no optimizers: write the step under torch.no_grad(), as the lesson on descent does"],
+  ["nn.Linear", "the playground has no modules: use F.linear(x, weight, bias)"],
+  ["nn.Module", "the playground has no modules: use functions of torch.nn.functional"],
+  ["nn.Parameter", "the playground has no modules: use torch.tensor(..., requires_grad=True)"],
+]);
 
 function torchFunctions(interpreter: Interpreter): Record<string, Function_> {
   const { session } = interpreter;
@@ -138,15 +138,25 @@ function functions(interpreter: Interpreter): Record<string, Function_> {
     float: async (given) => {
       const value = await plain(interpreter, one("float", given));
       if (isNumber(value)) return Number(value);
-      const text = typeof value === "string" ? value.trim().toLowerCase().replace(/^([+-]?)inf$/, "$1Infinity") : "";
+      const text =
+        typeof value === "string"
+          ? value
+              .trim()
+              .toLowerCase()
+              .replace(/^([+-]?)inf$/, "$1Infinity")
+          : "";
       if (text && (text === "nan" || !Number.isNaN(Number(text)))) return Number(text);
-      throw new CodeError("ValueError", `could not convert ${typeName(value)} to float: ${await reprText(value, show)}`);
+      throw new CodeError(
+        "ValueError",
+        `could not convert ${typeName(value)} to float: ${await reprText(value, show)}`,
+      );
     },
     int: async (given) => {
       const value = await plain(interpreter, one("int", given));
       if (isInteger(value)) return integer(value);
       if (typeof value === "number") {
-        if (!Number.isFinite(value)) throw new CodeError("OverflowError", "cannot convert float infinity or nan to integer");
+        if (!Number.isFinite(value))
+          throw new CodeError("OverflowError", "cannot convert float infinity or nan to integer");
         return BigInt.asIntN(64, BigInt(Math.trunc(value)));
       }
       if (typeof value === "string" && /^\s*[+-]?\d{1,18}\s*$/.test(value)) return BigInt(value.trim());
@@ -222,7 +232,8 @@ function rounded(given: Given): Value {
     throw new CodeError("TypeError", `type ${typeName(value ?? null)} doesn't define __round__ method`);
   if (isInteger(value)) return integer(value);
   if (value === 0 && digits !== undefined) return value; // toFixed loses the sign
-  if (digits !== undefined && isInteger(digits)) return Number(value.toFixed(Math.min(15, Math.max(0, Number(digits)))));
+  if (digits !== undefined && isInteger(digits))
+    return Number(value.toFixed(Math.min(15, Math.max(0, Number(digits)))));
   const near = Math.round(value);
   return BigInt(Math.abs(value % 1) === 0.5 && near % 2 !== 0 ? near - 1 : near);
 }
@@ -231,10 +242,10 @@ async function extreme(interpreter: Interpreter, name: "min" | "max", given: Giv
   const items = given.places.length === 1 ? (await interpreter.items(given.places[0] as Value)).all() : given.places;
   let best: Value | undefined;
   for (const each of items) {
-    if (!isNumber(each)) throw new CodeError("TypeError", `${name}() of the playground takes numbers: use torch.${name}`);
+    if (!isNumber(each))
+      throw new CodeError("TypeError", `${name}() of the playground takes numbers: use torch.${name}`);
     if (best === undefined || compared(name === "min" ? "<" : ">", each, best as number)) best = each;
   }
   if (best === undefined) throw new CodeError("ValueError", `${name}() iterable argument is empty`);
   return best;
 }
-

@@ -1,8 +1,9 @@
 // Catalogue: the server's own list of ops. It says which names there are, and which call of an op the arguments fit.
+
+import { ParameterKind as Kind, type OpSchema, type Overload, type Parameter } from "#contract/service_pb";
+import type { Argument } from "#contract/types_pb";
 import { Call, type IndexItem, Slice } from "#sdk/call";
 import type { Session } from "#sdk/session";
-import type { Argument } from "#contract/types_pb";
-import { type OpSchema, type Overload, type Parameter, ParameterKind as Kind } from "#contract/service_pb";
 import {
   Dtype,
   Ellipsis,
@@ -188,7 +189,11 @@ function add(call: Call, name: string, value: Value, kind: Kind): void {
   else if (items && kind === Kind.FLOATS) call.floats(name, items.map(Number));
   else if (items?.length && items.every((each) => each instanceof Tensor)) call.tensors(name, items as Tensor[]);
   else if (items && kind === Kind.TENSORS) call.tensors(name, []);
-  else if (items?.every(isInteger)) call.integers(name, items.map((each) => small(each, name)));
+  else if (items?.every(isInteger))
+    call.integers(
+      name,
+      items.map((each) => small(each, name)),
+    );
   else if (items?.every(isNumber)) call.floats(name, items.map(Number));
   else
     throw new CodeError(

@@ -1,5 +1,5 @@
 // Gradients: backward, torch.autograd.grad and hooks.
-import { backward, grad, type BackwardOptions } from "#sdk/autograd";
+import { type BackwardOptions, backward, grad } from "#sdk/autograd";
 import type { Interpreter } from "./interpreter";
 import { type Given, Handle, List, Tensor, Tuple, typeName, type Value } from "./objects";
 import { CodeError } from "./syntax";
@@ -87,7 +87,8 @@ export async function gradOf(interpreter: Interpreter, given: Given): Promise<Va
 /** Tensor.register_hook, and register_post_accumulate_grad_hook. */
 export function hookOf(interpreter: Interpreter, tensor: Tensor, given: Given, accumulated: boolean): Value {
   const [hook] = taken("register_hook", given, ["hook"]).values();
-  if (hook === undefined) throw new CodeError("TypeError", "register_hook() missing 1 required positional argument: 'hook'");
+  if (hook === undefined)
+    throw new CodeError("TypeError", "register_hook() missing 1 required positional argument: 'hook'");
   const called = async (value: Tensor): Promise<Tensor | undefined> => {
     const result = await interpreter.call(hook, { places: [value], names: new Map() });
     return result instanceof Tensor ? result : undefined;

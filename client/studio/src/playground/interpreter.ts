@@ -4,16 +4,17 @@
 // Ops are queued, and a statement ends when the server has answered all of them. So an error is told at its statement.
 import type { Hook } from "#sdk/autograd";
 import type { Session } from "#sdk/session";
-import { type Catalogue, indexItems } from "./catalogue";
 import { attributeOf, callMethod, setAttribute } from "./attributes";
 import { globalNames, moduleMember, modulePath } from "./builtins";
+import { type Catalogue, indexItems } from "./catalogue";
 import { inMode } from "./modes";
+import { arithmetic, compared } from "./numbers";
 import {
   Closure,
+  Dtype,
   Ellipsis,
   type Given,
   GraphNode,
-  Dtype,
   integer,
   isInteger,
   isNumber,
@@ -26,13 +27,12 @@ import {
   SliceValue,
   small,
   Tensor,
-  tensorsIn,
   Tuple,
+  tensorsIn,
   typeName,
   type Value,
 } from "./objects";
-import { arithmetic, compared } from "./numbers";
-import { fixed, reprText, scientific, type Show, strText } from "./printing";
+import { fixed, reprText, type Show, scientific, strText } from "./printing";
 import { suggestion } from "./suggestions";
 import { CodeError, type Expression, type Place, type Statement } from "./syntax";
 
@@ -410,7 +410,7 @@ export class Interpreter {
       }
       case "choice": {
         const isTrue = await this.truth(await this.value(expression.test, scope));
-        return this.value(isTrue ? expression.then : expression.otherwise, scope);
+        return this.value(isTrue ? expression.chosen : expression.otherwise, scope);
       }
       case "lambda": {
         const defaults = await this.defaults(expression.parameters, scope);
@@ -424,7 +424,11 @@ export class Interpreter {
       }
       case "slice": {
         const bound = async (each: Expression | undefined) => (each ? await this.value(each, scope) : null);
-        return new SliceValue(await bound(expression.start), await bound(expression.stop), await bound(expression.step));
+        return new SliceValue(
+          await bound(expression.start),
+          await bound(expression.stop),
+          await bound(expression.step),
+        );
       }
       case "call":
         return this.callExpression(expression, scope);
@@ -455,7 +459,7 @@ export class Interpreter {
     expression: Extract<Expression, { kind: "comprehension" }>,
     scope: Scope,
   ): Promise<Value> {
-    const items = await this.items(await this.value(expression.from_, scope));
+    const items = await this.items(await this.value(expression.over, scope));
     const inner = new Scope(scope);
     const found: Value[] = [];
     for (let i = 0; i < items.length; i++) {
@@ -588,10 +592,18 @@ export class Interpreter {
     }
     const name = COMPARED[sign] as string;
     if (left instanceof Tensor && (right instanceof Tensor || isNumber(right))) return this.op(name, [left, right]);
-    if (right instanceof Tensor && isNumber(left)) return this.op(COMPARED[MIRRORED[sign] as string] as string, [right, left]);
+    if (right instanceof Tensor && isNumber(left))
+      return this.op(COMPARED[MIRRORED[sign] as string] as string, [right, left]);
     if (isNumber(left) && isNumber(right)) return compared(sign, left, right);
     if (typeof left === "string" && typeof right === "string") {
-      return { "==": left === right, "!=": left !== right, "<": left < right, ">": left > right, "<=": left <= right, ">=": left >= right }[sign] as boolean;
+      return {
+        "==": left === right,
+        "!=": left !== right,
+        "<": left < right,
+        ">": left > right,
+        "<=": left <= right,
+        ">=": left >= right,
+      }[sign] as boolean;
     }
     if (sign === "==" || sign === "!=") return (await this.equal(left, right)) === (sign === "==");
     throw new CodeError(
@@ -628,10 +640,15 @@ export class Interpreter {
       if (index instanceof SliceValue) {
         const picked = sliced(items, index);
         if (typeof object === "string") return picked.join("");
-        return object instanceof Tuple ? new Tuple(picked, [], object.type === "torch.Size" ? object.type : "") : new List(picked);
+        return object instanceof Tuple
+          ? new Tuple(picked, [], object.type === "torch.Size" ? object.type : "")
+          : new List(picked);
       }
       if (!isInteger(index)) {
-        throw new CodeError("TypeError", `${typeName(object)} indices must be integers or slices, not ${typeName(index)}`);
+        throw new CodeError(
+          "TypeError",
+          `${typeName(object)} indices must be integers or slices, not ${typeName(index)}`,
+        );
       }
       const found = items.at(Number(integer(index)));
       if (found === undefined) throw new CodeError("IndexError", `${typeName(object)} index out of range`);
@@ -660,7 +677,8 @@ export class Interpreter {
       if (value.length > MOST_ITEMS) throw new CodeError("MemoryError", `a range of more than ${MOST_ITEMS} numbers`);
       return new Items(value.length, (i) => value.at(i));
     }
-    const listed = typeof value === "string" ? [...value] : value instanceof List || value instanceof Tuple ? value.items : null;
+    const listed =
+      typeof value === "string" ? [...value] : value instanceof List || value instanceof Tuple ? value.items : null;
     if (listed) return new Items(listed.length, (i) => listed[i] as Value);
     if (value instanceof Tensor) {
       const { shape } = await value.describe();
@@ -738,7 +756,8 @@ export class Interpreter {
     parameters.forEach((each, i) => {
       let value = given.places[i];
       if (names.has(each.name)) {
-        if (value !== undefined) throw new CodeError("TypeError", `${name}() got multiple values for argument '${each.name}'`);
+        if (value !== undefined)
+          throw new CodeError("TypeError", `${name}() got multiple values for argument '${each.name}'`);
         value = names.get(each.name);
         names.delete(each.name);
       }
@@ -805,11 +824,17 @@ function sliced(items: readonly Value[], slice: SliceValue): Value[] {
   const bound = (value: Value, otherwise: number) => {
     if (value === null) return otherwise;
     const at = small(value, "slice indices");
-    return Math.min(Math.max(at < 0 ? at + items.length : at, step > 0 ? 0 : -1), step > 0 ? items.length : items.length - 1);
+    return Math.min(
+      Math.max(at < 0 ? at + items.length : at, step > 0 ? 0 : -1),
+      step > 0 ? items.length : items.length - 1,
+    );
   };
   const step = slice.step === null ? 1 : small(slice.step, "slice indices");
   if (step === 0) throw new CodeError("ValueError", "slice step cannot be zero");
-  const [start, stop] = [bound(slice.start, step > 0 ? 0 : items.length - 1), bound(slice.stop, step > 0 ? items.length : -1)];
+  const [start, stop] = [
+    bound(slice.start, step > 0 ? 0 : items.length - 1),
+    bound(slice.stop, step > 0 ? items.length : -1),
+  ];
   const found: Value[] = [];
   for (let i = start; step > 0 ? i < stop : i > stop; i += step) found.push(items[i] as Value);
   return found;
@@ -817,11 +842,13 @@ function sliced(items: readonly Value[], slice: SliceValue): Value[] {
 
 function withSpec(value: Value, spec: string, plain: string): string {
   const found = /^([<>^]?)(\d{0,4})(?:\.(\d{1,2}))?([fed]?)$/.exec(spec);
-  if (!found) throw new CodeError("ValueError", `Invalid format specifier '${spec}' (the playground has .Nf, .Ne and widths)`);
+  if (!found)
+    throw new CodeError("ValueError", `Invalid format specifier '${spec}' (the playground has .Nf, .Ne and widths)`);
   const [, align, width, digits, type] = found;
   let text = plain;
   if (type === "f" || type === "e") {
-    if (!isNumber(value)) throw new CodeError("ValueError", `Unknown format code '${type}' for object of type '${typeName(value)}'`);
+    if (!isNumber(value))
+      throw new CodeError("ValueError", `Unknown format code '${type}' for object of type '${typeName(value)}'`);
     text = (type === "f" ? fixed : scientific)(Number(value), Number(digits ?? 6));
   } else if (digits !== undefined && isNumber(value)) {
     text = String(Number(Number(value).toPrecision(Math.max(1, Number(digits)))));
@@ -836,4 +863,3 @@ function located(error: unknown, place: Place): unknown {
   if (error instanceof CodeError) error.place ??= place;
   return error;
 }
-

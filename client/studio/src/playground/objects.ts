@@ -33,7 +33,8 @@ export class Range {
     readonly step: bigint,
   ) {}
   get length(): number {
-    const [distance, step] = this.step > 0n ? [this.stop - this.start, this.step] : [this.start - this.stop, -this.step];
+    const [distance, step] =
+      this.step > 0n ? [this.stop - this.start, this.step] : [this.start - this.stop, -this.step];
     return distance > 0n ? Number((distance + step - 1n) / step) : 0;
   }
   at(place: number): bigint {
@@ -186,7 +187,8 @@ export function tensorsIn(value: Value, found: Tensor[] = [], depth = 0): Tensor
   else if (value instanceof Closure) {
     for (const each of value.defaults) if (each !== undefined) tensorsIn(each, found, depth + 1);
     // What a function of a function sees; the outermost names are kept anyway.
-    if (value.scope.outer && depth < 20) for (const each of value.scope.names.values()) tensorsIn(each, found, depth + 1);
+    if (value.scope.outer && depth < 20)
+      for (const each of value.scope.names.values()) tensorsIn(each, found, depth + 1);
   }
   return found;
 }

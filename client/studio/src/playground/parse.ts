@@ -33,7 +33,8 @@ class Reader {
     const tree = parser.parse(this.code);
     tree.iterate({
       enter: (node) => {
-        if (node.type.isError) throw new CodeError("SyntaxError", "invalid syntax", this.errorPlace(node.from, node.to));
+        if (node.type.isError)
+          throw new CodeError("SyntaxError", "invalid syntax", this.errorPlace(node.from, node.to));
       },
     });
     return this.statements(tree.topNode);
@@ -292,7 +293,7 @@ class Reader {
         return {
           ...place,
           kind: "choice",
-          then: this.one(parts[0]),
+          chosen: this.one(parts[0]),
           test: this.one(parts[2]),
           otherwise: this.one(parts[4]),
         };
@@ -318,7 +319,8 @@ class Reader {
     if (!COMPARISONS.has(sign)) return { ...place, kind: "binary", sign, left, right };
     // Python compares in a row: a < b < c. The grammar nests to the left.
     const inRow = left.kind === "comparison" && children(node)[0]?.name === "BinaryExpression";
-    if (inRow) return { ...place, kind: "comparison", first: left.first, rest: [...left.rest, { sign, operand: right }] };
+    if (inRow)
+      return { ...place, kind: "comparison", first: left.first, rest: [...left.rest, { sign, operand: right }] };
     return { ...place, kind: "comparison", first: left, rest: [{ sign, operand: right }] };
   }
 
@@ -386,7 +388,7 @@ class Reader {
       kind: "comprehension",
       item: this.one(inner[0]),
       target: this.target(this.sequence(inner.slice(loop + 1, among), node)),
-      from_: this.one(inner[among + 1]),
+      over: this.one(inner[among + 1]),
       tests,
     };
   }
@@ -398,7 +400,11 @@ class Reader {
     if (text.endsWith("j")) this.unsupported(node, "a complex literal");
     if (/^(0x[0-9a-f]+|0o[0-7]+|0b[01]+|\d+)$/.test(text)) {
       if (/^0\d/.test(text) && !/^0+$/.test(text)) {
-        throw new CodeError("SyntaxError", "leading zeros in decimal integer literals are not permitted", this.place(node));
+        throw new CodeError(
+          "SyntaxError",
+          "leading zeros in decimal integer literals are not permitted",
+          this.place(node),
+        );
       }
       return BigInt(text);
     }
@@ -481,7 +487,16 @@ function children(node: Node): Node[] {
   return found;
 }
 
-const ESCAPES: Record<string, string> = { n: "\n", t: "\t", r: "\r", "\\": "\\", "'": "'", '"': '"', "\n": "", "0": "\0" };
+const ESCAPES: Record<string, string> = {
+  n: "\n",
+  t: "\t",
+  r: "\r",
+  "\\": "\\",
+  "'": "'",
+  '"': '"',
+  "\n": "",
+  "0": "\0",
+};
 
 function unescaped(text: string): string {
   return text.replace(/\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\s\S])/g, (whole, mark: string) => {

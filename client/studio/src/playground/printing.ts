@@ -148,7 +148,10 @@ export function tensorText(shown: Shown): string {
     text = "..."; // the page shows complex values as absolute values beside it
   } else {
     const summarized = count > THRESHOLD;
-    const formatter = new Formatter([...within(shape, 0, summarized)].map((at) => numbers[at] ?? 0), dtype);
+    const formatter = new Formatter(
+      [...within(shape, 0, summarized)].map((at) => numbers[at] ?? 0),
+      dtype,
+    );
     const level = { numbers, shape, summarized, formatter };
     text = shape.length ? nestedText(level, 0, 0, prefix.length) : formatter.text(numbers[0] ?? 0);
   }

@@ -13,12 +13,12 @@ export type Expression = Place &
     | { kind: "literal"; value: bigint | number | string | boolean | null | "..."; ellipsis?: boolean }
     | { kind: "format"; parts: (string | Replacement)[] }
     | { kind: "tuple" | "list"; items: Expression[] }
-    | { kind: "comprehension"; item: Expression; target: Expression; from_: Expression; tests: Expression[] }
+    | { kind: "comprehension"; item: Expression; target: Expression; over: Expression; tests: Expression[] }
     | { kind: "unary"; sign: string; operand: Expression }
     | { kind: "binary"; sign: string; left: Expression; right: Expression }
     | { kind: "comparison"; first: Expression; rest: { sign: string; operand: Expression }[] }
     | { kind: "logic"; sign: "and" | "or"; left: Expression; right: Expression }
-    | { kind: "choice"; test: Expression; then: Expression; otherwise: Expression }
+    | { kind: "choice"; test: Expression; chosen: Expression; otherwise: Expression }
     | { kind: "lambda"; parameters: Parameter[]; body: Expression }
     | { kind: "attribute"; object: Expression; name: string }
     | { kind: "item"; object: Expression; items: Expression[]; several: boolean }

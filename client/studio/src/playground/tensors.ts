@@ -51,7 +51,8 @@ function converted(flat: readonly (bigint | number | boolean)[], dtype: DType): 
   if (dtype === DType.FLOAT32 || dtype === DType.FLOAT64) return flat.map(Number);
   return flat.map((each) => {
     if (typeof each !== "number") return integer(each);
-    if (!Number.isFinite(each)) throw new CodeError("RuntimeError", "value cannot be converted to type without overflow");
+    if (!Number.isFinite(each))
+      throw new CodeError("RuntimeError", "value cannot be converted to type without overflow");
     return BigInt(Math.trunc(each));
   });
 }
@@ -63,7 +64,8 @@ async function flatten(
   dim: number,
 ): Promise<number[]> {
   if (isNumber(value)) {
-    if (flat.length >= MOST_ELEMENTS) throw new CodeError("MemoryError", `a list of more than ${MOST_ELEMENTS} numbers`);
+    if (flat.length >= MOST_ELEMENTS)
+      throw new CodeError("MemoryError", `a list of more than ${MOST_ELEMENTS} numbers`);
     if (isInteger(value) && BigInt.asIntN(64, integer(value)) !== integer(value))
       throw new CodeError("RuntimeError", "Overflow when unpacking long long");
     flat.push(value);

@@ -17,7 +17,7 @@ import type { Session } from "#sdk/session";
 import { nameOf, typedArray } from "#sdk/values";
 import type { Catalogue } from "./catalogue";
 import { Interpreter, type Limits, Stopped } from "./interpreter";
-import { Closure, List, Native, Tensor, Tuple, type Value } from "./objects";
+import { Closure, List, Module, Native, Tensor, Tuple, type Value } from "./objects";
 import { parse } from "./parse";
 import { reprText, type Shown, tensorText } from "./printing";
 import { CodeError, type Statement } from "./syntax";
@@ -42,7 +42,9 @@ export interface Variable {
   text: string;
   /** The tensor's id in the session; 0 for other values. */
   tensor: number;
+  /** Its values, and those of its gradient; absent where they are not there or too many. */
   shown?: Shown;
+  gradient?: Shown;
 }
 
 export interface Result {
@@ -78,6 +80,9 @@ export class Workspace {
   private turn = 0;
   private running: Promise<unknown> = Promise.resolve();
   private busy: Session | null = null;
+  private latest: Result | null = null;
+  /** The session's id, to end it while the page is left; empty while none is open. */
+  sessionId = "";
   private interpreter: Interpreter | null = null;
   private finish: () => void = () => {};
   private closed = false;
@@ -92,7 +97,8 @@ export class Workspace {
     try {
       statements = parse(code);
     } catch (error) {
-      return { ...EMPTY, notes: [errorNote(error)] };
+      this.latest = { ...EMPTY, notes: [errorNote(error)] };
+      return this.latest;
     }
     await this.busy?.cancel().catch(() => {}); // that run's own error tells what is wrong with the session
     const before = this.running;
@@ -107,10 +113,11 @@ export class Workspace {
       const { session, catalogue } = await this.open;
       await this.clear(session);
       if (stale()) return null;
-      return await this.started(session, catalogue, statements, stale);
+      this.sessionId = session.id;
+      this.latest = await this.started(session, catalogue, statements, stale);
+      return this.latest;
     } catch (error) {
-      this.open = null; // the next run opens another session
-      this.interpreter = null;
+      this.forget(); // the next run opens another session
       if (stale()) return null;
       throw error;
     } finally {
@@ -118,31 +125,42 @@ export class Workspace {
     }
   }
 
-  /** The value of an expression after the last run. Throws what the expression throws. */
-  async evaluated(expression: string): Promise<Value> {
+  /** Whether no run has begun since a result. */
+  isLatest(result: Result): boolean {
+    return result === this.latest;
+  }
+
+  /** The value of an expression after the last run, a tensor as its truth. Throws what the expression throws. */
+  async asked(expression: string): Promise<Value> {
     const { interpreter } = this;
     const [statement] = parse(expression);
     if (!interpreter || statement?.kind !== "expression") throw new CodeError("RuntimeError", "there is no run to ask");
-    return interpreter.evaluated(statement.value);
+    try {
+      const value = await interpreter.evaluated(statement.value);
+      return value instanceof Tensor ? await interpreter.truth(value) : value;
+    } catch (error) {
+      throw isLost(error) ? error : codeError(error);
+    }
+  }
+
+  /** Let go of a session that cannot be used. */
+  private forget(): void {
+    const { open } = this;
+    this.open = null;
+    this.interpreter = null;
+    this.sessionId = "";
+    this.finish();
+    // It may be only this page that cannot use it. Its lease ends it if this does not.
+    void open?.then(({ session }) => session.close()).catch(() => {});
   }
 
   /** End the session. */
   async close(): Promise<void> {
     this.closed = true;
     this.turn++;
-    const open = this.open;
-    this.open = null;
-    if (!open) return;
-    const { session } = await open;
-    await this.busy?.cancel().catch(() => {});
+    await this.busy?.cancel().catch(() => {}); // the close below ends it, too
     await this.running;
-    this.finish();
-    await session.close().catch(() => {}); // the lease ends a session that cannot be reached
-  }
-
-  /** The session's id, to end it while the page is left; empty before the first run. */
-  async sessionId(): Promise<string> {
-    return this.open ? (await this.open).session.id : "";
+    this.forget();
   }
 
   /** Free what the last run made. */
@@ -224,7 +242,8 @@ class Run {
     try {
       await this.interpreter.run(statements);
     } catch (error) {
-      if (error instanceof Stopped || (error instanceof GradwireError && error.reason === Reason.CANCELLED)) return null;
+      if (error instanceof Stopped || (error instanceof GradwireError && error.reason === Reason.CANCELLED))
+        return null;
       if (isLost(error)) throw error;
       const found = codeError(error);
       this.note({ ...errorNote(found), line: found.place?.line ?? this.interpreter.line });
@@ -247,7 +266,10 @@ class Run {
 
   private note(note: Note): void {
     // A loop tells a line's value again; prints and errors are all kept.
-    const same = this.notes.find((each) => each.kind !== "printed" && each.kind === note.kind && each.line === note.line && each.name === note.name);
+    const same = this.notes.find(
+      (each) =>
+        each.kind !== "printed" && each.kind === note.kind && each.line === note.line && each.name === note.name,
+    );
     if (same) same.text = note.text;
     else if (this.notes.length < MOST_NOTES || note.kind === "error") this.notes.push(note);
   }
@@ -261,15 +283,18 @@ class Run {
   private async variables(): Promise<Variable[]> {
     const found: Variable[] = [];
     for (const [name, value] of this.interpreter.globals.names) {
-      if (this.given.has(name) && !(value instanceof Tensor)) continue;
-      if (value instanceof Closure || value instanceof Native) continue;
-      const isTensor = value instanceof Tensor && !value.released && !value.error;
-      if (value instanceof Tensor && !isTensor) continue;
-      const shown = isTensor ? await shownOf(value).catch(tooLarge) : undefined;
-      const text = shown ? tensorText(shown) : await valueText(value);
-      found.push({ name, text, tensor: isTensor ? value.id : 0, shown: shown ?? undefined });
+      if (value instanceof Closure || value instanceof Native || (this.given.has(name) && value instanceof Module))
+        continue;
+      if (value instanceof Tensor) found.push(await this.tensor(name, value));
+      else found.push({ name, text: await valueText(value), tensor: 0 });
     }
     return found;
+  }
+
+  private async tensor(name: string, value: Tensor): Promise<Variable> {
+    const shown = await shownOf(value).catch(tooLarge);
+    const gradient = shown && (await value.hasGrad()) ? await shownOf(value.grad as Tensor) : undefined;
+    return { name, text: shown ? tensorText(shown) : await valueText(value), tensor: value.id, shown, gradient };
   }
 
   /** The surface of the code's function `f` of two numbers, with the points of its list `path`. */
@@ -381,7 +406,7 @@ async function sampled(interpreter: Interpreter, f: Closure, whole: [number, num
   const ends = (axis: 0 | 1): [number, number] => {
     const values = path.map((each) => each[axis]);
     const [least, most] = [Math.min(...values), Math.max(...values)];
-    const room = Math.max((most - least) * 0.35, 0.5);
+    const room = Math.max((most - least) * 0.6, 0.5);
     return [least - room, most + room];
   };
   const [[left, right], [low, high]] = [ends(0), ends(1)];

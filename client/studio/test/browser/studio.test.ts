@@ -1,15 +1,13 @@
 // Studio in a browser, with a live server: each page, its bounds, its accessibility, and what it must refuse.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Scene } from "../../src/graph/scene";
+import { faults, SHOTS, shot } from "./pages";
 import { type Gateway, logIn, openGraph, type Program, Server, Watched } from "./world";
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const SHOTS = process.env.STUDIO_SHOTS; // a folder for pictures of the pages
 // Programs with a tensor of shape (3, 1) whose gradient is None, and a part of the reason.
 const NONE: Record<string, [string, string]> = {
   integers: ["t = torch.ones(3, 1, dtype=torch.int64)", "int64 has no gradients"],
@@ -85,24 +83,6 @@ async function program(code: string): Promise<Program> {
   const made = await server.program(code);
   programs.push(made);
   return made;
-}
-
-/** A picture of the page for the docs. */
-async function shot(now: Page, name: string): Promise<void> {
-  if (SHOTS) await now.screenshot({ path: join(SHOTS, `studio-${name}.png`) });
-}
-
-/** What axe finds against WCAG 2.2 AA, as "rule: element". */
-async function faults(now: Page): Promise<string[]> {
-  await now.evaluate(AXE);
-  return now.evaluate(async () => {
-    const { axe } = globalThis as unknown as {
-      axe: { run(options: object): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
-    };
-    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-    const { violations } = await axe.run({ runOnly: tags });
-    return violations.flatMap((each) => each.nodes.map((node) => `${each.id}: ${node.html.slice(0, 200)}`));
-  });
 }
 
 /** Whether a token logs in. */
