@@ -2,7 +2,7 @@
 
     python -m tests.studio.programs [--check]
 
-writes client/studio/test/server/programs.json, or fails if it is stale. `write_random` makes programs of random ops.
+writes tests/studio/programs.json, or fails if it is stale. `write_random` makes programs of random ops.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-COMMITTED = Path(__file__).resolve().parents[2] / "client" / "studio" / "test" / "server" / "programs.json"
+COMMITTED = Path(__file__).with_name("programs.json")
 _RANDOM = 24
 _STATEMENTS = 8
 

@@ -81,7 +81,7 @@ export class Interpreter {
   private made = 0;
   private calls = 0;
   private loops = 0; // how many loops are not in their last turn
-  private readonly began = performance.now();
+  private began = performance.now();
 
   constructor(
     readonly session: Session,
@@ -101,12 +101,13 @@ export class Interpreter {
 
   /** The value of an expression in the outermost scope. */
   evaluated(expression: Expression): Promise<Value> {
+    [this.steps, this.made, this.began] = [0, 0, performance.now()];
     return this.value(expression, this.globals);
   }
 
   // Bounds
 
-  private step(place: Place): void {
+  private step(place?: Place): void {
     if (this.watcher.stopped()) throw new Stopped();
     if (++this.steps > this.limits.steps)
       throw new CodeError("RuntimeError", `stopped: more than ${this.limits.steps.toLocaleString("en")} steps`, place);
@@ -132,7 +133,7 @@ export class Interpreter {
     if (++this.made > this.limits.tensors)
       throw new CodeError("RuntimeError", `stopped: more than ${this.limits.tensors.toLocaleString("en")} ops`);
     const result = await this.catalogue.apply(this.session, op, given);
-    for (const each of tensorsIn(result)) if (!this.lines.has(each.id)) this.lines.set(each.id, this.line);
+    for (const each of tensorsIn([result])) if (!this.lines.has(each.id)) this.lines.set(each.id, this.line);
     return result;
   }
 
@@ -282,7 +283,7 @@ export class Interpreter {
       outcome = await f();
       const kept = this.scopes.flatMap((scope) => [...scope.names.values()]);
       if (outcome instanceof Return) kept.push(outcome.value);
-      return kept.flatMap((value) => tensorsIn(value));
+      return tensorsIn(kept);
     });
     return outcome;
   }
@@ -613,6 +614,8 @@ export class Interpreter {
   }
 
   private async equal(left: Value, right: Value): Promise<boolean> {
+    this.step(); // lists in lists can make a comparison long
+    if (left === right) return true;
     const lists = (left instanceof List && right instanceof List) || (left instanceof Tuple && right instanceof Tuple);
     if (!lists) return left instanceof Dtype && right instanceof Dtype ? left.value === right.value : left === right;
     if (left.items.length !== right.items.length) return false;

@@ -179,18 +179,18 @@ export function small(value: Value, what: string): number {
   return found;
 }
 
-/** Every tensor in a value, for those that must be kept. */
-export function tensorsIn(value: Value, found: Tensor[] = [], depth = 0): Tensor[] {
-  if (value instanceof Tensor) found.push(value);
-  else if ((value instanceof List || value instanceof Tuple) && depth < 20)
-    for (const each of value.items) tensorsIn(each, found, depth + 1);
-  else if (value instanceof Closure) {
-    for (const each of value.defaults) if (each !== undefined) tensorsIn(each, found, depth + 1);
-    // What a function of a function sees; the outermost names are kept anyway.
-    if (value.scope.outer && depth < 20)
-      for (const each of value.scope.names.values()) tensorsIn(each, found, depth + 1);
+/** Every tensor that values hold, also in lists of lists and in functions. */
+export function tensorsIn(values: Iterable<Value>): Tensor[] {
+  const seen = new Set<Value>(values);
+  for (const value of seen) {
+    // A set's loop also visits what is added during it.
+    if (value instanceof List || value instanceof Tuple) for (const each of value.items) seen.add(each);
+    else if (value instanceof Closure) {
+      for (const each of value.defaults) if (each !== undefined) seen.add(each);
+      for (const each of value.scope.names.values()) seen.add(each);
+    }
   }
-  return found;
+  return [...seen].filter((each) => each instanceof Tensor);
 }
 
 const DTYPES: Record<string, DType> = {

@@ -7,7 +7,7 @@ type Node = Tree["topNode"];
 
 /** The longest code that is read, in characters. */
 export const MOST_CODE = 20_000;
-const MOST_DEPTH = 60; // of nested expressions and blocks
+const MOST_DEPTH = 200; // of nested expressions and blocks
 
 /** Read code. Throws a CodeError at the first line that is not of the language. */
 export function parse(code: string): Statement[] {

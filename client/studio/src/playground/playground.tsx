@@ -1,6 +1,6 @@
 // The page of the playground: code with its results below the lines, its variables, its graph, and the lessons.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { address, go } from "../address";
+import { address } from "../address";
 import { endOnLeaving, loggedIn, sentence } from "../calls";
 import { counted } from "../format";
 import type { Graph } from "../graph/model";
@@ -18,8 +18,9 @@ import "./playground.css";
 
 const PAUSE_MS = 400; // after the last key
 
-/** What was typed in this tab, by lesson; "" for no lesson. */
+/** What was typed since the page was loaded, by lesson or link. */
 const typed = new Map<string, string>();
+const keyOf = (opened: Opened) => opened.lesson?.name ?? (opened.waits ? `link ${opened.code}` : "");
 
 interface Opened {
   lesson: Lesson | null;
@@ -72,7 +73,7 @@ async function opening(): Promise<Opened> {
     const name = found?.lesson ?? "";
     const lesson = LESSONS.find((each) => each.name === name) ?? null;
     const problem = name && !lesson ? `There is no lesson "${name}".` : "";
-    return { lesson, code: typed.get(lesson?.name ?? "") ?? lesson?.code ?? FIRST_CODE, waits: false, problem };
+    return { lesson, code: lesson?.code ?? FIRST_CODE, waits: false, problem };
   } catch (error) {
     return { lesson: null, code: FIRST_CODE, waits: false, problem: sentence(error) };
   }
@@ -127,7 +128,7 @@ function Play(props: { opened: Opened }) {
     }
   };
   const changed = (code: string) => {
-    typed.set(lesson?.name ?? "", code);
+    typed.set(keyOf(opened), code);
     setLink("");
     clearTimeout(timer.current);
     timer.current = window.setTimeout(() => void run(), PAUSE_MS);
@@ -135,7 +136,13 @@ function Play(props: { opened: Opened }) {
   useEffect(() => {
     if (!place.current) return;
     const label = lesson ? `Code of the lesson ${lesson.title}` : "Code";
-    editor.current = makeEditor(place.current, opened.code, label, changed, () => void run());
+    editor.current = makeEditor(
+      place.current,
+      typed.get(keyOf(opened)) ?? opened.code,
+      label,
+      changed,
+      () => void run(),
+    );
     setWaits(opened.waits);
     setLink("");
     setState({ result: null, graph: null, running: false, problem: "" });
@@ -151,10 +158,9 @@ function Play(props: { opened: Opened }) {
     await navigator.clipboard?.writeText(new URL(hash, location.href).href).catch(() => {}); // the field has it, too
   };
   const reset = () => {
-    const code = lesson?.code ?? FIRST_CODE;
-    typed.delete(lesson?.name ?? "");
-    if (opened.waits) go("#/playground");
-    else editor.current?.setText(code);
+    const code = lesson?.code ?? (opened.waits ? opened.code : FIRST_CODE);
+    typed.delete(keyOf(opened));
+    editor.current?.setText(code);
     void run();
   };
   return (
@@ -196,7 +202,14 @@ function Play(props: { opened: Opened }) {
           )}
         </div>
         <Status state={state} />
-        {lesson && <TaskBox key={lesson.name} task={lesson.task} workspace={workspace} result={state.result} />}
+        {lesson && (
+          <TaskBox
+            key={lesson.name}
+            task={lesson.task}
+            workspace={workspace}
+            result={state.running ? null : state.result}
+          />
+        )}
       </section>
       <section class="results" aria-label="Results">
         {state.result?.surface && <SurfaceDrawing surface={state.result.surface} />}

@@ -30,7 +30,8 @@ const PRECISION = 4;
 const THRESHOLD = 1000;
 const EDGE = 3;
 const WIDTH = 80;
-const LONGEST = 10_000; // characters of a list that is written out
+const MOST_ITEMS = 2_000; // of a list and its lists that are written out
+const DEEPEST = 50; // lists in lists
 
 /** A float as Python writes it. */
 export function floatText(value: number): string {
@@ -238,15 +239,22 @@ function quoted(text: string): string {
 /** What shows a tensor: a read of its values. */
 export type Show = (tensor: Tensor) => Promise<Shown>;
 
+/** The lists around a value, and how many items may still be written. */
+interface Within {
+  lists: readonly Value[];
+  left: { items: number };
+}
+const outermost = (): Within => ({ lists: [], left: { items: MOST_ITEMS } });
+
 /** A value as Python's repr writes it. */
-export async function reprText(value: Value, show: Show): Promise<string> {
+export async function reprText(value: Value, show: Show, within: Within = outermost()): Promise<string> {
   if (typeof value === "number") return floatText(value);
   if (typeof value === "bigint") return value.toString();
   if (typeof value === "boolean") return value ? "True" : "False";
   if (typeof value === "string") return quoted(value);
   if (value === null) return "None";
   if (value instanceof Tensor) return tensorText(await show(value));
-  if (value instanceof List || value instanceof Tuple) return sequenceText(value, show);
+  if (value instanceof List || value instanceof Tuple) return sequenceText(value, show, within);
   if (value instanceof Dtype) return `torch.${value.name}`;
   if (value instanceof Range)
     return `range(${value.start}, ${value.stop}${value.step === 1n ? "" : `, ${value.step}`})`;
@@ -259,17 +267,16 @@ export async function reprText(value: Value, show: Show): Promise<string> {
   return `<${typeName(value)}>`;
 }
 
-async function sequenceText(value: List | Tuple, show: Show): Promise<string> {
+async function sequenceText(value: List | Tuple, show: Show, within: Within): Promise<string> {
+  if (within.lists.includes(value) || within.lists.length > DEEPEST) return "[...]";
+  const inner = { lists: [...within.lists, value], left: within.left };
   const told: string[] = [];
-  let length = 0;
   for (const each of value.items) {
-    const text = await reprText(each, show);
-    length += text.length;
-    if (length > LONGEST) {
+    if (inner.left.items-- <= 0) {
       told.push("...");
       break;
     }
-    told.push(text);
+    told.push(await reprText(each, show, inner));
   }
   if (value instanceof List) return `[${told.join(", ")}]`;
   if (value.type === "torch.Size") return `torch.Size([${told.join(", ")}])`;

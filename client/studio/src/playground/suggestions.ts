@@ -5,7 +5,7 @@ const MOST_NAME = 40;
 /** " Did you mean: 'sigmoid'?", or nothing where no name is near. */
 export function suggestion(name: string, known: Iterable<string>): string {
   let best = "";
-  let least = Math.max(1, Math.floor(name.length / 3)) + 1;
+  let least = name.length < 3 ? 1 : Math.floor(name.length / 3) + 1; // of a short name only the case may differ
   if (name.length > MOST_NAME) return "";
   for (const each of known) {
     if (Math.abs(each.length - name.length) >= least) continue;

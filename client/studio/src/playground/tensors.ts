@@ -7,6 +7,7 @@ import { Dtype, type Given, integer, isInteger, isNumber, List, Tensor, Tuple, t
 import { CodeError } from "./syntax";
 
 const MOST_ELEMENTS = 100_000;
+const MOST_DIMS = 60;
 const HALVES = new Set([DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.COMPLEX128]);
 
 /** torch.tensor(data, dtype=, device=, requires_grad=). */
@@ -79,6 +80,7 @@ async function flatten(
     const sentence = dim ? `not a sequence` : `Could not infer dtype of ${typeName(value)}`;
     throw new CodeError(dim ? "TypeError" : "RuntimeError", sentence);
   }
+  if (dim > MOST_DIMS) throw new CodeError("ValueError", `too many dimensions '${typeName(value)}'`);
   let inner: number[] | undefined;
   for (const each of value.items) {
     const isSequence = each instanceof List || each instanceof Tuple;

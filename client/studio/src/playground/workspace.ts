@@ -22,9 +22,10 @@ import { parse } from "./parse";
 import { reprText, type Shown, tensorText } from "./printing";
 import { CodeError, type Statement } from "./syntax";
 
-export const LIMITS: Limits = { steps: 20_000, tensors: 10_000, bytes: 64 << 20, milliseconds: 20_000 };
+export const LIMITS: Limits = { steps: 100_000, tensors: 10_000, bytes: 64 << 20, milliseconds: 20_000 };
 const MOST_SHOWN = 1 << 18; // elements of a tensor whose values are fetched
 const MOST_NOTES = 400;
+const MOST_OUTPUT = 200_000; // characters of all notes
 const SEED = 0n; // every run begins with it, so that values stay while code is typed
 
 /** What a line has to tell. */
@@ -85,6 +86,7 @@ export class Workspace {
   sessionId = "";
   private interpreter: Interpreter | null = null;
   private finish: () => void = () => {};
+  private scope: Promise<unknown> = Promise.resolve(); // that of the last run's tensors
   private closed = false;
 
   constructor(private readonly connect: Connect) {}
@@ -101,28 +103,40 @@ export class Workspace {
       return this.latest;
     }
     await this.busy?.cancel().catch(() => {}); // that run's own error tells what is wrong with the session
-    const before = this.running;
-    let done = () => {};
-    this.running = new Promise<void>((resolve) => {
-      done = resolve;
-    });
+    const mineToo = this.running.then(() => this.attempts(statements, stale));
+    this.running = mineToo.catch(() => {}); // told to this run's caller
+    return mineToo;
+  }
+
+  /** Run; once more in a new session, if the one of earlier runs is gone. */
+  private async attempts(statements: Statement[], stale: () => boolean): Promise<Result | null> {
+    const again = this.open !== null;
     try {
-      await before;
-      if (stale()) return null;
-      this.open ??= this.connect();
-      const { session, catalogue } = await this.open;
-      await this.clear(session);
-      if (stale()) return null;
-      this.sessionId = session.id;
-      this.latest = await this.started(session, catalogue, statements, stale);
-      return this.latest;
+      return await this.attempt(statements, stale);
     } catch (error) {
-      this.forget(); // the next run opens another session
+      this.forget();
+      if (stale()) return null;
+      if (!again || !isLost(error)) throw error;
+    }
+    try {
+      return await this.attempt(statements, stale);
+    } catch (error) {
+      this.forget();
       if (stale()) return null;
       throw error;
-    } finally {
-      done();
     }
+  }
+
+  private async attempt(statements: Statement[], stale: () => boolean): Promise<Result | null> {
+    if (stale()) return null;
+    this.open ??= this.connect();
+    const { session, catalogue } = await this.open;
+    this.sessionId = session.id;
+    await this.clear(session);
+    if (stale()) return null;
+    const result = await this.started(session, catalogue, statements, stale);
+    if (result) this.latest = result;
+    return result;
   }
 
   /** Whether no run has begun since a result. */
@@ -169,6 +183,7 @@ export class Workspace {
     this.interpreter = null;
     this.finish();
     this.finish = () => {};
+    await this.scope; // so that what is freed goes before the next commands
     session.gradMode = GradMode.UNSPECIFIED;
     session.manualSeed(SEED);
     try {
@@ -189,7 +204,7 @@ export class Workspace {
     this.busy = session;
     return new Promise((resolve, reject) => {
       // Everything that the run makes lives in this scope, until the next run begins.
-      void session
+      this.scope = session
         .tidy(async () => {
           const over = new Promise<void>((end) => {
             this.finish = end;
@@ -213,6 +228,8 @@ class Run {
   readonly interpreter: Interpreter;
   private readonly notes: Note[] = [];
   private last = 0;
+  private output = 0;
+  private shortened = false;
   private readonly given: ReadonlySet<string>;
   private readonly began = performance.now();
 
@@ -271,7 +288,13 @@ class Run {
         each.kind !== "printed" && each.kind === note.kind && each.line === note.line && each.name === note.name,
     );
     if (same) same.text = note.text;
-    else if (this.notes.length < MOST_NOTES || note.kind === "error") this.notes.push(note);
+    else if (note.kind === "error" || (this.notes.length < MOST_NOTES && this.output < MOST_OUTPUT)) {
+      this.output += note.text.length;
+      this.notes.push(note);
+    } else if (!this.shortened) {
+      this.shortened = true;
+      this.notes.push({ line: note.line, kind: "warning", text: "There is more output than the playground shows." });
+    }
   }
 
   private async told(statement: Statement, name: string, value: Value): Promise<void> {

@@ -127,7 +127,7 @@ describe("code", () => {
     await write(now, "print('later')");
     await now.locator(".note.printed").getByText("later").waitFor();
     await write(now, "while True:\n    pass\n");
-    await now.locator(".note.error").getByText("stopped: more than 20,000 steps").waitFor();
+    await now.locator(".note.error").getByText("stopped: more than 100,000 steps").waitFor();
   });
 
   test("each run frees the tensors of the run before, and leaving the page ends the session", async () => {

@@ -17,7 +17,7 @@ interface Program {
   error: { type: string; message: string; line: number } | null;
 }
 const read = (path: string | URL) => JSON.parse(readFileSync(path, "utf8")) as Program[];
-const programs = read(new URL("programs.json", import.meta.url));
+const programs = read(new URL("../../../../tests/studio/programs.json", import.meta.url));
 const drawn = process.env.STUDIO_PROGRAMS ? read(process.env.STUDIO_PROGRAMS) : [];
 
 let server: Server;
@@ -72,5 +72,55 @@ describe("programs print what PyTorch prints", () => {
     const found = await answered(code);
     expect(found.printed, code).toBe(printed);
     expect(found.error?.line, code).toBe(error?.line);
+  });
+});
+
+describe("a hostile program is bounded", () => {
+  test.each([
+    ["a list in itself", "a = []\na.append(a)\nprint(a)", "", "[[...]]"],
+    ["lists that double", "a = [1]\nfor i in range(60):\n    a = [a, a]\nprint(a == [a, a])", "", "False"],
+    [
+      "a comparison that doubles",
+      "a = [1]\nb = [1]\nfor i in range(40):\n    a = [a, a]\n    b = [b, b]\nprint(a == b)",
+      "steps",
+      "",
+    ],
+    ["a tensor of a list in itself", "a = []\na.append(a)\ntorch.tensor(a)", "too many dimensions", ""],
+    ["large integers", "a = 10 ** 10 ** 10", "OverflowError", ""],
+    ["a long string", "a = 'x' * 10 ** 9", "MemoryError", ""],
+    ["endless recursion", "f = lambda x: f(x)\nf(1)", "RecursionError", ""],
+    ["many bytes", "a = [torch.zeros(1 << 20) for i in range(30)]", "hold more than 64 MiB", ""],
+    ["much output", "for i in range(500):\n    print('x' * 1000)", "", undefined],
+  ])("%s", async (_, code, error, printed) => {
+    const found = await answered(code);
+    expect(found.error?.text ?? "").toContain(error);
+    if (error === "") expect(found.error).toBeNull();
+    if (printed !== undefined) expect(found.printed.trim()).toContain(printed);
+    expect(found.printed.length).toBeLessThan(300_000);
+  });
+
+  test("a run after one that was refused begins anew", async () => {
+    await answered("torch.manual_seed(7)\nwith torch.no_grad():\n    x = torch.ones(2) @ torch.ones(3)");
+    expect((await answered("print(torch.is_grad_enabled(), x)")).error?.text).toBe(
+      "NameError: name 'x' is not defined.",
+    );
+    expect((await answered("a = torch.ones(1, requires_grad=True)\nprint((a * 2).requires_grad)")).printed).toBe(
+      "True\n",
+    );
+  });
+
+  test("a session that is gone is opened again", async () => {
+    await answered("x = 1");
+    await server.call("CloseSession", { sessionId: workspace.sessionId });
+    expect((await answered("print(torch.ones(2))")).printed).toBe("tensor([1., 1.])\n");
+  });
+
+  test("of runs that follow each other fast, the last one tells its result", async () => {
+    const runs = await Promise.all(["1", "2", "3"].map((each) => workspace.run(`a = torch.ones(2)\nprint(${each})`)));
+    expect(runs.map((each) => each?.notes.find((note) => note.kind === "printed")?.text)).toEqual([
+      undefined,
+      undefined,
+      "3",
+    ]);
   });
 });
