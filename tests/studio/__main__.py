@@ -57,7 +57,7 @@ def browser() -> str | None:
 
 
 def random_programs(folder: str) -> dict[str, str]:
-    """The environment of the playground's test: where its random programs are. Fails if the committed answers are stale."""
+    """Where the random programs are, as environment of their test. Fails if the committed answers are stale."""
     if find_spec("torch") is None:
         print("Studio: random programs are skipped, since PyTorch is not installed")
         return {}

@@ -18,6 +18,7 @@ import {
   typeName,
   type Value,
 } from "./objects";
+import type { Shown } from "./printing";
 import { suggestion } from "./suggestions";
 import { CodeError } from "./syntax";
 
@@ -79,7 +80,7 @@ const METHODS: Record<string, Method> = {
   register_post_accumulate_grad_hook: (interpreter, t, given) => hookOf(interpreter, t, given, true),
   item: (interpreter, t) => itemOf(interpreter, t),
   tolist: async (interpreter, t) => {
-    const { numbers, shape, dtype } = await interpreter.watcher.show(t);
+    const { numbers, shape, dtype } = await real(interpreter, t);
     return listed(numbers, shape, dtype);
   },
   size: async (_, t, given) => {
@@ -104,9 +105,16 @@ for (const name of ["float", "double", "half", "bfloat16", "long", "int", "short
 METHODS.nelement = METHODS.numel as Method;
 METHODS.ndimension = METHODS.dim as Method;
 
+/** A tensor's values. Throws a CodeError for complex ones. */
+async function real(interpreter: Interpreter, tensor: Tensor): Promise<Shown> {
+  const shown = await interpreter.watcher.show(tensor);
+  if (shown.dtype.startsWith("complex")) throw new CodeError("TypeError", "the playground has no complex numbers");
+  return shown;
+}
+
 /** The value of a tensor of one element. */
 export async function itemOf(interpreter: Interpreter, tensor: Tensor): Promise<Value> {
-  const { numbers, dtype } = await interpreter.watcher.show(tensor);
+  const { numbers, dtype } = await real(interpreter, tensor);
   if (numbers.length !== 1)
     throw new CodeError("RuntimeError", `a Tensor with ${numbers.length} elements cannot be converted to Scalar`);
   return scalar(numbers[0] ?? 0, dtype);
