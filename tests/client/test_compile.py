@@ -372,7 +372,7 @@ def test_verify_finds_what_guards_cannot_see(session):
     "read", [lambda t: t.item(), bool, float, lambda t: t.tolist(), repr], ids=["item", "bool", "float", "list", "repr"]
 )
 def test_reading_a_value_in_the_middle_is_refused_with_the_line(session, read):
-    @gradwire.compile
+    @gradwire.compile(fullgraph=True)
     def step(x):
         return x * read(x.sum())
 
@@ -384,9 +384,76 @@ def test_reading_a_value_in_the_middle_is_refused_with_the_line(session, read):
 
 
 def test_shapes_that_follow_from_values_are_refused(session):
-    positive = gradwire.compile(lambda x: x[x > 0])
+    positive = gradwire.compile(lambda x: x[x > 0], fullgraph=True)
     with pytest.raises(gradwire.GradwireRuntimeError, match="follows from values"):
         positive(gradwire.tensor([1.0, -1.0]))
+
+
+def fallback_step(library, x, w, held, seen):
+    """Branches on values, draws, writes in place, differentiates, and has a side effect."""
+    seen.append(len(seen))
+    y = library.dropout(x @ w, 0.5, True)
+    if y.sum() > 0:
+        held += y.detach().mean()
+    else:
+        held.mul_(0.5)
+    scale = held.mean().item()
+    if scale > 1.5:
+        raise ValueError("too large")
+    (y * scale).pow(2).sum().backward()
+    return y[y > 0], scale
+
+
+def run_fallback(library, step, calls):
+    library.manual_seed(3)
+    w, held, seen, found = library.ones(3, 2, requires_grad=True), library.zeros(2), [], []
+    for call in range(calls):
+        x = library.randn(4, 3) + call / 8
+        try:
+            result, scale = step(library, x, w, held, seen)
+            found.append([result.tolist(), scale, w.grad.tolist(), held.tolist()])
+        except ValueError as error:
+            found.append(str(error))
+    return found, len(seen)
+
+
+@pytest.mark.filterwarnings("ignore:compile")
+def test_a_call_that_reads_values_is_the_uncompiled_call(session):
+    found, effects = run_fallback(gradwire, gradwire.compile(fallback_step), 12)
+    assert (found, effects) == run_fallback(gradwire, fallback_step, 12)
+    assert effects == 12
+    assert {True, False} == {each == "too large" for each in found}  # both ends were reached
+
+
+def test_a_call_that_reads_values_warns_once_for_each_place(session):
+    @gradwire.compile
+    def step(x):
+        if x.sum() > 0:
+            return x * x.mean().item()
+        return x
+
+    with pytest.warns(UserWarning, match="a value is read in the middle") as warned:
+        results = [step(gradwire.ones(2)).tolist() for _ in range(8)]
+    assert results == [[1, 1]] * 8
+    lines = [str(each.message).splitlines()[-1].strip() for each in warned]
+    assert lines == ["if x.sum() > 0:", "return x * x.mean().item()"]
+    assert "runs uncompiled" in "".join(step.describe())
+
+
+def test_a_value_read_in_the_first_call_only_costs_no_later_program(session):
+    seen = []
+
+    def step(x, first):
+        if first:
+            seen.append(x.sum().item())
+        return x * 2
+
+    compiled = gradwire.compile(step)
+    with pytest.warns(UserWarning, match="a value is read in the middle"):
+        compiled(gradwire.ones(2), True)
+    results = [compiled(gradwire.ones(2), False).tolist() for _ in range(3)]
+    assert results == [[2, 2]] * 3 and seen == [2]
+    assert len(compiled._recordings) == 1
 
 
 def test_an_error_in_the_function_surfaces_as_it_is(session):

@@ -173,17 +173,20 @@ def test_a_backward_that_does_not_wait_cannot_be_gone_on_with(session: gradwire.
         session.wait(service_pb2.Command(resume_backward=hooks_pb2.ResumeBackwardRequest(backward=77)))
 
 
-def test_a_hook_in_a_compiled_function_is_refused(deferring: gradwire.Session) -> None:
+def test_a_hook_in_a_compiled_function_is_refused_or_runs_uncompiled(deferring: gradwire.Session) -> None:
     x = _leaf(deferring)
 
-    @gradwire.compile
     def step(x: gradwire.Tensor) -> gradwire.Tensor:
         y = x * 2
-        y.register_hook(lambda g: g)
+        y.register_hook(lambda g: g * 3)
         return y.sum()
 
     with pytest.raises(NotImplementedError, match="hook"):
-        step(x)
+        gradwire.compile(step, fullgraph=True)(x)
+    with pytest.warns(UserWarning, match="hook"):
+        result = gradwire.compile(step)(x)
+    result.backward()
+    assert x.grad.tolist() == [6.0] * 3
 
 
 _Square = square_function(gradwire)
@@ -216,7 +219,7 @@ def test_what_a_custom_function_saves_is_freed_on_the_server(session: gradwire.S
 def test_a_custom_function_in_a_compiled_function_is_refused(deferring: gradwire.Session) -> None:
     x = _leaf(deferring)
     with pytest.raises(NotImplementedError, match=r"autograd\.Function"):
-        gradwire.compile(lambda x: _Square.apply(x).sum())(x)
+        gradwire.compile(lambda x: _Square.apply(x).sum(), fullgraph=True)(x)
 
 
 def _step_and_sync(step: Any, x: gradwire.Tensor, session: gradwire.Session) -> None:
@@ -227,7 +230,7 @@ def _step_and_sync(step: Any, x: gradwire.Tensor, session: gradwire.Session) -> 
 def test_a_program_that_comes_to_a_hook_is_refused(deferring: gradwire.Session) -> None:
     x = _leaf(deferring)
 
-    @gradwire.compile
+    @gradwire.compile(fullgraph=True)
     def step(x: gradwire.Tensor) -> None:
         (x * x).sum().backward()
 

@@ -114,7 +114,7 @@ def test_a_compiled_function_refuses_them(session: gradwire.Session) -> None:
     with session:
         x = gradwire.ones(3, requires_grad=True)
 
-        @gradwire.compile
+        @gradwire.compile(fullgraph=True)
         def step(x: gradwire.Tensor) -> gradwire.Tensor:
             with save_on_cpu():
                 return x.exp() * 2

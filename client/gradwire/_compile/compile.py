@@ -32,7 +32,7 @@ def compile(
     stacked: bool = False,
     verify: bool = False,
     cache_size: int = 8,
-    fullgraph: bool = True,
+    fullgraph: bool = False,
     dynamic: bool | None = None,
     backend: Any = None,
     mode: str | None = None,
@@ -52,13 +52,15 @@ def compile(
     `sliced` selects the arguments by position or name (default: all). Without `repeat`, every slice is run.
     verify: run uncompiled each time. Raises RuntimeError where the commands differ from the recording.
 
-    Reading a value inside raises an error that names the line. The other options are PyTorch's and have no effect,
-    except `disable`, which returns the function itself.
+    fullgraph: raise an error where the call cannot become one program: a value is read inside, a shape follows from
+    values. By default such calls run uncompiled, with one warning for each place that names the line.
+
+    The other options are PyTorch's and have no effect, except `disable`, which returns the function itself.
     """
     if model is None:
         return functools.partial(
             compile, repeat=repeat, batch_size=batch_size, sliced=sliced, stacked=stacked, verify=verify,
-            cache_size=cache_size, disable=disable,
+            cache_size=cache_size, fullgraph=fullgraph, disable=disable,
         )  # fmt: skip
     if disable:
         return model
@@ -67,7 +69,7 @@ def compile(
     for name, number in (("repeat", repeat), ("batch_size", batch_size)):
         if number is not None and (not isinstance(number, int) or number < 1):
             raise GradwireValueError(f"compile(): {name} must be a whole number from 1 on, not {number!r}")
-    return Compiled(model, repeat, batch_size, sliced, stacked, verify, cache_size)
+    return Compiled(model, repeat, batch_size, sliced, stacked, verify, cache_size, fullgraph)
 
 
 class Compiled:
@@ -82,6 +84,7 @@ class Compiled:
         stacked: bool,
         verify: bool,
         cache_size: int,
+        fullgraph: bool,
     ) -> None:
         self._function = function
         self._repeat = repeat
@@ -90,6 +93,7 @@ class Compiled:
         self._stacked = stacked
         self._verify = verify
         self._cache_size = cache_size
+        self._fullgraph = fullgraph
         self._recordings: dict[tuple[Any, ...], list[Recording]] = {}
         self._failures = 0
         self._learned: list[CallUsage] = []
@@ -130,7 +134,8 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; run a recorded program if one fits."""
-        if is_recording() or is_transformed():
+        uncompiled = self.given_up is not None and not self._recordings
+        if is_recording() or is_transformed() or (uncompiled and self._repeat is None and self._batch_size is None):
             return self._function(*args, **kwargs)
         call = FunctionCall(self._function, self._batch_size, self._sliced, args, kwargs)
         if self._repeat is None and self._batch_size is None:
@@ -190,12 +195,13 @@ class Compiled:
                 self._give_up(f"it was recorded {count} times, each time for other arguments or another ambient state")
             return self._function(*args, **kwargs)
         with RECORDING:
-            recorded = RecordedCall(call, args, kwargs, self._learned, self._verify)
+            recorded = RecordedCall(call, args, kwargs, self._learned, self._verify, not self._fullgraph)
         self._learned = [*self._learned[-_MOST_FAILURES:], recorded.usage]
         if recorded.obstacle is not None:
             self._failures += 1
             if recorded.permanent:
-                self._warn(recorded.obstacle)
+                for why in recorded.obstacles():
+                    self._warn(why)
             if self._failures >= _MOST_FAILURES:
                 self._give_up(recorded.obstacle)
             return recorded.answer

@@ -39,10 +39,16 @@ class Varying(float):
 
 
 class Recorder:
-    """Commands of one call. `refused` is the error if they cannot become a program."""
+    """Commands of one call. `refused` is the error if they cannot become a program.
 
-    def __init__(self, session: SessionProtocol) -> None:
+    With `fallback`, nothing is refused: `breaks` says why the call cannot become a program, and it continues.
+    """
+
+    def __init__(self, session: SessionProtocol, fallback: bool = False) -> None:
         self.session = session
+        self._fallback = fallback
+        #: What no program can hold, each place once, with its line.
+        self.breaks: list[str] = []
         self.steps: list[tuple[service_pb2.Command, service_pb2.Result]] = []
         self.call_sites: list[tuple[Any, int]] = []
         #: By id: tensors from outside the call.
@@ -86,7 +92,10 @@ class Recorder:
             self._created_ids.add(handle._id)
 
     def check(self, command: service_pb2.Command) -> None:
-        """Refuse a command that no program can hold, before it is sent. Raises GradwireError: NOT_SUPPORTED."""
+        """Refuse a command that no program can hold, before it is sent.
+
+        Raises GradwireError, unless there is a fallback: NOT_SUPPORTED.
+        """
         if self._is_elsewhere():
             return
         which = _name(command)
@@ -137,9 +146,14 @@ class Recorder:
             self.obstacle = f"{why}\n  {describe_call_site(*find_call_site(3))}"
 
     def _refuse(self, why: str) -> None:
-        where = describe_call_site(*find_call_site(3))
-        self.refused = make_error(errors_pb2.REASON_NOT_SUPPORTED, f"{why}\n  {where}", 12)
-        raise self.refused
+        where = f"{why}\n  {describe_call_site(*find_call_site(3))}"
+        if not self._fallback:
+            self.refused = make_error(errors_pb2.REASON_NOT_SUPPORTED, where, 12)
+            raise self.refused
+        if where not in self.breaks:
+            self.breaks.append(where)
+        if self.obstacle is None:
+            self.obstacle = where
 
     # Called by optimizers.
 

@@ -31,7 +31,7 @@ class RecordedCall:
     """A call that ran uncompiled: its answer, its commands, and the obstacle to replaying it, if any.
 
     `permanent` tells that the obstacle lies in what the function reads or calls. With `verify` such obstacles do not
-    count, since every call runs uncompiled.
+    count, since every call runs uncompiled. With `fallback`, what no program can hold is an obstacle and no error.
     """
 
     def __init__(
@@ -41,13 +41,14 @@ class RecordedCall:
         kwargs: dict[str, Any],
         learned: Sequence[CallUsage],
         verify: bool,
+        fallback: bool,
     ) -> None:
         self.call = call
         before = ReachableState(learned=learned).walk(call.roots)
         self.session = session = _session_of(call, before)
         session.sync()
         self.feeds = feeds = tensors_of((args, kwargs))
-        self.recorder = recorder = Recorder(session)
+        self.recorder = recorder = Recorder(session, fallback)
         recorder.handles.update((feed._id, feed) for feed in feeds)
         recorder.handles.update(before.handles)
         ambient, contents = ambient_state(), [list(_items(each)) for each in call.containers]
@@ -78,8 +79,22 @@ class RecordedCall:
             same = same and all(map(_same_objects, was, now))
             self.obstacle = self._find_change(before, unchanged and same) or self._find_kept(call)
         if self.obstacle is None:
-            self.trace = RecordedProgram(recorder, feeds, self.results)
-            self.obstacle = self._find_history()
+            self.obstacle = self._make_program(fallback)
+
+    def _make_program(self, fallback: bool) -> str | None:
+        """Make the program of the call's commands; return the obstacle to it, if any."""
+        try:
+            self.trace = RecordedProgram(self.recorder, self.feeds, self.results)
+        except GradwireError as error:
+            if not fallback:
+                raise
+            return str(error)
+        return self._find_history()
+
+    def obstacles(self) -> list[str]:
+        """Everything to warn of: the obstacle, and each place that no program can hold."""
+        assert self.obstacle is not None
+        return [self.obstacle, *(each for each in self.recorder.breaks if each != self.obstacle)]
 
     def had(self, handle: Handle) -> Any:
         """State of a tensor's gradient before the call: None without one, else whether it had a graph."""
