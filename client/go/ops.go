@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "4e32631be7bd88775a5b4828d58e73dcc76226357909d970697f80b5be96cedd"
+const OpsHash = "02fb8ceeeefb3123f636116817e403186ab86f5ebbeef599853bb7f31f87afc9"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {

@@ -78,6 +78,10 @@ MORE = {
     "randperm": [s(5)],
     "reshape_as": [s(t(2, 3), t(6)), s(t(3, 2, layout="F"), t(6))],
     "rrelu": [s(t(9), training=True)],
+    "standard_gamma": [s(_POSITIVE)],
+    "standard_gamma_grad": [s(_POSITIVE, _POSITIVE)],
+    "sample_dirichlet": [s(_POSITIVE)],
+    "dirichlet_grad": [s(t(3, low=0.1, high=0.9), _POSITIVE, t(3, low=5.0, high=6.0))],
     "scaled_dot_product_attention": [s(*[t(2, 3, 4)] * 3, None, 0.5)],
     "scatter": [s(t(3, 4), 0, ints([0, 1], [1, 0]), value=1.5)],
     "take_geometry": [s(t(2, 3), t(3, 2))],
@@ -268,9 +272,9 @@ def test_lists_that_are_variadic_are_so_in_the_python_client() -> None:
 
 # Ops that PyTorch has no name for: they serve operators, the Python client, or the in-place form alone.
 NAMELESS = {
-    "cauchy", "check_all", "copy", "dual_primal", "dual_tangent", "exit_dual_level", "exponential", "geometric",
-    "getitem", "gru_layer", "log_normal", "lstm_layer", "make_dual", "rnn_layer", "setitem", "take_geometry", "uniform",
-    "view_dtype", "zero",
+    "cauchy", "check_all", "copy", "dirichlet_grad", "dual_primal", "dual_tangent", "exit_dual_level", "exponential",
+    "geometric", "getitem", "gru_layer", "log_normal", "lstm_layer", "make_dual", "rnn_layer", "sample_dirichlet",
+    "setitem", "standard_gamma", "standard_gamma_grad", "take_geometry", "uniform", "view_dtype", "zero",
 }  # fmt: skip
 # Functions of torch that are none for users: they have another meaning or undocumented arguments.
 PRIVATE = {"random"}

@@ -31,8 +31,12 @@ _NN_HOMES = {
     "utils": "nn.utils._tuples",
 }
 _DISTRIBUTIONS = (
-    "bernoulli", "beta", "categorical", "dirichlet", "gamma", "independent", "multivariate_normal", "normal", "poisson",
-    "uniform",
+    "bernoulli", "beta", "binomial", "categorical", "cauchy", "chi2", "continuous_bernoulli", "dirichlet", "exp_family",
+    "exponential", "fishersnedecor", "gamma", "generalized_pareto", "geometric", "gumbel", "half_cauchy", "half_normal",
+    "independent", "inverse_gamma", "kumaraswamy", "laplace", "lkj_cholesky", "log_normal", "logistic_normal",
+    "lowrank_multivariate_normal", "mixture_same_family", "multinomial", "multivariate_normal", "negative_binomial",
+    "normal", "one_hot_categorical", "pareto", "poisson", "studentT", "transformed_distribution", "uniform",
+    "von_mises", "weibull", "wishart",
 )  # fmt: skip
 _OPTIMIZERS = "_adafactor _muon adadelta adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd sparse_adam"
 
@@ -79,6 +83,8 @@ REEXPORTS: dict[str, str] = {
     "profiler.profiler": "profiler",
     "distributions.distribution": "distributions",
     "distributions.utils": "distributions._utils",
+    "distributions.relaxed_bernoulli": "distributions distributions._relaxed",
+    "distributions.relaxed_categorical": "distributions distributions._relaxed",
     **{f"distributions.{name}": "distributions" for name in _DISTRIBUTIONS},
     "functional": ".",
     "random": "_functions.random",

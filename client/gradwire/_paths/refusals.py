@@ -18,7 +18,6 @@ REASONS: dict[str, str] = {
     "nn": "PyTorch's layer of that name is missing here",
     "nn.parameter": "parameters have their sizes from the beginning",
     "optim": "PyTorch's optimizer of that name is missing here",
-    "distributions": "PyTorch's distribution of that name is missing here",
     "cuda": "the server's GPUs are not controlled by its clients",
     "jit": "Python runs functions and modules here",
     "utils.data": "batches are made by DataLoader",
@@ -326,10 +325,6 @@ REFUSED: dict[str, str] = {
     "": "PyTorchFileReader PyTorchFileWriter",
     "nn": "CrossMapLRN2d",
     "nn.parameter": "UninitializedBuffer",
-    "distributions": """
-        ContinuousBernoulli FisherSnedecor GeneralizedPareto InverseGamma Kumaraswamy LKJCholesky LogisticNormal
-        LowRankMultivariateNormal NegativeBinomial Pareto RelaxedBernoulli
-        RelaxedOneHotCategorical VonMises Weibull Wishart""",
     "cuda": """
         CUDAGraph MemPool get_device_capability graph make_graphed_callables max_memory_allocated max_memory_reserved
         mem_get_info memory_allocated memory_reserved memory_stats memory_summary reset_max_memory_allocated

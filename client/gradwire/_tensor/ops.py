@@ -629,6 +629,7 @@ SHAPE_RULES: dict[str, str] = {
     "square_": "pointwise",
     "squeeze": "squeeze",
     "stack": "stack",
+    "standard_gamma": "pointwise",
     "sub": "pointwise",
     "sub_": "pointwise",
     "sum": "reduction",
@@ -1477,6 +1478,11 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Derivative of lgamma (torch.digamma)."""
     made = _call("digamma", (input,))
     return made if out is None else _into("digamma", out, made, (input,))
+
+
+def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
+    """Derivative of one part of a Dirichlet vector by its concentration, over 1 - x (torch._dirichlet_grad)."""
+    return _call("dirichlet_grad", (x, alpha, total))
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
@@ -3486,6 +3492,11 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     return _call("rsub", (input, other), (("alpha", alpha),))
 
 
+def sample_dirichlet(input: Tensor) -> Tensor:
+    """Vectors that sum to 1 along the last dimension, of these concentrations (torch._sample_dirichlet)."""
+    return _call("sample_dirichlet", (input,))
+
+
 def scalar_tensor(s: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """0-d tensor of a number, float32 by default (torch.scalar_tensor)."""
     return _call("scalar_tensor", (s,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
@@ -3766,6 +3777,16 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Ten
         dim = _renamed("dim", dim, 0, "axis", axis)
     made = _call("stack", (tensors, dim))
     return made if out is None else _into("stack", out, made, (tensors, dim))
+
+
+def standard_gamma(input: Tensor) -> Tensor:
+    """Gamma distributed numbers of rate 1; each element is a concentration (torch._standard_gamma)."""
+    return _call("standard_gamma", (input,))
+
+
+def standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
+    """Derivative of a gamma distributed number by its concentration (torch._standard_gamma_grad)."""
+    return _call("standard_gamma_grad", (input, output))
 
 
 def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:

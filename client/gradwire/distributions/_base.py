@@ -206,6 +206,26 @@ class Distribution:
                 raise ValueError(f"{who} ({support!r}) of the distribution {self!r}, {_BUT}:\n{value}")
         return value
 
+    # Names by which classes made for PyTorch call these.
+
+    def _validate_sample(self, value: Any) -> None:
+        validate, self._validate_args = self._validate_args, True
+        try:
+            self._checked(value)
+        finally:
+            self._validate_args = validate
+
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
+        return Size(self._extended(sample_shape))
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        if _instance is None and type(self).__init__ != cls.__init__:  # type: ignore[misc]
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
+                "define a custom .expand() method."
+            )
+        return type(self).__new__(type(self)) if _instance is None else _instance
+
     def __repr__(self) -> str:
         held = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
         shown = (f"{name}: {value if value.numel() == 1 else value.shape}" for name, value in held.items())

@@ -15,6 +15,7 @@ from gradwire._functions.random import bernoulli, binomial, multinomial, poisson
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.distributions._base import Distribution, broadcast_all
+from gradwire.distributions._gammas import Gamma
 
 
 def _clamped(probs: Tensor) -> Tensor:
@@ -163,7 +164,7 @@ class Binomial(_Odds):
         self.__dict__[self._given] = held
         super().__init__(held.shape, (), validate_args)
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> constraints.Constraint:
         """From 0 to total_count."""
         return constraints.integer_interval(0, self.total_count)
@@ -208,6 +209,55 @@ class Binomial(_Odds):
         value, n, logits = self._checked(value), self.total_count, self.logits
         ways = ops.lgamma(n + 1) - ops.lgamma(value + 1) - ops.lgamma(n - value + 1)
         made: Tensor = ways + value * logits - n * F.softplus(logits)
+        return made
+
+
+class NegativeBinomial(_Odds):
+    """Successes before `total_count` failures. Like torch.distributions.NegativeBinomial."""
+
+    arg_constraints = {  # noqa: RUF012
+        "total_count": constraints.greater_than_eq(0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer
+
+    def __init__(
+        self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        held = self._take(probs, logits)
+        self.total_count, held = broadcast_all(total_count, held)
+        self.total_count = self.total_count.to(held.dtype)
+        self.__dict__[self._given] = held
+        super().__init__(held.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """n exp(logits)."""
+        return self.total_count * self.logits.exp()
+
+    @property
+    def mode(self) -> Tensor:
+        """The whole part of (n - 1) exp(logits), at least 0."""
+        return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
+
+    @property
+    def variance(self) -> Tensor:
+        """The mean over the probability of a failure."""
+        return self.mean / (-self.logits).sigmoid()
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """See Distribution."""
+        with no_grad():
+            rate = Gamma(self.total_count, (-self.logits).exp(), validate_args=False).sample(sample_shape)
+            return poisson(rate)
+
+    def log_prob(self, value: Any) -> Tensor:
+        """See Distribution."""
+        value, n = self._checked(value), self.total_count
+        chances = n * F.logsigmoid(-self.logits) + value * F.logsigmoid(self.logits)
+        volume = -ops.lgamma(n + value) + ops.lgamma(1.0 + value) + ops.lgamma(n)
+        made: Tensor = chances - ops.where(n + value == 0.0, 0.0, volume)
         return made
 
 
@@ -297,7 +347,7 @@ class Categorical(Distribution):
         """The shape of the given parameter."""
         return self._param.shape
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> constraints.Constraint:
         """From 0 to the number of classes - 1."""
         return constraints.integer_interval(0, self._num_events - 1)
@@ -432,6 +482,11 @@ class Multinomial(Distribution):
         self.total_count = total_count
         self._categorical = Categorical(probs, logits, validate_args)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> Any:
+        """Counts of `total_count` draws."""
+        return constraints.multinomial(self.total_count)
 
     @property
     def probs(self) -> Tensor:

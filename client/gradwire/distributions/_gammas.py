@@ -1,4 +1,4 @@
-"""Gamma and distributions based on it: Chi2, Beta, Dirichlet, StudentT. Their samples have no gradients here."""
+"""Gamma and distributions based on it: Chi2, Beta, Dirichlet, StudentT. Samples are differentiated implicitly."""
 
 from __future__ import annotations
 
@@ -7,45 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import gradwire.distributions.constraints as constraints
-from gradwire._base.modes import no_grad
-from gradwire._functions.create import ones_like, zeros_like
+from gradwire._base import dtypes
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.distributions._base import Distribution, broadcast_all, normal, uniform
+from gradwire.distributions._base import Distribution, broadcast_all, normal
 from gradwire.nn.functional import one_hot
 
 
-@no_grad()
-def standard_gamma(concentration: Tensor, shape: Sequence[int]) -> Tensor:
-    """Samples of Gamma(concentration, 1), by Marsaglia's and Tsang's rejection; each round reads whether all are in.
-
-    A concentration below 1 is raised by 1, and the sample multiplied by u^(1 / concentration).
-    """
-    alpha = concentration.expand(tuple(shape))
-    small = alpha < 1
-    d = ops.where(small, alpha + 1, alpha) - 1 / 3
-    c = (9 * d).rsqrt()
-    found = zeros_like(d)
-    missing = ones_like(d).bool()
-    for _ in range(1000):
-        x = normal(d, d.shape)
-        v = (1 + c * x) ** 3
-        fits = v > 0
-        bound = 0.5 * x**2 + d * (1 - v + ops.where(fits, v, 1.0).log())
-        accepted = missing & fits & (uniform(d, d.shape).log() < bound)
-        found = ops.where(accepted, d * v, found)
-        missing = missing & ~accepted
-        if not bool(missing.any()):
-            break
-    boost = uniform(d, d.shape) ** ops.where(small, 1 / alpha, 0.0)
-    return found * boost
-
-
 class Gamma(Distribution):
-    """rate^c x^(c - 1) exp(-rate x) / Γ(c). Like torch.distributions.Gamma, without rsample."""
+    """rate^c x^(c - 1) exp(-rate x) / Γ(c). Like torch.distributions.Gamma."""
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}  # noqa: RUF012
     support = constraints.nonnegative
+    has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
@@ -66,16 +40,22 @@ class Gamma(Distribution):
         """concentration / rate²."""
         return self.concentration / self.rate.pow(2)
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """See Distribution."""
-        with no_grad():
-            return standard_gamma(self.concentration, self._extended(sample_shape)) / self.rate
+        made: Tensor = ops.standard_gamma(self.concentration.expand(self._extended(sample_shape))) / self.rate
+        made.detach().clamp_(min=dtypes.finfo(made.dtype).tiny)  # changes the values without a node
+        return made
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
         value = self._checked(value)
         c = self.concentration
         made: Tensor = ops.xlogy(c, self.rate) + ops.xlogy(c - 1, value) - self.rate * value - ops.lgamma(c)
+        return made
+
+    def cdf(self, value: Any) -> Tensor:
+        """See Distribution."""
+        made: Tensor = ops.igamma(self.concentration, self.rate * self._checked(value))
         return made
 
     def entropy(self) -> Tensor:
@@ -95,10 +75,11 @@ class Chi2(Gamma):
 
 
 class Dirichlet(Distribution):
-    """Π x_i^(c_i - 1) over vectors that sum to 1. Like torch.distributions.Dirichlet, without rsample."""
+    """Π x_i^(c_i - 1) over vectors that sum to 1. Like torch.distributions.Dirichlet."""
 
     arg_constraints = {"concentration": constraints.positive}  # noqa: RUF012
     support = constraints.simplex
+    has_rsample = True
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         if concentration.ndim < 1:
@@ -125,10 +106,10 @@ class Dirichlet(Distribution):
         total = self.concentration.sum(-1, True)
         return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """See Distribution."""
-        drawn = standard_gamma(self.concentration, self._extended(sample_shape))
-        return drawn / drawn.sum(-1, True)
+        made: Tensor = ops.sample_dirichlet(self.concentration.expand(self._extended(sample_shape)))
+        return made
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
@@ -149,10 +130,11 @@ class Dirichlet(Distribution):
 
 
 class Beta(Distribution):
-    """x^(a - 1) (1 - x)^(b - 1) on (0, 1). Like torch.distributions.Beta, without rsample."""
+    """x^(a - 1) (1 - x)^(b - 1) on (0, 1). Like torch.distributions.Beta."""
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}  # noqa: RUF012
     support = constraints.unit_interval
+    has_rsample = True
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
@@ -178,9 +160,9 @@ class Beta(Distribution):
         total = self.concentration1 + self.concentration0
         return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """See Distribution."""
-        return self._pair.sample(sample_shape).select(-1, 0)
+        return self._pair.rsample(sample_shape).select(-1, 0)
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
@@ -201,6 +183,7 @@ class StudentT(Distribution):
         "scale": constraints.positive,
     }
     support = constraints.real
+    has_rsample = True
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
         self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
@@ -222,12 +205,11 @@ class StudentT(Distribution):
         finite = self.scale.pow(2) * self.df / (self.df - 2)
         return ops.where(self.df > 2, finite, ops.where(self.df > 1, math.inf, math.nan).to(self.df.dtype))
 
-    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """See Distribution."""
-        shape = self._extended(sample_shape)
-        with no_grad():
-            chi2 = standard_gamma(self.df / 2, shape) * 2
-            return self.loc + self.scale * normal(self.df, shape) * ops.rsqrt(chi2 / self.df)
+        drawn = normal(self.df, self._extended(sample_shape))
+        chi2 = Chi2(self.df, validate_args=False).rsample(sample_shape)
+        return self.loc + self.scale * (drawn * ops.rsqrt(chi2 / self.df))
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gradwire.distributions.constraints as constraints
+from gradwire._base.dtypes import Size
 from gradwire._base.modes import no_grad
 from gradwire._functions.create import eye
 from gradwire._tensor import ops
@@ -20,6 +21,14 @@ from gradwire.distributions.transforms import ComposeTransform, ExpTransform, Tr
 def summed(value: Tensor, count: int) -> Tensor:
     """The sum over the last `count` dimensions."""
     return value.flatten(-count).sum(-1) if count > 1 else value.sum(-1) if count else value
+
+
+def cholesky_of_inverse(matrix: Tensor) -> Tensor:
+    """The Cholesky factor of the inverse, by the factor of the matrix that is flipped in both dimensions."""
+    flipped = ops.linalg_cholesky(matrix.flip(-2, -1)).flip(-2, -1).mT
+    one = eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    made: Tensor = ops.linalg_solve_triangular(flipped, one, upper=False)
+    return made
 
 
 class Independent(Distribution):
@@ -43,6 +52,24 @@ class Independent(Distribution):
     def has_rsample(self) -> bool:  # type: ignore[override]
         """As the base."""
         return bool(self.base_dist.has_rsample)
+
+    @constraints.dependent_property
+    def support(self) -> Any:
+        """The base's, with the dimensions of one event judged together."""
+        found = self.base_dist.support
+        count = self.reinterpreted_batch_ndims
+        return constraints.independent(found, count) if count and found is not None else found
+
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        """Whether the base has one, and no dimension was made part of an event."""
+        return self.reinterpreted_batch_ndims == 0 and bool(self.base_dist.has_enumerate_support)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """See Distribution."""
+        if self.reinterpreted_batch_ndims > 0:
+            raise NotImplementedError("Enumeration over cartesian product is not implemented")
+        return self.base_dist.enumerate_support(expand=expand)
 
     @property
     def mean(self) -> Tensor:
@@ -103,6 +130,16 @@ class MixtureSameFamily(Distribution):
         events = tuple(component_distribution.event_shape)
         super().__init__(tuple(component_distribution.batch_shape)[:-1], events, validate_args)
 
+    @constraints.dependent_property
+    def support(self) -> Any:
+        """What every component can give."""
+        return constraints.MixtureSameFamilyConstraint(self.component_distribution.support)
+
+    def cdf(self, value: Any) -> Tensor:
+        """See Distribution."""
+        each = self.component_distribution.cdf(value.unsqueeze(self._dim))
+        return (each * self.mixture_distribution.probs).sum(-1)
+
     def _weights(self) -> Any:
         return self.mixture_distribution.probs.reshape(
             (*self.mixture_distribution.param_shape, *[1] * len(self._event_shape))
@@ -127,7 +164,7 @@ class MixtureSameFamily(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
-        each = self.component_distribution.log_prob(value.unsqueeze(self._dim))
+        each = self.component_distribution.log_prob(self._checked(value).unsqueeze(self._dim))
         weights = self.mixture_distribution.logits.log_softmax(-1)
         return (each + weights).logsumexp(-1)
 
@@ -188,10 +225,7 @@ class MultivariateNormal(Distribution):
         elif name == "covariance_matrix":
             self._factor = ops.linalg_cholesky(matrix)
         else:
-            # The factor of the inverse: by the factor of the matrix that is flipped in both dimensions.
-            flipped = ops.linalg_cholesky(matrix.flip(-2, -1)).flip(-2, -1).mT
-            one = eye(size, dtype=matrix.dtype, device=matrix.device)
-            self._factor = ops.linalg_solve_triangular(flipped, one, upper=False)
+            self._factor = cholesky_of_inverse(matrix)
 
     def __getattr__(self, name: str) -> Any:
         factor = self.__dict__.get("_factor")
@@ -242,15 +276,48 @@ class MultivariateNormal(Distribution):
 
 
 class TransformedDistribution(Distribution):
-    """A variable that transforms were applied to. Like torch.distributions.TransformedDistribution."""
+    """A variable that transforms were applied to. Like torch.distributions.TransformedDistribution.
+
+    Raises ValueError for a base of too few dimensions.
+    """
 
     def __init__(self, base_distribution: Any, transforms: Any, validate_args: bool | None = None) -> None:
-        held = [transforms] if isinstance(transforms, Transform) else list(transforms)
-        if not all(isinstance(each, Transform) for each in held):
+        held = [transforms] if isinstance(transforms, Transform) else transforms
+        if not isinstance(held, list) or not all(isinstance(each, Transform) for each in held):
             raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
-        self.base_dist = base_distribution
         self.transforms = held
-        super().__init__(base_distribution.batch_shape, base_distribution.event_shape, validate_args)
+        whole = ComposeTransform(held)
+        domain, codomain = whole.domain.event_dim, whole.codomain.event_dim
+        shape = Size((*base_distribution.batch_shape, *base_distribution.event_shape))
+        if len(shape) < domain:
+            raise ValueError(f"base_distribution needs to have shape with size at least {domain}, but got {shape}.")
+        after = whole.forward_shape(shape)
+        wide, events = whole.inverse_shape(after), len(base_distribution.event_shape)
+        if tuple(wide) != tuple(shape):
+            base_distribution = base_distribution.expand(wide[: len(wide) - events])
+        if domain > events:
+            base_distribution = Independent(base_distribution, domain - events)
+        self.base_dist = base_distribution
+        cut = len(after) - max(codomain, events + codomain - domain)
+        super().__init__(after[:cut], after[cut:], validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """See Distribution."""
+        made = super().expand(batch_shape)
+        shape: Any = (*batch_shape, *self.event_shape)
+        for each in reversed(self.transforms):
+            shape = each.inverse_shape(shape)
+        made.base_dist = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
+        return made
+
+    @constraints.dependent_property(is_discrete=False)
+    def support(self) -> Any:
+        """What the last transform gives."""
+        if not self.transforms:
+            return self.base_dist.support
+        found = self.transforms[-1].codomain
+        more = len(self.event_shape) - found.event_dim
+        return constraints.independent(found, more) if more > 0 else found
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
@@ -268,27 +335,31 @@ class TransformedDistribution(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
+        value = self._checked(value)
         total: Any = 0.0
+        count = len(self.event_shape)
         for each in reversed(self.transforms):
             before = each.inv(value)
-            total = total - summed(each.log_abs_det_jacobian(before, value), len(self._event_shape))
+            count += each.domain.event_dim - each.codomain.event_dim
+            total = total - summed(each.log_abs_det_jacobian(before, value), count - each.domain.event_dim)
             value = before
-        made: Tensor = total + self.base_dist.log_prob(value)
+        made: Tensor = total + summed(self.base_dist.log_prob(value), count - len(self.base_dist.event_shape))
         return made
+
+    def _rising(self, value: Any) -> Any:
+        """A probability, turned round where the transforms fall."""
+        sign = math.prod(each.sign for each in self.transforms)
+        return value if isinstance(sign, int) and sign == 1 else sign * (value - 0.5) + 0.5
 
     def cdf(self, value: Any) -> Tensor:
         """See Distribution."""
-        sign = 1
         for each in reversed(self.transforms):
             value = each.inv(value)
-            sign *= each.sign
-        found: Tensor = self.base_dist.cdf(value)
-        return found if sign > 0 else 1 - found
+        return self._rising(self.base_dist.cdf(value))
 
     def icdf(self, value: Any) -> Tensor:
         """See Distribution."""
-        sign = math.prod(each.sign for each in self.transforms)
-        return ComposeTransform(self.transforms)(self.base_dist.icdf(value if sign > 0 else 1 - value))
+        return ComposeTransform(self.transforms)(self.base_dist.icdf(self._rising(value)))
 
 
 class LogNormal(TransformedDistribution):

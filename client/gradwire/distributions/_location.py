@@ -346,7 +346,7 @@ class Uniform(Distribution):
         if self._validate_args and not holds(self.low < self.high, unordered):
             raise ValueError(unordered)
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> constraints.Constraint:
         """From low to high."""
         return constraints.interval(self.low, self.high)

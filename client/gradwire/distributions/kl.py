@@ -6,13 +6,33 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from gradwire._base.modes import enable_grad
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
+from gradwire.autograd import grad
 from gradwire.distributions._base import Distribution
-from gradwire.distributions._discrete import Bernoulli, Categorical, OneHotCategorical, Poisson
+from gradwire.distributions._discrete import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Geometric,
+    OneHotCategorical,
+    Poisson,
+)
+from gradwire.distributions._further import ContinuousBernoulli, ExponentialFamily
 from gradwire.distributions._gammas import Beta, Dirichlet, Gamma
-from gradwire.distributions._joined import Independent, LogNormal, MultivariateNormal, summed
-from gradwire.distributions._location import Exponential, Laplace, Normal, Uniform
+from gradwire.distributions._joined import Independent, MultivariateNormal, TransformedDistribution, summed
+from gradwire.distributions._location import (
+    EULER,
+    Cauchy,
+    Exponential,
+    Gumbel,
+    HalfNormal,
+    Laplace,
+    Normal,
+    Uniform,
+)
+from gradwire.distributions._transformed import Pareto
 
 __all__ = ["kl_divergence", "register_kl"]
 
@@ -52,9 +72,74 @@ def _normal(p: Any, q: Any) -> Any:
     return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).pow(2) - 1 - ratio.log())
 
 
-@register_kl(LogNormal, LogNormal)
-def _log_normal(p: Any, q: Any) -> Any:
-    return _normal(p.base_dist, q.base_dist)
+@register_kl(HalfNormal, HalfNormal)
+def _half_normal(p: Any, q: Any) -> Any:
+    ratio = (p.scale / q.scale).pow(2)
+    return 0.5 * (ratio - 1 - ratio.log())
+
+
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p: Any, q: Any) -> Any:
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise NotImplementedError("KL(p || q) of variables that were transformed in different ways")
+    return kl_divergence(p.base_dist, q.base_dist)
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p: Any, q: Any) -> Any:
+    ratio = q.alpha / p.alpha
+    found = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return ops.where(p.scale < q.scale, math.inf, found)
+
+
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _exponential_family(p: Any, q: Any) -> Any:
+    """Bregman's divergence of the log normalizers."""
+    if type(p) is not type(q):
+        raise NotImplementedError(
+            "The cross KL-divergence between different exponential families cannot be computed using Bregman "
+            "divergences"
+        )
+    with enable_grad():
+        held = [each.detach().requires_grad_() for each in p._natural_params]
+        volume = p._log_normalizer(*held)
+        slopes = grad(volume.sum(), held, create_graph=True)
+    result = q._log_normalizer(*q._natural_params) - volume
+    for one, other, slope in zip(held, q._natural_params, slopes, strict=True):
+        term = (other - one) * slope
+        result = result - summed(term, term.ndim - result.ndim)
+    return result
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p: Any, q: Any) -> Any:
+    mine = p._cont_bern_log_norm() + (-p.probs).log1p()
+    return p.mean * (p.logits - q.logits) + mine - q._cont_bern_log_norm() - (-q.probs).log1p()
+
+
+@register_kl(Binomial, Binomial)
+def _binomial(p: Any, q: Any) -> Any:
+    if bool((p.total_count < q.total_count).any()):
+        raise NotImplementedError("KL between Binomials where q.total_count > p.total_count is not implemented")
+    found = p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
+    return ops.where(p.total_count > q.total_count, math.inf, found)
+
+
+@register_kl(Geometric, Geometric)
+def _geometric(p: Any, q: Any) -> Any:
+    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+
+
+@register_kl(Gumbel, Gumbel)
+def _gumbel(p: Any, q: Any) -> Any:
+    ratio, mine, other = p.scale / q.scale, p.loc / q.scale, q.loc / q.scale
+    last = (other + ops.lgamma(1 + ratio) - mine).exp()
+    return -ratio.log() - other + mine + ratio * EULER + last - (1 + EULER)
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchy(p: Any, q: Any) -> Any:
+    return ((p.scale + q.scale).pow(2) + (p.loc - q.loc).pow(2)).log() - (4 * p.scale * q.scale).log()
 
 
 @register_kl(Bernoulli, Bernoulli)

@@ -1,108 +1,70 @@
-"""Invertible functions with the logarithm of their derivative (torch.distributions.transforms), element by element."""
+"""Invertible functions with the logarithm of their derivative (torch.distributions.transforms); here by elements."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
+import gradwire.distributions.constraints as constraints
 import gradwire.nn.functional as F
+from gradwire._base import dtypes
+from gradwire._functions.composed import broadcast_shapes
+from gradwire._functions.create import full_like
 from gradwire._tensor.tensor import Tensor
+from gradwire.distributions._transform import (
+    AlikeTransform,
+    ComposeTransform,
+    IndependentTransform,
+    Transform,
+    identity_transform,
+)
+from gradwire.distributions._utils import broadcast_all
+from gradwire.distributions._vector_transforms import (
+    CatTransform,
+    CorrCholeskyTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    ReshapeTransform,
+    SoftmaxTransform,
+    StackTransform,
+    StickBreakingTransform,
+)
 
 __all__ = [
+    "AbsTransform",
     "AffineTransform",
+    "CatTransform",
     "ComposeTransform",
+    "CorrCholeskyTransform",
+    "CumulativeDistributionTransform",
     "ExpTransform",
+    "IndependentTransform",
+    "LowerCholeskyTransform",
+    "PositiveDefiniteTransform",
     "PowerTransform",
+    "ReshapeTransform",
     "SigmoidTransform",
+    "SoftmaxTransform",
     "SoftplusTransform",
+    "StackTransform",
+    "StickBreakingTransform",
     "TanhTransform",
     "Transform",
+    "identity_transform",
 ]
 
 
-class Transform:
-    """The base: a subclass defines `_call`, `_inverse` and `log_abs_det_jacobian(x, y)`; `sign` is the derivative's."""
+def _broadcast(shape: Any, *values: Any) -> Any:
+    return broadcast_shapes(shape, *(value.shape if isinstance(value, Tensor) else () for value in values))
 
+
+class ExpTransform(AlikeTransform):
+    """exp(x)."""
+
+    domain = constraints.real
+    codomain = constraints.positive
     bijective = True
     sign = 1
-
-    def __init__(self, cache_size: int = 0) -> None:
-        self._cache_size = cache_size
-
-    def __call__(self, x: Any) -> Any:
-        """y."""
-        return self._call(x)
-
-    @property
-    def inv(self) -> Transform:
-        """The inverse."""
-        return _Inverse(self)
-
-    def _call(self, x: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} gives no _call")
-
-    def _inverse(self, y: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} gives no _inverse")
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """log |dy / dx|."""
-        raise NotImplementedError(f"{type(self).__name__} gives no log_abs_det_jacobian")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-
-class _Inverse(Transform):
-    def __init__(self, forward: Transform) -> None:
-        super().__init__()
-        self._forward = forward
-        self.sign = forward.sign
-
-    @property
-    def inv(self) -> Transform:
-        return self._forward
-
-    def _call(self, x: Any) -> Any:
-        return self._forward._inverse(x)
-
-    def _inverse(self, y: Any) -> Any:
-        return self._forward(y)
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        return -self._forward.log_abs_det_jacobian(y, x)
-
-
-class ComposeTransform(Transform):
-    """Several transforms, one after the other."""
-
-    def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
-        super().__init__(cache_size)
-        self.parts = list(parts)
-        self.sign = math.prod(part.sign for part in self.parts)
-
-    def _call(self, x: Any) -> Any:
-        for part in self.parts:
-            x = part(x)
-        return x
-
-    def _inverse(self, y: Any) -> Any:
-        for part in reversed(self.parts):
-            y = part.inv(y)
-        return y
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """The sum of the parts'."""
-        total: Any = 0.0
-        for part in self.parts:
-            after = part(x)
-            total = total + part.log_abs_det_jacobian(x, after)
-            x = after
-        return total
-
-
-class ExpTransform(Transform):
-    """exp(x)."""
 
     def _call(self, x: Any) -> Any:
         return x.exp()
@@ -118,9 +80,26 @@ class ExpTransform(Transform):
 class PowerTransform(Transform):
     """x to a power."""
 
+    domain = constraints.positive
+    codomain = constraints.positive
+    bijective = True
+
     def __init__(self, exponent: Any, cache_size: int = 0) -> None:
         super().__init__(cache_size)
-        self.exponent = exponent
+        (self.exponent,) = broadcast_all(exponent)
+
+    def _again(self, cache_size: int) -> Transform:
+        return PowerTransform(self.exponent, cache_size)
+
+    @property
+    def sign(self) -> Any:
+        """The exponent's."""
+        return self.exponent.sign()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PowerTransform) and bool((self.exponent == other.exponent).all())
+
+    __hash__ = Transform.__hash__
 
     def _call(self, x: Any) -> Any:
         return x.pow(self.exponent)
@@ -132,14 +111,32 @@ class PowerTransform(Transform):
         """log |exponent y / x|."""
         return (self.exponent * y / x).abs().log()
 
+    def forward_shape(self, shape: Any) -> Any:
+        """The shape, broadcast with the exponent's."""
+        return _broadcast(shape, self.exponent)
 
-class SigmoidTransform(Transform):
+    inverse_shape = forward_shape
+
+
+def _inside(value: Any) -> Any:
+    """Numbers between 0 and 1, both excluded."""
+    info = dtypes.finfo(value.dtype)
+    return value.clamp(min=info.tiny, max=1.0 - info.eps)
+
+
+class SigmoidTransform(AlikeTransform):
     """1 / (1 + exp(-x))."""
 
+    domain = constraints.real
+    codomain = constraints.unit_interval
+    bijective = True
+    sign = 1
+
     def _call(self, x: Any) -> Any:
-        return x.sigmoid()
+        return _inside(x.sigmoid())
 
     def _inverse(self, y: Any) -> Any:
+        y = _inside(y)
         return y.log() - (-y).log1p()
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
@@ -147,8 +144,13 @@ class SigmoidTransform(Transform):
         return -F.softplus(-x) - F.softplus(x)
 
 
-class SoftplusTransform(Transform):
+class SoftplusTransform(AlikeTransform):
     """log(1 + exp(x))."""
+
+    domain = constraints.real
+    codomain = constraints.positive
+    bijective = True
+    sign = 1
 
     def _call(self, x: Any) -> Any:
         return F.softplus(x)
@@ -161,8 +163,13 @@ class SoftplusTransform(Transform):
         return -F.softplus(-x)
 
 
-class TanhTransform(Transform):
+class TanhTransform(AlikeTransform):
     """tanh(x)."""
+
+    domain = constraints.real
+    codomain = constraints.interval(-1.0, 1.0)
+    bijective = True
+    sign = 1
 
     def _call(self, x: Any) -> Any:
         return x.tanh()
@@ -175,16 +182,59 @@ class TanhTransform(Transform):
         return 2.0 * (math.log(2.0) - x - F.softplus(-2.0 * x))
 
 
+class AbsTransform(AlikeTransform):
+    """|x|; its inverse is the positive number."""
+
+    domain = constraints.real
+    codomain = constraints.positive
+
+    def _call(self, x: Any) -> Any:
+        return x.abs()
+
+    def _inverse(self, y: Any) -> Any:
+        return y
+
+
 class AffineTransform(Transform):
     """loc + scale x."""
+
+    bijective = True
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.loc = loc
         self.scale = scale
-        self.event_dim = event_dim
-        if not isinstance(scale, Tensor):
-            self.sign = 1 if scale > 0 else -1 if scale < 0 else 0
+        self._event_dim = event_dim
+
+    def _again(self, cache_size: int) -> Transform:
+        return AffineTransform(self.loc, self.scale, self._event_dim, cache_size)
+
+    @property
+    def event_dim(self) -> int:
+        """Dimensions that belong together."""
+        return self._event_dim
+
+    @property
+    def domain(self) -> Any:
+        """Real numbers."""
+        return constraints.independent(constraints.real, self._event_dim) if self._event_dim else constraints.real
+
+    codomain = domain
+
+    @property
+    def sign(self) -> Any:
+        """The scale's."""
+        if isinstance(self.scale, Tensor):
+            return self.scale.sign()
+        return 1 if self.scale > 0 else -1 if self.scale < 0 else 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AffineTransform):
+            return False
+        pairs = ((self.loc, other.loc), (self.scale, other.scale))
+        return all(bool(same.all()) if isinstance(same := one == two, Tensor) else same for one, two in pairs)
+
+    __hash__ = Transform.__hash__
 
     def _call(self, x: Any) -> Any:
         return self.loc + self.scale * x
@@ -193,7 +243,46 @@ class AffineTransform(Transform):
         return (y - self.loc) / self.scale
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """log |scale|, in x's shape."""
-        if isinstance(self.scale, Tensor):
-            return self.scale.abs().log().expand(x.shape)
-        return x.new_full(tuple(x.shape), math.log(abs(self.scale)))
+        """log |scale|, in x's shape without the dimensions that belong together."""
+        shape, count = x.shape, self._event_dim
+        found = self.scale.abs().log() if isinstance(self.scale, Tensor) else full_like(x, math.log(abs(self.scale)))
+        if count:
+            found = found.reshape((*found.shape[:-count], -1)).sum(-1)
+            shape = shape[:-count]
+        return found.expand(shape)
+
+    def forward_shape(self, shape: Any) -> Any:
+        """The shape, broadcast with the arguments'."""
+        return _broadcast(shape, self.loc, self.scale)
+
+    inverse_shape = forward_shape
+
+
+class CumulativeDistributionTransform(Transform):
+    """A distribution's cdf."""
+
+    bijective = True
+    codomain = constraints.unit_interval
+    sign = 1
+
+    def __init__(self, distribution: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.distribution = distribution
+
+    def _again(self, cache_size: int) -> Transform:
+        return CumulativeDistributionTransform(self.distribution, cache_size)
+
+    @property
+    def domain(self) -> Any:
+        """The distribution's support."""
+        return self.distribution.support
+
+    def _call(self, x: Any) -> Any:
+        return self.distribution.cdf(x)
+
+    def _inverse(self, y: Any) -> Any:
+        return self.distribution.icdf(y)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        """The log of the density."""
+        return self.distribution.log_prob(x)

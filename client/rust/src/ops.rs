@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::values::DType;
 
 /// ListOpsResponse.hash of the ops below.
-pub const OPS_HASH: &str = "4e32631be7bd88775a5b4828d58e73dcc76226357909d970697f80b5be96cedd";
+pub const OPS_HASH: &str = "02fb8ceeeefb3123f636116817e403186ab86f5ebbeef599853bb7f31f87afc9";
 
 /// Add dimensions of size 1 up to one dimension (torch.atleast_1d).
 pub fn atleast_1d(input: &Tensor) -> Tensor {

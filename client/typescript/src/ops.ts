@@ -1107,7 +1107,7 @@ export interface ZerosOptions {
 }
 
 /** ListOpsResponse.hash of these ops. */
-export const OPS_HASH = "4e32631be7bd88775a5b4828d58e73dcc76226357909d970697f80b5be96cedd";
+export const OPS_HASH = "02fb8ceeeefb3123f636116817e403186ab86f5ebbeef599853bb7f31f87afc9";
 
 /** The ops that are methods of a tensor. */
 export abstract class TensorMethods {

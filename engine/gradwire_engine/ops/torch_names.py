@@ -14,12 +14,12 @@ FUNCTIONAL_MODULES = {
 # Ops of the other modules that PyTorch's Tensor has no method for ...
 NO_METHODS = {
     "atleast_1d", "atleast_2d", "atleast_3d", "binomial", "block_diag", "bucketize", "cartesian_prod", "cauchy",
-    "cdist", "check_all", "combinations", "complex", "copy", "cumulative_trapezoid", "dual_primal", "dual_tangent",
-    "empty_like", "exit_dual_level", "exponential", "fill", "full_like", "geometric", "getitem", "gru_layer", "isin",
-    "linear", "log_normal", "lstm_layer", "make_dual", "normal", "ones_like", "poisson", "polar", "rand_like",
-    "randint_like", "randn_like", "random", "rnn_layer", "rsub", "searchsorted", "setitem", "softmin", "std_mean",
-    "take_geometry", "tensordot", "trapezoid", "uniform", "var_mean", "view_as_complex", "view_as_real", "view_dtype",
-    "zero", "zeros_like",
+    "cdist", "check_all", "combinations", "complex", "copy", "cumulative_trapezoid", "dirichlet_grad", "dual_primal",
+    "dual_tangent", "empty_like", "exit_dual_level", "exponential", "fill", "full_like", "geometric", "getitem",
+    "gru_layer", "isin", "linear", "log_normal", "lstm_layer", "make_dual", "normal", "ones_like", "poisson", "polar",
+    "rand_like", "randint_like", "randn_like", "random", "rnn_layer", "rsub", "sample_dirichlet", "searchsorted",
+    "setitem", "softmin", "standard_gamma", "standard_gamma_grad", "std_mean", "take_geometry", "tensordot",
+    "trapezoid", "uniform", "var_mean", "view_as_complex", "view_as_real", "view_dtype", "zero", "zeros_like",
 }  # fmt: skip
 # ... no in-place method, though nn.functional takes `inplace` ...
 NO_IN_PLACE_METHODS = {
@@ -28,12 +28,13 @@ NO_IN_PLACE_METHODS = {
 }  # fmt: skip
 # ... and those that are methods only.
 NO_FUNCTIONS = {
-    "H", "T", "bernoulli_", "cauchy", "check_all", "contiguous", "copy", "dual_primal", "dual_tangent", "elu",
-    "exit_dual_level", "expand", "expand_as", "exponential", "gelu", "geometric", "getitem", "glu", "gru_layer",
-    "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "linear", "log_normal", "logsigmoid", "lstm_layer", "mH",
-    "mT", "make_dual", "mish", "new_empty", "new_full", "new_ones", "new_zeros", "normal_", "random", "relu6", "repeat",
-    "reshape_as", "rnn_layer", "setitem", "silu", "softmin", "softplus", "softshrink", "softsign", "sum_to_size",
-    "take_geometry", "tanhshrink", "to", "type_as", "unfold", "uniform", "view", "view_as", "view_dtype", "zero",
+    "H", "T", "bernoulli_", "cauchy", "check_all", "contiguous", "copy", "dirichlet_grad", "dual_primal",
+    "dual_tangent", "elu", "exit_dual_level", "expand", "expand_as", "exponential", "gelu", "geometric", "getitem",
+    "glu", "gru_layer", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "linear", "log_normal", "logsigmoid",
+    "lstm_layer", "mH", "mT", "make_dual", "mish", "new_empty", "new_full", "new_ones", "new_zeros", "normal_",
+    "random", "relu6", "repeat", "reshape_as", "rnn_layer", "sample_dirichlet", "setitem", "silu", "softmin",
+    "softplus", "softshrink", "softsign", "standard_gamma", "standard_gamma_grad", "sum_to_size", "take_geometry",
+    "tanhshrink", "to", "type_as", "unfold", "uniform", "view", "view_as", "view_dtype", "zero",
 }  # fmt: skip
 # PyTorch's second names: functions and methods, with their in-place forms where the first has one ...
 ALIASES = {

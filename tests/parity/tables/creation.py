@@ -93,9 +93,12 @@ REFUSALS = [
 ]
 _DRAWN = """
     bernoulli bernoulli_ binomial cauchy exponential geometric log_normal multinomial normal normal_ poisson rand
-    rand_like randint randint_like randn randn_like randperm random uniform
+    rand_like randint randint_like randn randn_like randperm random sample_dirichlet standard_gamma uniform
 """
 EXCEPTIONS = {
     **dict.fromkeys(_DRAWN.split(), "drawn at random: tests/parity/test_random.py"),
+    **dict.fromkeys(
+        ("dirichlet_grad", "standard_gamma_grad"), "PyTorch approximates them: tests/engine/ops/random/test_gammas.py"
+    ),
     **dict.fromkeys(("empty", "empty_like", "new_empty"), "promises no values to compare"),
 }

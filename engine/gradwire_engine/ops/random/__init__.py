@@ -1,5 +1,5 @@
 """Ops that draw random numbers."""
 
-from gradwire_engine.ops.random import draw
+from gradwire_engine.ops.random import draw, gammas
 
-__all__ = ["draw"]
+__all__ = ["draw", "gammas"]

@@ -1,8 +1,9 @@
-"""Poisson and binomial numbers, drawn as PyTorch does on the CPU.
+"""Poisson, binomial and gamma numbers, drawn as PyTorch does on the CPU.
 
 An element takes as many uniform numbers as its rejections need, so a loop draws them one by one. Small means multiply
 or add uniform numbers; others use Hörmann's transformed rejection ("The transformed rejection method for generating
-Poisson random variables", 1993, and "The generation of binomial random variates", 1993).
+Poisson random variables", 1993, and "The generation of binomial random variates", 1993). Gamma numbers use Marsaglia's
+and Tsang's rejection ("A simple method for generating gamma variables", 2000).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.mt19937 import Twister
 from gradwire_engine.op.workload import pause
 
+# PyTorch writes these constants in single precision.
+_THIRD, _SQUEEZE = float(np.float32(1 / 3)), float(np.float32(0.0331))
 _SMALL = 10  # means from which rejection is used
 _PART = 1 << 12
 _TAILS = (
@@ -44,7 +47,7 @@ class _Uniform:
 
 def _drawn(source: Twister, shape: tuple[int, ...], one: Callable[..., float], *given: Any) -> Array:
     """An array of `one(next uniform number, *elements)`. Raises EngineError: CANCELLED, without a draw."""
-    uniform, begin = _Uniform(source), source.mark()
+    uniform, begin, kept = _Uniform(source), source.mark(), source.kept
     following = uniform.numbers().__next__
     made = np.empty(math.prod(shape))
     flat = [np.broadcast_to(each, shape).reshape(-1) for each in given]
@@ -54,9 +57,11 @@ def _drawn(source: Twister, shape: tuple[int, ...], one: Callable[..., float], *
             part = slice(first, first + _PART)
             rows = zip(*(each[part].astype(np.float64).tolist() for each in flat), strict=True)
             made[part] = [one(following, *row) for row in rows]
+        kept = source.kept
     finally:
         source.rewind(begin)
     source.skip(2 * uniform.used)
+    source.kept = kept
     return made.reshape(shape)
 
 
@@ -68,6 +73,48 @@ def poisson(source: Twister, rates: Array) -> Array:
 def binomial(source: Twister, count: Array, prob: Array) -> Array:
     """Numbers of successes in `count` trials of probability `prob`; shapes broadcast."""
     return _drawn(source, np.broadcast_shapes(count.shape, prob.shape), _binomial, count, prob)
+
+
+def gamma(source: Twister, concentration: Array) -> Array:
+    """Gamma distributed numbers of rate 1."""
+    normal = _Normal(source)
+    return _drawn(source, concentration.shape, lambda uniform, alpha: _gamma(uniform, normal, alpha), concentration)
+
+
+class _Normal:
+    """Normal numbers of pairs of uniform ones. The source keeps the second of a pair."""
+
+    def __init__(self, source: Twister) -> None:
+        self._source = source
+
+    def next(self, uniform: Callable[[], float]) -> float:
+        """The next number."""
+        source = self._source
+        if source.kept is not None:
+            drawn, source.kept = source.kept, None
+            return drawn
+        angle, radius = 2 * math.pi * uniform(), math.sqrt(-2 * math.log1p(-uniform()))
+        source.kept = radius * math.sin(angle)
+        return radius * math.cos(angle)
+
+
+def _gamma(uniform: Callable[[], float], normal: _Normal, alpha: float) -> float:
+    if alpha == 0 or math.isnan(alpha):
+        return alpha
+    scale = 1.0
+    if alpha < 1:
+        scale = (1 - uniform()) ** (1 / alpha)
+        alpha += 1
+    d = alpha - _THIRD
+    c = 1 / math.sqrt(9 * d)
+    while True:
+        x = normal.next(uniform)
+        y = 1 + c * x
+        if y <= 0:
+            continue
+        v, u, square = y * y * y, 1 - uniform(), x * x
+        if u < 1 - _SQUEEZE * square * square or math.log(u) < 0.5 * square + d * (1 - v + math.log(v)):
+            return scale * d * v
 
 
 def _poisson(uniform: Callable[[], float], mean: float) -> float:

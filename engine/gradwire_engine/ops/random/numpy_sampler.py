@@ -12,6 +12,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
+from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.random.layout import Like, shape_of
 
 
@@ -107,6 +108,23 @@ class NumpySampler:
     def binomial(self, count: Array, prob: Array) -> Array:
         """Numbers of successes; shapes broadcast."""
         return self._xp.asarray(self._source.binomial(count.astype(dtypes.int64), prob.astype(dtypes.float64)))
+
+    def gamma(self, concentration: Array) -> Array:
+        """Gamma distributed numbers of rate 1, as float64; all elements are drawn in each round of rejections."""
+        xp, alpha = self._xp, concentration.astype(dtypes.float64)
+        scale = xp.where(alpha < 1, (1 - self._wide(alpha.shape)) ** (1 / xp.where(alpha == 0, 1, alpha)), 1.0)
+        d = xp.where(alpha < 1, alpha + 1, alpha) - 1 / 3
+        c = 1 / xp.sqrt(9 * d)
+        found, missing = xp.where(alpha == 0, 0.0, alpha), (alpha > 0) & xp.isfinite(alpha)
+        while bool(missing.any()):
+            pause()
+            x = self._normal(alpha.shape, dtypes.float64)
+            v = (1 + c * x) ** 3
+            bound = 0.5 * x**2 + d * (1 - v + xp.log(xp.where(v > 0, v, 1.0)))
+            accepted = missing & (v > 0) & (xp.log(1 - self._wide(alpha.shape)) < bound)
+            found = xp.where(accepted, scale * d * v, found)
+            missing &= ~accepted
+        return found
 
     def edges_and_numbers(self, weights: Array, count: int) -> tuple[Array, Array, str]:
         """For each row: the shares' running sums, uniform numbers, and the side on which equal ones are searched."""

@@ -267,6 +267,10 @@ class PytorchSampler:
         """Numbers of successes; shapes broadcast."""
         return counts.binomial(self._source, count, prob)
 
+    def gamma(self, concentration: Array) -> Array:
+        """Gamma distributed numbers of rate 1, as float64."""
+        return counts.gamma(self._source, concentration)
+
     def edges_and_numbers(self, weights: Array, count: int) -> tuple[Array, Array, str]:
         """For each row: the shares' running sums, uniform numbers, and the side on which equal ones are searched."""
         native = weights.dtype if weights.dtype == dtypes.float64 else np.float32

@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /** Methods of {@link Session} that make tensors from no others. */
 public abstract class SessionOps {
   /** ListOpsResponse.hash of the ops of this version. */
-  public static final String OPS_HASH = "4e32631be7bd88775a5b4828d58e73dcc76226357909d970697f80b5be96cedd";
+  public static final String OPS_HASH = "02fb8ceeeefb3123f636116817e403186ab86f5ebbeef599853bb7f31f87afc9";
 
   SessionOps() {}
 
