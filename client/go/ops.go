@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "02fb8ceeeefb3123f636116817e403186ab86f5ebbeef599853bb7f31f87afc9"
+const OpsHash = "5ebd98ca0f45c0a465fdb401a201da824bfde80db19c71c8321150c38cd8f1df"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {

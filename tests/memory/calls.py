@@ -88,6 +88,9 @@ calls(
     relu6 resolve_conj frexp round rrelu rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh softplus softshrink
     softsign special.entr special.erfcx special.i0e special.i1 special.i1e special.log_ndtr special.ndtr special.ndtri
     sqrt square squeeze t tan tanh tanhshrink trunc unique unique_consecutive zero ones_like zeros_like empty_like
+    special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1
+    special.modified_bessel_i0 special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1
+    special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1 special.spherical_bessel_j0
     rand_like randn_like all amax amin aminmax any argmax argmin argsort count_nonzero max mean median min nanmean
     nanmedian nansum prod sort std std_mean sum var var_mean linalg.norm linalg.vector_norm norm celu elu leaky_relu
     bernoulli cauchy diff exponential log_normal poisson random uniform trapezoid cumulative_trapezoid
@@ -116,6 +119,13 @@ calls("bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift
 calls("addcdiv addcmul lerp gaussian_nll_loss", lambda s: (s.f(), s.f(), s.f()))
 calls("margin_ranking_loss", lambda s: (s.f(), s.f(), s.p()))
 calls("where", lambda s: (s.b(), s.f(), s.f()))
+calls(
+    """special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
+    special.chebyshev_polynomial_w special.shifted_chebyshev_polynomial_t special.shifted_chebyshev_polynomial_u
+    special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w special.hermite_polynomial_h
+    special.hermite_polynomial_he special.laguerre_polynomial_l special.legendre_polynomial_p""",
+    lambda s: (s.f(), engine.call("mul", (s.p(), 12.0))),
+)
 calls("binomial standard_gamma_grad", lambda s: (s.p(), s.p()))
 calls("standard_gamma", lambda s: (s.p(),))
 calls("sample_dirichlet", lambda s: (s.p(*s.square),))

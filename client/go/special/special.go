@@ -7,6 +7,60 @@ import (
 	gradwire "github.com/gradwire/gradwire/client/go"
 )
 
+// AiryAi: Airy function Ai (torch.special.airy_ai).
+func AiryAi(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.airy_ai").Tensor("", input)
+	return c.One()
+}
+
+// BesselJ0: Bessel function of the first kind of order 0 (torch.special.bessel_j0).
+func BesselJ0(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.bessel_j0").Tensor("", input)
+	return c.One()
+}
+
+// BesselJ1: Bessel function of the first kind of order 1 (torch.special.bessel_j1).
+func BesselJ1(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.bessel_j1").Tensor("", input)
+	return c.One()
+}
+
+// BesselY0: Bessel function of the second kind of order 0 (torch.special.bessel_y0).
+func BesselY0(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.bessel_y0").Tensor("", input)
+	return c.One()
+}
+
+// BesselY1: Bessel function of the second kind of order 1 (torch.special.bessel_y1).
+func BesselY1(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.bessel_y1").Tensor("", input)
+	return c.One()
+}
+
+// ChebyshevPolynomialT: Chebyshev polynomial T of degree n at x (torch.special.chebyshev_polynomial_t).
+func ChebyshevPolynomialT(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.chebyshev_polynomial_t").Operand("", input).Operand("", n)
+	return c.One()
+}
+
+// ChebyshevPolynomialU: Chebyshev polynomial U of degree n at x (torch.special.chebyshev_polynomial_u).
+func ChebyshevPolynomialU(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.chebyshev_polynomial_u").Operand("", input).Operand("", n)
+	return c.One()
+}
+
+// ChebyshevPolynomialV: Chebyshev polynomial V of degree n at x (torch.special.chebyshev_polynomial_v).
+func ChebyshevPolynomialV(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.chebyshev_polynomial_v").Operand("", input).Operand("", n)
+	return c.One()
+}
+
+// ChebyshevPolynomialW: Chebyshev polynomial W of degree n at x (torch.special.chebyshev_polynomial_w).
+func ChebyshevPolynomialW(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.chebyshev_polynomial_w").Operand("", input).Operand("", n)
+	return c.One()
+}
+
 // Entr: -x log(x); 0 at 0, -inf below 0 (torch.special.entr).
 func Entr(input *gradwire.Tensor) *gradwire.Tensor {
 	c := gradwire.NewCall(nil, "special.entr").Tensor("", input)
@@ -16,6 +70,18 @@ func Entr(input *gradwire.Tensor) *gradwire.Tensor {
 // Erfcx: Scaled complementary error function, exp(x²) * erfc(x) (torch.special.erfcx).
 func Erfcx(input *gradwire.Tensor) *gradwire.Tensor {
 	c := gradwire.NewCall(nil, "special.erfcx").Tensor("", input)
+	return c.One()
+}
+
+// HermitePolynomialH: Physicist's Hermite polynomial of degree n (torch.special.hermite_polynomial_h).
+func HermitePolynomialH(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.hermite_polynomial_h").Operand("", input).Operand("", n)
+	return c.One()
+}
+
+// HermitePolynomialHe: Probabilist's Hermite polynomial of degree n (torch.special.hermite_polynomial_he).
+func HermitePolynomialHe(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.hermite_polynomial_he").Operand("", input).Operand("", n)
 	return c.One()
 }
 
@@ -37,9 +103,45 @@ func I1e(input *gradwire.Tensor) *gradwire.Tensor {
 	return c.One()
 }
 
+// LaguerrePolynomialL: Laguerre polynomial of degree n (torch.special.laguerre_polynomial_l).
+func LaguerrePolynomialL(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.laguerre_polynomial_l").Operand("", input).Operand("", n)
+	return c.One()
+}
+
+// LegendrePolynomialP: Legendre polynomial of degree n (torch.special.legendre_polynomial_p).
+func LegendrePolynomialP(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.legendre_polynomial_p").Operand("", input).Operand("", n)
+	return c.One()
+}
+
 // LogNdtr: Logarithm of ndtr, accurate in the tail (torch.special.log_ndtr).
 func LogNdtr(input *gradwire.Tensor) *gradwire.Tensor {
 	c := gradwire.NewCall(nil, "special.log_ndtr").Tensor("", input)
+	return c.One()
+}
+
+// ModifiedBesselI0: Modified Bessel function of the first kind of order 0 (torch.special.modified_bessel_i0).
+func ModifiedBesselI0(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.modified_bessel_i0").Tensor("", input)
+	return c.One()
+}
+
+// ModifiedBesselI1: Modified Bessel function of the first kind of order 1 (torch.special.modified_bessel_i1).
+func ModifiedBesselI1(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.modified_bessel_i1").Tensor("", input)
+	return c.One()
+}
+
+// ModifiedBesselK0: Modified Bessel function of the second kind of order 0 (torch.special.modified_bessel_k0).
+func ModifiedBesselK0(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.modified_bessel_k0").Tensor("", input)
+	return c.One()
+}
+
+// ModifiedBesselK1: Modified Bessel function of the second kind of order 1 (torch.special.modified_bessel_k1).
+func ModifiedBesselK1(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.modified_bessel_k1").Tensor("", input)
 	return c.One()
 }
 
@@ -52,6 +154,48 @@ func Ndtr(input *gradwire.Tensor) *gradwire.Tensor {
 // Ndtri: Inverse of ndtr (torch.special.ndtri).
 func Ndtri(input *gradwire.Tensor) *gradwire.Tensor {
 	c := gradwire.NewCall(nil, "special.ndtri").Tensor("", input)
+	return c.One()
+}
+
+// ScaledModifiedBesselK0: exp(x) times the modified Bessel function of the second kind of order 0 (torch.special.scaled_modified_bessel_k0).
+func ScaledModifiedBesselK0(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.scaled_modified_bessel_k0").Tensor("", input)
+	return c.One()
+}
+
+// ScaledModifiedBesselK1: exp(x) times the modified Bessel function of the second kind of order 1 (torch.special.scaled_modified_bessel_k1).
+func ScaledModifiedBesselK1(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.scaled_modified_bessel_k1").Tensor("", input)
+	return c.One()
+}
+
+// ShiftedChebyshevPolynomialT: Chebyshev polynomial T of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_t).
+func ShiftedChebyshevPolynomialT(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.shifted_chebyshev_polynomial_t").Operand("", input).Operand("", n)
+	return c.One()
+}
+
+// ShiftedChebyshevPolynomialU: Chebyshev polynomial U of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_u).
+func ShiftedChebyshevPolynomialU(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.shifted_chebyshev_polynomial_u").Operand("", input).Operand("", n)
+	return c.One()
+}
+
+// ShiftedChebyshevPolynomialV: Chebyshev polynomial V of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_v).
+func ShiftedChebyshevPolynomialV(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.shifted_chebyshev_polynomial_v").Operand("", input).Operand("", n)
+	return c.One()
+}
+
+// ShiftedChebyshevPolynomialW: Chebyshev polynomial W of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_w).
+func ShiftedChebyshevPolynomialW(input gradwire.Operand, n gradwire.Operand) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.shifted_chebyshev_polynomial_w").Operand("", input).Operand("", n)
+	return c.One()
+}
+
+// SphericalBesselJ0: Spherical Bessel function of the first kind of order 0 (torch.special.spherical_bessel_j0).
+func SphericalBesselJ0(input *gradwire.Tensor) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "special.spherical_bessel_j0").Tensor("", input)
 	return c.One()
 }
 

@@ -348,6 +348,18 @@ NUMBERS: dict[str, frozenset[str]] = {
     "scatter": frozenset({'src', 'value'}),
     "searchsorted": frozenset({'input'}),
     "setitem": frozenset({'value'}),
+    "special.chebyshev_polynomial_t": frozenset({'input', 'n'}),
+    "special.chebyshev_polynomial_u": frozenset({'input', 'n'}),
+    "special.chebyshev_polynomial_v": frozenset({'input', 'n'}),
+    "special.chebyshev_polynomial_w": frozenset({'input', 'n'}),
+    "special.hermite_polynomial_h": frozenset({'input', 'n'}),
+    "special.hermite_polynomial_he": frozenset({'input', 'n'}),
+    "special.laguerre_polynomial_l": frozenset({'input', 'n'}),
+    "special.legendre_polynomial_p": frozenset({'input', 'n'}),
+    "special.shifted_chebyshev_polynomial_t": frozenset({'input', 'n'}),
+    "special.shifted_chebyshev_polynomial_u": frozenset({'input', 'n'}),
+    "special.shifted_chebyshev_polynomial_v": frozenset({'input', 'n'}),
+    "special.shifted_chebyshev_polynomial_w": frozenset({'input', 'n'}),
     "special.xlog1py": frozenset({'input', 'other'}),
     "special.zeta": frozenset({'input', 'other'}),
     "std": frozenset({'correction'}),
@@ -3676,6 +3688,51 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
 
 
+def special_airy_ai(input: Tensor) -> Tensor:
+    """Airy function Ai (torch.special.airy_ai)."""
+    return _call("special.airy_ai", (input,))
+
+
+def special_bessel_j0(input: Tensor) -> Tensor:
+    """Bessel function of the first kind of order 0 (torch.special.bessel_j0)."""
+    return _call("special.bessel_j0", (input,))
+
+
+def special_bessel_j1(input: Tensor) -> Tensor:
+    """Bessel function of the first kind of order 1 (torch.special.bessel_j1)."""
+    return _call("special.bessel_j1", (input,))
+
+
+def special_bessel_y0(input: Tensor) -> Tensor:
+    """Bessel function of the second kind of order 0 (torch.special.bessel_y0)."""
+    return _call("special.bessel_y0", (input,))
+
+
+def special_bessel_y1(input: Tensor) -> Tensor:
+    """Bessel function of the second kind of order 1 (torch.special.bessel_y1)."""
+    return _call("special.bessel_y1", (input,))
+
+
+def special_chebyshev_polynomial_t(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev polynomial T of degree n at x (torch.special.chebyshev_polynomial_t)."""
+    return _call("special.chebyshev_polynomial_t", (input, n))
+
+
+def special_chebyshev_polynomial_u(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev polynomial U of degree n at x (torch.special.chebyshev_polynomial_u)."""
+    return _call("special.chebyshev_polynomial_u", (input, n))
+
+
+def special_chebyshev_polynomial_v(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev polynomial V of degree n at x (torch.special.chebyshev_polynomial_v)."""
+    return _call("special.chebyshev_polynomial_v", (input, n))
+
+
+def special_chebyshev_polynomial_w(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev polynomial W of degree n at x (torch.special.chebyshev_polynomial_w)."""
+    return _call("special.chebyshev_polynomial_w", (input, n))
+
+
 def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-x log(x); 0 at 0, -inf below 0 (torch.special.entr)."""
     made = _call("special.entr", (input,))
@@ -3686,6 +3743,16 @@ def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Scaled complementary error function, exp(x²) * erfc(x) (torch.special.erfcx)."""
     made = _call("special.erfcx", (input,))
     return made if out is None else _into("special.erfcx", out, made, (input,))
+
+
+def special_hermite_polynomial_h(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Physicist's Hermite polynomial of degree n (torch.special.hermite_polynomial_h)."""
+    return _call("special.hermite_polynomial_h", (input, n))
+
+
+def special_hermite_polynomial_he(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Probabilist's Hermite polynomial of degree n (torch.special.hermite_polynomial_he)."""
+    return _call("special.hermite_polynomial_he", (input, n))
 
 
 def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -3706,10 +3773,40 @@ def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("special.i1e", out, made, (input,))
 
 
+def special_laguerre_polynomial_l(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Laguerre polynomial of degree n (torch.special.laguerre_polynomial_l)."""
+    return _call("special.laguerre_polynomial_l", (input, n))
+
+
+def special_legendre_polynomial_p(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Legendre polynomial of degree n (torch.special.legendre_polynomial_p)."""
+    return _call("special.legendre_polynomial_p", (input, n))
+
+
 def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of ndtr, accurate in the tail (torch.special.log_ndtr)."""
     made = _call("special.log_ndtr", (input,))
     return made if out is None else _into("special.log_ndtr", out, made, (input,))
+
+
+def special_modified_bessel_i0(input: Tensor) -> Tensor:
+    """Modified Bessel function of the first kind of order 0 (torch.special.modified_bessel_i0)."""
+    return _call("special.modified_bessel_i0", (input,))
+
+
+def special_modified_bessel_i1(input: Tensor) -> Tensor:
+    """Modified Bessel function of the first kind of order 1 (torch.special.modified_bessel_i1)."""
+    return _call("special.modified_bessel_i1", (input,))
+
+
+def special_modified_bessel_k0(input: Tensor) -> Tensor:
+    """Modified Bessel function of the second kind of order 0 (torch.special.modified_bessel_k0)."""
+    return _call("special.modified_bessel_k0", (input,))
+
+
+def special_modified_bessel_k1(input: Tensor) -> Tensor:
+    """Modified Bessel function of the second kind of order 1 (torch.special.modified_bessel_k1)."""
+    return _call("special.modified_bessel_k1", (input,))
 
 
 def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -3722,6 +3819,41 @@ def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of ndtr (torch.special.ndtri)."""
     made = _call("special.ndtri", (input,))
     return made if out is None else _into("special.ndtri", out, made, (input,))
+
+
+def special_scaled_modified_bessel_k0(input: Tensor) -> Tensor:
+    """exp(x) times the modified Bessel function of the second kind of order 0 (torch.special.scaled_modified_bessel_k0)."""
+    return _call("special.scaled_modified_bessel_k0", (input,))
+
+
+def special_scaled_modified_bessel_k1(input: Tensor) -> Tensor:
+    """exp(x) times the modified Bessel function of the second kind of order 1 (torch.special.scaled_modified_bessel_k1)."""
+    return _call("special.scaled_modified_bessel_k1", (input,))
+
+
+def special_shifted_chebyshev_polynomial_t(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev polynomial T of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_t)."""
+    return _call("special.shifted_chebyshev_polynomial_t", (input, n))
+
+
+def special_shifted_chebyshev_polynomial_u(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev polynomial U of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_u)."""
+    return _call("special.shifted_chebyshev_polynomial_u", (input, n))
+
+
+def special_shifted_chebyshev_polynomial_v(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev polynomial V of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_v)."""
+    return _call("special.shifted_chebyshev_polynomial_v", (input, n))
+
+
+def special_shifted_chebyshev_polynomial_w(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev polynomial W of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_w)."""
+    return _call("special.shifted_chebyshev_polynomial_w", (input, n))
+
+
+def special_spherical_bessel_j0(input: Tensor) -> Tensor:
+    """Spherical Bessel function of the first kind of order 0 (torch.special.spherical_bessel_j0)."""
+    return _call("special.spherical_bessel_j0", (input,))
 
 
 def special_xlog1py(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:

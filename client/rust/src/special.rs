@@ -7,6 +7,42 @@
 use crate::call::{Call, Operand};
 use crate::tensor::Tensor;
 
+/// Airy function Ai (torch.special.airy_ai).
+pub fn airy_ai(input: &Tensor) -> Tensor {
+    Call::new("special.airy_ai").arg(input).one()
+}
+/// Bessel function of the first kind of order 0 (torch.special.bessel_j0).
+pub fn bessel_j0(input: &Tensor) -> Tensor {
+    Call::new("special.bessel_j0").arg(input).one()
+}
+/// Bessel function of the first kind of order 1 (torch.special.bessel_j1).
+pub fn bessel_j1(input: &Tensor) -> Tensor {
+    Call::new("special.bessel_j1").arg(input).one()
+}
+/// Bessel function of the second kind of order 0 (torch.special.bessel_y0).
+pub fn bessel_y0(input: &Tensor) -> Tensor {
+    Call::new("special.bessel_y0").arg(input).one()
+}
+/// Bessel function of the second kind of order 1 (torch.special.bessel_y1).
+pub fn bessel_y1(input: &Tensor) -> Tensor {
+    Call::new("special.bessel_y1").arg(input).one()
+}
+/// Chebyshev polynomial T of degree n at x (torch.special.chebyshev_polynomial_t).
+pub fn chebyshev_polynomial_t(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.chebyshev_polynomial_t").operand(input).operand(n).one()
+}
+/// Chebyshev polynomial U of degree n at x (torch.special.chebyshev_polynomial_u).
+pub fn chebyshev_polynomial_u(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.chebyshev_polynomial_u").operand(input).operand(n).one()
+}
+/// Chebyshev polynomial V of degree n at x (torch.special.chebyshev_polynomial_v).
+pub fn chebyshev_polynomial_v(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.chebyshev_polynomial_v").operand(input).operand(n).one()
+}
+/// Chebyshev polynomial W of degree n at x (torch.special.chebyshev_polynomial_w).
+pub fn chebyshev_polynomial_w(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.chebyshev_polynomial_w").operand(input).operand(n).one()
+}
 /// -x log(x); 0 at 0, -inf below 0 (torch.special.entr).
 pub fn entr(input: &Tensor) -> Tensor {
     Call::new("special.entr").arg(input).one()
@@ -14,6 +50,14 @@ pub fn entr(input: &Tensor) -> Tensor {
 /// Scaled complementary error function, exp(x²) * erfc(x) (torch.special.erfcx).
 pub fn erfcx(input: &Tensor) -> Tensor {
     Call::new("special.erfcx").arg(input).one()
+}
+/// Physicist's Hermite polynomial of degree n (torch.special.hermite_polynomial_h).
+pub fn hermite_polynomial_h(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.hermite_polynomial_h").operand(input).operand(n).one()
+}
+/// Probabilist's Hermite polynomial of degree n (torch.special.hermite_polynomial_he).
+pub fn hermite_polynomial_he(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.hermite_polynomial_he").operand(input).operand(n).one()
 }
 /// exp(-|x|) times the modified Bessel function of order 0 (torch.special.i0e).
 pub fn i0e(input: &Tensor) -> Tensor {
@@ -27,9 +71,33 @@ pub fn i1(input: &Tensor) -> Tensor {
 pub fn i1e(input: &Tensor) -> Tensor {
     Call::new("special.i1e").arg(input).one()
 }
+/// Laguerre polynomial of degree n (torch.special.laguerre_polynomial_l).
+pub fn laguerre_polynomial_l(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.laguerre_polynomial_l").operand(input).operand(n).one()
+}
+/// Legendre polynomial of degree n (torch.special.legendre_polynomial_p).
+pub fn legendre_polynomial_p(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.legendre_polynomial_p").operand(input).operand(n).one()
+}
 /// Logarithm of ndtr, accurate in the tail (torch.special.log_ndtr).
 pub fn log_ndtr(input: &Tensor) -> Tensor {
     Call::new("special.log_ndtr").arg(input).one()
+}
+/// Modified Bessel function of the first kind of order 0 (torch.special.modified_bessel_i0).
+pub fn modified_bessel_i0(input: &Tensor) -> Tensor {
+    Call::new("special.modified_bessel_i0").arg(input).one()
+}
+/// Modified Bessel function of the first kind of order 1 (torch.special.modified_bessel_i1).
+pub fn modified_bessel_i1(input: &Tensor) -> Tensor {
+    Call::new("special.modified_bessel_i1").arg(input).one()
+}
+/// Modified Bessel function of the second kind of order 0 (torch.special.modified_bessel_k0).
+pub fn modified_bessel_k0(input: &Tensor) -> Tensor {
+    Call::new("special.modified_bessel_k0").arg(input).one()
+}
+/// Modified Bessel function of the second kind of order 1 (torch.special.modified_bessel_k1).
+pub fn modified_bessel_k1(input: &Tensor) -> Tensor {
+    Call::new("special.modified_bessel_k1").arg(input).one()
 }
 /// Cumulative distribution function of the normal distribution (torch.special.ndtr).
 pub fn ndtr(input: &Tensor) -> Tensor {
@@ -38,6 +106,34 @@ pub fn ndtr(input: &Tensor) -> Tensor {
 /// Inverse of ndtr (torch.special.ndtri).
 pub fn ndtri(input: &Tensor) -> Tensor {
     Call::new("special.ndtri").arg(input).one()
+}
+/// exp(x) times the modified Bessel function of the second kind of order 0 (torch.special.scaled_modified_bessel_k0).
+pub fn scaled_modified_bessel_k0(input: &Tensor) -> Tensor {
+    Call::new("special.scaled_modified_bessel_k0").arg(input).one()
+}
+/// exp(x) times the modified Bessel function of the second kind of order 1 (torch.special.scaled_modified_bessel_k1).
+pub fn scaled_modified_bessel_k1(input: &Tensor) -> Tensor {
+    Call::new("special.scaled_modified_bessel_k1").arg(input).one()
+}
+/// Chebyshev polynomial T of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_t).
+pub fn shifted_chebyshev_polynomial_t(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.shifted_chebyshev_polynomial_t").operand(input).operand(n).one()
+}
+/// Chebyshev polynomial U of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_u).
+pub fn shifted_chebyshev_polynomial_u(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.shifted_chebyshev_polynomial_u").operand(input).operand(n).one()
+}
+/// Chebyshev polynomial V of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_v).
+pub fn shifted_chebyshev_polynomial_v(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.shifted_chebyshev_polynomial_v").operand(input).operand(n).one()
+}
+/// Chebyshev polynomial W of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_w).
+pub fn shifted_chebyshev_polynomial_w(input: impl Into<Operand>, n: impl Into<Operand>) -> Tensor {
+    Call::new("special.shifted_chebyshev_polynomial_w").operand(input).operand(n).one()
+}
+/// Spherical Bessel function of the first kind of order 0 (torch.special.spherical_bessel_j0).
+pub fn spherical_bessel_j0(input: &Tensor) -> Tensor {
+    Call::new("special.spherical_bessel_j0").arg(input).one()
 }
 /// input * log(1 + other); 0 where the input is 0 (torch.special.xlog1py).
 pub fn xlog1py(input: impl Into<Operand>, other: impl Into<Operand>) -> Tensor {

@@ -7,8 +7,19 @@ from gradwire_engine.ops.elementwise import (
     convert,
     gammas,
     normal_distribution,
+    polynomials,
     special,
     unary,
 )
 
-__all__ = ["activation", "bessel", "binary", "convert", "gammas", "normal_distribution", "special", "unary"]
+__all__ = [
+    "activation",
+    "bessel",
+    "binary",
+    "convert",
+    "gammas",
+    "normal_distribution",
+    "polynomials",
+    "special",
+    "unary",
+]

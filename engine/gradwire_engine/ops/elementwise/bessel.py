@@ -1,7 +1,8 @@
-"""Modified Bessel functions of the first kind, orders 0 and 1, plain and scaled by exp(-|x|)."""
+"""Bessel functions of orders 0 and 1, and Airy's; modified ones of the first kind have derivatives."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gradwire_engine.core.device import Array
@@ -63,3 +64,42 @@ i0.grad(input=lambda g, input: g * i1(input)).tangent("holomorphic")
 i1.grad(input=lambda g, input, out: g * (i0(input) - _over(out, input))).tangent("holomorphic")
 i0e.grad(input=lambda g, input, out: g * (i1e(input) - sign(input) * out)).tangent("holomorphic")
 i1e.grad(input=lambda g, input, out: g * (i0e(input) - sign(input) * out - _over(out, input))).tangent("holomorphic")
+
+
+def _declare(name: str, title: str, compute: Callable[[Any, Any, Any], Any]) -> None:
+    """Declare a function that PyTorch does not differentiate: `compute(xp, special functions, input)`."""
+
+    def function(xp: Any, input: Array) -> Array:
+        check_special(f"{name}_cpu", input.dtype, half=False)
+        return xp.asarray(compute(xp, special(xp), input)).astype(input.dtype, copy=False)
+
+    function.__doc__ = f"{title} (torch.special.{name})."
+    made = op(name=f"special.{name}", promote="float", in_place=False, differentiable_outputs=(), cost=60)(function)
+    made.works_in(forward=6)
+
+
+def _finite(name: str) -> Callable[[Any, Any, Any], Any]:
+    """A function of scipy.special; nan at infinity, as in PyTorch."""
+    return lambda xp, sp, x: xp.where(xp.isinf(x), xp.asarray(xp.nan, x.dtype), getattr(sp, name)(x))
+
+
+def _plain(name: str) -> Callable[[Any, Any, Any], Any]:
+    return lambda xp, sp, x: getattr(sp, name)(x)
+
+
+def _spherical(xp: Any, sp: Any, x: Any) -> Any:
+    return xp.where(xp.isinf(x), 0, xp.sinc(xp.where(xp.isinf(x), 0, x) / xp.pi))
+
+
+_declare("airy_ai", "Airy function Ai", lambda xp, sp, x: sp.airy(x)[0])
+for _order in "01":
+    _declare(f"bessel_j{_order}", f"Bessel function of the first kind of order {_order}", _finite(f"j{_order}"))
+    _declare(f"bessel_y{_order}", f"Bessel function of the second kind of order {_order}", _finite(f"y{_order}"))
+    _title = f"Modified Bessel function of the {{}} kind of order {_order}"
+    _declare(f"modified_bessel_i{_order}", _title.format("first"), _finite(f"i{_order}"))
+    _declare(f"modified_bessel_k{_order}", _title.format("second"), _plain(f"k{_order}"))
+    _declare(
+        f"scaled_modified_bessel_k{_order}", f"exp(x) times the modified Bessel function of the second kind of order "
+        f"{_order}", _plain(f"k{_order}e"),
+    )  # fmt: skip
+_declare("spherical_bessel_j0", "Spherical Bessel function of the first kind of order 0", _spherical)

@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /** Methods of {@link Session} that make tensors from no others. */
 public abstract class SessionOps {
   /** ListOpsResponse.hash of the ops of this version. */
-  public static final String OPS_HASH = "02fb8ceeeefb3123f636116817e403186ab86f5ebbeef599853bb7f31f87afc9";
+  public static final String OPS_HASH = "5ebd98ca0f45c0a465fdb401a201da824bfde80db19c71c8321150c38cd8f1df";
 
   SessionOps() {}
 

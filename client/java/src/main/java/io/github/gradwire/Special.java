@@ -5,6 +5,91 @@ package io.github.gradwire;
 public final class Special {
   private Special() {}
 
+  /** Airy function Ai (torch.special.airy_ai). */
+  public static Tensor airyAi(Tensor input) {
+    return new Call(null, "special.airy_ai").tensor("", input).one();
+  }
+
+  /** Bessel function of the first kind of order 0 (torch.special.bessel_j0). */
+  public static Tensor besselJ0(Tensor input) {
+    return new Call(null, "special.bessel_j0").tensor("", input).one();
+  }
+
+  /** Bessel function of the first kind of order 1 (torch.special.bessel_j1). */
+  public static Tensor besselJ1(Tensor input) {
+    return new Call(null, "special.bessel_j1").tensor("", input).one();
+  }
+
+  /** Bessel function of the second kind of order 0 (torch.special.bessel_y0). */
+  public static Tensor besselY0(Tensor input) {
+    return new Call(null, "special.bessel_y0").tensor("", input).one();
+  }
+
+  /** Bessel function of the second kind of order 1 (torch.special.bessel_y1). */
+  public static Tensor besselY1(Tensor input) {
+    return new Call(null, "special.bessel_y1").tensor("", input).one();
+  }
+
+  /** Chebyshev polynomial T of degree n at x (torch.special.chebyshev_polynomial_t). */
+  public static Tensor chebyshevPolynomialT(Tensor input, Tensor n) {
+    return new Call(null, "special.chebyshev_polynomial_t").tensor("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial T of degree n at x (torch.special.chebyshev_polynomial_t). */
+  public static Tensor chebyshevPolynomialT(Tensor input, Number n) {
+    return new Call(null, "special.chebyshev_polynomial_t").tensor("", input).number("", n).one();
+  }
+
+  /** Chebyshev polynomial T of degree n at x (torch.special.chebyshev_polynomial_t). */
+  public static Tensor chebyshevPolynomialT(Number input, Tensor n) {
+    return new Call(null, "special.chebyshev_polynomial_t").number("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial U of degree n at x (torch.special.chebyshev_polynomial_u). */
+  public static Tensor chebyshevPolynomialU(Tensor input, Tensor n) {
+    return new Call(null, "special.chebyshev_polynomial_u").tensor("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial U of degree n at x (torch.special.chebyshev_polynomial_u). */
+  public static Tensor chebyshevPolynomialU(Tensor input, Number n) {
+    return new Call(null, "special.chebyshev_polynomial_u").tensor("", input).number("", n).one();
+  }
+
+  /** Chebyshev polynomial U of degree n at x (torch.special.chebyshev_polynomial_u). */
+  public static Tensor chebyshevPolynomialU(Number input, Tensor n) {
+    return new Call(null, "special.chebyshev_polynomial_u").number("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial V of degree n at x (torch.special.chebyshev_polynomial_v). */
+  public static Tensor chebyshevPolynomialV(Tensor input, Tensor n) {
+    return new Call(null, "special.chebyshev_polynomial_v").tensor("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial V of degree n at x (torch.special.chebyshev_polynomial_v). */
+  public static Tensor chebyshevPolynomialV(Tensor input, Number n) {
+    return new Call(null, "special.chebyshev_polynomial_v").tensor("", input).number("", n).one();
+  }
+
+  /** Chebyshev polynomial V of degree n at x (torch.special.chebyshev_polynomial_v). */
+  public static Tensor chebyshevPolynomialV(Number input, Tensor n) {
+    return new Call(null, "special.chebyshev_polynomial_v").number("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial W of degree n at x (torch.special.chebyshev_polynomial_w). */
+  public static Tensor chebyshevPolynomialW(Tensor input, Tensor n) {
+    return new Call(null, "special.chebyshev_polynomial_w").tensor("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial W of degree n at x (torch.special.chebyshev_polynomial_w). */
+  public static Tensor chebyshevPolynomialW(Tensor input, Number n) {
+    return new Call(null, "special.chebyshev_polynomial_w").tensor("", input).number("", n).one();
+  }
+
+  /** Chebyshev polynomial W of degree n at x (torch.special.chebyshev_polynomial_w). */
+  public static Tensor chebyshevPolynomialW(Number input, Tensor n) {
+    return new Call(null, "special.chebyshev_polynomial_w").number("", input).tensor("", n).one();
+  }
+
   /** -x log(x); 0 at 0, -inf below 0 (torch.special.entr). */
   public static Tensor entr(Tensor input) {
     return new Call(null, "special.entr").tensor("", input).one();
@@ -13,6 +98,36 @@ public final class Special {
   /** Scaled complementary error function, exp(x²) * erfc(x) (torch.special.erfcx). */
   public static Tensor erfcx(Tensor input) {
     return new Call(null, "special.erfcx").tensor("", input).one();
+  }
+
+  /** Physicist's Hermite polynomial of degree n (torch.special.hermite_polynomial_h). */
+  public static Tensor hermitePolynomialH(Tensor input, Tensor n) {
+    return new Call(null, "special.hermite_polynomial_h").tensor("", input).tensor("", n).one();
+  }
+
+  /** Physicist's Hermite polynomial of degree n (torch.special.hermite_polynomial_h). */
+  public static Tensor hermitePolynomialH(Tensor input, Number n) {
+    return new Call(null, "special.hermite_polynomial_h").tensor("", input).number("", n).one();
+  }
+
+  /** Physicist's Hermite polynomial of degree n (torch.special.hermite_polynomial_h). */
+  public static Tensor hermitePolynomialH(Number input, Tensor n) {
+    return new Call(null, "special.hermite_polynomial_h").number("", input).tensor("", n).one();
+  }
+
+  /** Probabilist's Hermite polynomial of degree n (torch.special.hermite_polynomial_he). */
+  public static Tensor hermitePolynomialHe(Tensor input, Tensor n) {
+    return new Call(null, "special.hermite_polynomial_he").tensor("", input).tensor("", n).one();
+  }
+
+  /** Probabilist's Hermite polynomial of degree n (torch.special.hermite_polynomial_he). */
+  public static Tensor hermitePolynomialHe(Tensor input, Number n) {
+    return new Call(null, "special.hermite_polynomial_he").tensor("", input).number("", n).one();
+  }
+
+  /** Probabilist's Hermite polynomial of degree n (torch.special.hermite_polynomial_he). */
+  public static Tensor hermitePolynomialHe(Number input, Tensor n) {
+    return new Call(null, "special.hermite_polynomial_he").number("", input).tensor("", n).one();
   }
 
   /** exp(-|x|) times the modified Bessel function of order 0 (torch.special.i0e). */
@@ -30,9 +145,59 @@ public final class Special {
     return new Call(null, "special.i1e").tensor("", input).one();
   }
 
+  /** Laguerre polynomial of degree n (torch.special.laguerre_polynomial_l). */
+  public static Tensor laguerrePolynomialL(Tensor input, Tensor n) {
+    return new Call(null, "special.laguerre_polynomial_l").tensor("", input).tensor("", n).one();
+  }
+
+  /** Laguerre polynomial of degree n (torch.special.laguerre_polynomial_l). */
+  public static Tensor laguerrePolynomialL(Tensor input, Number n) {
+    return new Call(null, "special.laguerre_polynomial_l").tensor("", input).number("", n).one();
+  }
+
+  /** Laguerre polynomial of degree n (torch.special.laguerre_polynomial_l). */
+  public static Tensor laguerrePolynomialL(Number input, Tensor n) {
+    return new Call(null, "special.laguerre_polynomial_l").number("", input).tensor("", n).one();
+  }
+
+  /** Legendre polynomial of degree n (torch.special.legendre_polynomial_p). */
+  public static Tensor legendrePolynomialP(Tensor input, Tensor n) {
+    return new Call(null, "special.legendre_polynomial_p").tensor("", input).tensor("", n).one();
+  }
+
+  /** Legendre polynomial of degree n (torch.special.legendre_polynomial_p). */
+  public static Tensor legendrePolynomialP(Tensor input, Number n) {
+    return new Call(null, "special.legendre_polynomial_p").tensor("", input).number("", n).one();
+  }
+
+  /** Legendre polynomial of degree n (torch.special.legendre_polynomial_p). */
+  public static Tensor legendrePolynomialP(Number input, Tensor n) {
+    return new Call(null, "special.legendre_polynomial_p").number("", input).tensor("", n).one();
+  }
+
   /** Logarithm of ndtr, accurate in the tail (torch.special.log_ndtr). */
   public static Tensor logNdtr(Tensor input) {
     return new Call(null, "special.log_ndtr").tensor("", input).one();
+  }
+
+  /** Modified Bessel function of the first kind of order 0 (torch.special.modified_bessel_i0). */
+  public static Tensor modifiedBesselI0(Tensor input) {
+    return new Call(null, "special.modified_bessel_i0").tensor("", input).one();
+  }
+
+  /** Modified Bessel function of the first kind of order 1 (torch.special.modified_bessel_i1). */
+  public static Tensor modifiedBesselI1(Tensor input) {
+    return new Call(null, "special.modified_bessel_i1").tensor("", input).one();
+  }
+
+  /** Modified Bessel function of the second kind of order 0 (torch.special.modified_bessel_k0). */
+  public static Tensor modifiedBesselK0(Tensor input) {
+    return new Call(null, "special.modified_bessel_k0").tensor("", input).one();
+  }
+
+  /** Modified Bessel function of the second kind of order 1 (torch.special.modified_bessel_k1). */
+  public static Tensor modifiedBesselK1(Tensor input) {
+    return new Call(null, "special.modified_bessel_k1").tensor("", input).one();
   }
 
   /** Cumulative distribution function of the normal distribution (torch.special.ndtr). */
@@ -43,6 +208,81 @@ public final class Special {
   /** Inverse of ndtr (torch.special.ndtri). */
   public static Tensor ndtri(Tensor input) {
     return new Call(null, "special.ndtri").tensor("", input).one();
+  }
+
+  /** exp(x) times the modified Bessel function of the second kind of order 0 (torch.special.scaled_modified_bessel_k0). */
+  public static Tensor scaledModifiedBesselK0(Tensor input) {
+    return new Call(null, "special.scaled_modified_bessel_k0").tensor("", input).one();
+  }
+
+  /** exp(x) times the modified Bessel function of the second kind of order 1 (torch.special.scaled_modified_bessel_k1). */
+  public static Tensor scaledModifiedBesselK1(Tensor input) {
+    return new Call(null, "special.scaled_modified_bessel_k1").tensor("", input).one();
+  }
+
+  /** Chebyshev polynomial T of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_t). */
+  public static Tensor shiftedChebyshevPolynomialT(Tensor input, Tensor n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_t").tensor("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial T of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_t). */
+  public static Tensor shiftedChebyshevPolynomialT(Tensor input, Number n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_t").tensor("", input).number("", n).one();
+  }
+
+  /** Chebyshev polynomial T of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_t). */
+  public static Tensor shiftedChebyshevPolynomialT(Number input, Tensor n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_t").number("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial U of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_u). */
+  public static Tensor shiftedChebyshevPolynomialU(Tensor input, Tensor n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_u").tensor("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial U of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_u). */
+  public static Tensor shiftedChebyshevPolynomialU(Tensor input, Number n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_u").tensor("", input).number("", n).one();
+  }
+
+  /** Chebyshev polynomial U of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_u). */
+  public static Tensor shiftedChebyshevPolynomialU(Number input, Tensor n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_u").number("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial V of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_v). */
+  public static Tensor shiftedChebyshevPolynomialV(Tensor input, Tensor n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_v").tensor("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial V of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_v). */
+  public static Tensor shiftedChebyshevPolynomialV(Tensor input, Number n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_v").tensor("", input).number("", n).one();
+  }
+
+  /** Chebyshev polynomial V of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_v). */
+  public static Tensor shiftedChebyshevPolynomialV(Number input, Tensor n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_v").number("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial W of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_w). */
+  public static Tensor shiftedChebyshevPolynomialW(Tensor input, Tensor n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_w").tensor("", input).tensor("", n).one();
+  }
+
+  /** Chebyshev polynomial W of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_w). */
+  public static Tensor shiftedChebyshevPolynomialW(Tensor input, Number n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_w").tensor("", input).number("", n).one();
+  }
+
+  /** Chebyshev polynomial W of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_w). */
+  public static Tensor shiftedChebyshevPolynomialW(Number input, Tensor n) {
+    return new Call(null, "special.shifted_chebyshev_polynomial_w").number("", input).tensor("", n).one();
+  }
+
+  /** Spherical Bessel function of the first kind of order 0 (torch.special.spherical_bessel_j0). */
+  public static Tensor sphericalBesselJ0(Tensor input) {
+    return new Call(null, "special.spherical_bessel_j0").tensor("", input).one();
   }
 
   /** input * log(1 + other); 0 where the input is 0 (torch.special.xlog1py). */
