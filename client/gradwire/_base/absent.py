@@ -15,13 +15,6 @@ PYTORCH: dict[str, str] = {
         rnn_tanh segment_reduce solve sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
         symeig""",
     "gradwire.linalg": "ldl_factor ldl_factor_ex ldl_solve",
-    "gradwire.special": """
-        airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u
-        chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he
-        laguerre_polynomial_l legendre_polynomial_p modified_bessel_i0 modified_bessel_i1 modified_bessel_k0
-        modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
-        shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
-        spherical_bessel_j0""",
     "gradwire.nn.functional": "conv_tbc grouped_mm linear_cross_entropy scaled_grouped_mm scaled_mm",
     "Tensor": "coalesce indices lstsq reinforce resize_ set_ sparse_mask to_sparse values",
 }
