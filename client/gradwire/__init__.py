@@ -81,13 +81,13 @@ if _TYPE_CHECKING:
 
 _MODULES = (
     "accelerator", "aio", "amp", "array_api", "autograd", "backends", "compiler", "cuda", "distributed",
-    "distributions", "export", "fft", "func", "hub", "jit", "library", "linalg", "multiprocessing", "nn", "optim",
-    "overrides", "profiler", "special", "testing", "torch_version", "types", "utils", "version", "__config__",
+    "distributions", "export", "fft", "func", "hub", "jit", "library", "linalg", "masked", "multiprocessing", "nn",
+    "optim", "overrides", "profiler", "special", "testing", "torch_version", "types", "utils", "version", "__config__",
 )  # fmt: skip
 # PyTorch's modules without a file: tables say what they have (`_paths`).
 _TABLES = (
     "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes", "cpu",
-    "functional", "futures", "fx", "masked", "monitor", "mps", "mtia", "nested", "numa",
+    "functional", "futures", "fx", "monitor", "mps", "mtia", "nested", "numa",
     "onnx", "package", "quantization", "random", "return_types", "serialization", "signal", "sparse", "storage",
     "xpu",
 )  # fmt: skip

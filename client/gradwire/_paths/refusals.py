@@ -33,7 +33,7 @@ REASONS: dict[str, str] = {
     "quantization": "there are no quantized tensors; cast the model with model.half() or model.bfloat16()",
     "ao": "there are no quantized tensors; cast the model with model.half() or model.bfloat16()",
     "nested": "there are no nested tensors; use nn.utils.rnn.pad_sequence",
-    "masked": "there are no masked tensors; use torch.where",
+    "masked": "there are no masked tensors; its functions take a tensor and mask=",
     "sparse": "there are no sparse tensors",
     "package": "save the state_dict with torch.save",
     "futures": "use concurrent.futures",
