@@ -6,10 +6,10 @@
 import argparse
 import sys
 
-from tools.sdk import go, java, rust, typescript
+from tools.sdk import cpp, go, java, rust, typescript
 from tools.sdk.functions import ROOT
 
-LANGUAGES = (go, typescript, rust, java)
+LANGUAGES = (go, typescript, rust, java, cpp)
 
 
 def main() -> None:

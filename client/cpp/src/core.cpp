@@ -1,0 +1,209 @@
+// What a session is behind its handle: its ids, hooks, programs, lease, and its end.
+#include "core.hpp"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+
+#include "connection.hpp"
+#include "local_stream.hpp"
+#include "writer.hpp"
+
+namespace gradwire::detail {
+
+// Ids to release
+
+void Releases::add(std::uint64_t id) noexcept {
+    try {
+        std::lock_guard lock(mutex_);
+        if (!closed_) ids_.push_back(id);
+    } catch (const std::exception&) {
+        // A destructor cannot tell that memory is short. The server frees the tensor with the session.
+    }
+}
+
+std::vector<std::uint64_t> Releases::take(std::size_t most) {
+    std::lock_guard lock(mutex_);
+    if (ids_.size() <= most) return std::exchange(ids_, {});
+    const auto middle = ids_.end() - static_cast<std::ptrdiff_t>(most);
+    std::vector<std::uint64_t> taken(middle, ids_.end());
+    ids_.erase(middle, ids_.end());
+    return taken;
+}
+
+bool Releases::empty() const {
+    std::lock_guard lock(mutex_);
+    return ids_.empty();
+}
+
+void Releases::close() noexcept {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    ids_.clear();
+}
+
+// Opening
+
+std::shared_ptr<Core> Core::open(const std::string& addresses, const ConnectOptions& options) {
+    std::shared_ptr<Core> core(new Core);
+    Core* self = core.get();
+    core->connection_ = std::make_unique<Connection>(addresses, options);
+    pb::OpenSessionRequest request;
+    request.set_client(options.client.empty() ? std::string("gradwire-cpp/") + version : options.client);
+    request.set_lease_ms(static_cast<std::uint32_t>(std::max<std::int64_t>(0, options.lease.count())));
+    core->opened_ = core->connection_->call(&pb::AutogradService::Stub::OpenSession, request);
+    if (core->opened_.first_id() == 0) {
+        raise(mistake(Reason::ProtocolVersion, "", "the server gives this client no ids; it is too old"));
+    }
+    core->next_id_ = core->opened_.first_id();
+    std::random_device random;
+    char prefix[17];
+    std::snprintf(prefix, sizeof prefix, "%08x%08x", random(), random());
+    core->prefix_ = prefix;
+    Writer::Links links;
+    links.connect = [self] {
+        auto local = local_stream(self->opened_, self->connection_->options());
+        return local ? std::move(local) : self->connection_->stream();
+    };
+    links.failed = [self](const Failure& failure) { self->connection_->failed(failure); };
+    links.dropped = [self](const std::vector<std::uint64_t>& hooks) { self->drop_hooks(hooks); };
+    auto writer = std::make_unique<Writer>(std::move(links), core->opened_, options.patience, core->releases_);
+    core->writer_ = writer.get();
+    core->sink_ = std::move(writer);
+    core->keeper_ = std::thread([self] { self->keep_alive(); });
+    return core;
+}
+
+std::shared_ptr<Core> Core::recording(std::unique_ptr<Sink> sink) {
+    std::shared_ptr<Core> core(new Core);
+    core->releases_->close();  // ids are slots, which the server frees
+    core->sink_ = std::move(sink);
+    return core;
+}
+
+Core::~Core() { end(); }
+
+std::string Core::request_id() { return prefix_ + "-" + std::to_string(requests_.fetch_add(1)); }
+
+// Tensors
+
+Tensor Core::adopt(std::uint64_t id) { return Tensor(std::make_shared<Handle>(shared_from_this(), id, true)); }
+
+pb::Result Core::ask(pb::Command&& command) {
+    pb::Result result = sink_->ask(std::move(command));
+    if (auto earlier = sink_->take_failure()) raise(*earlier);
+    if (result.has_error()) raise(sink_->origin(failure_of(result.error())));
+    return result;
+}
+
+// Hooks
+
+std::uint64_t Core::add_hook(HookEntry entry) {
+    const std::uint64_t number = new_id();
+    auto kept = std::make_shared<const HookEntry>(std::move(entry));
+    std::lock_guard lock(mutex_);
+    hooks_.emplace(number, std::move(kept));
+    return number;
+}
+
+bool Core::has_hooks() const {
+    std::lock_guard lock(mutex_);
+    return !hooks_.empty();
+}
+
+std::shared_ptr<const HookEntry> Core::hook(std::uint64_t number) const {
+    std::lock_guard lock(mutex_);
+    auto found = hooks_.find(number);
+    return found == hooks_.end() ? nullptr : found->second;
+}
+
+void Core::drop_hooks(const std::vector<std::uint64_t>& numbers) {
+    std::vector<std::shared_ptr<const HookEntry>> dropped;  // die after the lock: a function may own anything
+    std::lock_guard lock(mutex_);
+    for (std::uint64_t number : numbers) {
+        auto found = hooks_.find(number);
+        if (found == hooks_.end()) continue;
+        dropped.push_back(std::move(found->second));
+        hooks_.erase(found);
+    }
+}
+
+// Programs
+
+bool Core::ran(const Hash& hash) {
+    std::lock_guard lock(mutex_);
+    auto found = std::find(recent_.begin(), recent_.end(), hash);
+    const bool forgotten = found == recent_.end();
+    if (!forgotten) recent_.erase(found);
+    recent_.push_back(hash);
+    if (auto most = opened_.limits().max_programs(); most > 0 && recent_.size() > most) recent_.pop_front();
+    return forgotten;
+}
+
+Hash sha256(std::string_view bytes) {
+    Hash made;
+    SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), made.data());
+    return made;
+}
+
+// The lease and the end
+
+/// Renews the lease three times in its length.
+void Core::keep_alive() {
+    using std::chrono::milliseconds;
+    const auto period = std::max(milliseconds(opened_.lease_ms()) / 3, milliseconds(10));
+    pb::KeepAliveRequest request;
+    request.set_session_id(opened_.session_id());
+    for (;;) {
+        grpc::ClientContext context;
+        {
+            std::unique_lock lock(mutex_);
+            if (stopped_.wait_for(lock, period, [&] { return ended_; })) return;
+            renewing_ = &context;
+        }
+        connection_->authenticate(context);
+        context.set_deadline(std::chrono::system_clock::now() + std::max(period, milliseconds(1000)));
+        pb::KeepAliveResponse response;
+        const grpc::Status status = connection_->stub()->KeepAlive(&context, request, &response);
+        {
+            std::lock_guard lock(mutex_);
+            renewing_ = nullptr;
+        }
+        if (status.ok()) continue;
+        Failure failure = failure_of(status, context);
+        connection_->failed(failure);
+        if (!may_retry(failure) && failure.reason != Reason::Unspecified) return writer_->kill(std::move(failure));
+    }
+}
+
+bool Core::ended() const {
+    std::lock_guard lock(mutex_);
+    return ended_;
+}
+
+void Core::end() noexcept {
+    std::unordered_map<std::uint64_t, std::shared_ptr<const HookEntry>> hooks;  // may own tensors, which own this
+    {
+        std::lock_guard lock(mutex_);
+        if (std::exchange(ended_, true)) return;
+        hooks.swap(hooks_);
+        if (renewing_) renewing_->TryCancel();
+    }
+    if (!writer_) return;
+    stopped_.notify_all();
+    if (keeper_.joinable()) keeper_.join();
+    writer_->kill(closed());
+    writer_->join();
+    grpc::ClientContext context;
+    connection_->authenticate(context);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+    pb::CloseSessionRequest request;
+    request.set_session_id(opened_.session_id());
+    pb::CloseSessionResponse response;
+    // If the server cannot be told, the lease runs out.
+    connection_->stub()->CloseSession(&context, request, &response);
+}
+
+}  // namespace gradwire::detail

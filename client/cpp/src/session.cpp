@@ -1,0 +1,109 @@
+// Sessions: opening, waiting, values, and the end.
+#include "gradwire/session.hpp"
+
+#include "connection.hpp"
+#include "core.hpp"
+#include "gradwire/client.hpp"
+#include "writer.hpp"
+
+namespace gradwire {
+
+using namespace detail;  // NOLINT: this library's own
+
+Session::Session(const std::string& addresses, const ConnectOptions& options)
+    : core_(Core::open(addresses, options)) {}
+
+Session::~Session() {
+    if (core_) core_->end();
+}
+
+Session& Session::operator=(Session&& other) noexcept {
+    if (this != &other) {
+        if (core_) core_->end();
+        core_ = std::move(other.core_);
+    }
+    return *this;
+}
+
+Tensor Session::from_bytes(DType dtype, std::string_view bytes, const Integers& shape) {
+    std::size_t expected = size_of(dtype);
+    std::string told;
+    for (std::int64_t size : shape.values()) {
+        expected *= static_cast<std::size_t>(std::max<std::int64_t>(0, size));
+        told += (told.empty() ? "" : ", ") + std::to_string(size);
+    }
+    if (expected != bytes.size() || expected % std::max<std::size_t>(1, size_of(dtype)) != 0) {
+        raise(mistake(Reason::PayloadSize, "create",
+                      "shape [" + told + "] of " + std::string(name_of(dtype)) + " has " + std::to_string(expected) +
+                          " bytes, not " + std::to_string(bytes.size())));
+    }
+    pb::Command command;
+    auto* request = command.mutable_create();
+    request->set_grad_mode(static_cast<pb::GradMode>(grad_mode()));
+    auto describe = [&](auto* values) {
+        values->set_dtype(static_cast<pb::Dtype>(dtype));
+        values->mutable_shape()->Add(shape.values().begin(), shape.values().end());
+    };
+    if (core_->live() && bytes.size() > core_->opened().limits().max_inline_bytes()) {
+        *request->mutable_transfer() = upload(*core_, bytes);
+        describe(request->mutable_transfer());
+    } else {
+        request->mutable_payload()->set_data(bytes.data(), bytes.size());
+        describe(request->mutable_payload());
+    }
+    Tensor made = core_->new_tensor();
+    request->set_id(made.id());
+    core_->sink().send(std::move(command));
+    return made;
+}
+
+void Session::wait() {
+    core_->sink().wait({});
+    if (auto failure = core_->sink().take_failure()) raise(*failure);
+}
+
+bool Session::wait_for(std::chrono::milliseconds time) {
+    if (!core_->sink().wait(Clock::now() + time)) return false;
+    if (auto failure = core_->sink().take_failure()) raise(*failure);
+    return true;
+}
+
+void Session::cancel() {
+    if (!core_->live()) return;
+    pb::CancelRequest request;
+    request.set_session_id(core_->opened().session_id());
+    core_->connection().call(&pb::AutogradService::Stub::Cancel, request);
+}
+
+void Session::close() {
+    if (!core_->live() || core_->ended()) return;
+    std::exception_ptr failed;
+    try {
+        wait();
+    } catch (const Error&) {
+        failed = std::current_exception();  // thrown after the end
+    }
+    core_->end();
+    if (failed) std::rethrow_exception(failed);
+}
+
+void Session::manual_seed(std::int64_t seed) {
+    pb::Command command;
+    command.mutable_manual_seed()->set_seed(seed);
+    command.mutable_manual_seed()->set_algorithm(pb::RANDOM_ALGORITHM_MT19937);
+    core_->sink().send(std::move(command));
+}
+
+const std::string& Session::id() const noexcept { return core_->opened().session_id(); }
+
+std::size_t Session::reconnects() const { return core_->live() ? core_->writer()->reconnects() : 0; }
+
+std::shared_ptr<v1::AutogradService::StubInterface> stub(const Session& session) {
+    return session.core()->connection().stub();
+}
+
+void authenticate(const Session& session, grpc::ClientContext& context) {
+    session.core()->connection().authenticate(context);
+}
+
+}  // namespace gradwire

@@ -1,0 +1,352 @@
+// Promises that a live server does not put to the test on demand: a scripted one withholds credit, forgets and moves.
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "gradwire/v1/service.grpc.pb.h"
+#include "support.hpp"
+
+namespace {
+
+using namespace gradwire;
+using namespace std::chrono_literals;
+using Stream = grpc::ServerReaderWriter<v1::StreamResponse, v1::StreamRequest>;
+using Script = std::function<grpc::Status(const v1::StreamAttach& attach, grpc::ServerContext& context, Stream& stream)>;
+
+grpc::Status refuse(grpc::ServerContext& context, v1::Reason reason, grpc::StatusCode code,
+                    const std::string& endpoint = "") {
+    v1::Error error;
+    error.set_code(code);
+    error.set_reason(reason);
+    error.set_message("scripted");
+    if (!endpoint.empty()) (*error.mutable_metadata())["endpoint"] = endpoint;
+    context.AddTrailingMetadata("gradwire-error-bin", error.SerializeAsString());
+    return {code, "scripted"};
+}
+
+/// A server whose streams follow a script.
+class Scripted final : public v1::AutogradService::Service {
+  public:
+    explicit Scripted(Script script) : script_(std::move(script)) {
+        grpc::ServerBuilder builder;
+        int port = 0;
+        builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+        builder.RegisterService(this);
+        server_ = builder.BuildAndStart();
+        address_ = "127.0.0.1:" + std::to_string(port);
+    }
+    ~Scripted() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+    const std::string& address() const { return address_; }
+    std::atomic<int> fails{0};  // OpenSession calls that still fail
+    std::atomic<int> renewed{0};
+    std::string token;
+
+    grpc::Status OpenSession(grpc::ServerContext* context, const v1::OpenSessionRequest*,
+                             v1::OpenSessionResponse* response) override {
+        const auto& metadata = context->client_metadata();
+        const auto found = metadata.find("authorization");
+        token = found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
+        if (fails > 0) {
+            --fails;
+            return {grpc::StatusCode::UNAVAILABLE, "not yet"};
+        }
+        response->set_session_id("s");
+        response->set_writer(1);
+        response->set_epoch(1);
+        response->set_lease_ms(60);
+        response->set_first_id(1);
+        response->set_last_id(1ULL << 40);
+        auto& limits = *response->mutable_limits();
+        limits.set_max_message_bytes(1 << 20);
+        limits.set_max_inline_bytes(1 << 16);
+        limits.set_max_batch_commands(1024);
+        limits.set_max_prepared(4);
+        return grpc::Status::OK;
+    }
+    grpc::Status KeepAlive(grpc::ServerContext*, const v1::KeepAliveRequest*, v1::KeepAliveResponse*) override {
+        ++renewed;
+        return grpc::Status::OK;
+    }
+    grpc::Status CloseSession(grpc::ServerContext*, const v1::CloseSessionRequest*,
+                              v1::CloseSessionResponse*) override {
+        return grpc::Status::OK;
+    }
+    grpc::Status Stream(grpc::ServerContext* context, ::Stream* stream) override {
+        v1::StreamRequest first;
+        if (!stream->Read(&first)) return {grpc::StatusCode::UNAVAILABLE, "no attach"};
+        return script_(first.attach(), *context, *stream);
+    }
+
+  private:
+    Script script_;
+    std::string address_;
+    std::unique_ptr<grpc::Server> server_;
+};
+
+void attached(Stream& stream, std::uint64_t credit) {
+    v1::StreamResponse response;
+    response.mutable_attached()->set_epoch(1);
+    response.set_credit_bytes(credit);
+    stream.Write(response);
+}
+
+void answer(Stream& stream, std::uint64_t credit, std::uint32_t batches = 1) {
+    v1::StreamResponse response;
+    response.mutable_batch();
+    response.set_credit_bytes(credit);
+    response.set_batches(batches);
+    stream.Write(response);
+}
+
+/// Reads a stream in a thread, so that a script sees how much comes before it answers.
+class Inbox {
+  public:
+    explicit Inbox(::Stream& stream) : thread_([this, &stream] { read(stream); }) {}
+    ~Inbox() { thread_.join(); }
+    Inbox(const Inbox&) = delete;
+    Inbox& operator=(const Inbox&) = delete;
+    /// Waits for a batch, or the end of the stream.
+    void wait() {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return over_ || !sizes_.empty(); });
+    }
+    /// The sizes of the batches that came since the last call; none at the end.
+    std::vector<std::size_t> take() {
+        std::lock_guard lock(mutex_);
+        return std::exchange(sizes_, {});
+    }
+
+  private:
+    void read(::Stream& stream) {
+        v1::StreamRequest request;
+        while (stream.Read(&request)) {
+            if (!request.has_batch()) continue;
+            std::lock_guard lock(mutex_);
+            sizes_.push_back(request.batch().ByteSizeLong());
+            changed_.notify_all();
+        }
+        std::lock_guard lock(mutex_);
+        over_ = true;
+        changed_.notify_all();
+    }
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<std::size_t> sizes_;
+    bool over_ = false;
+    std::thread thread_;
+};
+
+/// Waits for the end of a stream.
+grpc::Status drained(Stream& stream) {
+    v1::StreamRequest request;
+    while (stream.Read(&request)) {
+    }
+    return grpc::Status::OK;
+}
+
+void add_ones(Session& session, int count) {
+    const auto one = session.tensor({1.f});
+    for (int i = 0; i < count; ++i) one.add_(1.0);
+}
+
+template <class Function>
+Reason reason_of(Function function) {
+    try {
+        function();
+    } catch (const Error& error) {
+        return error.reason();
+    }
+    return Reason::Unspecified;
+}
+
+TEST(Stream, CreditAndBatchesUnderWayAreBounded) {
+    constexpr std::size_t credit = 40'000;  // suffices for the largest batch
+    std::size_t most = 0;
+    std::size_t batches = 0;
+    Scripted server([&](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+        attached(stream, credit);
+        Inbox inbox(stream);
+        for (;;) {
+            inbox.wait();
+            std::this_thread::sleep_for(5ms);  // more may come, as much as the client dares to send
+            const auto held = inbox.take();
+            if (held.empty()) return grpc::Status::OK;
+            most = std::max(most, std::accumulate(held.begin(), held.end(), std::size_t{0}));
+            batches = std::max(batches, held.size());
+            for (std::size_t size : held) answer(stream, size);
+        }
+    });
+    {
+        Session session(server.address());
+        for (int i = 0; i < 100; ++i) add_ones(session, 100);
+        session.close();
+    }
+    EXPECT_LE(most, credit);
+    EXPECT_GE(most, credit / 4);
+    EXPECT_LE(batches, 8U);
+}
+
+TEST(Stream, UnansweredBatchesAreSentAgainUnchanged) {
+    std::string first;
+    std::string second;
+    std::vector<std::uint32_t> attempts;
+    Scripted server([&](const v1::StreamAttach& attach, grpc::ServerContext& context, ::Stream& stream) {
+        attempts.push_back(attach.attempt());
+        attached(stream, 1 << 20);
+        v1::StreamRequest request;
+        stream.Read(&request);
+        if (attempts.size() == 1) {
+            first = request.SerializeAsString();
+            return grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut");
+        }
+        if (attempts.size() == 2) return refuse(context, v1::REASON_STREAM_TAKEN, grpc::StatusCode::ABORTED);
+        second = request.SerializeAsString();
+        answer(stream, 0);
+        return drained(stream);
+    });
+    Session session(server.address());
+    add_ones(session, 10);
+    session.wait();
+    EXPECT_FALSE(first.empty());
+    EXPECT_EQ(first, second);
+    EXPECT_EQ(session.reconnects(), 2U);
+    session.close();
+    ASSERT_EQ(attempts.size(), 3U);
+    EXPECT_LT(attempts[0], attempts[1]);
+    EXPECT_LT(attempts[1], attempts[2]);
+}
+
+TEST(Stream, FewAndSmallBatchesFollowABreak) {
+    std::atomic<int> attempts = 0;
+    std::vector<std::size_t> together;  // batches that came before the next answer, after the break
+    Scripted server([&](const v1::StreamAttach&, grpc::ServerContext& context, ::Stream& stream) {
+        attached(stream, 1 << 20);
+        Inbox inbox(stream);
+        if (++attempts == 1) {
+            inbox.wait();
+            std::this_thread::sleep_for(20ms);  // the client has several batches under way
+            context.TryCancel();                // the inbox reads to the end
+            return grpc::Status(grpc::StatusCode::UNAVAILABLE, "cut");
+        }
+        for (;;) {
+            inbox.wait();
+            std::this_thread::sleep_for(10ms);  // more may come
+            const auto held = inbox.take();
+            if (held.empty()) return grpc::Status::OK;
+            together.push_back(held.size());
+            for (std::size_t size : held) answer(stream, size);
+        }
+    });
+    Session session(server.address());
+    add_ones(session, 4000);
+    session.wait();
+    session.close();
+    EXPECT_EQ(attempts, 2);
+    ASSERT_GE(together.size(), 3U);
+    EXPECT_EQ(together[0], 1U);
+    EXPECT_LE(together[1], 2U);
+    EXPECT_LE(together[2], 4U);
+}
+
+TEST(Stream, ForgottenResultsEndTheSession) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext& context, ::Stream& stream) {
+        attached(stream, 1 << 20);
+        v1::StreamRequest request;
+        stream.Read(&request);
+        return refuse(context, v1::REASON_RESULT_FORGOTTEN, grpc::StatusCode::DATA_LOSS);
+    });
+    Session session(server.address());
+    const auto tensor = session.tensor({1.f});
+    EXPECT_EQ(reason_of([&] { tensor.read(); }), Reason::ResultForgotten);
+    EXPECT_EQ(reason_of([&] { session.wait(); }), Reason::ResultForgotten);
+}
+
+TEST(Stream, PatienceEnds) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream&) {
+        return grpc::Status(grpc::StatusCode::UNAVAILABLE, "never");
+    });
+    ConnectOptions options;
+    options.patience = 50ms;
+    Session session(server.address(), options);
+    add_ones(session, 1);
+    EXPECT_THROW(session.wait(), ConnectionError);
+}
+
+TEST(Stream, JoinedAnswersAnswerSeveralBatches) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+        attached(stream, 1 << 20);
+        v1::StreamRequest request;
+        for (int i = 0; i < 3; ++i) stream.Read(&request);
+        answer(stream, 0, 3);
+        return drained(stream);
+    });
+    Session session(server.address());
+    add_ones(session, 2 * 64);
+    session.wait();
+    session.close();
+}
+
+TEST(Stream, AMovedSessionIsFollowed) {
+    std::atomic<int> batches = 0;
+    Scripted second([&](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+        attached(stream, 1 << 20);
+        v1::StreamRequest request;
+        while (stream.Read(&request)) {
+            if (!request.has_batch()) continue;
+            ++batches;
+            answer(stream, request.batch().ByteSizeLong());
+        }
+        return grpc::Status::OK;
+    });
+    Scripted first([&](const v1::StreamAttach&, grpc::ServerContext& context, ::Stream&) {
+        return refuse(context, v1::REASON_SESSION_MOVED, grpc::StatusCode::UNAVAILABLE, second.address());
+    });
+    Session session(first.address());
+    add_ones(session, 1);
+    session.wait();
+    EXPECT_GE(batches, 1);
+    session.close();
+}
+
+TEST(Stream, TheLeaseIsRenewedAndOpeningIsTriedAgain) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) { return drained(stream); });
+    server.fails = 2;
+    ConnectOptions options;
+    options.token = "secret";
+    Session session(server.address(), options);
+    EXPECT_EQ(server.fails, 0);
+    EXPECT_EQ(server.token, "Bearer secret");
+    for (int i = 0; i < 500 && server.renewed < 3; ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_GE(server.renewed, 3);
+}
+
+TEST(Stream, AWaitMayEndEarly) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+        attached(stream, 1 << 20);
+        return drained(stream);
+    });
+    Session session(server.address());
+    add_ones(session, 1);
+    EXPECT_FALSE(session.wait_for(20ms));
+}
+
+TEST(Stream, ASessionDiesWithoutAnswers) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) { return drained(stream); });
+    Tensor late;
+    {
+        Session session(server.address());
+        add_ones(session, 5);
+        late = session.tensor({1.f});
+    }
+    EXPECT_THROW(late.read(), ClosedError);
+}
+
+}  // namespace
