@@ -75,6 +75,7 @@ class Language:
 
 
 _JAVA = 'exec java -cp "target/test-classes:target/classes:$(cat {folder}/classpath)" io.github.gradwire.W2 "$0"'
+_CPP = "cmake -S . -B build/release -DCMAKE_BUILD_TYPE=Release && cmake --build build/release --target gradwire_w2 -j 2"
 LANGUAGES = (
     Language("Go", "go", "go", ("go", "build", "-o", "{folder}/w2", "./internal/w2"), ("{folder}/w2",)),
     Language("TypeScript", "node", "typescript", ("npm", "run", "build"), ("node", "dist/bench/w2.js")),
@@ -92,6 +93,7 @@ LANGUAGES = (
         ("mvn", "-q", "-B", "test-compile", "dependency:build-classpath", "-Dmdep.outputFile={folder}/classpath"),
         ("sh", "-c", _JAVA),
     ),
+    Language("C++", "grpc_cpp_plugin", "cpp", ("sh", "-c", _CPP), ("build/release/examples/gradwire_w2",)),
 )
 
 

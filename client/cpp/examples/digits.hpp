@@ -91,9 +91,8 @@ inline double train(const std::string& address, const std::string& path, int epo
     const auto split = data.images.begin() + count * pixels;
     const auto x = session.tensor(std::vector<float>(data.images.begin(), split), {count, pixels});
     const auto y = session.tensor(std::vector<std::int64_t>(data.labels.begin(), data.labels.begin() + count));
-    const std::vector<Tensor> parameters{
-        layer(session, pixels, hidden), session.zeros({hidden}).requires_grad_(),
-        layer(session, hidden, 10), session.zeros({10}).requires_grad_()};
+    const std::vector<Tensor> parameters{layer(session, pixels, hidden), session.zeros({hidden}).requires_grad_(),
+                                         layer(session, hidden, 10), session.zeros({10}).requires_grad_()};
     const auto step = trace(session, parameters);
     auto bound = parameters;
     bound.insert(bound.end(), {x, y});

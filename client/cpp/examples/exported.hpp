@@ -1,4 +1,5 @@
-// Trains a model that Python exported with gradwire.export: its network, its Adam optimizer and its step are in the file.
+// Trains a model that Python exported with gradwire.export: its network, its Adam optimizer and its step are in the
+// file.
 #pragma once
 
 #include <google/protobuf/struct.pb.h>
@@ -20,8 +21,8 @@ inline std::string file_contents(const std::string& path) {
     return text.str();
 }
 
-/// Trains with the inputs of `model.json`, and saves and loads the file after half of the steps. Returns the losses, each
-/// beside PyTorch's.
+/// Trains with the inputs of `model.json`, and saves and loads the file after half of the steps. Returns the losses,
+/// each beside PyTorch's.
 inline std::vector<std::pair<double, double>> train_exported(const std::string& address, const std::string& folder) {
     google::protobuf::Struct told;
     const auto parsed = google::protobuf::util::JsonStringToMessage(file_contents(folder + "/model.json"), &told);

@@ -70,7 +70,8 @@ void Call::check(const std::shared_ptr<detail::Handle>& tensor, std::string_view
     }
     if (!core_) core_ = tensor->core;
     if (core_ != tensor->core) {
-        raise(detail::mistake(Reason::ArgumentValue, op_, std::string(name) + ": the tensor belongs to another session"));
+        raise(
+            detail::mistake(Reason::ArgumentValue, op_, std::string(name) + ": the tensor belongs to another session"));
     }
 }
 

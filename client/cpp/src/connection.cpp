@@ -62,7 +62,8 @@ class GrpcWire final : public Wire {
 Failure failure_of(const grpc::Status& status, const grpc::ClientContext& context) {
     const auto& trailer = context.GetServerTrailingMetadata();
     const auto told = trailer.find("gradwire-error-bin");
-    const std::string bytes = told == trailer.end() ? std::string() : std::string(told->second.data(), told->second.size());
+    const std::string bytes =
+        told == trailer.end() ? std::string() : std::string(told->second.data(), told->second.size());
     return failure_of(status.error_code(), status.error_message(), bytes);
 }
 

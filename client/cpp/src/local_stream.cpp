@@ -60,15 +60,9 @@ class LocalWire final : public Wire {
     }
 
     bool receive(pb::StreamResponse& message) override {
-        std::uint32_t length = 0;
-        if (!read(reinterpret_cast<char*>(&length), 4)) return false;
-        received_.resize(length & ~last);
-        if (!read(received_.data(), received_.size())) return false;
-        if (length & last) {
-            ended_ = status_.ParseFromString(received_);
-            return false;
-        }
-        return message.ParseFromString(received_);
+        if (next(message)) return true;
+        cancel();  // a sender that waits for room returns
+        return false;
     }
 
     Failure refusal() override {
@@ -82,6 +76,18 @@ class LocalWire final : public Wire {
     void cancel() override { ::shutdown(socket_, SHUT_RDWR); }
 
   private:
+    bool next(pb::StreamResponse& message) {
+        std::uint32_t length = 0;
+        if (!read(reinterpret_cast<char*>(&length), 4)) return false;
+        received_.resize(length & ~last);
+        if (!read(received_.data(), received_.size())) return false;
+        if (length & last) {
+            ended_ = status_.ParseFromString(received_);
+            return false;
+        }
+        return message.ParseFromString(received_);
+    }
+
     bool read(char* to, std::size_t size) {
         while (size > 0) {
             const ssize_t got = ::recv(socket_, to, size, 0);

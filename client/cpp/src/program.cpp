@@ -157,9 +157,9 @@ std::vector<Tensor> Program::run(const std::vector<Tensor>& inputs, const RunOpt
     const auto core = state_ ? state_->core.lock() : nullptr;
     if (!core) raise(closed());
     if (inputs.size() != state_->inputs) {
-        raise(mistake(Reason::ArgumentType, "run",
-                      "the program takes " + std::to_string(state_->inputs) + " inputs, not " +
-                          std::to_string(inputs.size())));
+        raise(mistake(
+            Reason::ArgumentType, "run",
+            "the program takes " + std::to_string(state_->inputs) + " inputs, not " + std::to_string(inputs.size())));
     }
     const auto from = common_core("run", {&inputs});
     if (from && from != core) raise(mistake(Reason::ArgumentValue, "run", "the inputs belong to another session"));

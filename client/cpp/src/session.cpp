@@ -10,8 +10,7 @@ namespace gradwire {
 
 using namespace detail;  // NOLINT: this library's own
 
-Session::Session(const std::string& addresses, const ConnectOptions& options)
-    : core_(Core::open(addresses, options)) {}
+Session::Session(const std::string& addresses, const ConnectOptions& options) : core_(Core::open(addresses, options)) {}
 
 Session::~Session() {
     if (core_) core_->end();

@@ -66,8 +66,9 @@ double Tensor::item() const {
 
 void Tensor::expect(const Payload& payload, DType dtype) {
     if (payload.dtype != dtype) {
-        raise(mistake(Reason::Dtype, "",
-                      "the tensor has " + std::string(name_of(payload.dtype)) + ", not " + std::string(name_of(dtype))));
+        raise(
+            mistake(Reason::Dtype, "",
+                    "the tensor has " + std::string(name_of(payload.dtype)) + ", not " + std::string(name_of(dtype))));
     }
 }
 

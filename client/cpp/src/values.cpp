@@ -61,7 +61,8 @@ double from_half(std::uint16_t half) {
     const int exponent = half >> 10 & 31;
     const double fraction = half & 1023;
     if (exponent == 31) {
-        return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+        return fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
+                             : sign * std::numeric_limits<double>::infinity();
     }
     return exponent == 0 ? sign * std::ldexp(fraction, -24) : sign * std::ldexp(1024 + fraction, exponent - 25);
 }

@@ -22,7 +22,7 @@ class Wire {
     virtual ~Wire() = default;
     /// Sends a message. False if the stream is over: receive() then fails, too.
     virtual bool send(const pb::StreamRequest& message) = 0;
-    /// Waits for a message. False at the end of the stream.
+    /// Waits for a message. False at the end of the stream: then send() fails soon, too.
     virtual bool receive(pb::StreamResponse& message) = 0;
     /// Why receive() failed. Called once, after it did and after the last send().
     virtual Failure refusal() = 0;

@@ -10,12 +10,12 @@ namespace gradwire::detail {
 
 namespace {
 
-constexpr std::uint64_t send_at = 64;         // commands at which a batch is sent while few are under way
-constexpr std::uint64_t grow_to = 1024;       // commands up to which a batch grows while many are under way
-constexpr std::size_t most_sent = 8;          // batches under way; the server stops reading at 16
-constexpr std::size_t most_roots = 1024;      // refusals that are remembered for commands that depend on them
-constexpr std::size_t most_failures = 64;     // refusals of quiet commands kept until the next wait
-constexpr std::size_t most_releases = 4096;   // ids of one Release
+constexpr std::uint64_t send_at = 64;            // commands at which a batch is sent while few are under way
+constexpr std::uint64_t grow_to = 1024;          // commands up to which a batch grows while many are under way
+constexpr std::size_t most_sent = 8;             // batches under way; the server stops reading at 16
+constexpr std::size_t most_roots = 1024;         // refusals that are remembered for commands that depend on them
+constexpr std::size_t most_failures = 64;        // refusals of quiet commands kept until the next wait
+constexpr std::size_t most_releases = 4096;      // ids of one Release
 constexpr std::uint64_t largest_prepared = 256;  // bytes of a prepared op
 
 /// A pause that ends a little early or late, so that clients spread.
@@ -294,8 +294,7 @@ bool Writer::stream(Failure& failure) {
     }
     {
         Lock lock(mutex_);
-        streaming_ = false;
-        wire->cancel();
+        streaming_ = false;  // no cancel(): it would hide the reason from refusal()
         sendable_.notify_all();
     }
     if (sending.joinable()) sending.join();

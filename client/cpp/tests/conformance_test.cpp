@@ -95,7 +95,8 @@ class Runner {
             name_all(step["out"], programs_.at(step["program"].text()).run(several(step["inputs"]), options));
         } else if (what == "repeat") {
             const auto steps = step["steps"].items();
-            for (round_ = 0; round_ < step["times"].integer(); ++round_) {
+            for (std::int64_t round = 0; round < step["times"].integer(); ++round) {
+                round_ = round;
                 for (const Json& each : steps) run(each);
             }
         } else if (what == "seed") {

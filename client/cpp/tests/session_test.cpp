@@ -171,7 +171,8 @@ TEST(Errors, HavePyTorchsSentences) {
     EXPECT_TRUE(contains(second.message, "a leaf Variable that requires grad is being used in an in-place operation"));
     session.wait();  // a failure is told once
     expect_values(a.sum(), {21});
-    EXPECT_EQ(failure_of([&] { failed.read(); }).reason, Reason::Shape) << "a failed tensor fails with the first reason";
+    EXPECT_EQ(failure_of([&] { failed.read(); }).reason, Reason::Shape)
+        << "a failed tensor fails with the first reason";
     EXPECT_THROW(Call("nonsense").arg(a).one().read(), NotSupportedError);
     EXPECT_THROW(a.index({7}).read(), IndexError);
     EXPECT_THROW(a.sum({.dim = 5}).read(), IndexError);

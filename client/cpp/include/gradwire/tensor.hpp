@@ -154,8 +154,7 @@ class IndexItem {
 
     /// One position, counted from the end if it is negative; a bool adds a dimension of size 1 or 0.
     template <class T>
-        requires std::is_integral_v<T>
-    IndexItem(T value)
+    requires std::is_integral_v<T> IndexItem(T value)
         : kind(std::is_same_v<T, bool> ? Kind::Boolean : Kind::Integer), integer(static_cast<std::int64_t>(value)) {}
     /// A range of positions.
     IndexItem(Slice value) : kind(Kind::Slice), bounds(value) {}

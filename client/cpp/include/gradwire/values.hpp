@@ -65,7 +65,8 @@ constexpr DType dtype_of() noexcept {
 
 /// A C++ type that is an element type of tensors.
 template <class T>
-concept Element = dtype_of<T>() != DType::Unspecified;
+concept Element = dtype_of<T>()
+!= DType::Unspecified;
 
 /// A list of numbers as a parameter: `{2, 3}` or `2`. A default-made one is absent, so that the op's default applies.
 template <class T>
@@ -79,8 +80,7 @@ class List {
     List(std::vector<T> values) : given_(true), values_(std::move(values)) {}
     /// One number.
     template <class Number>
-        requires std::is_arithmetic_v<Number>
-    List(Number value) : given_(true), values_{static_cast<T>(value)} {}
+    requires std::is_arithmetic_v<Number> List(Number value) : given_(true), values_{static_cast<T>(value)} {}
     /// Whether there is a list, even an empty one.
     bool given() const noexcept { return given_; }
     /// The numbers.
