@@ -104,7 +104,11 @@ SDKS = (
         ("g++", "cmake", "protoc", "grpc_cpp_plugin", "clang-format", "pkg-config"),
         ("pkg-config", "--exists", "--print-errors", "--errors-to-stdout", "grpc++", "protobuf", "gtest", "zlib"),
         (
-            ("sh", "-c", "clang-format --dry-run --Werror include/gradwire/*.hpp src/*.[ch]pp tests/* examples/*.[ch]pp bench/*"),
+            (
+                "sh",
+                "-c",
+                "clang-format --dry-run --Werror include/gradwire/*.hpp src/*.[ch]pp tests/* examples/*.[ch]pp bench/*",
+            ),
             ("cmake", "-S", ".", "-B", "build/tests", *_CMAKE),
             ("cmake", "--build", "build/tests", "--parallel", "2"),
         ),

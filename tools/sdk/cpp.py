@@ -1,4 +1,4 @@
-"""C++'s typed functions: methods of Tensor and Session, one namespace for each of PyTorch's, and the reasons of refusals.
+"""C++'s typed functions, as methods and in namespaces like PyTorch's, and the reasons of refusals.
 
 The stubs are made when the library is built, since they must fit the installed protobuf.
 """
@@ -145,7 +145,9 @@ class Module:
         for key, (kind, value) in function.fixed:
             lines.append(f'    call.named("{key}", {literal(kind, value)});')
         if options:
-            lines += [f'    call.option("{each.name}", options.{parameter_of(each.name)});' for each in function.options]
+            lines += [
+                f'    call.option("{each.name}", options.{parameter_of(each.name)});' for each in function.options
+            ]
         return [*lines, *end_of(function), "}"]
 
     def header(self) -> str:
@@ -256,7 +258,10 @@ def reasons() -> str:
         "namespace gradwire {\n",
         "/// Why a command was refused. The set is closed; errors.proto says what each means.",
         "enum class Reason : std::int32_t {",
-        *[f"    {pascal(name.removeprefix('REASON_').lower())} = {number}," for name, number in errors_pb2.Reason.items()],
+        *[
+            f"    {pascal(name.removeprefix('REASON_').lower())} = {number},"
+            for name, number in errors_pb2.Reason.items()
+        ],
         "};\n",
         '/// The reason\'s name in the protocol: "SHAPE".',
         "std::string_view name_of(Reason reason) noexcept;\n",

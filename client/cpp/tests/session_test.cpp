@@ -83,6 +83,8 @@ TEST(Readme, IsTested) {
         return text.substr(begin, text.find(to, begin) - begin);
     };
     std::string block = cut(page, "```cpp\n", "```");
+    const std::string manual = support::contents(GRADWIRE_SOURCE "/../../docs/languages/cpp.md");
+    EXPECT_EQ(block, cut(manual, "```cpp\n", "```"));
     const std::string given = "\"127.0.0.1:50051\"";
     ASSERT_TRUE(contains(block, given));
     block.replace(block.find(given), given.size(), "address");
