@@ -64,10 +64,13 @@ std::shared_ptr<Core> Core::open(const std::string& addresses, const ConnectOpti
     core->prefix_ = prefix;
     Writer::Links links;
     links.connect = [self] {
-        auto local = local_stream(self->opened_, self->connection_->options());
+        auto local = self->opened_here_ ? local_stream(self->opened_, self->connection_->options()) : nullptr;
         return local ? std::move(local) : self->connection_->stream();
     };
-    links.failed = [self](const Failure& failure) { self->connection_->failed(failure); };
+    links.failed = [self](const Failure& failure) {
+        if (failure.reason == Reason::SessionMoved) self->opened_here_ = false;
+        self->connection_->failed(failure);
+    };
     links.dropped = [self](const std::vector<std::uint64_t>& hooks) { self->drop_hooks(hooks); };
     auto writer = std::make_unique<Writer>(std::move(links), core->opened_, options.patience, core->releases_);
     core->writer_ = writer.get();

@@ -129,7 +129,8 @@ class Core : public std::enable_shared_from_this<Core> {
     const std::shared_ptr<Releases> releases_ = std::make_shared<Releases>();
     std::atomic<std::uint64_t> next_id_{1};
     std::atomic<std::uint64_t> requests_{0};
-    std::string prefix_;  // of request ids
+    std::string prefix_;       // of request ids
+    bool opened_here_ = true;  // whether the server that opened the session has it; of the writer's thread
 
     mutable std::mutex mutex_;  // all below
     std::unordered_map<std::uint64_t, std::shared_ptr<const HookEntry>> hooks_;
