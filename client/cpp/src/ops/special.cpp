@@ -4,6 +4,55 @@
 
 namespace gradwire::special {
 
+Tensor airy_ai(const Tensor& input) {
+    Call call("special.airy_ai");
+    call.arg(input);
+    return call.one();
+}
+Tensor bessel_j0(const Tensor& input) {
+    Call call("special.bessel_j0");
+    call.arg(input);
+    return call.one();
+}
+Tensor bessel_j1(const Tensor& input) {
+    Call call("special.bessel_j1");
+    call.arg(input);
+    return call.one();
+}
+Tensor bessel_y0(const Tensor& input) {
+    Call call("special.bessel_y0");
+    call.arg(input);
+    return call.one();
+}
+Tensor bessel_y1(const Tensor& input) {
+    Call call("special.bessel_y1");
+    call.arg(input);
+    return call.one();
+}
+Tensor chebyshev_polynomial_t(const Operand& input, const Operand& n) {
+    Call call("special.chebyshev_polynomial_t");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
+Tensor chebyshev_polynomial_u(const Operand& input, const Operand& n) {
+    Call call("special.chebyshev_polynomial_u");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
+Tensor chebyshev_polynomial_v(const Operand& input, const Operand& n) {
+    Call call("special.chebyshev_polynomial_v");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
+Tensor chebyshev_polynomial_w(const Operand& input, const Operand& n) {
+    Call call("special.chebyshev_polynomial_w");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
 Tensor entr(const Tensor& input) {
     Call call("special.entr");
     call.arg(input);
@@ -12,6 +61,18 @@ Tensor entr(const Tensor& input) {
 Tensor erfcx(const Tensor& input) {
     Call call("special.erfcx");
     call.arg(input);
+    return call.one();
+}
+Tensor hermite_polynomial_h(const Operand& input, const Operand& n) {
+    Call call("special.hermite_polynomial_h");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
+Tensor hermite_polynomial_he(const Operand& input, const Operand& n) {
+    Call call("special.hermite_polynomial_he");
+    call.arg(input);
+    call.arg(n);
     return call.one();
 }
 Tensor i0e(const Tensor& input) {
@@ -29,8 +90,40 @@ Tensor i1e(const Tensor& input) {
     call.arg(input);
     return call.one();
 }
+Tensor laguerre_polynomial_l(const Operand& input, const Operand& n) {
+    Call call("special.laguerre_polynomial_l");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
+Tensor legendre_polynomial_p(const Operand& input, const Operand& n) {
+    Call call("special.legendre_polynomial_p");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
 Tensor log_ndtr(const Tensor& input) {
     Call call("special.log_ndtr");
+    call.arg(input);
+    return call.one();
+}
+Tensor modified_bessel_i0(const Tensor& input) {
+    Call call("special.modified_bessel_i0");
+    call.arg(input);
+    return call.one();
+}
+Tensor modified_bessel_i1(const Tensor& input) {
+    Call call("special.modified_bessel_i1");
+    call.arg(input);
+    return call.one();
+}
+Tensor modified_bessel_k0(const Tensor& input) {
+    Call call("special.modified_bessel_k0");
+    call.arg(input);
+    return call.one();
+}
+Tensor modified_bessel_k1(const Tensor& input) {
+    Call call("special.modified_bessel_k1");
     call.arg(input);
     return call.one();
 }
@@ -41,6 +134,45 @@ Tensor ndtr(const Tensor& input) {
 }
 Tensor ndtri(const Tensor& input) {
     Call call("special.ndtri");
+    call.arg(input);
+    return call.one();
+}
+Tensor scaled_modified_bessel_k0(const Tensor& input) {
+    Call call("special.scaled_modified_bessel_k0");
+    call.arg(input);
+    return call.one();
+}
+Tensor scaled_modified_bessel_k1(const Tensor& input) {
+    Call call("special.scaled_modified_bessel_k1");
+    call.arg(input);
+    return call.one();
+}
+Tensor shifted_chebyshev_polynomial_t(const Operand& input, const Operand& n) {
+    Call call("special.shifted_chebyshev_polynomial_t");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
+Tensor shifted_chebyshev_polynomial_u(const Operand& input, const Operand& n) {
+    Call call("special.shifted_chebyshev_polynomial_u");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
+Tensor shifted_chebyshev_polynomial_v(const Operand& input, const Operand& n) {
+    Call call("special.shifted_chebyshev_polynomial_v");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
+Tensor shifted_chebyshev_polynomial_w(const Operand& input, const Operand& n) {
+    Call call("special.shifted_chebyshev_polynomial_w");
+    call.arg(input);
+    call.arg(n);
+    return call.one();
+}
+Tensor spherical_bessel_j0(const Tensor& input) {
+    Call call("special.spherical_bessel_j0");
     call.arg(input);
     return call.one();
 }

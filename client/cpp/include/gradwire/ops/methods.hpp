@@ -190,7 +190,7 @@ struct ZerosOptions;
 struct ZerosLikeOptions;
 
 /// ListOpsResponse.hash of the ops below.
-inline constexpr char ops_hash[] = "4e32631be7bd88775a5b4828d58e73dcc76226357909d970697f80b5be96cedd";
+inline constexpr char ops_hash[] = "5ebd98ca0f45c0a465fdb401a201da824bfde80db19c71c8321150c38cd8f1df";
 
 namespace detail {
 

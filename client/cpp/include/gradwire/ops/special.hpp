@@ -9,22 +9,70 @@
 /// The functions of torch.special that torch itself lacks.
 namespace gradwire::special {
 
+/// Airy function Ai (torch.special.airy_ai).
+Tensor airy_ai(const Tensor& input);
+/// Bessel function of the first kind of order 0 (torch.special.bessel_j0).
+Tensor bessel_j0(const Tensor& input);
+/// Bessel function of the first kind of order 1 (torch.special.bessel_j1).
+Tensor bessel_j1(const Tensor& input);
+/// Bessel function of the second kind of order 0 (torch.special.bessel_y0).
+Tensor bessel_y0(const Tensor& input);
+/// Bessel function of the second kind of order 1 (torch.special.bessel_y1).
+Tensor bessel_y1(const Tensor& input);
+/// Chebyshev polynomial T of degree n at x (torch.special.chebyshev_polynomial_t).
+Tensor chebyshev_polynomial_t(const Operand& input, const Operand& n);
+/// Chebyshev polynomial U of degree n at x (torch.special.chebyshev_polynomial_u).
+Tensor chebyshev_polynomial_u(const Operand& input, const Operand& n);
+/// Chebyshev polynomial V of degree n at x (torch.special.chebyshev_polynomial_v).
+Tensor chebyshev_polynomial_v(const Operand& input, const Operand& n);
+/// Chebyshev polynomial W of degree n at x (torch.special.chebyshev_polynomial_w).
+Tensor chebyshev_polynomial_w(const Operand& input, const Operand& n);
 /// -x log(x); 0 at 0, -inf below 0 (torch.special.entr).
 Tensor entr(const Tensor& input);
 /// Scaled complementary error function, exp(x²) * erfc(x) (torch.special.erfcx).
 Tensor erfcx(const Tensor& input);
+/// Physicist's Hermite polynomial of degree n (torch.special.hermite_polynomial_h).
+Tensor hermite_polynomial_h(const Operand& input, const Operand& n);
+/// Probabilist's Hermite polynomial of degree n (torch.special.hermite_polynomial_he).
+Tensor hermite_polynomial_he(const Operand& input, const Operand& n);
 /// exp(-|x|) times the modified Bessel function of order 0 (torch.special.i0e).
 Tensor i0e(const Tensor& input);
 /// Modified Bessel function of order 1 (torch.special.i1).
 Tensor i1(const Tensor& input);
 /// exp(-|x|) times the modified Bessel function of order 1 (torch.special.i1e).
 Tensor i1e(const Tensor& input);
+/// Laguerre polynomial of degree n (torch.special.laguerre_polynomial_l).
+Tensor laguerre_polynomial_l(const Operand& input, const Operand& n);
+/// Legendre polynomial of degree n (torch.special.legendre_polynomial_p).
+Tensor legendre_polynomial_p(const Operand& input, const Operand& n);
 /// Logarithm of ndtr, accurate in the tail (torch.special.log_ndtr).
 Tensor log_ndtr(const Tensor& input);
+/// Modified Bessel function of the first kind of order 0 (torch.special.modified_bessel_i0).
+Tensor modified_bessel_i0(const Tensor& input);
+/// Modified Bessel function of the first kind of order 1 (torch.special.modified_bessel_i1).
+Tensor modified_bessel_i1(const Tensor& input);
+/// Modified Bessel function of the second kind of order 0 (torch.special.modified_bessel_k0).
+Tensor modified_bessel_k0(const Tensor& input);
+/// Modified Bessel function of the second kind of order 1 (torch.special.modified_bessel_k1).
+Tensor modified_bessel_k1(const Tensor& input);
 /// Cumulative distribution function of the normal distribution (torch.special.ndtr).
 Tensor ndtr(const Tensor& input);
 /// Inverse of ndtr (torch.special.ndtri).
 Tensor ndtri(const Tensor& input);
+/// exp(x) times the modified Bessel function of the second kind of order 0 (torch.special.scaled_modified_bessel_k0).
+Tensor scaled_modified_bessel_k0(const Tensor& input);
+/// exp(x) times the modified Bessel function of the second kind of order 1 (torch.special.scaled_modified_bessel_k1).
+Tensor scaled_modified_bessel_k1(const Tensor& input);
+/// Chebyshev polynomial T of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_t).
+Tensor shifted_chebyshev_polynomial_t(const Operand& input, const Operand& n);
+/// Chebyshev polynomial U of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_u).
+Tensor shifted_chebyshev_polynomial_u(const Operand& input, const Operand& n);
+/// Chebyshev polynomial V of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_v).
+Tensor shifted_chebyshev_polynomial_v(const Operand& input, const Operand& n);
+/// Chebyshev polynomial W of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_w).
+Tensor shifted_chebyshev_polynomial_w(const Operand& input, const Operand& n);
+/// Spherical Bessel function of the first kind of order 0 (torch.special.spherical_bessel_j0).
+Tensor spherical_bessel_j0(const Tensor& input);
 /// input * log(1 + other); 0 where the input is 0 (torch.special.xlog1py).
 Tensor xlog1py(const Operand& input, const Operand& other);
 /// Hurwitz zeta function: sum over k >= 0 of (k + other) ** -input (torch.special.zeta).
