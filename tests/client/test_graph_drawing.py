@@ -301,7 +301,7 @@ def test_saves_by_suffix(tmp_path):
         LAYER.save(tmp_path / f"graph{suffix}")
         assert (tmp_path / f"graph{suffix}").read_text(encoding="utf-8") == text
     for name in ("graph.png", "graph"):
-        with pytest.raises(ValueError, match=r"saved as \.svg, \.dot or \.gv"):
+        with pytest.raises(ValueError, match=r"saved as \.svg, \.dot, \.gv or \.html"):
             LAYER.save(str(tmp_path / name))
         assert not (tmp_path / name).exists()
 
