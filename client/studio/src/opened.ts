@@ -52,7 +52,12 @@ export function forget(number: number): void {
 
 function keep(sessions: Opened[]): void {
   opened.value = sessions;
-  sessionStorage.setItem(KEY, JSON.stringify(sessions));
+  try {
+    sessionStorage.setItem(KEY, JSON.stringify(sessions));
+  } catch {
+    // The browser keeps some megabytes for a tab: after a reload, names and lines are then asked of Python again.
+    sessionStorage.setItem(KEY, JSON.stringify(sessions.map(({ told: _, ...rest }) => rest)));
+  }
 }
 
 function stored(): Opened[] {
