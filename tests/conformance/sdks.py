@@ -107,7 +107,8 @@ SDKS = (
             (
                 "sh",
                 "-c",
-                "clang-format --dry-run --Werror include/gradwire/*.hpp src/*.[ch]pp tests/*.[ch]pp examples/*.[ch]pp bench/*.cpp",
+                "clang-format --dry-run --Werror include/gradwire/*.hpp src/*.[ch]pp tests/*.[ch]pp examples/*.[ch]pp "
+                "bench/*.cpp",
             ),
             ("cmake", "-S", ".", "-B", "build/tests", *_CMAKE),
             ("cmake", "--build", "build/tests", "--parallel", "2"),
