@@ -15,6 +15,7 @@ from gradwire._cli.workloads import RATE, SMALL, data, training
 from gradwire.v1 import commands_pb2, service_pb2, service_pb2_grpc, types_pb2
 
 TINY = (8, 8, 4)
+LEASE_MS = 3_600_000  # of a session that nothing renews
 
 
 def python_side(address: str) -> None:
@@ -85,7 +86,7 @@ def _large(torch: Any) -> dict[str, Callable[[int], float]]:
 
 def _bare(address: str) -> dict[str, Callable[[int], float]]:
     stub = service_pb2_grpc.AutogradServiceStub(grpc.insecure_channel(address))
-    opened = stub.OpenSession(service_pb2.OpenSessionRequest())
+    opened = stub.OpenSession(service_pb2.OpenSessionRequest(lease_ms=LEASE_MS))
     session, chunk = opened.session_id, opened.limits.chunk_bytes
 
     def release(tensor: int) -> None:
@@ -126,7 +127,7 @@ def _bare(address: str) -> dict[str, Callable[[int], float]]:
 
 def _unary(address: str) -> Callable[[int], None]:
     stub = service_pb2_grpc.AutogradServiceStub(grpc.insecure_channel(address))
-    session = stub.OpenSession(service_pb2.OpenSessionRequest()).session_id
+    session = stub.OpenSession(service_pb2.OpenSessionRequest(lease_ms=LEASE_MS)).session_id
     on, off = types_pb2.GRAD_MODE_ENABLED, types_pb2.GRAD_MODE_DISABLED
     made: list[int] = []
 

@@ -66,6 +66,13 @@ type Session struct {
 // Connect opens a session on the server at address, "host:port" or "unix:/path". Of several addresses with commas between
 // them, it uses the first server that answers.
 func Connect(ctx context.Context, address string, opts ...Option) (*Session, error) {
+	return begin(address, opts, func(s *Session, o *options) (*pb.OpenSessionResponse, error) { return s.open(ctx, o) })
+}
+
+// begin is a session that `open` opens.
+func begin(
+	address string, opts []Option, open func(*Session, *options) (*pb.OpenSessionResponse, error),
+) (*Session, error) {
 	o := options{
 		patience: defaultPatience, client: "gradwire-go/" + Version, transport: newPlainText(),
 		local: os.Getenv("GRADWIRE_LOCAL_STREAM") != "0",
@@ -87,7 +94,7 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Session, err
 		places: places, client: pb.NewAutogradServiceClient(places), hooks: map[uint64]*hookEntry{},
 		stopped: make(chan struct{}), unary: hex.EncodeToString(random), patient: o.patience,
 	}
-	if s.opened, err = s.open(ctx, &o); err != nil {
+	if s.opened, err = open(s, &o); err != nil {
 		_ = places.close() // it has no session
 		return nil, o.advised(err)
 	}

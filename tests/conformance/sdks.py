@@ -28,7 +28,7 @@ from benchmarks.processes import hear, process
 from tests.client.proxy import CuttingProxy
 from tests.conformance.exported import losses
 from tests.conformance.make import FOLDER
-from tests.conformance.servers import moving, secure
+from tests.conformance.servers import SERVE, moving, secure
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "other-languages.md"
@@ -126,7 +126,10 @@ PYTHON = Sdk("Python", ROOT, (), (), (), (sys.executable, "-m", "pytest", "-q", 
 @contextmanager
 def server() -> Iterator[str]:
     """A server on a TCP port of this machine."""
-    with process("-m", "gradwire_server", "--port=0", "--log-format=json", "--log-level=warning") as started:
+    with (
+        tempfile.TemporaryDirectory() as states,
+        process(*SERVE, f"--state-dir={states}", "--snapshot-every=0") as started,
+    ):
         yield str(json.loads(hear(started))["address"])
 
 

@@ -158,7 +158,8 @@ struct Unary {
 
 impl Unary {
     fn new(session: &Session) -> Result<Unary> {
-        let request = proto::OpenSessionRequest { client: "w2-unary".into(), ..Default::default() };
+        let request =
+            proto::OpenSessionRequest { client: "w2-unary".into(), lease_ms: 3_600_000, ..Default::default() };
         let opened = session.unary(request, |mut client, request| async move { client.open_session(request).await });
         let opened = opened.wait()?;
         let (id, chunk) = (opened.session_id, opened.limits.map_or(1 << 20, |limits| limits.chunk_bytes as usize));

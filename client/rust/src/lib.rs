@@ -51,6 +51,7 @@ mod pending;
 mod program;
 mod program_file;
 mod session;
+mod snapshot;
 mod tensor;
 #[cfg(test)]
 mod tests;

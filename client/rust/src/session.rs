@@ -83,7 +83,11 @@ impl Session {
         })
     }
 
-    fn begin(runtime: Runtime, connection: Arc<Connection>, answer: proto::OpenSessionResponse) -> Result<Session> {
+    pub(crate) fn begin(
+        runtime: Runtime,
+        connection: Arc<Connection>,
+        answer: proto::OpenSessionResponse,
+    ) -> Result<Session> {
         let Some(before) = answer.first_id.checked_sub(1) else {
             let message = "the server gives this client no ids: it is too old";
             return Err(Error::refused(Reason::ProtocolVersion, "", message));
@@ -402,7 +406,7 @@ impl Runtime {
     }
 
     /// Runs a future in the thread.
-    fn spawn<T: Send + 'static>(&self, future: impl Future<Output = Result<T>> + Send + 'static) -> Pending<T> {
+    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = Result<T>> + Send + 'static) -> Pending<T> {
         let (done, result) = oneshot::channel();
         self.handle.spawn(async move {
             let _ = done.send(future.await); // the caller may wait no more

@@ -242,7 +242,7 @@ type unary struct {
 
 func newUnary(ctx context.Context, session *gradwire.Session) (*unary, error) {
 	client := session.Client()
-	opened, err := client.OpenSession(ctx, &pb.OpenSessionRequest{Client: "w2-unary"})
+	opened, err := client.OpenSession(ctx, &pb.OpenSessionRequest{Client: "w2-unary", LeaseMs: 3_600_000})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ mod programs;
 mod readme;
 mod servers;
 mod session;
+mod snapshots;
 
 #[path = "../../examples/digits.rs"]
 #[allow(dead_code)]
