@@ -18,10 +18,10 @@ python_side.py. The sides take turns. A language without its toolchain is left o
 | bare-download | MiB | receive as many bytes by the stub's `Download`, and drop them |
 | memory | steps | steps like those of `stream`, with sizes 8-8-4 and a batch of 4 |
 
-W2 is the network 64-256-10 with a batch of 128. A session of the bare stub asks for a lease of an hour. Only the stub's
-call counts in the bare modes: `Read` comes before it, and `Create` and `Release` after it. An SDK's large values may take
-1.5 times the bare call. The resident memory of a side after 100,000 steps may exceed that after 10,000 by 5 % and 2 MiB.
-Otherwise the exit status is 1.
+W2 is the network 64-256-10 with a batch of 128. A session of the bare stub asks for a lease of an hour. Only the
+stub's call counts in the bare modes: `Read` comes before it, and `Create` and `Release` after it. An SDK's large values
+may take 1.5 times the bare call. The resident memory of a side after 100,000 steps may exceed that after 10,000 by 5 %
+and 2 MiB. Otherwise the exit status is 1.
 """
 
 from __future__ import annotations
