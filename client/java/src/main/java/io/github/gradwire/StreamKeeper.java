@@ -75,16 +75,22 @@ final class StreamKeeper implements Runnable {
     }
   }
 
-  private synchronized StreamCall opened(Servers.Link link) {
-    StreamCall made = null;
-    if (link == localOf && !local.isEmpty() && rejected < MOST_REJECTED) {
-      rejected++; // until the server answers
-      made = LocalStream.open(this, writer, link, local);
-    } else {
-      rejected = 0;
-    }
+  private StreamCall opened(Servers.Link link) {
+    // Without the lock: the thread that connects the socket also takes messages, which need it.
+    String name = chosen(link);
+    StreamCall made = name.isEmpty() ? null : LocalStream.open(this, writer, link, name);
     current = made != null ? made : GrpcStream.open(this, writer, link);
     return current;
+  }
+
+  /** The socket for the next stream; empty for gRPC. */
+  private synchronized String chosen(Servers.Link link) {
+    if (link != localOf || local.isEmpty() || rejected >= MOST_REJECTED) {
+      rejected = 0;
+      return "";
+    }
+    rejected++; // until the server answers
+    return local;
   }
 
   boolean usesLocalStream() {
