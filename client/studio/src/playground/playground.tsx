@@ -121,7 +121,7 @@ function Play(props: { opened: Opened }) {
       const result = await workspace.run(editor.current?.text() ?? "");
       if (!result) return; // a later run tells its own result
       editor.current?.show(result.notes);
-      const graph = result.session && result.last ? await graphOf(result) : null;
+      const graph = result.session && result.last ? await graphOf(result, workspace) : null;
       setState((was) => (workspace.isLatest(result) ? { result, graph, running: false, problem: "" } : was));
     } catch (error) {
       setState((was) => ({ ...was, running: false, problem: sentence(error) }));
@@ -220,9 +220,13 @@ function Play(props: { opened: Opened }) {
   );
 }
 
-/** The graph of a run, with the names and lines of its code. */
-async function graphOf(result: Result): Promise<Graph> {
-  const graph = await fetchGraph(result.session);
+/** The graph of a run, with the names and lines of its code; null if a later run has freed it. */
+async function graphOf(result: Result, workspace: Workspace): Promise<Graph | null> {
+  const graph = await fetchGraph(result.session).catch((error: unknown) => {
+    if (workspace.isLatest(result)) throw error;
+    return null;
+  });
+  if (!graph) return null;
   const names = Object.fromEntries(
     result.variables.filter((each) => each.tensor).map((each) => [each.tensor, each.name]),
   );

@@ -82,6 +82,7 @@ export class Workspace {
   private running: Promise<unknown> = Promise.resolve();
   private busy: Session | null = null;
   private latest: Result | null = null;
+  private latestTurn = 0;
   /** The session's id, to end it while the page is left; empty while none is open. */
   sessionId = "";
   private interpreter: Interpreter | null = null;
@@ -99,8 +100,7 @@ export class Workspace {
     try {
       statements = parse(code);
     } catch (error) {
-      this.latest = { ...EMPTY, notes: [errorNote(error)] };
-      return this.latest;
+      return this.keep({ ...EMPTY, notes: [errorNote(error)] });
     }
     await this.busy?.cancel().catch(() => {}); // that run's own error tells what is wrong with the session
     const mineToo = this.running.then(() => this.attempts(statements, stale));
@@ -135,13 +135,17 @@ export class Workspace {
     await this.clear(session);
     if (stale()) return null;
     const result = await this.started(session, catalogue, statements, stale);
-    if (result) this.latest = result;
+    return result && !stale() ? this.keep(result) : null;
+  }
+
+  private keep(result: Result): Result {
+    [this.latest, this.latestTurn] = [result, this.turn];
     return result;
   }
 
-  /** Whether no run has begun since a result. */
+  /** Whether no run has begun since a result. A later one frees its tensors. */
   isLatest(result: Result): boolean {
-    return result === this.latest;
+    return result === this.latest && this.turn === this.latestTurn;
   }
 
   /** The value of an expression after the last run, a tensor as its truth. Throws what the expression throws. */
