@@ -99,8 +99,8 @@ class _Normal:
 
 
 def _gamma(uniform: Callable[[], float], normal: _Normal, alpha: float) -> float:
-    if alpha == 0 or math.isnan(alpha):
-        return alpha
+    if not alpha > 0:  # nan too
+        return 0.0 if alpha == 0 else math.nan
     scale = 1.0
     if alpha < 1:
         scale = (1 - uniform()) ** (1 / alpha)

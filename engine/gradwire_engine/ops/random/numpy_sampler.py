@@ -112,10 +112,11 @@ class NumpySampler:
     def gamma(self, concentration: Array) -> Array:
         """Gamma distributed numbers of rate 1, as float64; all elements are drawn in each round of rejections."""
         xp, alpha = self._xp, concentration.astype(dtypes.float64)
-        scale = xp.where(alpha < 1, (1 - self._wide(alpha.shape)) ** (1 / xp.where(alpha == 0, 1, alpha)), 1.0)
-        d = xp.where(alpha < 1, alpha + 1, alpha) - 1 / 3
+        small = (alpha < 1) & (alpha > 0)
+        scale = xp.where(small, (1 - self._wide(alpha.shape)) ** (1 / xp.where(small, alpha, 1)), 1.0)
+        d = xp.where(alpha > 0, xp.where(small, alpha + 1, alpha), 1) - 1 / 3
         c = 1 / xp.sqrt(9 * d)
-        found, missing = xp.where(alpha == 0, 0.0, alpha), (alpha > 0) & xp.isfinite(alpha)
+        found, missing = xp.where(alpha < 0, np.nan, alpha), (alpha > 0) & xp.isfinite(alpha)
         while bool(missing.any()):
             pause()
             x = self._normal(alpha.shape, dtypes.float64)

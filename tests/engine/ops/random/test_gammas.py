@@ -37,13 +37,13 @@ def test_a_part_of_a_dirichlet_vector_moves_like_its_quantile() -> None:
 
 @pytest.mark.parametrize("algorithm", ["mt19937", "pcg64"])
 def test_numbers_have_their_moments_and_zero_and_nan_stay(algorithm: str) -> None:
-    given = np.broadcast_to(np.array([0.3, 1.0, 6.0, 0.0, np.nan]), (20000, 5))
+    given = np.broadcast_to(np.array([0.3, 1.0, 6.0, 0.0, np.nan, -3.0]), (20000, 6))
     with activate(Context(generator=Generator(1, algorithm))):
         drawn = gammas.standard_gamma(tensor(given)).array
         parts = gammas.sample_dirichlet(tensor(given[:100, :3])).array
     np.testing.assert_allclose(drawn.mean(0)[:3], [0.3, 1.0, 6.0], rtol=0.05)
     np.testing.assert_allclose(drawn.var(0)[:3], [0.3, 1.0, 6.0], rtol=0.1)
-    assert (drawn[:, 3] == np.finfo(np.float64).tiny).all() and np.isnan(drawn[:, 4]).all()
+    assert (drawn[:, 3] == np.finfo(np.float64).tiny).all() and np.isnan(drawn[:, 4:]).all()
     np.testing.assert_allclose(parts.sum(-1), 1, rtol=1e-6)
 
 
