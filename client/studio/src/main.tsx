@@ -11,7 +11,13 @@ import { SessionPage } from "./session/page";
 import { SessionsPage } from "./sessions/page";
 import { TrainingPage } from "./training/page";
 
-const TITLES = { sessions: "Sessions", graph: "Graph", session: "Session", training: "Training", playground: "Playground" } as const;
+const TITLES = {
+  sessions: "Sessions",
+  graph: "Graph",
+  session: "Session",
+  training: "Training",
+  playground: "Playground",
+} as const;
 
 function Studio() {
   const { page, session } = address.value;

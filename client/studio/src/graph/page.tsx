@@ -1,13 +1,13 @@
 // The page of graphs: the session's graph in the interactive view.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { address, addressOf, go } from "../address";
 import { sentence } from "../calls";
 import { Chooser, chosenSession } from "../chooser";
 import type { Opened } from "../opened";
 import { type Graph, lastRoot, withTold } from "./model";
-import { fetchGraph, readGradient, readValues } from "./reading";
+import { fetchGraph } from "./reading";
+import { sourceOf } from "./server";
 import { GraphView } from "./view";
-import { walkOf } from "./walk";
 
 export function GraphPage() {
   const session = chosenSession();
@@ -22,6 +22,7 @@ export function GraphPage() {
 
 function SessionGraph(props: { session: Opened }) {
   const { session } = props;
+  const source = useMemo(() => sourceOf(session.id), [session.id]);
   const [graph, setGraph] = useState<Graph | null>(null);
   const [problem, setProblem] = useState("");
   const load = async () => {
@@ -33,11 +34,6 @@ function SessionGraph(props: { session: Opened }) {
     }
   };
   useEffect(() => void load(), [session.id]);
-  const source = {
-    values: (tensor: number) => told(readValues(session.id, tensor)),
-    gradient: (tensor: number) => told(readGradient(session.id, tensor)),
-    walk: (shown: Graph, root: number) => told(walkOf(session.id, shown, root)),
-  };
   return (
     <>
       {problem && (
@@ -59,11 +55,4 @@ function SessionGraph(props: { session: Opened }) {
       )}
     </>
   );
-}
-
-/** A promise whose refusal is a sentence. */
-function told<Value>(promise: Promise<Value>): Promise<Value> {
-  return promise.catch((error: unknown) => {
-    throw new Error(sentence(error));
-  });
 }

@@ -1,13 +1,9 @@
-// The graph beside the code: that of the last tensor, or of a chosen variable, with the graph page's drawing.
+// The graph beside the code: that of the last result, or of a chosen variable, in the graph page's view.
 import { useMemo, useState } from "preact/hooks";
-import { GraphCanvas } from "../graph/canvas";
-import { drawn } from "../graph/cards";
-import { Details } from "../graph/details";
 import { type Graph, lastRoot } from "../graph/model";
+import { sourceOf } from "../graph/server";
+import { GraphView } from "../graph/view";
 import type { Result } from "./workspace";
-
-const FOLD_FROM = 40;
-const NOTHING: ReadonlySet<number> = new Set();
 
 export function PlaygroundGraph(props: { graph: Graph; result: Result }) {
   const { graph, result } = props;
@@ -17,11 +13,8 @@ export function PlaygroundGraph(props: { graph: Graph; result: Result }) {
   );
   const chosen = roots.find((each) => each.name === name);
   const root = chosen?.tensor ?? rootOf(graph, result);
-  const node = graph.nodeOf.get(root) ?? 0;
-  const [picked, setPicked] = useState(0);
-  const drawing = useMemo(() => drawn(graph, node, graph.nodes.size > FOLD_FROM, NOTHING), [graph, node]);
-  const card = drawing.cards.findIndex((each) => each.nodes.includes(picked || node));
-  if (!drawing.cards.length) return <p class="empty">No tensor has a graph: nothing requires grad.</p>;
+  const source = useMemo(() => sourceOf(result.session), [result.session]);
+  if (!graph.nodeOf.has(root)) return <p class="empty">No tensor has a graph: nothing requires grad.</p>;
   return (
     <section aria-label="Graph" class="graph-part">
       <div class="tools">
@@ -38,28 +31,14 @@ export function PlaygroundGraph(props: { graph: Graph; result: Result }) {
           </select>
         </label>
       </div>
-      <GraphCanvas
-        drawing={drawing}
-        of={`${result.session} ${root}`}
-        chosen={card}
-        found={[]}
-        centred={{ card: -1, turn: 0 }}
-        onChoose={(index) => setPicked(drawing.cards[index]?.id ?? 0)}
-        onPoint={() => {}}
+      <GraphView
+        key={root}
+        graph={graph}
+        of={result.session}
+        root={root}
+        source={source}
+        onRoot={(tensor) => setName(roots.find((each) => each.tensor === tensor)?.name ?? "")}
       />
-      <details>
-        <summary>Details of the chosen node</summary>
-        <Details
-          key={`${picked} ${result.last}`}
-          session={result.session}
-          graph={graph}
-          root={root}
-          run={drawing.cards[card]?.nodes ?? []}
-          onRoot={() => {}}
-          node={graph.nodes.get(drawing.cards[card]?.id ?? 0)}
-          tensor={undefined}
-        />
-      </details>
     </section>
   );
 }
