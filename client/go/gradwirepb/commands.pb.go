@@ -1766,8 +1766,8 @@ func (x *SessionActivity) GetPrograms() []*ProgramStatistics {
 // Time of one op, or of other work of a session. On a GPU it is the time to start the op.
 type OpTime struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "op", "backward" for a node of a graph, "program" for a plan, "step" for a step of a program without a plan, or
-	// another command's field in Command. Empty for requests and answers.
+	// The command's field in Command. "backward" is a node of a graph. "program" is a plan, and "step" a step of a
+	// program without a plan. Empty for requests and answers.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The op, the node, or the program's hash in hexadecimal digits, shortened. May be empty.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`

@@ -1374,8 +1374,8 @@ pub struct SessionActivity {
 /// Time of one op, or of other work of a session. On a GPU it is the time to start the op.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct OpTime {
-    /// "op", "backward" for a node of a graph, "program" for a plan, "step" for a step of a program without a plan, or
-    /// another command's field in Command. Empty for requests and answers.
+    /// The command's field in Command. "backward" is a node of a graph. "program" is a plan, and "step" a step of a
+    /// program without a plan. Empty for requests and answers.
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
     /// The op, the node, or the program's hash in hexadecimal digits, shortened. May be empty.

@@ -1013,8 +1013,8 @@ export const SessionActivitySchema: GenMessage<SessionActivity> = /*@__PURE__*/
  */
 export type OpTime = Message<"gradwire.v1.OpTime"> & {
   /**
-   * "op", "backward" for a node of a graph, "program" for a plan, "step" for a step of a program without a plan, or
-   * another command's field in Command. Empty for requests and answers.
+   * The command's field in Command. "backward" is a node of a graph. "program" is a plan, and "step" a step of a
+   * program without a plan. Empty for requests and answers.
    *
    * @generated from field: string kind = 1;
    */
