@@ -38,7 +38,7 @@ log = logging.getLogger("gradwire.web")
 )
 @click.option(
     "--logdir",
-    default="",
+    default=None,
     type=click.Path(exists=True, file_okay=False),
     help="Folder of TensorBoard's event files for the page Training; all callers see it.",
 )
@@ -81,6 +81,7 @@ def studio(address: str, web: str, origins: tuple[str, ...], insecure_bind: bool
         options = GatewayOptions(
             server=address,
             server_tls=given.pop("tls"),
+            logdir=given.pop("logdir") or "",
             server_ca=given.pop("ca"),
             client_cert=given.pop("cert"),
             client_key=given.pop("key"),
