@@ -246,3 +246,12 @@ def test_the_secret_of_a_killed_server_is_never_sent_and_the_next_server_removes
     finally:
         living.stop()
     assert not secret_file("127.0.0.1:2").exists()
+
+
+def test_nodes_of_a_cluster_are_a_line_each() -> None:
+    node = service_pb2.ClusterNode(endpoint="b:1\x1b", sessions=3, workers=2, bytes=2048, silent_ms=400)
+    assert _top.node_line(node) == "node b:1? · 3 sessions · 2 workers · 2.0 KiB held"
+    node.MergeFrom(service_pb2.ClusterNode(gpus=2, max_bytes=4096, draining=True))
+    assert _top.node_line(node) == "node b:1? · 3 sessions · 2 workers · 2 GPUs · 2.0 KiB of 4.0 KiB held · draining"
+    silent = service_pb2.ClusterNode(endpoint="c:1", silent_ms=5000)
+    assert _top.node_line(silent) == "node c:1 · 0 sessions · 0 workers · 0 B held · silent for 5 s"

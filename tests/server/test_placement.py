@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gradwire.v1 import service_pb2
 from gradwire_server.cluster.placement import SILENT_SECONDS, Load, Placement
 from gradwire_server.registry import placement as client
 from gradwire_server.registry.placement import PlacementClient
-from tests.server.harness import Clock
+from gradwire_server.registry.thread_backend import InProcessBackend
+from tests.server.harness import LIMITS, Clock
 
 
 @pytest.fixture
@@ -84,8 +87,8 @@ async def _with_node(path: Path, answers: dict[str, Any], use: Any) -> list[dict
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             received.append(json.loads(line))
-            if "place" in received[-1] and answers:
-                writer.write(json.dumps({"place": received[-1]["place"], **answers}).encode() + b"\n")
+            if "load" not in received[-1] and answers:
+                writer.write(json.dumps({**received[-1], **answers}).encode() + b"\n")
         writer.close()
 
     server = await asyncio.start_unix_server(serve, path)
@@ -107,6 +110,27 @@ def test_a_server_asks_for_the_node_of_a_session(tmp_path: Path, endpoint: str, 
     received = asyncio.run(_with_node(tmp_path / "socket", {"endpoint": endpoint}, use))
     assert {"load": {"sessions": 3}} in received
     assert {"place": 1} in received
+
+
+def test_administrators_see_the_nodes_of_the_cluster(tmp_path: Path) -> None:
+    placement = Placement()
+    placement.report("b:1", Load(sessions=3, workers=2, gpus=1, bytes=5, max_bytes=9, draining=True))
+    found = {name: {**asdict(load), "silent": 0.25} for name, (load, _) in placement.nodes().items()}
+    answers: list[service_pb2.ListSessionsResponse] = []
+
+    async def use(asking: PlacementClient) -> None:
+        backend = InProcessBackend(LIMITS)
+        backend.placement = asking
+        requests = [service_pb2.ListSessionsRequest(nodes=nodes) for nodes in (True, False)]
+        answers.extend([await backend.list_sessions(each) for each in requests])
+
+    asyncio.run(_with_node(tmp_path / "socket", {"found": found}, use))
+    assert list(answers[0].nodes) == [
+        service_pb2.ClusterNode(
+            endpoint="b:1", sessions=3, workers=2, gpus=1, bytes=5, max_bytes=9, draining=True, silent_ms=250
+        )
+    ]
+    assert not answers[1].nodes
 
 
 def test_a_session_is_opened_here_if_the_node_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3817,7 +3817,9 @@ type ListSessionsRequest struct {
 	// From the response before; empty for the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Whether to list stored sessions that are not open, instead of open ones.
-	Stored        bool `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`
+	Stored bool `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`
+	// Whether to list the cluster's nodes, too.
+	Nodes         bool `protobuf:"varint,20,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3880,6 +3882,13 @@ func (x *ListSessionsRequest) GetStored() bool {
 	return false
 }
 
+func (x *ListSessionsRequest) GetNodes() bool {
+	if x != nil {
+		return x.Nodes
+	}
+	return false
+}
+
 // A page of sessions.
 type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3887,6 +3896,8 @@ type ListSessionsResponse struct {
 	Sessions []*SessionSummary `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	// Where the next page begins; empty after the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The nodes of the cluster, sorted by endpoint. Empty without a cluster, or if it does not answer in time.
+	Nodes         []*ClusterNode `protobuf:"bytes,20,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3935,6 +3946,122 @@ func (x *ListSessionsResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListSessionsResponse) GetNodes() []*ClusterNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// A server of a cluster, as it last reported.
+type ClusterNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The address that clients use.
+	Endpoint string `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Sessions open there.
+	Sessions uint64 `protobuf:"varint,2,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	// Its cores, or its GPUs.
+	Workers uint32 `protobuf:"varint,3,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Its GPUs.
+	Gpus uint32 `protobuf:"varint,4,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	// Bytes that its sessions hold.
+	Bytes uint64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Bytes that they may hold; 0 if not limited.
+	MaxBytes uint64 `protobuf:"varint,6,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// Whether it is being emptied and gets no sessions.
+	Draining bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Time since its report. A node that is silent for three seconds gets no sessions.
+	SilentMs      uint64 `protobuf:"varint,8,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterNode) Reset() {
+	*x = ClusterNode{}
+	mi := &file_gradwire_v1_service_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterNode) ProtoMessage() {}
+
+func (x *ClusterNode) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_service_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterNode.ProtoReflect.Descriptor instead.
+func (*ClusterNode) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ClusterNode) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *ClusterNode) GetSessions() uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *ClusterNode) GetWorkers() uint32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *ClusterNode) GetGpus() uint32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *ClusterNode) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ClusterNode) GetMaxBytes() uint64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *ClusterNode) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *ClusterNode) GetSilentMs() uint64 {
+	if x != nil {
+		return x.SilentMs
+	}
+	return 0
+}
+
 // A session as an administrator sees it.
 type SessionSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3974,7 +4101,7 @@ type SessionSummary struct {
 
 func (x *SessionSummary) Reset() {
 	*x = SessionSummary{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[35]
+	mi := &file_gradwire_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4113,7 @@ func (x *SessionSummary) String() string {
 func (*SessionSummary) ProtoMessage() {}
 
 func (x *SessionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[35]
+	mi := &file_gradwire_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4126,7 @@ func (x *SessionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionSummary.ProtoReflect.Descriptor instead.
 func (*SessionSummary) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SessionSummary) GetNumber() uint64 {
@@ -4115,7 +4242,7 @@ type StoredSession struct {
 
 func (x *StoredSession) Reset() {
 	*x = StoredSession{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[36]
+	mi := &file_gradwire_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4127,7 +4254,7 @@ func (x *StoredSession) String() string {
 func (*StoredSession) ProtoMessage() {}
 
 func (x *StoredSession) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[36]
+	mi := &file_gradwire_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4140,7 +4267,7 @@ func (x *StoredSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredSession.ProtoReflect.Descriptor instead.
 func (*StoredSession) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StoredSession) GetSavedUnixMs() uint64 {
@@ -4177,7 +4304,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[37]
+	mi := &file_gradwire_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4189,7 +4316,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[37]
+	mi := &file_gradwire_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4202,7 +4329,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *EndSessionRequest) GetNumber() uint64 {
@@ -4230,7 +4357,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[38]
+	mi := &file_gradwire_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4242,7 +4369,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[38]
+	mi := &file_gradwire_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4255,7 +4382,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *EndSessionResponse) GetFreedBytes() uint64 {
@@ -4308,7 +4435,7 @@ type OpSchema struct {
 
 func (x *OpSchema) Reset() {
 	*x = OpSchema{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[39]
+	mi := &file_gradwire_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +4447,7 @@ func (x *OpSchema) String() string {
 func (*OpSchema) ProtoMessage() {}
 
 func (x *OpSchema) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[39]
+	mi := &file_gradwire_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4333,7 +4460,7 @@ func (x *OpSchema) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpSchema.ProtoReflect.Descriptor instead.
 func (*OpSchema) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *OpSchema) GetName() string {
@@ -4465,7 +4592,7 @@ type Overload struct {
 
 func (x *Overload) Reset() {
 	*x = Overload{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[40]
+	mi := &file_gradwire_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4477,7 +4604,7 @@ func (x *Overload) String() string {
 func (*Overload) ProtoMessage() {}
 
 func (x *Overload) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[40]
+	mi := &file_gradwire_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4490,7 +4617,7 @@ func (x *Overload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Overload.ProtoReflect.Descriptor instead.
 func (*Overload) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Overload) GetName() string {
@@ -4546,7 +4673,7 @@ type Parameter struct {
 
 func (x *Parameter) Reset() {
 	*x = Parameter{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[41]
+	mi := &file_gradwire_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4685,7 @@ func (x *Parameter) String() string {
 func (*Parameter) ProtoMessage() {}
 
 func (x *Parameter) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[41]
+	mi := &file_gradwire_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4698,7 @@ func (x *Parameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parameter.ProtoReflect.Descriptor instead.
 func (*Parameter) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Parameter) GetName() string {
@@ -4927,16 +5054,27 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"known_hash\x18\x14 \x01(\tR\tknownHash\"N\n" +
 	"\x0fListOpsResponse\x12'\n" +
 	"\x03ops\x18\x01 \x03(\v2\x15.gradwire.v1.OpSchemaR\x03ops\x12\x12\n" +
-	"\x04hash\x18\x14 \x01(\tR\x04hash\"\x87\x01\n" +
+	"\x04hash\x18\x14 \x01(\tR\x04hash\"\x9d\x01\n" +
 	"\x13ListSessionsRequest\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x16\n" +
-	"\x06stored\x18\x04 \x01(\bR\x06stored\"w\n" +
+	"\x06stored\x18\x04 \x01(\bR\x06stored\x12\x14\n" +
+	"\x05nodes\x18\x14 \x01(\bR\x05nodes\"\xa7\x01\n" +
 	"\x14ListSessionsResponse\x127\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1b.gradwire.v1.SessionSummaryR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe6\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12.\n" +
+	"\x05nodes\x18\x14 \x03(\v2\x18.gradwire.v1.ClusterNodeR\x05nodes\"\xdf\x01\n" +
+	"\vClusterNode\x12\x1a\n" +
+	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x1a\n" +
+	"\bsessions\x18\x02 \x01(\x04R\bsessions\x12\x18\n" +
+	"\aworkers\x18\x03 \x01(\rR\aworkers\x12\x12\n" +
+	"\x04gpus\x18\x04 \x01(\rR\x04gpus\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\x12\x1b\n" +
+	"\tmax_bytes\x18\x06 \x01(\x04R\bmaxBytes\x12\x1a\n" +
+	"\bdraining\x18\a \x01(\bR\bdraining\x12\x1b\n" +
+	"\tsilent_ms\x18\b \x01(\x04R\bsilentMs\"\xe6\x03\n" +
 	"\x0eSessionSummary\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x16\n" +
@@ -5102,7 +5240,7 @@ func file_gradwire_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_gradwire_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gradwire_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_gradwire_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_gradwire_v1_service_proto_goTypes = []any{
 	(ViewKind)(0),                   // 0: gradwire.v1.ViewKind
 	(ParameterKind)(0),              // 1: gradwire.v1.ParameterKind
@@ -5141,154 +5279,155 @@ var file_gradwire_v1_service_proto_goTypes = []any{
 	(*ListOpsResponse)(nil),         // 34: gradwire.v1.ListOpsResponse
 	(*ListSessionsRequest)(nil),     // 35: gradwire.v1.ListSessionsRequest
 	(*ListSessionsResponse)(nil),    // 36: gradwire.v1.ListSessionsResponse
-	(*SessionSummary)(nil),          // 37: gradwire.v1.SessionSummary
-	(*StoredSession)(nil),           // 38: gradwire.v1.StoredSession
-	(*EndSessionRequest)(nil),       // 39: gradwire.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),      // 40: gradwire.v1.EndSessionResponse
-	(*OpSchema)(nil),                // 41: gradwire.v1.OpSchema
-	(*Overload)(nil),                // 42: gradwire.v1.Overload
-	(*Parameter)(nil),               // 43: gradwire.v1.Parameter
-	nil,                             // 44: gradwire.v1.ServerInfoResponse.BuildEntry
-	(*RestoredTensor)(nil),          // 45: gradwire.v1.RestoredTensor
-	(*CreateRequest)(nil),           // 46: gradwire.v1.CreateRequest
-	(*OpRequest)(nil),               // 47: gradwire.v1.OpRequest
-	(*BackwardRequest)(nil),         // 48: gradwire.v1.BackwardRequest
-	(*RetainGradRequest)(nil),       // 49: gradwire.v1.RetainGradRequest
-	(*GradRequest)(nil),             // 50: gradwire.v1.GradRequest
-	(*GradientsRequest)(nil),        // 51: gradwire.v1.GradientsRequest
-	(*SetGradRequest)(nil),          // 52: gradwire.v1.SetGradRequest
-	(*SetRequiresGradRequest)(nil),  // 53: gradwire.v1.SetRequiresGradRequest
-	(*SetDataRequest)(nil),          // 54: gradwire.v1.SetDataRequest
-	(*ManualSeedRequest)(nil),       // 55: gradwire.v1.ManualSeedRequest
-	(*DescribeRequest)(nil),         // 56: gradwire.v1.DescribeRequest
-	(*ReadRequest)(nil),             // 57: gradwire.v1.ReadRequest
-	(*ReleaseRequest)(nil),          // 58: gradwire.v1.ReleaseRequest
-	(*GraphRequest)(nil),            // 59: gradwire.v1.GraphRequest
-	(*Calls)(nil),                   // 60: gradwire.v1.Calls
-	(*Prepare)(nil),                 // 61: gradwire.v1.Prepare
-	(*RegisterProgramRequest)(nil),  // 62: gradwire.v1.RegisterProgramRequest
-	(*RunProgramRequest)(nil),       // 63: gradwire.v1.RunProgramRequest
-	(*RegisterHookRequest)(nil),     // 64: gradwire.v1.RegisterHookRequest
-	(*RemoveHookRequest)(nil),       // 65: gradwire.v1.RemoveHookRequest
-	(*ResumeBackwardRequest)(nil),   // 66: gradwire.v1.ResumeBackwardRequest
-	(*RecordFunctionRequest)(nil),   // 67: gradwire.v1.RecordFunctionRequest
-	(*CheckpointRequest)(nil),       // 68: gradwire.v1.CheckpointRequest
-	(*NameEdgeRequest)(nil),         // 69: gradwire.v1.NameEdgeRequest
-	(*PackSavedRequest)(nil),        // 70: gradwire.v1.PackSavedRequest
-	(*SavedValueRequest)(nil),       // 71: gradwire.v1.SavedValueRequest
-	(*LoadProgramRequest)(nil),      // 72: gradwire.v1.LoadProgramRequest
-	(*SaveProgramRequest)(nil),      // 73: gradwire.v1.SaveProgramRequest
-	(*CollectiveRequest)(nil),       // 74: gradwire.v1.CollectiveRequest
-	(*Error)(nil),                   // 75: gradwire.v1.Error
-	(*CreateResponse)(nil),          // 76: gradwire.v1.CreateResponse
-	(*OpResponse)(nil),              // 77: gradwire.v1.OpResponse
-	(*BackwardResponse)(nil),        // 78: gradwire.v1.BackwardResponse
-	(*RetainGradResponse)(nil),      // 79: gradwire.v1.RetainGradResponse
-	(*GradResponse)(nil),            // 80: gradwire.v1.GradResponse
-	(*GradientsResponse)(nil),       // 81: gradwire.v1.GradientsResponse
-	(*SetGradResponse)(nil),         // 82: gradwire.v1.SetGradResponse
-	(*SetRequiresGradResponse)(nil), // 83: gradwire.v1.SetRequiresGradResponse
-	(*SetDataResponse)(nil),         // 84: gradwire.v1.SetDataResponse
-	(*ManualSeedResponse)(nil),      // 85: gradwire.v1.ManualSeedResponse
-	(*DescribeResponse)(nil),        // 86: gradwire.v1.DescribeResponse
-	(*ReadResponse)(nil),            // 87: gradwire.v1.ReadResponse
-	(*ReleaseResponse)(nil),         // 88: gradwire.v1.ReleaseResponse
-	(*GraphResponse)(nil),           // 89: gradwire.v1.GraphResponse
-	(*PrepareResponse)(nil),         // 90: gradwire.v1.PrepareResponse
-	(*RegisterProgramResponse)(nil), // 91: gradwire.v1.RegisterProgramResponse
-	(*RunProgramResponse)(nil),      // 92: gradwire.v1.RunProgramResponse
-	(*RegisterHookResponse)(nil),    // 93: gradwire.v1.RegisterHookResponse
-	(*RemoveHookResponse)(nil),      // 94: gradwire.v1.RemoveHookResponse
-	(*ResumeBackwardResponse)(nil),  // 95: gradwire.v1.ResumeBackwardResponse
-	(*RecordFunctionResponse)(nil),  // 96: gradwire.v1.RecordFunctionResponse
-	(*CheckpointResponse)(nil),      // 97: gradwire.v1.CheckpointResponse
-	(*NameEdgeResponse)(nil),        // 98: gradwire.v1.NameEdgeResponse
-	(*PackSavedResponse)(nil),       // 99: gradwire.v1.PackSavedResponse
-	(*SavedValueResponse)(nil),      // 100: gradwire.v1.SavedValueResponse
-	(*LoadProgramResponse)(nil),     // 101: gradwire.v1.LoadProgramResponse
-	(*SaveProgramResponse)(nil),     // 102: gradwire.v1.SaveProgramResponse
-	(*CollectiveResponse)(nil),      // 103: gradwire.v1.CollectiveResponse
-	(Dtype)(0),                      // 104: gradwire.v1.Dtype
-	(*Argument)(nil),                // 105: gradwire.v1.Argument
-	(*SaveSessionRequest)(nil),      // 106: gradwire.v1.SaveSessionRequest
-	(*RestoreSessionRequest)(nil),   // 107: gradwire.v1.RestoreSessionRequest
-	(*ListSnapshotsRequest)(nil),    // 108: gradwire.v1.ListSnapshotsRequest
-	(*DeleteSnapshotRequest)(nil),   // 109: gradwire.v1.DeleteSnapshotRequest
-	(*SaveFileRequest)(nil),         // 110: gradwire.v1.SaveFileRequest
-	(*LoadFileRequest)(nil),         // 111: gradwire.v1.LoadFileRequest
-	(*ListFilesRequest)(nil),        // 112: gradwire.v1.ListFilesRequest
-	(*DeleteFileRequest)(nil),       // 113: gradwire.v1.DeleteFileRequest
-	(*SaveSessionResponse)(nil),     // 114: gradwire.v1.SaveSessionResponse
-	(*ListSnapshotsResponse)(nil),   // 115: gradwire.v1.ListSnapshotsResponse
-	(*DeleteSnapshotResponse)(nil),  // 116: gradwire.v1.DeleteSnapshotResponse
-	(*SaveFileResponse)(nil),        // 117: gradwire.v1.SaveFileResponse
-	(*LoadFileResponse)(nil),        // 118: gradwire.v1.LoadFileResponse
-	(*ListFilesResponse)(nil),       // 119: gradwire.v1.ListFilesResponse
-	(*DeleteFileResponse)(nil),      // 120: gradwire.v1.DeleteFileResponse
+	(*ClusterNode)(nil),             // 37: gradwire.v1.ClusterNode
+	(*SessionSummary)(nil),          // 38: gradwire.v1.SessionSummary
+	(*StoredSession)(nil),           // 39: gradwire.v1.StoredSession
+	(*EndSessionRequest)(nil),       // 40: gradwire.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),      // 41: gradwire.v1.EndSessionResponse
+	(*OpSchema)(nil),                // 42: gradwire.v1.OpSchema
+	(*Overload)(nil),                // 43: gradwire.v1.Overload
+	(*Parameter)(nil),               // 44: gradwire.v1.Parameter
+	nil,                             // 45: gradwire.v1.ServerInfoResponse.BuildEntry
+	(*RestoredTensor)(nil),          // 46: gradwire.v1.RestoredTensor
+	(*CreateRequest)(nil),           // 47: gradwire.v1.CreateRequest
+	(*OpRequest)(nil),               // 48: gradwire.v1.OpRequest
+	(*BackwardRequest)(nil),         // 49: gradwire.v1.BackwardRequest
+	(*RetainGradRequest)(nil),       // 50: gradwire.v1.RetainGradRequest
+	(*GradRequest)(nil),             // 51: gradwire.v1.GradRequest
+	(*GradientsRequest)(nil),        // 52: gradwire.v1.GradientsRequest
+	(*SetGradRequest)(nil),          // 53: gradwire.v1.SetGradRequest
+	(*SetRequiresGradRequest)(nil),  // 54: gradwire.v1.SetRequiresGradRequest
+	(*SetDataRequest)(nil),          // 55: gradwire.v1.SetDataRequest
+	(*ManualSeedRequest)(nil),       // 56: gradwire.v1.ManualSeedRequest
+	(*DescribeRequest)(nil),         // 57: gradwire.v1.DescribeRequest
+	(*ReadRequest)(nil),             // 58: gradwire.v1.ReadRequest
+	(*ReleaseRequest)(nil),          // 59: gradwire.v1.ReleaseRequest
+	(*GraphRequest)(nil),            // 60: gradwire.v1.GraphRequest
+	(*Calls)(nil),                   // 61: gradwire.v1.Calls
+	(*Prepare)(nil),                 // 62: gradwire.v1.Prepare
+	(*RegisterProgramRequest)(nil),  // 63: gradwire.v1.RegisterProgramRequest
+	(*RunProgramRequest)(nil),       // 64: gradwire.v1.RunProgramRequest
+	(*RegisterHookRequest)(nil),     // 65: gradwire.v1.RegisterHookRequest
+	(*RemoveHookRequest)(nil),       // 66: gradwire.v1.RemoveHookRequest
+	(*ResumeBackwardRequest)(nil),   // 67: gradwire.v1.ResumeBackwardRequest
+	(*RecordFunctionRequest)(nil),   // 68: gradwire.v1.RecordFunctionRequest
+	(*CheckpointRequest)(nil),       // 69: gradwire.v1.CheckpointRequest
+	(*NameEdgeRequest)(nil),         // 70: gradwire.v1.NameEdgeRequest
+	(*PackSavedRequest)(nil),        // 71: gradwire.v1.PackSavedRequest
+	(*SavedValueRequest)(nil),       // 72: gradwire.v1.SavedValueRequest
+	(*LoadProgramRequest)(nil),      // 73: gradwire.v1.LoadProgramRequest
+	(*SaveProgramRequest)(nil),      // 74: gradwire.v1.SaveProgramRequest
+	(*CollectiveRequest)(nil),       // 75: gradwire.v1.CollectiveRequest
+	(*Error)(nil),                   // 76: gradwire.v1.Error
+	(*CreateResponse)(nil),          // 77: gradwire.v1.CreateResponse
+	(*OpResponse)(nil),              // 78: gradwire.v1.OpResponse
+	(*BackwardResponse)(nil),        // 79: gradwire.v1.BackwardResponse
+	(*RetainGradResponse)(nil),      // 80: gradwire.v1.RetainGradResponse
+	(*GradResponse)(nil),            // 81: gradwire.v1.GradResponse
+	(*GradientsResponse)(nil),       // 82: gradwire.v1.GradientsResponse
+	(*SetGradResponse)(nil),         // 83: gradwire.v1.SetGradResponse
+	(*SetRequiresGradResponse)(nil), // 84: gradwire.v1.SetRequiresGradResponse
+	(*SetDataResponse)(nil),         // 85: gradwire.v1.SetDataResponse
+	(*ManualSeedResponse)(nil),      // 86: gradwire.v1.ManualSeedResponse
+	(*DescribeResponse)(nil),        // 87: gradwire.v1.DescribeResponse
+	(*ReadResponse)(nil),            // 88: gradwire.v1.ReadResponse
+	(*ReleaseResponse)(nil),         // 89: gradwire.v1.ReleaseResponse
+	(*GraphResponse)(nil),           // 90: gradwire.v1.GraphResponse
+	(*PrepareResponse)(nil),         // 91: gradwire.v1.PrepareResponse
+	(*RegisterProgramResponse)(nil), // 92: gradwire.v1.RegisterProgramResponse
+	(*RunProgramResponse)(nil),      // 93: gradwire.v1.RunProgramResponse
+	(*RegisterHookResponse)(nil),    // 94: gradwire.v1.RegisterHookResponse
+	(*RemoveHookResponse)(nil),      // 95: gradwire.v1.RemoveHookResponse
+	(*ResumeBackwardResponse)(nil),  // 96: gradwire.v1.ResumeBackwardResponse
+	(*RecordFunctionResponse)(nil),  // 97: gradwire.v1.RecordFunctionResponse
+	(*CheckpointResponse)(nil),      // 98: gradwire.v1.CheckpointResponse
+	(*NameEdgeResponse)(nil),        // 99: gradwire.v1.NameEdgeResponse
+	(*PackSavedResponse)(nil),       // 100: gradwire.v1.PackSavedResponse
+	(*SavedValueResponse)(nil),      // 101: gradwire.v1.SavedValueResponse
+	(*LoadProgramResponse)(nil),     // 102: gradwire.v1.LoadProgramResponse
+	(*SaveProgramResponse)(nil),     // 103: gradwire.v1.SaveProgramResponse
+	(*CollectiveResponse)(nil),      // 104: gradwire.v1.CollectiveResponse
+	(Dtype)(0),                      // 105: gradwire.v1.Dtype
+	(*Argument)(nil),                // 106: gradwire.v1.Argument
+	(*SaveSessionRequest)(nil),      // 107: gradwire.v1.SaveSessionRequest
+	(*RestoreSessionRequest)(nil),   // 108: gradwire.v1.RestoreSessionRequest
+	(*ListSnapshotsRequest)(nil),    // 109: gradwire.v1.ListSnapshotsRequest
+	(*DeleteSnapshotRequest)(nil),   // 110: gradwire.v1.DeleteSnapshotRequest
+	(*SaveFileRequest)(nil),         // 111: gradwire.v1.SaveFileRequest
+	(*LoadFileRequest)(nil),         // 112: gradwire.v1.LoadFileRequest
+	(*ListFilesRequest)(nil),        // 113: gradwire.v1.ListFilesRequest
+	(*DeleteFileRequest)(nil),       // 114: gradwire.v1.DeleteFileRequest
+	(*SaveSessionResponse)(nil),     // 115: gradwire.v1.SaveSessionResponse
+	(*ListSnapshotsResponse)(nil),   // 116: gradwire.v1.ListSnapshotsResponse
+	(*DeleteSnapshotResponse)(nil),  // 117: gradwire.v1.DeleteSnapshotResponse
+	(*SaveFileResponse)(nil),        // 118: gradwire.v1.SaveFileResponse
+	(*LoadFileResponse)(nil),        // 119: gradwire.v1.LoadFileResponse
+	(*ListFilesResponse)(nil),       // 120: gradwire.v1.ListFilesResponse
+	(*DeleteFileResponse)(nil),      // 121: gradwire.v1.DeleteFileResponse
 }
 var file_gradwire_v1_service_proto_depIdxs = []int32{
 	5,   // 0: gradwire.v1.OpenSessionResponse.limits:type_name -> gradwire.v1.Limits
 	3,   // 1: gradwire.v1.RestoreSessionResponse.session:type_name -> gradwire.v1.OpenSessionResponse
-	45,  // 2: gradwire.v1.RestoreSessionResponse.tensors:type_name -> gradwire.v1.RestoredTensor
-	46,  // 3: gradwire.v1.Command.create:type_name -> gradwire.v1.CreateRequest
-	47,  // 4: gradwire.v1.Command.op:type_name -> gradwire.v1.OpRequest
-	48,  // 5: gradwire.v1.Command.backward:type_name -> gradwire.v1.BackwardRequest
-	49,  // 6: gradwire.v1.Command.retain_grad:type_name -> gradwire.v1.RetainGradRequest
-	50,  // 7: gradwire.v1.Command.grad:type_name -> gradwire.v1.GradRequest
-	51,  // 8: gradwire.v1.Command.gradients:type_name -> gradwire.v1.GradientsRequest
-	52,  // 9: gradwire.v1.Command.set_grad:type_name -> gradwire.v1.SetGradRequest
-	53,  // 10: gradwire.v1.Command.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradRequest
-	54,  // 11: gradwire.v1.Command.set_data:type_name -> gradwire.v1.SetDataRequest
-	55,  // 12: gradwire.v1.Command.manual_seed:type_name -> gradwire.v1.ManualSeedRequest
-	56,  // 13: gradwire.v1.Command.describe:type_name -> gradwire.v1.DescribeRequest
-	57,  // 14: gradwire.v1.Command.read:type_name -> gradwire.v1.ReadRequest
-	58,  // 15: gradwire.v1.Command.release:type_name -> gradwire.v1.ReleaseRequest
-	59,  // 16: gradwire.v1.Command.graph:type_name -> gradwire.v1.GraphRequest
-	60,  // 17: gradwire.v1.Command.calls:type_name -> gradwire.v1.Calls
-	61,  // 18: gradwire.v1.Command.prepare:type_name -> gradwire.v1.Prepare
-	62,  // 19: gradwire.v1.Command.register_program:type_name -> gradwire.v1.RegisterProgramRequest
-	63,  // 20: gradwire.v1.Command.run_program:type_name -> gradwire.v1.RunProgramRequest
-	64,  // 21: gradwire.v1.Command.register_hook:type_name -> gradwire.v1.RegisterHookRequest
-	65,  // 22: gradwire.v1.Command.remove_hook:type_name -> gradwire.v1.RemoveHookRequest
-	66,  // 23: gradwire.v1.Command.resume_backward:type_name -> gradwire.v1.ResumeBackwardRequest
-	67,  // 24: gradwire.v1.Command.record_function:type_name -> gradwire.v1.RecordFunctionRequest
-	68,  // 25: gradwire.v1.Command.checkpoint:type_name -> gradwire.v1.CheckpointRequest
-	69,  // 26: gradwire.v1.Command.name_edge:type_name -> gradwire.v1.NameEdgeRequest
-	70,  // 27: gradwire.v1.Command.pack_saved:type_name -> gradwire.v1.PackSavedRequest
-	71,  // 28: gradwire.v1.Command.saved_value:type_name -> gradwire.v1.SavedValueRequest
-	72,  // 29: gradwire.v1.Command.load_program:type_name -> gradwire.v1.LoadProgramRequest
-	73,  // 30: gradwire.v1.Command.save_program:type_name -> gradwire.v1.SaveProgramRequest
-	74,  // 31: gradwire.v1.Command.collective:type_name -> gradwire.v1.CollectiveRequest
+	46,  // 2: gradwire.v1.RestoreSessionResponse.tensors:type_name -> gradwire.v1.RestoredTensor
+	47,  // 3: gradwire.v1.Command.create:type_name -> gradwire.v1.CreateRequest
+	48,  // 4: gradwire.v1.Command.op:type_name -> gradwire.v1.OpRequest
+	49,  // 5: gradwire.v1.Command.backward:type_name -> gradwire.v1.BackwardRequest
+	50,  // 6: gradwire.v1.Command.retain_grad:type_name -> gradwire.v1.RetainGradRequest
+	51,  // 7: gradwire.v1.Command.grad:type_name -> gradwire.v1.GradRequest
+	52,  // 8: gradwire.v1.Command.gradients:type_name -> gradwire.v1.GradientsRequest
+	53,  // 9: gradwire.v1.Command.set_grad:type_name -> gradwire.v1.SetGradRequest
+	54,  // 10: gradwire.v1.Command.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradRequest
+	55,  // 11: gradwire.v1.Command.set_data:type_name -> gradwire.v1.SetDataRequest
+	56,  // 12: gradwire.v1.Command.manual_seed:type_name -> gradwire.v1.ManualSeedRequest
+	57,  // 13: gradwire.v1.Command.describe:type_name -> gradwire.v1.DescribeRequest
+	58,  // 14: gradwire.v1.Command.read:type_name -> gradwire.v1.ReadRequest
+	59,  // 15: gradwire.v1.Command.release:type_name -> gradwire.v1.ReleaseRequest
+	60,  // 16: gradwire.v1.Command.graph:type_name -> gradwire.v1.GraphRequest
+	61,  // 17: gradwire.v1.Command.calls:type_name -> gradwire.v1.Calls
+	62,  // 18: gradwire.v1.Command.prepare:type_name -> gradwire.v1.Prepare
+	63,  // 19: gradwire.v1.Command.register_program:type_name -> gradwire.v1.RegisterProgramRequest
+	64,  // 20: gradwire.v1.Command.run_program:type_name -> gradwire.v1.RunProgramRequest
+	65,  // 21: gradwire.v1.Command.register_hook:type_name -> gradwire.v1.RegisterHookRequest
+	66,  // 22: gradwire.v1.Command.remove_hook:type_name -> gradwire.v1.RemoveHookRequest
+	67,  // 23: gradwire.v1.Command.resume_backward:type_name -> gradwire.v1.ResumeBackwardRequest
+	68,  // 24: gradwire.v1.Command.record_function:type_name -> gradwire.v1.RecordFunctionRequest
+	69,  // 25: gradwire.v1.Command.checkpoint:type_name -> gradwire.v1.CheckpointRequest
+	70,  // 26: gradwire.v1.Command.name_edge:type_name -> gradwire.v1.NameEdgeRequest
+	71,  // 27: gradwire.v1.Command.pack_saved:type_name -> gradwire.v1.PackSavedRequest
+	72,  // 28: gradwire.v1.Command.saved_value:type_name -> gradwire.v1.SavedValueRequest
+	73,  // 29: gradwire.v1.Command.load_program:type_name -> gradwire.v1.LoadProgramRequest
+	74,  // 30: gradwire.v1.Command.save_program:type_name -> gradwire.v1.SaveProgramRequest
+	75,  // 31: gradwire.v1.Command.collective:type_name -> gradwire.v1.CollectiveRequest
 	10,  // 32: gradwire.v1.RunRequest.commands:type_name -> gradwire.v1.Command
-	75,  // 33: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
-	76,  // 34: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
-	77,  // 35: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
-	78,  // 36: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
-	79,  // 37: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
-	80,  // 38: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
-	81,  // 39: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
-	82,  // 40: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
-	83,  // 41: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
-	84,  // 42: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
-	85,  // 43: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
-	86,  // 44: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
-	87,  // 45: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
-	88,  // 46: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
-	89,  // 47: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
-	90,  // 48: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
-	91,  // 49: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
-	92,  // 50: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
-	93,  // 51: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
-	94,  // 52: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
-	95,  // 53: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
-	96,  // 54: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
-	97,  // 55: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
-	98,  // 56: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
-	99,  // 57: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
-	100, // 58: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
-	101, // 59: gradwire.v1.Result.load_program:type_name -> gradwire.v1.LoadProgramResponse
-	102, // 60: gradwire.v1.Result.save_program:type_name -> gradwire.v1.SaveProgramResponse
-	103, // 61: gradwire.v1.Result.collective:type_name -> gradwire.v1.CollectiveResponse
+	76,  // 33: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
+	77,  // 34: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
+	78,  // 35: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
+	79,  // 36: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
+	80,  // 37: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
+	81,  // 38: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
+	82,  // 39: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
+	83,  // 40: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
+	84,  // 41: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
+	85,  // 42: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
+	86,  // 43: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
+	87,  // 44: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
+	88,  // 45: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
+	89,  // 46: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
+	90,  // 47: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
+	91,  // 48: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
+	92,  // 49: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
+	93,  // 50: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
+	94,  // 51: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
+	95,  // 52: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
+	96,  // 53: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
+	97,  // 54: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
+	98,  // 55: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
+	99,  // 56: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
+	100, // 57: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
+	101, // 58: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
+	102, // 59: gradwire.v1.Result.load_program:type_name -> gradwire.v1.LoadProgramResponse
+	103, // 60: gradwire.v1.Result.save_program:type_name -> gradwire.v1.SaveProgramResponse
+	104, // 61: gradwire.v1.Result.collective:type_name -> gradwire.v1.CollectiveResponse
 	12,  // 62: gradwire.v1.RunResponse.results:type_name -> gradwire.v1.Result
 	14,  // 63: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
 	16,  // 64: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
@@ -5301,120 +5440,121 @@ var file_gradwire_v1_service_proto_depIdxs = []int32{
 	23,  // 71: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
 	27,  // 72: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
 	32,  // 73: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
-	104, // 74: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
+	105, // 74: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
 	5,   // 75: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
-	44,  // 76: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
-	41,  // 77: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
-	37,  // 78: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
-	38,  // 79: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
-	43,  // 80: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
-	42,  // 81: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
-	0,   // 82: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
-	43,  // 83: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
-	1,   // 84: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
-	105, // 85: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
-	105, // 86: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
-	2,   // 87: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
-	6,   // 88: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
-	8,   // 89: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
-	46,  // 90: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
-	47,  // 91: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
-	48,  // 92: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
-	49,  // 93: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
-	50,  // 94: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
-	51,  // 95: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
-	52,  // 96: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
-	53,  // 97: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
-	54,  // 98: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
-	55,  // 99: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
-	56,  // 100: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
-	57,  // 101: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
-	58,  // 102: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
-	59,  // 103: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
-	20,  // 104: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
-	23,  // 105: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
-	25,  // 106: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
-	11,  // 107: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
-	15,  // 108: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
-	62,  // 109: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
-	63,  // 110: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
-	72,  // 111: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
-	73,  // 112: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
-	64,  // 113: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
-	65,  // 114: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
-	66,  // 115: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
-	67,  // 116: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
-	68,  // 117: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
-	69,  // 118: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
-	70,  // 119: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
-	71,  // 120: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
-	74,  // 121: gradwire.v1.AutogradService.Collective:input_type -> gradwire.v1.CollectiveRequest
-	28,  // 122: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
-	106, // 123: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
-	107, // 124: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
-	108, // 125: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
-	109, // 126: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
-	110, // 127: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
-	111, // 128: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
-	112, // 129: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
-	113, // 130: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
-	30,  // 131: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
-	33,  // 132: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
-	35,  // 133: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
-	39,  // 134: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
-	3,   // 135: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
-	7,   // 136: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
-	9,   // 137: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
-	76,  // 138: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
-	77,  // 139: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
-	78,  // 140: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
-	79,  // 141: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
-	80,  // 142: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
-	81,  // 143: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
-	82,  // 144: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
-	83,  // 145: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
-	84,  // 146: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
-	85,  // 147: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
-	86,  // 148: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
-	87,  // 149: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
-	88,  // 150: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
-	89,  // 151: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
-	22,  // 152: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
-	24,  // 153: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
-	26,  // 154: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
-	13,  // 155: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
-	18,  // 156: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
-	91,  // 157: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
-	92,  // 158: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
-	101, // 159: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
-	102, // 160: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
-	93,  // 161: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
-	94,  // 162: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
-	95,  // 163: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
-	96,  // 164: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
-	97,  // 165: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
-	98,  // 166: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
-	99,  // 167: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
-	100, // 168: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
-	103, // 169: gradwire.v1.AutogradService.Collective:output_type -> gradwire.v1.CollectiveResponse
-	29,  // 170: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
-	114, // 171: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
-	4,   // 172: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
-	115, // 173: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
-	116, // 174: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
-	117, // 175: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
-	118, // 176: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
-	119, // 177: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
-	120, // 178: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
-	31,  // 179: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
-	34,  // 180: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
-	36,  // 181: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
-	40,  // 182: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
-	135, // [135:183] is the sub-list for method output_type
-	87,  // [87:135] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	45,  // 76: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
+	42,  // 77: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
+	38,  // 78: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
+	37,  // 79: gradwire.v1.ListSessionsResponse.nodes:type_name -> gradwire.v1.ClusterNode
+	39,  // 80: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
+	44,  // 81: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
+	43,  // 82: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
+	0,   // 83: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
+	44,  // 84: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
+	1,   // 85: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
+	106, // 86: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
+	106, // 87: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
+	2,   // 88: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
+	6,   // 89: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
+	8,   // 90: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
+	47,  // 91: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
+	48,  // 92: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
+	49,  // 93: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
+	50,  // 94: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
+	51,  // 95: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
+	52,  // 96: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
+	53,  // 97: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
+	54,  // 98: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
+	55,  // 99: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
+	56,  // 100: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
+	57,  // 101: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
+	58,  // 102: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
+	59,  // 103: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
+	60,  // 104: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
+	20,  // 105: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
+	23,  // 106: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
+	25,  // 107: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
+	11,  // 108: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
+	15,  // 109: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
+	63,  // 110: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
+	64,  // 111: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
+	73,  // 112: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
+	74,  // 113: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
+	65,  // 114: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
+	66,  // 115: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
+	67,  // 116: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
+	68,  // 117: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
+	69,  // 118: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
+	70,  // 119: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
+	71,  // 120: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
+	72,  // 121: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
+	75,  // 122: gradwire.v1.AutogradService.Collective:input_type -> gradwire.v1.CollectiveRequest
+	28,  // 123: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
+	107, // 124: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
+	108, // 125: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
+	109, // 126: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
+	110, // 127: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
+	111, // 128: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
+	112, // 129: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
+	113, // 130: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
+	114, // 131: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
+	30,  // 132: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
+	33,  // 133: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
+	35,  // 134: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
+	40,  // 135: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
+	3,   // 136: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
+	7,   // 137: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
+	9,   // 138: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
+	77,  // 139: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
+	78,  // 140: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
+	79,  // 141: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
+	80,  // 142: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
+	81,  // 143: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
+	82,  // 144: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
+	83,  // 145: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
+	84,  // 146: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
+	85,  // 147: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
+	86,  // 148: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
+	87,  // 149: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
+	88,  // 150: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
+	89,  // 151: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
+	90,  // 152: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
+	22,  // 153: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
+	24,  // 154: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
+	26,  // 155: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
+	13,  // 156: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
+	18,  // 157: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
+	92,  // 158: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
+	93,  // 159: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
+	102, // 160: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
+	103, // 161: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
+	94,  // 162: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
+	95,  // 163: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
+	96,  // 164: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
+	97,  // 165: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
+	98,  // 166: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
+	99,  // 167: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
+	100, // 168: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
+	101, // 169: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
+	104, // 170: gradwire.v1.AutogradService.Collective:output_type -> gradwire.v1.CollectiveResponse
+	29,  // 171: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
+	115, // 172: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
+	4,   // 173: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
+	116, // 174: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
+	117, // 175: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
+	118, // 176: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
+	119, // 177: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
+	120, // 178: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
+	121, // 179: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
+	31,  // 180: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
+	34,  // 181: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
+	36,  // 182: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
+	41,  // 183: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
+	136, // [136:184] is the sub-list for method output_type
+	88,  // [88:136] is the sub-list for method input_type
+	88,  // [88:88] is the sub-list for extension type_name
+	88,  // [88:88] is the sub-list for extension extendee
+	0,   // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_service_proto_init() }
@@ -5510,14 +5650,14 @@ func file_gradwire_v1_service_proto_init() {
 		(*ShareRequest_Upload)(nil),
 		(*ShareRequest_Download)(nil),
 	}
-	file_gradwire_v1_service_proto_msgTypes[35].OneofWrappers = []any{}
+	file_gradwire_v1_service_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradwire_v1_service_proto_rawDesc), len(file_gradwire_v1_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

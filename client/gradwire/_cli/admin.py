@@ -103,12 +103,20 @@ def _secret_in(path: str) -> str | None:
     return None
 
 
-def listed(transport: Transport, principal: str = "", stored: bool = False) -> Iterator[service_pb2.SessionSummary]:
-    """All sessions, or one principal's, page by page. Raises GradwireError."""
-    request = service_pb2.ListSessionsRequest(principal=principal, stored=stored)
+def listed(
+    transport: Transport,
+    principal: str = "",
+    stored: bool = False,
+    nodes: list[service_pb2.ClusterNode] | None = None,
+) -> Iterator[service_pb2.SessionSummary]:
+    """All sessions, or one principal's, page by page. Adds the cluster's nodes to `nodes`. Raises GradwireError."""
+    request = service_pb2.ListSessionsRequest(principal=principal, stored=stored, nodes=nodes is not None)
     while True:
         page = transport.call("ListSessions", request, service_pb2.ListSessionsResponse)
         yield from page.sessions
+        if nodes is not None:
+            nodes.extend(page.nodes)
+            request.nodes = False
         if not page.next_page_token:
             return
         request.page_token = page.next_page_token

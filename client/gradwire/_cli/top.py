@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 30  # characters of a name
 _FEWEST_ROWS = 5
 _AROUND = 6  # lines besides the sessions' lines
+_SILENT_MS = 3000  # after which a node gets no sessions
 _NUMBERS = ("bytes", "tensors", "commands/s", "compute", "queue", "lease", "age", "worker")
 
 
@@ -35,13 +36,15 @@ class ServerState:
     at: float
     info: service_pb2.ServerInfoResponse
     sessions: dict[int, service_pb2.SessionSummary]
+    nodes: Sequence[service_pb2.ClusterNode] = ()
 
 
 def query_state(transport: Transport) -> ServerState:
     """Query the server's state. Raises GradwireError."""
     at = time.monotonic()
     info = transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse)
-    return ServerState(at, info, {each.number: each for each in listed(transport)})
+    nodes: list[service_pb2.ClusterNode] = []
+    return ServerState(at, info, {each.number: each for each in listed(transport, nodes=nodes)}, nodes)
 
 
 @dataclass
@@ -82,7 +85,23 @@ def render(address: str, before: ServerState, now: ServerState, most: int) -> Re
     held = f"{info.sessions} sessions · {in_bytes(info.bytes)} held"
     if unstored := sum(bool(each.unstored) for each in now.sessions.values()):
         held += f" · {unstored} could not be stored"
-    return Group(Text(head, "bold"), Text(held), _table(rows(before, now), most))
+    nodes = [Text(node_line(each)) for each in now.nodes]
+    return Group(Text(head, "bold"), Text(held), *nodes, _table(rows(before, now), most))
+
+
+def node_line(node: service_pb2.ClusterNode) -> str:
+    """A node of the cluster in one line."""
+    held = in_bytes(node.bytes) + (f" of {in_bytes(node.max_bytes)}" if node.max_bytes else "")
+    gpus = f" · {node.gpus} GPUs" if node.gpus else ""
+    state = (
+        "draining"
+        if node.draining
+        else ""
+        if node.silent_ms < _SILENT_MS
+        else f"silent for {in_time(node.silent_ms / 1000)}"
+    )
+    line = f"node {plain(node.endpoint)} · {node.sessions} sessions · {node.workers} workers{gpus} · {held} held"
+    return f"{line} · {state}" if state else line
 
 
 def _table(found: dict[str, list[SessionRow]], most: int) -> Table:
@@ -190,7 +209,7 @@ def _show(transport: Transport, address: str, interval: float, once: bool) -> in
     with Live(console=console, screen=True, auto_refresh=False) as live:
         now = before
         while True:
-            most = max(_FEWEST_ROWS, console.height - _AROUND)
+            most = max(_FEWEST_ROWS, console.height - _AROUND - len(now.nodes))
             live.update(render(address, before, now, most), refresh=True)
             time.sleep(interval)
             before, now = now, query_state(transport)

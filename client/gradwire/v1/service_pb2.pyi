@@ -581,24 +581,48 @@ class ListOpsResponse(_message.Message):
     def __init__(self, ops: _Optional[_Iterable[_Union[OpSchema, _Mapping]]] = ..., hash: _Optional[str] = ...) -> None: ...
 
 class ListSessionsRequest(_message.Message):
-    __slots__ = ("principal", "page_size", "page_token", "stored")
+    __slots__ = ("principal", "page_size", "page_token", "stored", "nodes")
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     principal: str
     page_size: int
     page_token: str
     stored: bool
-    def __init__(self, principal: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stored: bool = ...) -> None: ...
+    nodes: bool
+    def __init__(self, principal: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stored: bool = ..., nodes: bool = ...) -> None: ...
 
 class ListSessionsResponse(_message.Message):
-    __slots__ = ("sessions", "next_page_token")
+    __slots__ = ("sessions", "next_page_token", "nodes")
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     sessions: _containers.RepeatedCompositeFieldContainer[SessionSummary]
     next_page_token: str
-    def __init__(self, sessions: _Optional[_Iterable[_Union[SessionSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    nodes: _containers.RepeatedCompositeFieldContainer[ClusterNode]
+    def __init__(self, sessions: _Optional[_Iterable[_Union[SessionSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ...) -> None: ...
+
+class ClusterNode(_message.Message):
+    __slots__ = ("endpoint", "sessions", "workers", "gpus", "bytes", "max_bytes", "draining", "silent_ms")
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    endpoint: str
+    sessions: int
+    workers: int
+    gpus: int
+    bytes: int
+    max_bytes: int
+    draining: bool
+    silent_ms: int
+    def __init__(self, endpoint: _Optional[str] = ..., sessions: _Optional[int] = ..., workers: _Optional[int] = ..., gpus: _Optional[int] = ..., bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., draining: bool = ..., silent_ms: _Optional[int] = ...) -> None: ...
 
 class SessionSummary(_message.Message):
     __slots__ = ("number", "principal", "client", "age_ms", "lease_left_ms", "writers", "pending", "worker", "bytes", "tensors", "commands", "compute_us", "stored", "unstored")

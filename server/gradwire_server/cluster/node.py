@@ -31,7 +31,7 @@ from gradwire_server.cluster.ray_process import NAMESPACE, resource
 PREFIX = "node "  # of an actor's name; the endpoint follows
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds before a server that ended is started again
 _STEADY_SECONDS = 10.0  # a server that ran so long is started again at once
-_PLACE_SECONDS = 0.8
+_DIRECTOR_SECONDS = 0.8
 _LAST_LINES = 20  # of a server's log, for the reason why it does not start
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -133,20 +133,25 @@ class Node:
                 if "load" in message:
                     load = Load(**message["load"], draining=self._draining)
                     self._director.report.remote(self.endpoint, asdict(load))
+                    continue
+                if "nodes" in message:
+                    answer = {"nodes": message["nodes"], "found": self._told(self._director.nodes.remote(), {})}
                 else:
-                    answer = {"place": message["place"], "endpoint": self._place()}
-                    lines.write(json.dumps(answer) + "\n")
-                    lines.flush()
+                    # "" is here.
+                    endpoint = self._told(self._director.place.remote(self.endpoint), "")
+                    answer = {"place": message["place"], "endpoint": endpoint}
+                lines.write(json.dumps(answer) + "\n")
+                lines.flush()
 
-    def _place(self) -> str:
-        """Endpoint for a new session; "", which is here, while the Director does not answer."""
+    def _told(self, answer: Any, otherwise: Any) -> Any:
+        """The Director's answer; `otherwise` while it does not answer."""
         import ray
 
         try:
-            return str(ray.get(self._director.place.remote(self.endpoint), timeout=_PLACE_SECONDS))
+            return ray.get(answer, timeout=_DIRECTOR_SECONDS)
         except ray.exceptions.RayError as error:
             print(f"the Director does not answer: {error!r}", flush=True)
-            return ""
+            return otherwise
 
 
 def _end_with_parent() -> None:

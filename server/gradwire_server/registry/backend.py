@@ -345,6 +345,15 @@ class Backend:
 
     async def list_sessions(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
         """One page of all sessions. Raises Refusal: ARGUMENT_VALUE; NOT_SUPPORTED if the server stores none."""
+        answer = await self._listed(request)
+        if request.nodes and self.placement is not None:
+            answer.nodes.extend(
+                service_pb2.ClusterNode(endpoint=endpoint, silent_ms=int(1000 * load.pop("silent")), **load)
+                for endpoint, load in (await self.placement.nodes()).items()
+            )
+        return answer
+
+    async def _listed(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
         after = request.page_token or "0"
         if not after.isdecimal() or len(after) > _NUMBER_DIGITS:
             raise Refusal("ARGUMENT_VALUE", "page_token must come from an earlier response", argument="page_token")

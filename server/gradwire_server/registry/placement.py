@@ -1,8 +1,8 @@
 """Placement: asks which server of a cluster is to open a new session, and reports this server's load.
 
 The process that started this server answers on a Unix socket (gradwire_server.cluster). Both sides write lines of
-JSON: the server {"load": {…}} and {"place": 7}, the other side {"place": 7, "endpoint": "host:port"}. Without an answer
-within a second, the session is opened here.
+JSON: the server {"load": {…}}, {"place": 7} and {"nodes": 8}, the other side {"place": 7, "endpoint": "host:port"} and
+{"nodes": 8, "found": {…}}. Without an answer within a second, the session is opened here.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class PlacementClient:
         self.path = path
         self.endpoint = endpoint
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[str]] = {}
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -44,20 +44,30 @@ class PlacementClient:
 
     async def choose(self) -> str:
         """Endpoint of the server for a new session; "" for this one, also if nothing answers."""
+        answer = await self._ask("place")
+        endpoint = "" if answer is None else str(answer["endpoint"])
+        return "" if endpoint == self.endpoint else endpoint
+
+    async def nodes(self) -> dict[str, dict[str, Any]]:
+        """What each node of the cluster last reported, by endpoint; empty if nothing answers."""
+        answer = await self._ask("nodes")
+        return {} if answer is None else answer["found"]
+
+    async def _ask(self, what: str) -> dict[str, Any] | None:
+        """The other side's answer; None without a connection, or without an answer in time."""
         writer = self._writer
         if writer is None:
-            return ""
+            return None
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
-            writer.write(_line({"place": number}))
-            endpoint = await asyncio.wait_for(answer, _ANSWER_SECONDS)
+            writer.write(_line({what: number}))
+            return await asyncio.wait_for(answer, _ANSWER_SECONDS)
         except (asyncio.TimeoutError, OSError) as error:
-            log.warning("the cluster names no server for a session, which is opened here: %r", error)
-            return ""
+            log.warning("the cluster does not answer: %r", error)
+            return None
         finally:
             del self._waiting[number]
-        return "" if endpoint == self.endpoint else str(endpoint)
 
     async def _run(self, load: Callable[[], dict[str, Any]]) -> None:
         while True:
@@ -71,9 +81,9 @@ class PlacementClient:
             try:
                 while line := await reader.readline():
                     answer = json.loads(line)
-                    waiting = self._waiting.get(answer["place"])
+                    waiting = self._waiting.get(answer["nodes" if "nodes" in answer else "place"])
                     if waiting is not None and not waiting.done():
-                        waiting.set_result(answer["endpoint"])
+                        waiting.set_result(answer)
             except (OSError, ValueError, KeyError) as error:
                 log.warning("the cluster's answer cannot be read: %r", error)
             finally:

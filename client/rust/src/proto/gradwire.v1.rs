@@ -4279,6 +4279,9 @@ pub struct ListSessionsRequest {
     /// Whether to list stored sessions that are not open, instead of open ones.
     #[prost(bool, tag = "4")]
     pub stored: bool,
+    /// Whether to list the cluster's nodes, too.
+    #[prost(bool, tag = "20")]
+    pub nodes: bool,
 }
 /// A page of sessions.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -4289,6 +4292,37 @@ pub struct ListSessionsResponse {
     /// Where the next page begins; empty after the last.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
+    /// The nodes of the cluster, sorted by endpoint. Empty without a cluster, or if it does not answer in time.
+    #[prost(message, repeated, tag = "20")]
+    pub nodes: ::prost::alloc::vec::Vec<ClusterNode>,
+}
+/// A server of a cluster, as it last reported.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClusterNode {
+    /// The address that clients use.
+    #[prost(string, tag = "1")]
+    pub endpoint: ::prost::alloc::string::String,
+    /// Sessions open there.
+    #[prost(uint64, tag = "2")]
+    pub sessions: u64,
+    /// Its cores, or its GPUs.
+    #[prost(uint32, tag = "3")]
+    pub workers: u32,
+    /// Its GPUs.
+    #[prost(uint32, tag = "4")]
+    pub gpus: u32,
+    /// Bytes that its sessions hold.
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+    /// Bytes that they may hold; 0 if not limited.
+    #[prost(uint64, tag = "6")]
+    pub max_bytes: u64,
+    /// Whether it is being emptied and gets no sessions.
+    #[prost(bool, tag = "7")]
+    pub draining: bool,
+    /// Time since its report. A node that is silent for three seconds gets no sessions.
+    #[prost(uint64, tag = "8")]
+    pub silent_ms: u64,
 }
 /// A session as an administrator sees it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

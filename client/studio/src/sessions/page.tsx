@@ -1,37 +1,41 @@
 // The page of sessions: a live table of all sessions of the server, and what the server holds.
 import { useRef, useState } from "preact/hooks";
-import type { ServerInfoResponse, SessionSummary } from "#contract/service_pb";
+import type { ClusterNode, ServerInfoResponse, SessionSummary } from "#contract/service_pb";
 import { lacksRights, loggedIn, sentence, server } from "../calls";
 import { bytesText, counted, rateText, timeText } from "../format";
 import { usePolling } from "../polling";
 import { Sparkline } from "../sparkline";
 import { type Column, type Sorting, sorted, VirtualTable } from "../virtual";
 import { History, MOST_LOOKS, matching, type SessionRow } from "./history";
+import { heldText, stateText } from "./nodes";
 
 const EVERY = 2000; // milliseconds
 const PAGE = 1000;
 
 interface View {
   info: ServerInfoResponse | null;
+  nodes: ClusterNode[];
   rows: SessionRow[];
   problem: string;
   rights: boolean;
 }
 
-/** Ask for all sessions, page by page. */
-async function listed(): Promise<SessionSummary[]> {
-  const found: SessionSummary[] = [];
+/** Ask for all sessions, page by page, and for the cluster's nodes. */
+async function listed(): Promise<{ sessions: SessionSummary[]; nodes: ClusterNode[] }> {
+  const sessions: SessionSummary[] = [];
+  const nodes: ClusterNode[] = [];
   for (let pageToken = ""; ; ) {
-    const page = await server.listSessions({ pageSize: PAGE, pageToken });
-    found.push(...page.sessions);
+    const page = await server.listSessions({ pageSize: PAGE, pageToken, nodes: !pageToken });
+    sessions.push(...page.sessions);
+    nodes.push(...page.nodes);
     pageToken = page.nextPageToken;
-    if (!pageToken) return found;
+    if (!pageToken) return { sessions, nodes };
   }
 }
 
 export function SessionsPage() {
   const history = useRef(new History());
-  const [view, setView] = useState<View>({ info: null, rows: [], problem: "", rights: true });
+  const [view, setView] = useState<View>({ info: null, nodes: [], rows: [], problem: "", rights: true });
   const [text, setText] = useState("");
   const [sorting, setSorting] = useState<Sorting>({ key: "share", down: true });
   const [ending, setEnding] = useState<SessionRow | null>(null);
@@ -39,11 +43,12 @@ export function SessionsPage() {
     let info = view.info;
     try {
       info = await server.serverInfo({});
-      const rows = history.current.take(await listed(), performance.now());
-      setView({ info, rows, problem: "", rights: true });
+      const { sessions, nodes } = await listed();
+      const rows = history.current.take(sessions, performance.now());
+      setView({ info, nodes, rows, problem: "", rights: true });
     } catch (error) {
       const rights = !lacksRights(error);
-      setView((was) => ({ info, rows: rights ? was.rows : [], problem: sentence(error), rights }));
+      setView((was) => ({ ...was, info, rows: rights ? was.rows : [], problem: sentence(error), rights }));
     }
   };
   usePolling(look, EVERY, [loggedIn.value]);
@@ -53,6 +58,7 @@ export function SessionsPage() {
     <>
       <h1>Sessions</h1>
       <ServerFacts info={view.info} rows={view.rows} />
+      {view.nodes.length > 0 && <Nodes nodes={view.nodes} />}
       {view.problem && (
         <p class="problem" role="alert">
           {view.problem}
@@ -119,6 +125,36 @@ function ServerFacts(props: { info: ServerInfoResponse | null; rows: readonly Se
         ))}
       </ul>
     </>
+  );
+}
+
+/** The nodes of the cluster, as they last reported. */
+function Nodes(props: { nodes: readonly ClusterNode[] }) {
+  return (
+    <table class="nodes" aria-label="Nodes of the cluster">
+      <thead>
+        <tr>
+          <th scope="col">Node</th>
+          <th scope="col">Sessions</th>
+          <th scope="col">Workers</th>
+          <th scope="col">GPUs</th>
+          <th scope="col">Held</th>
+          <th scope="col">State</th>
+        </tr>
+      </thead>
+      <tbody>
+        {props.nodes.map((node) => (
+          <tr key={node.endpoint}>
+            <th scope="row">{node.endpoint}</th>
+            <td>{node.sessions.toLocaleString("en")}</td>
+            <td>{node.workers}</td>
+            <td>{node.gpus}</td>
+            <td>{heldText(node)}</td>
+            <td>{stateText(node)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 

@@ -3,6 +3,7 @@ import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { type SessionSummary, SessionSummarySchema } from "#contract/service_pb";
 import { History, MOST_LOOKS, matching } from "../../src/sessions/history";
+import { heldText, stateText } from "../../src/sessions/nodes";
 import { sorted } from "../../src/virtual";
 
 function summary(
@@ -49,4 +50,12 @@ test("search and sorting", () => {
   expect(matching(rows, " ").length).toBe(2);
   const columns = [{ key: "n", title: "", sort: (row: { number: number }) => row.number, cell: () => "" }];
   expect(sorted(rows, columns, { key: "n", down: true }).map((row) => row.number)).toEqual([2, 1]);
+});
+
+test("a node says what it holds, and what keeps it from new sessions", () => {
+  expect(heldText({ bytes: 1024n, maxBytes: 0n })).toBe("1.00 KiB");
+  expect(heldText({ bytes: 1024n, maxBytes: 2048n })).toBe("1.00 KiB of 2.00 KiB");
+  expect(stateText({ draining: false, silentMs: 400n })).toBe("ready");
+  expect(stateText({ draining: true, silentMs: 400n })).toBe("draining");
+  expect(stateText({ draining: false, silentMs: 65_000n })).toBe("silent for 1 min 5 s");
 });
