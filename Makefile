@@ -12,6 +12,8 @@ SOAKED ?= 10000
 STRUCK ?= 10000
 PROGRAMS ?= 2000
 SEED ?= 1
+# Where `make studio` listens.
+WEB ?= 8080
 # Where hostcupy is built: CuPy on the CPU (tests/gpu/hostcupy).
 HOSTCUPY ?= build/hostcupy
 # What hypothesis draws for: the same in every run of the tests, and afresh in `make fuzz`.
@@ -19,7 +21,7 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one test-sdks studio test-studio hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
+.PHONY: help demo test test-one test-sdks studio studio-pages test-studio hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -46,7 +48,10 @@ test-one: $(VENV)/.installed-test ## run one file's tests: make test-one FILE=te
 test-sdks: $(VENV)/.installed-test ## run the tests of the SDKs for other languages; a language without its toolchain is skipped
 	$(BIN)/python -m tests.conformance.sdks
 
-studio: client/studio/node_modules ## build the page of `gradwire studio` into the server's package; needs Node
+studio: $(VENV)/.installed-web ## serve with Studio at http://127.0.0.1:8080, and open its pages there; stops with Ctrl+C
+	$(BIN)/gradwire serve --web $(WEB)
+
+studio-pages: client/studio/node_modules ## build Studio's pages into the server's package; needs Node
 	cd client/studio && npm run --silent types && npm run --silent build
 
 client/studio/node_modules: client/studio/package-lock.json
@@ -131,7 +136,7 @@ layers: $(VENV)/.installed-dev ## check that packages import only packages below
 stubs: $(VENV)/.installed-test ## regenerate client/gradwire/v1, the SDKs' stubs and, with Node, Studio from proto/
 	$(BIN)/python tools/stubs.py
 	$(BIN)/python -m tools.sdk_stubs
-	$(if $(shell command -v npm),$(MAKE) studio,@echo "Studio has the contract, too: where there is Node, run make studio")
+	$(if $(shell command -v npm),$(MAKE) studio-pages,@echo "Studio has the contract, too: where there is Node, run make studio-pages")
 
 freeze: $(VENV)/.installed-test ## keep the contract of this version under tests/contract, when it is tagged
 	$(BIN)/python -m tools.freeze

@@ -28,7 +28,7 @@ for (const { config, out, committed } of BUILDS) {
       (name) => !other.get(name)?.equals(one.get(name) ?? Buffer.alloc(0)),
     );
     if (stale.length) {
-      console.error(`stale files of Studio: ${stale.join(", ")}; run \`make studio\``);
+      console.error(`stale files of Studio: ${stale.join(", ")}; run \`make studio-pages\``);
       process.exitCode = 1;
     }
   } finally {
