@@ -22,6 +22,7 @@ from gradwire_engine.op import op as op_module
 from gradwire_engine.op import workload
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
+from gradwire_engine.ops.nn.pooling import max_loops
 from gradwire_engine.ops.random import box_muller
 from tests.engine.compile.fusing import KERNELS
 
@@ -334,6 +335,15 @@ def test_max_pooling_and_its_derivatives_have_pytorchs_bits(seed: int, dtype: An
     pairs = [(made, expected), (index, place), (grad, bent), (g.grad, h.grad)]
     assert [one.array.tobytes() for one, _ in pairs] == [other.detach().numpy().tobytes() for _, other in pairs]
     assert {name for name, _ in noted.found} == {*max_pool.NAMES}
+
+
+def test_windows_of_many_elements_are_pooled_by_numpy(noted: _Noted) -> None:
+    side = max_loops._MOST_TAPS // 2
+    x = engine.tensor(np.random.default_rng(5).standard_normal((2, 3, 40, 40)).astype(np.float32))
+    made = engine.call("max_pool2d", [x, [side, 3]]).array
+    expected = functional.max_pool2d(torch.tensor(x.array), (side, 3)).numpy()
+    assert made.tobytes() == expected.tobytes()
+    assert noted.found == set()
 
 
 def test_a_position_that_no_window_has_is_skipped(noted: _Noted) -> None:
