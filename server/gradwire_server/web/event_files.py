@@ -1,6 +1,7 @@
 """Event files: reads those below a folder, as TensorBoard does, from where the last look ended.
 
-Links are not followed, so nothing outside the folder is read. A file that is no event file is told in a sentence.
+Links below the folder are not followed, so nothing outside of it is read. The folder itself may be a link. A file that
+is no event file is told in a sentence.
 """
 
 import os
@@ -40,7 +41,7 @@ class EventFiles:
     """The runs below a folder. Used by one thread at a time."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self._folder = os.path.join(folder, "")  # the slash follows the folder if it is a link
         self._forget()
 
     def _forget(self) -> None:
@@ -62,9 +63,12 @@ class EventFiles:
         left = READ_BYTES
         for each in self._files.values():
             each.seen = False
-        for path, descriptor in self._found():
-            with os.fdopen(descriptor, "rb", buffering=1 << 16) as opened:
-                left -= self._read(path, opened, left)
+        try:
+            for path, descriptor in self._found():
+                with os.fdopen(descriptor, "rb", buffering=1 << 16) as opened:
+                    left -= self._read(path, opened, left)
+        except OSError as error:  # the folder itself, or a file that cannot be read
+            self._problems.append(f"the folder cannot be read: {error.strerror}")
         self._drop_gone()
         self._problems += [f"{path}: {each.problem}" for path, each in self._files.items() if each.problem]
 
@@ -114,7 +118,7 @@ class EventFiles:
                     if opened is not None:
                         yield os.path.normpath(os.path.join(relative, name)), opened
         for error in failed:
-            self._problems.append(f"{os.path.relpath(str(error.filename), self._folder)}: {error.strerror}")
+            self._problems.append(f"folder {os.fsdecode(error.filename or '')}: {error.strerror}")
 
     def _opened(self, name: str, path: str, folder: int) -> int | None:
         """A descriptor of a regular file; None for links and all else."""

@@ -36,21 +36,21 @@ class TrainingEndpoints:
         await _asked(gateway, request)
         files = self._files
         if files is None:
-            await _answer(request, {"configured": False, "runs": [], "problems": [], "more": False})
+            await request.answer(_json({"configured": False, "runs": [], "problems": [], "more": False}))
             return
 
-        def look() -> dict[str, Any]:
+        def look() -> Response:
             files.look()
-            return {"configured": True, **files.listing()}
+            return _json({"configured": True, **files.listing()})
 
-        await _answer(request, await self._call(look))
+        await request.answer(await self._call(look))
 
     async def read(self, gateway: Gateway, request: HttpRequest) -> None:
         """Answer the points of series, in order; null for those that there are not. Raises Refusal, AioRpcError."""
         wanted = _series(await _asked(gateway, request))
         files = self._wanted_files()
-        points = await self._call(lambda: [files.points(*each) for each in wanted])
-        await _answer(request, {"series": points})
+        answer = await self._call(lambda: _json({"series": [files.points(*each) for each in wanted]}))
+        await request.answer(answer)
 
     async def image(self, gateway: Gateway, request: HttpRequest) -> None:
         """Answer an image as it was written. Raises Refusal, AioRpcError."""
@@ -79,6 +79,7 @@ async def _asked(gateway: Gateway, request: HttpRequest) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise http_refusal(415, "MALFORMED", "the request is a JSON object")
     async with gateway.upstream.user(caller.token):
+        await gateway.upstream.limits(caller.token)  # no other call would tell that the token is revoked by now
         body = await read_body(request, MOST_BYTES, gateway.options.body_seconds)
     try:
         asked = json.loads(body)
@@ -100,6 +101,6 @@ def _series(asked: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(kind, run, tag) for kind, run, tag in wanted]
 
 
-async def _answer(request: HttpRequest, told: dict[str, Any]) -> None:
-    """Answer JSON in ASCII, since names of files may be no UTF-8."""
-    await request.answer(Response(json.dumps(told, allow_nan=False), media_type="application/json"))
+def _json(told: dict[str, Any]) -> Response:
+    """JSON in ASCII, since names of files may be no UTF-8. Megabytes take long: in the files' thread, not on the loop."""
+    return Response(json.dumps(told, allow_nan=False), media_type="application/json")

@@ -17,6 +17,7 @@ from gradwire_server.web import event_files, event_series
 from gradwire_server.web.event_files import EventFiles
 from gradwire_server.web.event_series import MOST_POINTS, Room, Run, Sample
 from gradwire_server.web.training import MOST_BYTES, MOST_SERIES
+from tests.server.harness import until
 from tests.server.web.harness import Running, gateway_to, served, token_file
 
 NAME = "events.out.tfevents.1.host"
@@ -173,6 +174,38 @@ def test_links_and_devices_are_not_read(tmp_path: Path, look: Any) -> None:
     assert len(found["problems"]) == 2
 
 
+def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    written(tmp_path / "logs" / "run", scalars(1.0))
+    (tmp_path / "link").symlink_to(tmp_path / "logs")
+    files = EventFiles(str(tmp_path / "link"))
+    files.look()
+    assert [run["name"] for run in files.listing()["runs"]] == ["run"]
+
+
+def test_a_folder_that_is_gone_is_told_and_read_when_it_is_back(tmp_path: Path, look: Any) -> None:
+    written(tmp_path / "logs", scalars(1.0))
+    look()
+    (tmp_path / "logs").rename(tmp_path / "away")
+    assert look() == {"runs": [], "problems": ["the folder cannot be read: No such file or directory"], "more": True}
+    (tmp_path / "away").rename(tmp_path / "logs")
+    assert look()["runs"][0]["scalars"] == {"loss": 1}
+
+
+def test_a_folder_that_cannot_be_listed_is_told_without_paths_of_the_machine(
+    tmp_path: Path, look: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "logs" / "closed", scalars(1.0))
+    real = os.open
+
+    def refused(path: Any, *rest: Any, **names: Any) -> int:
+        if path == "closed":
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *rest, **names)
+
+    monkeypatch.setattr(os, "open", refused)
+    assert look()["problems"] == ["folder closed: Permission denied"]
+
+
 def test_a_long_file_is_read_in_parts(tmp_path: Path, look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_files, "READ_BYTES", 500)
     written(tmp_path / "logs", scalars(*range(100)))
@@ -279,6 +312,20 @@ def test_strangers_and_junk_are_refused(trained: tuple[Running, list[str]], path
         assert small.status_code == 400
         other = {**allowed, "origin": "https://evil.example"}
         assert client.post(f"/training/{path}", json={}, headers=other).status_code == 403
+
+
+def test_a_token_that_is_revoked_reads_no_more(tmp_path: Path) -> None:
+    path, (alice, bob) = token_file(tmp_path, "alice", "bob")
+    options = {"credentials_required": True, "logdir": str(tmp_path)}
+    with (
+        served(f"--token-file={path}") as address,
+        gateway_to(address, **options) as gateway,
+        gateway.client(authorization=f"Bearer {alice}") as client,
+    ):
+        assert client.post("/training/list", json={}).status_code == 200
+        path.write_text("".join(line for line in path.read_text().splitlines(True) if not line.startswith("alice")))
+        until(lambda: client.post("/training/list", json={}).status_code == 401, "the token revoked")
+        assert client.post("/training/list", json={}, headers={"authorization": f"Bearer {bob}"}).status_code == 200
 
 
 def test_a_gateway_without_a_folder_says_so(gateway: Running) -> None:
