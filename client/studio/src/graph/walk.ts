@@ -1,15 +1,15 @@
 // Walk: the steps of a backward from a tensor, with the gradients that arrive, without a change to the session.
 //
 // One Gradients command computes the gradients of every tensor that the session names, with the graph kept, into ids of
-// this page. No leaf's gradient changes. A tensor that retains its gradient would get a new one, so the same batch sets
-// the old one again. The values are read at once and the ids released. Hooks are the program's: the server refuses a
+// this page. No leaf's gradient changes. A tensor that retains its gradient would get a new one, so the same batch names
+// the old one first and sets it again. The values are read at once and the ids released. Hooks are the program's: the server refuses a
 // walk through one.
 import { create as message } from "@bufbuild/protobuf";
 import { ArgumentSchema } from "#contract/types_pb";
 import { server } from "../calls";
 import { bytesText, counted } from "../format";
 import { elements, type Graph, reachable, type Tensor } from "./model";
-import { ownBatch, ownIds, readValues } from "./reading";
+import { listTensors, ownBatch, ownIds, readValues } from "./reading";
 import type { Values } from "./values";
 
 /** A node that the backward passes. */
@@ -85,21 +85,26 @@ export async function walkOf(session: string, graph: Graph, root: number): Promi
   const { steps, tensors } = planned(graph, root);
   const from = graph.tensors.get(root);
   if (!from) throw new Error("The session has no such tensor any more.");
-  const retained = steps.flatMap(({ node }) => graph.nodes.get(node)?.made.filter((each) => each.retainsGrad) ?? []);
+  // As it is now: the program may have retained or received gradients since the page has read the graph.
+  const { tensors: present, partial } = await listTensors(session);
+  if (partial) throw new Error("The session has too many tensors to tell which of them retain gradients.");
+  const retained = steps.flatMap(({ node }) =>
+    (graph.nodes.get(node)?.made ?? []).flatMap(({ id }) => present.get(id) ?? []).filter((each) => each.retainsGrad),
+  );
   const ids = await ownIds(session, 1 + tensors.length + retained.length);
   const [seed = 0n, ...others] = ids;
   const results = others.slice(0, tensors.length);
+  const old = retained.map(({ id, hasGrad }, i) => ({
+    tensor: BigInt(id),
+    grad: hasGrad ? (others[tensors.length + i] ?? 0n) : 0n,
+  }));
+  const held = old.filter(({ grad }) => grad);
   try {
-    const old = await Promise.all(
-      retained.map(async (tensor, i) => {
-        const kept = others[tensors.length + i] ?? 0n;
-        const { grad } = await server.grad({ sessionId: session, tensor: BigInt(tensor.id), id: kept });
-        return { tensor: BigInt(tensor.id), grad: grad ? kept : 0n };
-      }),
-    );
     const scalar = elements(from.shape) === 1;
     const ones = message(ArgumentSchema, { kind: { case: "tensor", value: BigInt(root) } });
+    // All in one batch, so that no command of the program comes between the reads and the writes.
     const answers = await ownBatch(session, [
+      ...held.map(({ tensor, grad }) => ({ case: "grad" as const, value: { tensor, id: grad } })),
       ...(scalar ? [] : [{ case: "op" as const, value: { op: "ones_like", args: [ones], outputs: [seed] } }]),
       {
         case: "gradients" as const,

@@ -297,7 +297,10 @@ export class Interpreter {
       const value = await this.value(statement.value, scope);
       if (now instanceof Tensor && sign !== "@") return this.inPlace(sign, now, value);
       if (now instanceof List && sign === "+") {
-        now.items.push(...(await this.items(value)).all());
+        const added = await this.items(value);
+        if (now.items.length + added.length > MOST_ITEMS)
+          throw new CodeError("MemoryError", `more than ${MOST_ITEMS} items`);
+        for (let i = 0, count = added.length; i < count; i++) now.items.push(added.at(i));
         return now;
       }
       return this.combine(sign, now, value);
@@ -480,6 +483,7 @@ export class Interpreter {
         const value = await this.value(part.value, scope);
         text += part.label + (await this.formatted(value, part.spec, part.repr || (part.label !== "" && !part.spec)));
       }
+      this.bounded(text);
     }
     return text;
   }

@@ -187,7 +187,8 @@ export function tensorsIn(values: Iterable<Value>): Tensor[] {
     if (value instanceof List || value instanceof Tuple) for (const each of value.items) seen.add(each);
     else if (value instanceof Closure) {
       for (const each of value.defaults) if (each !== undefined) seen.add(each);
-      for (const each of value.scope.names.values()) seen.add(each);
+      for (let scope: Scope | null = value.scope; scope; scope = scope.outer)
+        for (const each of scope.names.values()) seen.add(each);
     }
   }
   return [...seen].filter((each) => each instanceof Tensor);

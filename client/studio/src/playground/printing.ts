@@ -267,6 +267,12 @@ export async function reprText(value: Value, show: Show, within: Within = outerm
   return `<${typeName(value)}>`;
 }
 
+/** How many items more a long text or a tensor counts for, since their texts are long, and a tensor must be read. */
+function weight(value: Value): number {
+  if (value instanceof Tensor) return 9;
+  return typeof value === "string" ? Math.floor(value.length / 64) : 0;
+}
+
 async function sequenceText(value: List | Tuple, show: Show, within: Within): Promise<string> {
   if (within.lists.includes(value) || within.lists.length > DEEPEST) return "[...]";
   const inner = { lists: [...within.lists, value], left: within.left };
@@ -276,6 +282,7 @@ async function sequenceText(value: List | Tuple, show: Show, within: Within): Pr
       told.push("...");
       break;
     }
+    inner.left.items -= weight(each);
     told.push(await reprText(each, show, inner));
   }
   if (value instanceof List) return `[${told.join(", ")}]`;

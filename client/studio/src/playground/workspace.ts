@@ -114,14 +114,14 @@ export class Workspace {
     try {
       return await this.attempt(statements, stale);
     } catch (error) {
-      this.forget();
+      void this.forget();
       if (stale()) return null;
       if (!again || !isLost(error)) throw error;
     }
     try {
       return await this.attempt(statements, stale);
     } catch (error) {
-      this.forget();
+      void this.forget();
       if (stale()) return null;
       throw error;
     }
@@ -161,15 +161,15 @@ export class Workspace {
     }
   }
 
-  /** Let go of a session that cannot be used. */
-  private forget(): void {
+  /** Let go of a session that cannot be used. Resolves when it is closed; never rejects. */
+  private forget(): Promise<void> {
     const { open } = this;
     this.open = null;
     this.interpreter = null;
     this.sessionId = "";
     this.finish();
     // It may be only this page that cannot use it. Its lease ends it if this does not.
-    void open?.then(({ session }) => session.close()).catch(() => {});
+    return Promise.resolve(open?.then(({ session }) => session.close())).catch(() => {});
   }
 
   /** End the session. */
@@ -178,7 +178,7 @@ export class Workspace {
     this.turn++;
     await this.busy?.cancel().catch(() => {}); // the close below ends it, too
     await this.running;
-    this.forget();
+    await this.forget();
   }
 
   /** Free what the last run made. */

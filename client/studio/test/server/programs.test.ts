@@ -88,6 +88,9 @@ describe("a hostile program is bounded", () => {
     ["a tensor of a list in itself", "a = []\na.append(a)\ntorch.tensor(a)", "too many dimensions", ""],
     ["large integers", "a = 10 ** 10 ** 10", "OverflowError", ""],
     ["a long string", "a = 'x' * 10 ** 9", "MemoryError", ""],
+    ["a list that doubles", "a = [1]\nfor i in range(60):\n    a += a", "MemoryError", ""],
+    ["a text that doubles", "a = 'x'\nfor i in range(60):\n    a = f'{a}{a}'", "MemoryError", ""],
+    ["a list of long texts", "a = ['x' * 100_000] * 2000\nb = str(a)\nassert len(b) < 400_000", "", ""],
     ["endless recursion", "f = lambda x: f(x)\nf(1)", "RecursionError", ""],
     ["many bytes", "a = [torch.zeros(1 << 20) for i in range(30)]", "hold more than 64 MiB", ""],
     ["much output", "for i in range(500):\n    print('x' * 1000)", "", undefined],
@@ -97,6 +100,12 @@ describe("a hostile program is bounded", () => {
     if (error === "") expect(found.error).toBeNull();
     if (printed !== undefined) expect(found.printed.trim()).toContain(printed);
     expect(found.printed.length).toBeLessThan(300_000);
+  });
+
+  test("a loop keeps what a function inside a function uses", async () => {
+    const code = "def f():\n  a = torch.ones(2)\n  def g():\n    return lambda: a + 1\n  return g()\n";
+    const loop = "for i in range(3):\n  h = f()\n  for j in range(2):\n    k = f()\nprint(h(), k())";
+    expect((await answered(code + loop)).printed).toBe("tensor([2., 2.]) tensor([2., 2.])\n");
   });
 
   test("a run after one that was refused begins anew", async () => {
