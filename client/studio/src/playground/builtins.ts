@@ -3,7 +3,7 @@ import { itemOf } from "./attributes";
 import { backwardOfSeveral, gradOf, taken } from "./gradients";
 import type { Interpreter } from "./interpreter";
 import { gradEnabled } from "./modes";
-import { compared } from "./numbers";
+import { checked, compared } from "./numbers";
 import {
   dtypes,
   type Given,
@@ -157,7 +157,7 @@ function functions(interpreter: Interpreter): Record<string, Function_> {
       if (typeof value === "number") {
         if (!Number.isFinite(value))
           throw new CodeError("OverflowError", "cannot convert float infinity or nan to integer");
-        return BigInt.asIntN(64, BigInt(Math.trunc(value)));
+        return checked(BigInt(Math.trunc(value)));
       }
       if (typeof value === "string" && /^\s*[+-]?\d{1,18}\s*$/.test(value)) return BigInt(value.trim());
       throw new CodeError("ValueError", `invalid literal for int() with base 10: ${await reprText(value, show)}`);
@@ -170,7 +170,7 @@ function functions(interpreter: Interpreter): Record<string, Function_> {
       if (value instanceof Tensor) return interpreter.op("abs", [value]);
       if (typeof value === "number") return Math.abs(value);
       if (!isInteger(value)) throw new CodeError("TypeError", `bad operand type for abs(): '${typeName(value)}'`);
-      return integer(value) < 0n ? -integer(value) : integer(value);
+      return integer(value) < 0n ? checked(-integer(value)) : integer(value);
     },
     round: (given) => rounded(given),
     sum: async (given) => {

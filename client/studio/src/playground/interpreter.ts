@@ -8,7 +8,7 @@ import { attributeOf, callMethod, setAttribute } from "./attributes";
 import { globalNames, moduleMember, modulePath } from "./builtins";
 import { type Catalogue, indexItems } from "./catalogue";
 import { inMode } from "./modes";
-import { arithmetic, compared } from "./numbers";
+import { arithmetic, checked, compared } from "./numbers";
 import {
   Closure,
   Dtype,
@@ -523,7 +523,7 @@ export class Interpreter {
     }
     if (isNumber(value)) {
       if (sign === "+") return typeof value === "number" ? value : integer(value);
-      if (sign === "-") return typeof value === "number" ? -value : -integer(value);
+      if (sign === "-") return typeof value === "number" ? -value : checked(-integer(value));
       if (isInteger(value)) return ~integer(value);
     }
     throw new CodeError("TypeError", `bad operand type for unary ${sign}: '${typeName(value)}'`);

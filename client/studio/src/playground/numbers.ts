@@ -5,7 +5,8 @@ import { CodeError } from "./syntax";
 type Numeric = bigint | number | boolean;
 const MOST_BITS = 63;
 
-function checked(value: bigint): bigint {
+/** An integer of the playground. Throws a CodeError if it has more bits than those have. */
+export function checked(value: bigint): bigint {
   if (BigInt.asIntN(MOST_BITS + 1, value) !== value)
     throw new CodeError("OverflowError", "the playground's integers have 64 bits");
   return value;

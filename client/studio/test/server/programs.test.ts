@@ -88,6 +88,8 @@ describe("a hostile program is bounded", () => {
     ["a tensor of a list in itself", "a = []\na.append(a)\ntorch.tensor(a)", "too many dimensions", ""],
     ["large integers", "a = 10 ** 10 ** 10", "OverflowError", ""],
     ["a long string", "a = 'x' * 10 ** 9", "MemoryError", ""],
+    ["an integer of a large float", "a = int(1e30)", "OverflowError", ""],
+    ["a negated least integer", "a = -(-(2 ** 62) * 2)", "OverflowError", ""],
     ["a list that doubles", "a = [1]\nfor i in range(60):\n    a += a", "MemoryError", ""],
     ["a text that doubles", "a = 'x'\nfor i in range(60):\n    a = f'{a}{a}'", "MemoryError", ""],
     ["a list of long texts", "a = ['x' * 100_000] * 2000\nb = str(a)\nassert len(b) < 400_000", "", ""],
