@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import gradwire.nn.functional as F
 from gradwire._base.modes import enable_grad
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
@@ -144,10 +145,11 @@ def _cauchy(p: Any, q: Any) -> Any:
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p: Any, q: Any) -> Any:
-    one = ops.where(p.probs == 0, 0.0, p.probs * (p.probs / q.probs).log())
-    zero = ops.where(p.probs == 1, 0.0, (1 - p.probs) * ((1 - p.probs) / (1 - q.probs)).log())
-    one = ops.where((q.probs == 0) & (p.probs != 0), math.inf, one)
-    return one + ops.where((q.probs == 1) & (p.probs != 1), math.inf, zero)
+    # By logits: 1 - probs has no digits left where probs is near 1.
+    one = p.probs * (F.softplus(-q.logits) - F.softplus(-p.logits))
+    zero = (1 - p.probs) * (F.softplus(q.logits) - F.softplus(p.logits))
+    one = ops.where(p.probs == 0, 0.0, ops.where(q.probs == 0, math.inf, one))
+    return one + ops.where(p.probs == 1, 0.0, ops.where(q.probs == 1, math.inf, zero))
 
 
 @register_kl(Categorical, Categorical)
