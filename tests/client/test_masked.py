@@ -72,6 +72,7 @@ def test_other_arguments_are_pytorchs() -> None:
         found += [k.sum(whole, 1, mask=half), k.prod(whole.int(), mask=half), k.amax(whole, 0, mask=half)]
         found += [k.amin(whole, mask=half), k.median(whole, 1, mask=half), k.mean(whole, dtype=m.float32, mask=half)]
         found += [k.var(whole, mask=half), k.sum(m.tensor(3.0), mask=m.tensor(False)), k.mean(m.tensor(3.0))]
+        found += [m.view_as_real(k.logsumexp(x + 1j, dim, mask=one)) for dim, one in (((0, -1), mask), (2, row))]
         found += [k.sum(m.zeros(0, 3), 0), k.sum(x + 1j, 0, mask=mask), k.var(x + 1j, 0)]
         return [each.detach() for each in found]
 

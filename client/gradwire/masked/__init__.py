@@ -198,7 +198,8 @@ def logsumexp(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Any = None, mask: Tensor | None = None
 ) -> Tensor:
     """The logarithm of the sum of exponentials (torch.masked.logsumexp)."""
-    held = input if mask is None else _selected(input, mask, _least("logsumexp", input))
+    least = -math.inf if input.is_complex() else _least("logsumexp", input)
+    held = input if mask is None else _selected(input, mask, least)
     made: Tensor = held.logsumexp(_dims(dim, input.ndim), keepdim).to(dtype or input.dtype)
     return made
 
