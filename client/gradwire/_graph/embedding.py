@@ -1,8 +1,8 @@
 """Embedding: a reverse graph as a document of its own, with the interactive drawing of Studio and the graph's data.
 
-The script, with its style, is built from client/studio by `make studio-pages`. The document asks for nothing: its policy
-allows what is in it. A notebook shows it in a frame without an origin, so it can touch neither the notebook nor its
-server.
+The script, with its style, is built from client/studio by `make studio-pages`. The document asks for nothing: its
+policy allows what is in it. A notebook shows it in a frame without an origin, so it can touch neither the notebook
+nor its server.
 """
 
 from __future__ import annotations

@@ -102,5 +102,5 @@ def _series(asked: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _json(told: dict[str, Any]) -> Response:
-    """JSON in ASCII, since names of files may be no UTF-8. Megabytes take long: in the files' thread, not on the loop."""
+    """JSON in ASCII, since names of files may be no UTF-8. Megabytes take long: never on the loop."""
     return Response(json.dumps(told, allow_nan=False), media_type="application/json")
