@@ -475,6 +475,7 @@ for line in sys.stdin: print("done", 1)`);
     const now = await opened();
     await logIn(now, server.alice);
     await openGraph(now, made.session);
+    await now.getByRole("button", { name: "Close here" }).waitFor(); // it is open, so the page stays where the link leads
     await now.getByRole("link", { name: "Session", exact: true }).click();
     const refusals = now.getByRole("region", { name: "Refusals" });
     await refusals.getByRole("cell", { name: "OP_UNKNOWN" }).waitFor();
