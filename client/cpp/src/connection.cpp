@@ -98,6 +98,11 @@ std::shared_ptr<pb::AutogradService::Stub> Connection::stub() const {
     return stub_;
 }
 
+std::string Connection::address() const {
+    std::lock_guard lock(mutex_);
+    return address_;
+}
+
 void Connection::authenticate(grpc::ClientContext& context) const {
     if (!options_.token.empty()) context.AddMetadata("authorization", "Bearer " + options_.token);
 }

@@ -29,6 +29,8 @@ class Connection {
     Connection(const std::string& addresses, const ConnectOptions& options);
 
     std::shared_ptr<pb::AutogradService::Stub> stub() const;
+    /// The address of the server in use.
+    std::string address() const;
     void authenticate(grpc::ClientContext& context) const;
     const ConnectOptions& options() const noexcept { return options_; }
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "connection.hpp"
-#include "local_stream.hpp"
+#include "streams.hpp"
 #include "writer.hpp"
 
 namespace gradwire::detail {
@@ -63,14 +63,9 @@ std::shared_ptr<Core> Core::open(const std::string& addresses, const ConnectOpti
     std::snprintf(prefix, sizeof prefix, "%08x%08x", random(), random());
     core->prefix_ = prefix;
     Writer::Links links;
-    links.connect = [self] {
-        auto local = self->opened_here_ ? local_stream(self->opened_, self->connection_->options()) : nullptr;
-        return local ? std::move(local) : self->connection_->stream();
-    };
-    links.failed = [self](const Failure& failure) {
-        if (failure.reason == Reason::SessionMoved) self->opened_here_ = false;
-        self->connection_->failed(failure);
-    };
+    core->streams_ = std::make_unique<Streams>(*core->connection_, core->opened_.local_stream());
+    links.connect = [streams = core->streams_.get()] { return streams->connect(); };
+    links.failed = [streams = core->streams_.get()](const Failure& failure) { streams->failed(failure); };
     links.dropped = [self](const std::vector<std::uint64_t>& hooks) { self->drop_hooks(hooks); };
     auto writer = std::make_unique<Writer>(std::move(links), core->opened_, options.patience, core->releases_);
     core->writer_ = writer.get();

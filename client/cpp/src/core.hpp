@@ -26,6 +26,7 @@ namespace gradwire::detail {
 namespace pb = ::gradwire::v1;
 
 class Connection;
+class Streams;
 class Writer;
 
 /// A call to send: its mode, and the ids for its results.
@@ -124,13 +125,13 @@ class Core : public std::enable_shared_from_this<Core> {
 
     pb::OpenSessionResponse opened_;
     std::unique_ptr<Connection> connection_;
+    std::unique_ptr<Streams> streams_;
     std::unique_ptr<Sink> sink_;
     Writer* writer_ = nullptr;  // the sink of a live session
     const std::shared_ptr<Releases> releases_ = std::make_shared<Releases>();
     std::atomic<std::uint64_t> next_id_{1};
     std::atomic<std::uint64_t> requests_{0};
-    std::string prefix_;       // of request ids
-    bool opened_here_ = true;  // whether the server that opened the session has it; of the writer's thread
+    std::string prefix_;  // of request ids
 
     mutable std::mutex mutex_;  // all below
     std::unordered_map<std::uint64_t, std::shared_ptr<const HookEntry>> hooks_;

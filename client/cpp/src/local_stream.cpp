@@ -8,8 +8,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
-#include <string>
 
 #include "failures.hpp"
 #include "rpc_status.pb.h"
@@ -108,10 +108,9 @@ class LocalWire final : public Wire {
 
 }  // namespace
 
-std::unique_ptr<Wire> local_stream(const pb::OpenSessionResponse& opened, const ConnectOptions& options) {
-    const std::string& name = opened.local_stream();
+std::unique_ptr<Wire> local_stream(const std::string& name) {
     sockaddr_un address{};
-    if (!options.local_stream || name.empty() || name.size() + 1 > sizeof address.sun_path) return nullptr;
+    if (name.empty() || name.size() + 1 > sizeof address.sun_path) return nullptr;
     const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (socket < 0) return nullptr;
     auto wire = std::make_unique<LocalWire>(socket);
@@ -121,13 +120,13 @@ std::unique_ptr<Wire> local_stream(const pb::OpenSessionResponse& opened, const 
     if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), size) != 0) return nullptr;
     ucred peer{};
     socklen_t length = sizeof peer;
-    const bool own = ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::getuid();
+    const bool own = ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
     return own ? std::move(wire) : nullptr;
 }
 
 #else
 
-std::unique_ptr<Wire> local_stream(const pb::OpenSessionResponse&, const ConnectOptions&) { return nullptr; }
+std::unique_ptr<Wire> local_stream(const std::string&) { return nullptr; }
 
 #endif
 

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
-#include "gradwire/session.hpp"
-#include "gradwire/v1/service.pb.h"
 #include "wire.hpp"
 
 namespace gradwire::detail {
 
-/// Opens a stream by the server's socket. Null if there is none, or it cannot be used: then gRPC carries the stream.
-std::unique_ptr<Wire> local_stream(const pb::OpenSessionResponse& opened, const ConnectOptions& options);
+/// Opens a stream by the socket of a name. Null if it is absent, or another user's: then gRPC carries the stream.
+std::unique_ptr<Wire> local_stream(const std::string& name);
 
 }  // namespace gradwire::detail

@@ -310,6 +310,7 @@ void run_scenario(const Json& scenario) {
     ConnectOptions options;
     options.lease = std::chrono::milliseconds(scenario["lease_ms"].integer());
     options.patience = std::chrono::seconds(60);
+    options.local_stream = !cutter;  // the socket would pass the proxy by
     Session session(cutter ? cutter->address() : support::address(), options);
     Runner runner(session);
     std::size_t place = 0;
