@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::pending::Pending;
 use crate::proto::{self, upload_request::Part};
 use crate::session::Session;
+use crate::values::{Arriving, Element};
 use crate::writer::{FIRST_PAUSE, LONGEST_PAUSE};
 
 const CHUNK: usize = 256 << 10;
@@ -42,8 +43,8 @@ impl Session {
         })
     }
 
-    /// Fetches a transfer's bytes. After a broken call it asks for the bytes that are missing.
-    pub(crate) fn download(&self, transfer: proto::Transfer) -> Pending<Bytes> {
+    /// Fetches a transfer's values. After a broken call it asks for the bytes that are missing.
+    pub(crate) fn download<T: Element>(&self, transfer: proto::Transfer) -> Pending<Vec<T>> {
         let live = match self.must_live("large values") {
             Ok(live) => live,
             Err(error) => return Pending::ready(Err(error)),
@@ -51,13 +52,13 @@ impl Session {
         let connection = Arc::clone(&live.connection);
         let session_id = self.id().to_owned();
         live.spawn(async move {
-            let data = tokio::sync::Mutex::new(Vec::with_capacity(transfer.total_bytes as usize));
+            let data = tokio::sync::Mutex::new(Arriving::new(transfer.total_bytes));
             resumed(&connection, || async {
                 let mut data = data.lock().await;
                 download(&connection, &session_id, &transfer, &mut data).await
             })
             .await?;
-            Ok(data.into_inner().into())
+            Ok(data.into_inner().into_values())
         })
     }
 }
@@ -101,29 +102,29 @@ async fn send(
     answer.map(tonic::Response::into_inner).map_err(|status| connection.failed(&status))
 }
 
-async fn download(
+async fn download<T: Element>(
     connection: &Connection,
     session_id: &str,
     transfer: &proto::Transfer,
-    data: &mut Vec<u8>,
+    data: &mut Arriving<T>,
 ) -> Attempt<()> {
-    let before = data.len();
+    let before = data.bytes();
     let request = proto::DownloadRequest {
         session_id: session_id.to_owned(),
         transfer_id: transfer.transfer_id.clone(),
-        offset: before as u64,
+        offset: before,
     };
     let broken = |status: &tonic::Status| connection.failed(status);
     let mut client = connection.client().map_err(|error| (false, error))?;
     let mut parts = client.download(request).await.map_err(|status| (false, broken(&status)))?.into_inner();
     loop {
         match parts.message().await {
-            Ok(Some(part)) if part.offset == data.len() as u64 => data.extend_from_slice(&part.data),
+            Ok(Some(part)) if part.offset == data.bytes() => data.extend(&part.data),
             Ok(Some(_)) => return Err((false, Error::unavailable("a part of the download is missing"))),
-            Ok(None) if data.len() as u64 == transfer.total_bytes => return Ok(()),
-            Err(_) if data.len() as u64 == transfer.total_bytes => return Ok(()),
-            Ok(None) => return Err((data.len() > before, Error::unavailable("the download ended early"))),
-            Err(status) => return Err((data.len() > before, broken(&status))),
+            Ok(None) if data.bytes() == transfer.total_bytes => return Ok(()),
+            Err(_) if data.bytes() == transfer.total_bytes => return Ok(()),
+            Ok(None) => return Err((data.bytes() > before, Error::unavailable("the download ended early"))),
+            Err(status) => return Err((data.bytes() > before, broken(&status))),
         }
     }
 }

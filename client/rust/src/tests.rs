@@ -20,6 +20,7 @@ use crate::error::{Error, Reason, Result};
 use crate::proto::{self, StreamResponse, command::Command, stream_request::Request, stream_response::Response};
 use crate::session::{Runtime, Session};
 use crate::tensor::Tensor;
+use crate::values::{Arriving, Complex, Element, bytes_of};
 use crate::wire::{Connect, Wire};
 use crate::writer::{Opened, SEND_AT, Writer};
 use crate::{IndexItem, lock};
@@ -320,4 +321,27 @@ fn trailers_of_refusals() {
         assert_eq!(Value::from(&told.op[..]), vector["metadata"]["op"]);
         assert_eq!(told.shape.as_ref().map(Vec::len), Some(2));
     }
+}
+
+/// Lets the values' bytes arrive in parts of every size.
+fn arrive<T: Element + PartialEq + std::fmt::Debug>(values: &[T]) {
+    let bytes = bytes_of(values);
+    for size in 1..=bytes.len() {
+        let mut arriving = Arriving::<T>::new(bytes.len() as u64);
+        for (index, part) in bytes.chunks(size).enumerate() {
+            assert_eq!(arriving.bytes(), (index * size) as u64);
+            arriving.extend(part);
+        }
+        assert_eq!(arriving.bytes(), bytes.len() as u64);
+        assert_eq!(arriving.into_values(), values, "in parts of {size} bytes");
+    }
+}
+
+#[test]
+fn parts_of_a_download_end_anywhere_in_an_element() {
+    arrive(&[1.5f32, -2.0, 3.25]);
+    arrive(&[1u16, 2, 65535]);
+    arrive(&[true, false, true]);
+    arrive(&[7u8, 8]);
+    arrive(&[Complex { re: 1f64, im: -1.0 }, Complex { re: 0.5, im: 2.0 }]);
 }

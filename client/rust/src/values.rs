@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::autograd::grad_mode;
 use crate::error::{Error, Reason, Result};
 use crate::pending::Pending;
-use crate::proto::{self, command::Command, create_request::Source};
+use crate::proto::{self, command::Command, create_request::Source, read_response::Result as Told};
 use crate::session::Session;
 use crate::tensor::Tensor;
 
@@ -31,7 +31,9 @@ mod sealed {
     /// How an element is written and read.
     pub trait Sealed: Sized {
         const SIZE: usize;
-        fn write(self, to: &mut Vec<u8>);
+        /// `to` has `SIZE` bytes.
+        fn write(self, to: &mut [u8]);
+        /// `from` has `SIZE` bytes.
         fn read(from: &[u8]) -> Self;
     }
 }
@@ -47,8 +49,8 @@ macro_rules! element {
         impl Sealed for $type {
             const SIZE: usize = size_of::<$type>();
 
-            fn write(self, to: &mut Vec<u8>) {
-                to.extend_from_slice(&self.to_le_bytes());
+            fn write(self, to: &mut [u8]) {
+                to.copy_from_slice(&self.to_le_bytes());
             }
 
             fn read(from: &[u8]) -> $type {
@@ -70,8 +72,8 @@ impl Element for bool {
 impl Sealed for bool {
     const SIZE: usize = 1;
 
-    fn write(self, to: &mut Vec<u8>) {
-        to.push(self.into());
+    fn write(self, to: &mut [u8]) {
+        to[0] = self.into();
     }
 
     fn read(from: &[u8]) -> bool {
@@ -90,9 +92,10 @@ impl Element for Complex<f64> {
 impl<T: Sealed> Sealed for Complex<T> {
     const SIZE: usize = 2 * T::SIZE;
 
-    fn write(self, to: &mut Vec<u8>) {
-        self.re.write(to);
-        self.im.write(to);
+    fn write(self, to: &mut [u8]) {
+        let (re, im) = to.split_at_mut(T::SIZE);
+        self.re.write(re);
+        self.im.write(im);
     }
 
     fn read(from: &[u8]) -> Complex<T> {
@@ -120,14 +123,53 @@ impl DType {
     }
 }
 
-fn bytes_of<T: Element>(values: &[T]) -> Vec<u8> {
-    let mut made = Vec::with_capacity(values.len() * T::SIZE);
-    values.iter().for_each(|value| value.write(&mut made));
+// The loops over chunks of a constant size compile to vector instructions, for each type.
+
+pub(crate) fn bytes_of<T: Element>(values: &[T]) -> Vec<u8> {
+    let mut made = vec![0; values.len() * T::SIZE];
+    made.chunks_exact_mut(T::SIZE).zip(values).for_each(|(to, value)| value.write(to));
     made
 }
 
 fn values_of<T: Element>(data: &[u8]) -> Vec<T> {
     data.chunks_exact(T::SIZE).map(T::read).collect()
+}
+
+/// Values whose bytes arrive in parts. Each is written once, to where it stays.
+pub(crate) struct Arriving<T> {
+    values: Vec<T>,
+    rest: Vec<u8>, // of an element whose other bytes come with the next part
+}
+
+impl<T: Element> Arriving<T> {
+    pub(crate) fn new(total_bytes: u64) -> Arriving<T> {
+        Arriving { values: Vec::with_capacity(total_bytes as usize / T::SIZE), rest: Vec::with_capacity(T::SIZE) }
+    }
+
+    /// How many bytes have arrived.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.values.len() * T::SIZE + self.rest.len()) as u64
+    }
+
+    pub(crate) fn extend(&mut self, mut part: &[u8]) {
+        if !self.rest.is_empty() {
+            let (missing, others) = part.split_at(part.len().min(T::SIZE - self.rest.len()));
+            self.rest.extend_from_slice(missing);
+            if self.rest.len() < T::SIZE {
+                return;
+            }
+            self.values.push(T::read(&self.rest));
+            self.rest.clear();
+            part = others;
+        }
+        let whole = part.chunks_exact(T::SIZE);
+        self.rest.extend_from_slice(whole.remainder());
+        self.values.extend(whole.map(T::read));
+    }
+
+    pub(crate) fn into_values(self) -> Vec<T> {
+        self.values
+    }
 }
 
 impl Session {
@@ -218,20 +260,17 @@ impl Payload {
         let data = &self.data;
         Ok(match self.dtype {
             DType::Float64 => values_of(data),
-            DType::Float32 => converted(values_of::<f32>(data)),
-            DType::Int8 => converted(values_of::<i8>(data)),
-            DType::Int16 => converted(values_of::<i16>(data)),
-            DType::Int32 => converted(values_of::<i32>(data)),
-            DType::Int64 => values_of::<i64>(data).into_iter().map(|value| value as f64).collect(),
-            DType::Uint8 | DType::Bool => converted(data.to_vec()),
-            DType::Uint16 => converted(values_of::<u16>(data)),
-            DType::Uint32 => converted(values_of::<u32>(data)),
-            DType::Uint64 => values_of::<u64>(data).into_iter().map(|value| value as f64).collect(),
-            DType::Bfloat16 => {
-                let wide = |half: u16| f64::from(f32::from_bits(u32::from(half) << 16));
-                values_of::<u16>(data).into_iter().map(wide).collect()
-            }
-            DType::Float16 => values_of::<u16>(data).into_iter().map(from_half).collect(),
+            DType::Float32 => converted::<f32>(data, f64::from),
+            DType::Int8 => converted::<i8>(data, f64::from),
+            DType::Int16 => converted::<i16>(data, f64::from),
+            DType::Int32 => converted::<i32>(data, f64::from),
+            DType::Int64 => converted::<i64>(data, |value| value as f64),
+            DType::Uint8 | DType::Bool => converted::<u8>(data, f64::from),
+            DType::Uint16 => converted::<u16>(data, f64::from),
+            DType::Uint32 => converted::<u32>(data, f64::from),
+            DType::Uint64 => converted::<u64>(data, |value| value as f64),
+            DType::Bfloat16 => converted::<u16>(data, |half| f64::from(f32::from_bits(u32::from(half) << 16))),
+            DType::Float16 => converted::<u16>(data, from_half),
             DType::Complex64 | DType::Complex128 | DType::Unspecified => {
                 let message = format!("values of {} cannot be converted to real numbers", self.dtype.name());
                 return Err(Error::refused(Reason::Dtype, "", message));
@@ -240,8 +279,8 @@ impl Payload {
     }
 }
 
-fn converted<T: Into<f64>>(values: Vec<T>) -> Vec<f64> {
-    values.into_iter().map(Into::into).collect()
+fn converted<T: Element>(data: &[u8], convert: impl Fn(T) -> f64) -> Vec<f64> {
+    data.chunks_exact(T::SIZE).map(|bytes| convert(T::read(bytes))).collect()
 }
 
 /// Converts an IEEE 754 binary16.
@@ -256,9 +295,40 @@ fn from_half(half: u16) -> f64 {
     }
 }
 
+/// Fetches the values of an answer as bytes.
+async fn payload_of(session: &Session, told: Told) -> Result<Payload> {
+    match told {
+        Told::Payload(payload) => Ok(Payload { dtype: payload.dtype(), shape: payload.shape, data: payload.data }),
+        Told::Transfer(transfer) => {
+            let (dtype, shape) = (transfer.dtype(), transfer.shape.clone());
+            Ok(Payload { dtype, shape, data: session.download::<u8>(transfer).await?.into() })
+        }
+    }
+}
+
 impl Tensor {
     /// Fetches the values. The error is the first refusal since the last wait or read.
     pub fn read(&self) -> Pending<Payload> {
+        let told = self.ask_values();
+        Pending::new(async move {
+            let (session, told) = told.await?;
+            payload_of(&session, told).await
+        })
+    }
+
+    /// Fetches the values of a tensor whose element type is `T`.
+    pub fn to_vec<T: Element>(&self) -> Pending<Vec<T>> {
+        let told = self.ask_values();
+        Pending::new(async move {
+            match told.await? {
+                (session, Told::Transfer(transfer)) if transfer.dtype() == T::DTYPE => session.download(transfer).await,
+                // Of another type the bytes are fetched, too: the server keeps a transfer until it is read.
+                (session, told) => payload_of(&session, told).await?.to_vec(),
+            }
+        })
+    }
+
+    fn ask_values(&self) -> Pending<(Session, Told)> {
         let session = match self.usable() {
             Ok(session) => session.clone(),
             Err(error) => return Pending::ready(Err(error)),
@@ -267,22 +337,8 @@ impl Tensor {
         let answer = session.ask(Command::Read(request));
         Pending::new(async move {
             let proto::result::Result::Read(read) = answer.await? else { return Err(crate::call::unexpected()) };
-            match read.result {
-                Some(proto::read_response::Result::Payload(payload)) => {
-                    Ok(Payload { dtype: payload.dtype(), shape: payload.shape, data: payload.data })
-                }
-                Some(proto::read_response::Result::Transfer(transfer)) => {
-                    let (dtype, shape) = (transfer.dtype(), transfer.shape.clone());
-                    Ok(Payload { dtype, shape, data: session.download(transfer).await? })
-                }
-                None => Err(crate::call::unexpected()),
-            }
+            read.result.map(|told| (session, told)).ok_or_else(crate::call::unexpected)
         })
-    }
-
-    /// Fetches the values of a tensor whose element type is `T`.
-    pub fn to_vec<T: Element>(&self) -> Pending<Vec<T>> {
-        self.read().map(|payload| payload.to_vec())
     }
 
     /// Fetches the values of a tensor of any real element type, and converts them.
