@@ -133,6 +133,18 @@ def test_gamma_and_dirichlet_numbers_are_pytorchs_for_all_dtypes() -> None:
     same(case)
 
 
+def test_dirichlet_numbers_of_small_concentrations_are_pytorchs() -> None:
+    def case(m: Any) -> list[Any]:
+        m.manual_seed(5)
+        found = []
+        for dtype in (m.float32, m.float64):
+            drawn = m.distributions.Dirichlet(m.full((20, 2), 1e-3, dtype=dtype)).sample()
+            found += [drawn, (1 - drawn).log()]  # the largest numbers are below 1 by the dtype's last digit
+        return found
+
+    same(case)
+
+
 def pairs(m: Any) -> list[tuple[Any, Any]]:
     """Distributions p and q of all pairs with a closed form."""
     d, n = m.distributions, lambda *values: numbers(m, *values)

@@ -72,10 +72,11 @@ def _slope(xp: Any, function: Callable[[Any], Any], at: Any) -> Any:
 def sample_dirichlet(xp: Any, input: Array) -> Array:
     """Vectors that sum to 1 along the last dimension, of these concentrations (torch._sample_dirichlet)."""
     dtype = _checked("dirichlet", input)
-    drawn = sampler_for(xp).gamma(input)
+    # Numbers of small concentrations vanish; a vector of zeros has no sum to divide by.
+    drawn = xp.maximum(sampler_for(xp).gamma(input), _tiny(dtypes.float64))
     with np.errstate(invalid="ignore"):
         drawn = drawn / drawn.sum(-1, keepdims=True)
-    most = float(np.nextafter(np.float32(1), np.float32(0)))
+    most = 1 - float(ml_dtypes.finfo(dtype).epsneg)  # type: ignore[no-untyped-call]
     return xp.clip(drawn.astype(dtype), _tiny(dtype), most).astype(dtype, copy=False)
 
 
