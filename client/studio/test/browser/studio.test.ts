@@ -455,6 +455,7 @@ describe("a session", () => {
     const now = await opened();
     await logIn(now, server.alice);
     await openGraph(now, made.session);
+    await now.getByRole("button", { name: "Close here" }).waitFor();
     await now.getByRole("link", { name: "Session", exact: true }).click();
     await now.getByRole("row", { name: "(512, 256)" }).first().waitFor();
     await now.getByRole("img", { name: /^time by kind: .*backward/ }).waitFor();
