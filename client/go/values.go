@@ -153,7 +153,7 @@ func Values[T Element](ctx context.Context, t *Tensor) ([]T, error) {
 	if wanted := dtypeOf[T](); payload.DType != wanted {
 		return nil, refusal(ReasonDtype, "", "the tensor has %s, not %s", dtypeName(payload.DType), dtypeName(wanted))
 	}
-	return sliceOf[T](payload.Data), nil
+	return viewOf[T](payload.Data), nil
 }
 
 // Float64s reads a tensor of any real element type and converts it. It waits.
@@ -169,7 +169,7 @@ func (t *Tensor) Float64s(ctx context.Context) ([]float64, error) {
 func (t *Tensor) Float32s(ctx context.Context) ([]float32, error) {
 	payload, err := t.Read(ctx)
 	if err != nil || payload.DType == Float32 {
-		return sliceOf[float32](payload.Data), err
+		return viewOf[float32](payload.Data), err
 	}
 	values, err := payload.float64s()
 	return converted[float32](values), err
@@ -266,6 +266,15 @@ func bytesOf[T Element](values []T) []byte {
 		panic(fmt.Sprintf("gradwire: %T has no fixed size: %v", values, err)) // no Element is such
 	}
 	return made
+}
+
+// viewOf makes values of little-endian bytes that nothing else holds, without a copy where they lie as values do.
+func viewOf[T Element](data []byte) []T {
+	size := unsafe.Sizeof(*new(T))
+	if !littleEndian || len(data) == 0 || uintptr(unsafe.Pointer(&data[0]))%size != 0 {
+		return sliceOf[T](data)
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(&data[0])), len(data)/int(size))
 }
 
 // sliceOf copies little-endian bytes to values.

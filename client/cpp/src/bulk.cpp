@@ -91,8 +91,8 @@ pb::Transfer upload(Core& core, std::string_view data) {
     return made;
 }
 
-std::string download(Core& core, const pb::Transfer& transfer) {
-    std::string data(transfer.total_bytes(), '\0');
+void download(Core& core, const pb::Transfer& transfer, char* data) {
+    const std::uint64_t size = transfer.total_bytes();
     std::uint64_t at = 0;
     resumed(core, [&](bool& progress) -> std::optional<Failure> {
         grpc::ClientContext context;
@@ -105,20 +105,19 @@ std::string download(Core& core, const pb::Transfer& transfer) {
         auto stream = stub->Download(&context, request);
         pb::DownloadResponse part;
         while (stream->Read(&part)) {
-            if (part.offset() != at || part.data().size() > data.size() - at) {
+            if (part.offset() != at || part.data().size() > size - at) {
                 context.TryCancel();
                 stream->Finish();
                 return mistake(Reason::Internal, "", "the server sent other bytes than those of the transfer");
             }
-            std::memcpy(data.data() + at, part.data().data(), part.data().size());
+            std::memcpy(data + at, part.data().data(), part.data().size());
             at += part.data().size();
             progress = true;
         }
         const grpc::Status status = stream->Finish();
-        if (at == data.size()) return {};
+        if (at == size) return {};
         return status.ok() ? ended_early() : failure_of(status, context);
     });
-    return data;
 }
 
 }  // namespace gradwire::detail

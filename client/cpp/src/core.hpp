@@ -182,7 +182,7 @@ std::shared_ptr<Core> common_core(const char* op, std::initializer_list<const st
 /// Sends values in chunks, and returns the finished transfer.
 pb::Transfer upload(Core& core, std::string_view data);
 /// Fetches a transfer's bytes.
-std::string download(Core& core, const pb::Transfer& transfer);
+void download(Core& core, const pb::Transfer& transfer, char* data);
 
 /// The recorder of a program.
 class Recorder final : public Sink {

@@ -1,6 +1,8 @@
 // Tensors: what asks the server about them, and what changes them.
 #include "gradwire/tensor.hpp"
 
+#include <cstring>
+
 #include "core.hpp"
 #include "failures.hpp"
 #include "gradwire/autograd.hpp"
@@ -35,24 +37,32 @@ std::shared_ptr<Core> common_core(const char* op, std::initializer_list<const st
 std::uint64_t Tensor::id() const noexcept { return handle_ ? handle_->id : 0; }
 
 Payload Tensor::read() const {
+    Payload made;
+    read_into([&](DType dtype, std::vector<std::int64_t> shape, std::size_t size) {
+        made.dtype = dtype;
+        made.shape = std::move(shape);
+        made.data.resize(size);
+        return made.data.data();
+    });
+    return made;
+}
+
+void Tensor::read_into(const Place& place) const {
     const auto& core = core_of(*this, "read");
     pb::Command command;
     command.mutable_read()->set_tensor(id());
     pb::Result result = core->ask(std::move(command));
     auto& answer = *result.mutable_read();
-    Payload made;
-    auto take = [&](const auto& values) {
-        made.dtype = static_cast<DType>(values.dtype());
-        made.shape.assign(values.shape().begin(), values.shape().end());
+    auto placed = [&](const auto& values, std::size_t size) {
+        return place(static_cast<DType>(values.dtype()), {values.shape().begin(), values.shape().end()}, size);
     };
     if (answer.has_transfer()) {
-        take(answer.transfer());
-        made.data = download(*core, answer.transfer());
+        download(*core, answer.transfer(), placed(answer.transfer(), answer.transfer().total_bytes()));
     } else {
-        take(answer.payload());
-        made.data = std::move(*answer.mutable_payload()->mutable_data());
+        const std::string& data = answer.payload().data();
+        char* target = placed(answer.payload(), data.size());
+        if (!data.empty()) std::memcpy(target, data.data(), data.size());
     }
-    return made;
 }
 
 double Tensor::item() const {
@@ -64,11 +74,10 @@ double Tensor::item() const {
     return values.front();
 }
 
-void Tensor::expect(const Payload& payload, DType dtype) {
-    if (payload.dtype != dtype) {
-        raise(
-            mistake(Reason::Dtype, "",
-                    "the tensor has " + std::string(name_of(payload.dtype)) + ", not " + std::string(name_of(dtype))));
+void Tensor::expect(DType found, DType wanted) {
+    if (found != wanted) {
+        raise(mistake(Reason::Dtype, "",
+                      "the tensor has " + std::string(name_of(found)) + ", not " + std::string(name_of(wanted))));
     }
 }
 

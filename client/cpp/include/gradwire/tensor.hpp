@@ -61,13 +61,18 @@ class Tensor : public detail::TensorMethods {
     /// Fetches values whose element type is T, in row-major order. Waits. Throws with Reason::Dtype for another type.
     template <Element T>
     std::vector<T> to_vector() const {
-        Payload payload = read();
-        expect(payload, dtype_of<T>());
-        std::vector<T> made(payload.data.size() / sizeof(T));
+        std::vector<T> made;
         if constexpr (std::is_same_v<T, bool>) {
-            for (std::size_t i = 0; i < made.size(); ++i) made[i] = payload.data[i] != 0;
-        } else if (!made.empty()) {
-            std::memcpy(made.data(), payload.data.data(), payload.data.size());
+            const Payload payload = read();
+            expect(payload.dtype, DType::Bool);
+            made.reserve(payload.data.size());
+            for (char each : payload.data) made.push_back(each != 0);
+        } else {
+            read_into([&](DType dtype, const std::vector<std::int64_t>&, std::size_t size) {
+                expect(dtype, dtype_of<T>());
+                made.resize((size + sizeof(T) - 1) / sizeof(T));
+                return reinterpret_cast<char*>(made.data());
+            });
         }
         return made;
     }
@@ -122,7 +127,10 @@ class Tensor : public detail::TensorMethods {
     const std::shared_ptr<detail::Handle>& handle() const noexcept { return handle_; }
 
   private:
-    static void expect(const Payload& payload, DType dtype);
+    /// Says where values of an element type, shape and number of bytes go.
+    using Place = std::function<char*(DType, std::vector<std::int64_t>, std::size_t)>;
+    void read_into(const Place& place) const;
+    static void expect(DType found, DType wanted);
 
     std::shared_ptr<detail::Handle> handle_;
 };
