@@ -12,7 +12,7 @@ class Polled(Interrupt):
     """Wants to be asked each time, and answers what it was given."""
 
     def __init__(self, answers: Sequence[bool]) -> None:
-        self.at = 0.0
+        self.at, self.node_began = 0.0, None
         self.answers = list(reversed(answers))
 
     def stopping(self) -> bool:

@@ -6,11 +6,14 @@ import webbrowser
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 import gradwire
 from gradwire import nn
 from gradwire._graph.embedding import MOST_NODES
 from gradwire._graph.graph import Graph, GraphLeaf, GraphNode
 
+pytestmark = pytest.mark.usefixtures("deferring")
 EVIL = "</script><script>alert(1)</script><!--'\"&"
 
 

@@ -11,6 +11,7 @@ from gradwire import nn
 from gradwire._graph.graph import Graph, GraphLeaf, GraphNode
 from gradwire._session.module_calls import ModuleCall, attribute, new_log
 
+pytestmark = pytest.mark.usefixtures("deferring")
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -126,7 +126,7 @@ def test_a_fault_of_the_package_keeps_its_frames():
     assert len(list(walk_tb(caught.value.__traceback__))) == before > 1
 
 
-def test_a_notebook_shows_the_programs_lines():
+def test_a_notebook_shows_the_programs_lines(deferring):
     import gradwire
 
     with pytest.raises(GradwireRuntimeError) as caught:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gradwire_engine.core.device import Array
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.compare import eq
@@ -87,11 +89,16 @@ def _plain(name: str) -> Callable[[Any, Any, Any], Any]:
     return lambda xp, sp, x: getattr(sp, name)(x)
 
 
+def _airy(xp: Any, sp: Any, x: Any) -> Any:
+    """CuPy has no Airy functions, so the CPU computes them."""
+    return xp.asarray(special(np).airy(x if xp is np else x.get())[0])
+
+
 def _spherical(xp: Any, sp: Any, x: Any) -> Any:
     return xp.where(xp.isinf(x), 0, xp.sinc(xp.where(xp.isinf(x), 0, x) / xp.pi))
 
 
-_declare("airy_ai", "Airy function Ai", lambda xp, sp, x: sp.airy(x)[0])
+_declare("airy_ai", "Airy function Ai", _airy)
 for _order in "01":
     _declare(f"bessel_j{_order}", f"Bessel function of the first kind of order {_order}", _finite(f"j{_order}"))
     _declare(f"bessel_y{_order}", f"Bessel function of the second kind of order {_order}", _finite(f"y{_order}"))
