@@ -72,6 +72,18 @@ def parent_of(pid: int) -> int:
 @needs_ray
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+def test_top_at_any_node_lists_all_nodes(up: tuple[Path, list[str]]) -> None:
+    _, endpoints = up
+    command = [sys.executable, "-m", "gradwire", "top", "--once", "--interval=0.2", endpoints[0]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=True).stdout
+    nodes = re.findall(r"^node (\S+) · \d+ sessions · 1 workers · .* held *$", shown, re.MULTILINE)
+    assert sorted(nodes) == sorted(endpoints)
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_sessions_are_spread_and_survive_a_node(up: tuple[Path, list[str]], server_address: str) -> None:
     folder, endpoints = up
     assert sorted(rows(folder)) == sorted(endpoints)
