@@ -32,7 +32,7 @@ _ALONE = ("--workers=1", "--blas-threads=1")
 _WAIT = 60.0
 _READY_SECONDS = 60
 _WATCHED_STEPS = 150  # of a turn: a watch lasts 10 seconds
-_ASK_SECONDS, _LIST_SECONDS = 1.0, 5.0  # between the page's requests
+_ASK_SECONDS, _LIST_SECONDS = 2.0, 5.0  # between the page's requests
 
 
 class Steps:

@@ -16,7 +16,7 @@ import { Programs, Refusals } from "./events";
 import { Flame } from "./flame";
 import { type Share, Window } from "./times";
 
-const EVERY = 1000; // milliseconds between looks at the sums, which cost the session least
+const EVERY = 2000; // milliseconds between looks at the sums, which cost the session least
 const LIST_EVERY = 5000; // and at least between two lists of its tensors
 const LIST_PART = 200; // a list may take one part of so many of the session's time
 const MOST_LOOKS = 180;
