@@ -16,8 +16,10 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.mt19937 import Twister
-from gradwire_engine.ops.random import box_muller, counts, shuffle
+from gradwire_engine.ops.random.box_muller import BLOCK, doubles, interleaved, singles
+from gradwire_engine.ops.random.counts import binomial, gamma, poisson
 from gradwire_engine.ops.random.layout import Like, count_of, in_memory_order, is_contiguous
+from gradwire_engine.ops.random.shuffle import permutation
 
 _PART = 1 << 15  # elements computed in one step, so that they fit the cache
 _LOW_24, _STEP_24 = np.uint32((1 << 24) - 1), 2.0**-24
@@ -114,7 +116,7 @@ class PytorchSampler:
         parts = 1
         if dtypes.category(dtype) == dtypes.COMPLEX:
             dtype, std, parts = dtypes.real_part(dtype), std / np.sqrt(2), 2
-        blocks = is_contiguous(like) and parts * count_of(like) >= box_muller.BLOCK
+        blocks = is_contiguous(like) and parts * count_of(like) >= BLOCK
 
         def draw(count: int) -> Any:
             if blocks:
@@ -141,10 +143,10 @@ class PytorchSampler:
             made[:1] = _cast(finish(np.array([source.kept])), dtype)
             source.kept, first = None, 1
         for part in _parts((count - first) // 2 * 2):
-            drawn = box_muller.interleaved(source.uniform(part.stop - part.start))
+            drawn = interleaved(source.uniform(part.stop - part.start))
             made[first + part.start : first + part.stop] = _cast(finish(drawn), dtype)
         if (count - first) % 2:
-            drawn = box_muller.interleaved(source.uniform(2))
+            drawn = interleaved(source.uniform(2))
             made[-1:] = _cast(finish(drawn[:1]), dtype)
             source.kept = float(drawn[1])
         return made
@@ -154,13 +156,13 @@ class PytorchSampler:
 
         In half types the uniform numbers of an incomplete block are not drawn.
         """
-        wide, whole = dtype == dtypes.float64, count // box_muller.BLOCK * box_muller.BLOCK
+        wide, whole = dtype == dtypes.float64, count // BLOCK * BLOCK
         draw: Callable[[int], Any] = self._source.uniform if wide else self._unit24
 
         def block(uniform: Any) -> Any:
             if wide:
-                return _scaled(box_muller.doubles(uniform), std, mean)
-            drawn = box_muller.singles(uniform)
+                return _scaled(doubles(uniform), std, mean)
+            drawn = singles(uniform)
             if (mean, std) != (0, 1):
                 drawn = (drawn * np.float64(np.float32(std)) + float(np.float32(mean))).astype(np.float32)
             return drawn
@@ -173,11 +175,11 @@ class PytorchSampler:
         if whole < count:
             if dtype.itemsize > 2:
                 self._source.skip((count - whole) * (2 if wide else 1))
-            uniform = np.concatenate([uniform, draw(box_muller.BLOCK)])
+            uniform = np.concatenate([uniform, draw(BLOCK)])
         drawn = block(uniform)
         made[last] = drawn[: last.stop - last.start]
         if whole < count:
-            made[-box_muller.BLOCK :] = drawn[-box_muller.BLOCK :]
+            made[-BLOCK:] = drawn[-BLOCK:]
         return made
 
     def integers(self, like: Like, low: int, high: int, dtype: DType) -> Array:
@@ -212,7 +214,7 @@ class PytorchSampler:
 
     def permutation(self, n: int) -> Array:
         """The numbers from 0 to n - 1 in random order; n - 1 words."""
-        return shuffle.permutation(self._source, n)
+        return permutation(self._source, n)
 
     def chances(self, shape: tuple[int, ...], chance: Array) -> Array:
         """True with the probability of each element of `chance`: one word, for float64 two."""
@@ -261,15 +263,15 @@ class PytorchSampler:
 
     def poisson(self, rates: Array) -> Array:
         """Poisson distributed numbers; each element is a mean."""
-        return counts.poisson(self._source, rates)
+        return poisson(self._source, rates)
 
     def binomial(self, count: Array, prob: Array) -> Array:
         """Numbers of successes; shapes broadcast."""
-        return counts.binomial(self._source, count, prob)
+        return binomial(self._source, count, prob)
 
     def gamma(self, concentration: Array) -> Array:
         """Gamma distributed numbers of rate 1, as float64."""
-        return counts.gamma(self._source, concentration)
+        return gamma(self._source, concentration)
 
     def edges_and_numbers(self, weights: Array, count: int) -> tuple[Array, Array, str]:
         """For each row: the shares' running sums, uniform numbers, and the side on which equal ones are searched."""
