@@ -8,7 +8,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
-from gradwire_server.session.prepared_calls import MAX_PREPARED_BYTES
+from gradwire_server.session.prepared.calls import MAX_PREPARED_BYTES
 from tests.server.harness import Id, Remote, command, op, refused, running
 
 

@@ -13,7 +13,7 @@ import gradwire
 from gradwire.v1 import commands_pb2, service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session import batch, commands, retry, tensor_commands
-from gradwire_server.session import prepared_calls as calls
+from gradwire_server.session.prepared import calls
 from gradwire_server.storage import log_writer
 from gradwire_server.storage.write_ahead_log import WriteAheadLog, beginning, read
 from tests.server.failing_ops import fail_after_running

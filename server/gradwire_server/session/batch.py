@@ -21,7 +21,7 @@ from gradwire_server.common.timings import with_timings
 from gradwire_server.session.arguments import NAMED_OPS
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.commands import BY_METHOD, COMMANDS
-from gradwire_server.session.prepared_calls import run_calls
+from gradwire_server.session.prepared.calls import run_calls
 from gradwire_server.session.retry import retry_in_steps, retry_or_refuse
 from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.writers import Writer

@@ -1,6 +1,6 @@
 """Commands: the table of all commands, the same for unary calls, batches and programs.
 
-batch.py does what all commands have in common. `calls` has no row: it is a run of prepared ops (prepared_calls.py).
+batch.py does what all commands have in common. `calls` has no row: it is a run of prepared ops (prepared/calls.py).
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from gradwire_server.session.hook_commands import (
     resume_backward,
 )
 from gradwire_server.session.interpreter import run_program
-from gradwire_server.session.prepared_calls import prepare
+from gradwire_server.session.prepared.calls import prepare
 from gradwire_server.session.program_files import load_program, save_program
 from gradwire_server.session.programs import register_program
 from gradwire_server.session.saved_tensor_hooks import pack_saved, saved_value

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gradwire_server.session.prepared_ops import Prepared
+from gradwire_server.session.prepared.ops import Prepared
 from gradwire_server.session.state.response_cache import BatchResponses
 
 WRITER_SHIFT = 40  # a command's number is its writer's number, shifted by these bits, and its seq

@@ -25,7 +25,7 @@ from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage
 from gradwire_engine.op.declaration import OPS, Declaration
 from gradwire_engine.op.rebase import OpView, ViewRoute
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.prepared_ops import Prepared
+from gradwire_server.session.prepared.ops import Prepared
 from gradwire_server.session.programs import Program
 from gradwire_server.session.state.failures import Failure
 from gradwire_server.session.state.transfers import Download, Upload

@@ -8,7 +8,7 @@ import pytest
 from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Context, tensor
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.prepared_ops import Prepared
+from gradwire_server.session.prepared.ops import Prepared
 from tests.server.harness import Id, op
 
 CONTEXT = Context()

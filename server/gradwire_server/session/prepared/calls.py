@@ -14,7 +14,7 @@ from gradwire.v1 import commands_pb2
 from gradwire_engine import EngineError, Tensor
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.prepared_ops import Prepared, Words
+from gradwire_server.session.prepared.ops import Prepared, Words
 from gradwire_server.session.retry import retry_or_refuse
 from gradwire_server.session.session import Session
 from gradwire_server.session.tensor_commands import apply_op, bind_results, detach_from_intermediates

@@ -1,6 +1,6 @@
 """Prepared ops: decodes an op's message once; a call then sends only the op's number and its inputs.
 
-Decoding dominates the cost of a loop of small ops. prepared_calls.py applies the calls.
+Decoding dominates the cost of a loop of small ops. calls.py applies the calls.
 """
 
 from typing import Any, Protocol, TypeAlias
