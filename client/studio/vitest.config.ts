@@ -4,5 +4,8 @@ import vite from "./vite.config.ts";
 
 export default mergeConfig(
   vite,
-  defineConfig({ test: { testTimeout: 60_000, hookTimeout: 90_000, fileParallelism: false } }),
+  defineConfig({
+    // One second, the default of expect.poll, is too short for a machine that does other things, too.
+    test: { testTimeout: 60_000, hookTimeout: 90_000, fileParallelism: false, expect: { poll: { timeout: 20_000 } } },
+  }),
 );
