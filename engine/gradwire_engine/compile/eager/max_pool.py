@@ -10,6 +10,7 @@ the maximum, the last one if there are several.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from string import Template
 
 #: The numbers that the geometry begins with.
@@ -20,22 +21,15 @@ GEOMETRY = (
 OPERATIONS = 16
 _TYPES = {"f4": ("float", 4), "f8": ("double", 8)}
 
-# Per kernel: the operands behind the geometry, what is done per plane, and what is done per window.
 _SCATTER = """\
   %bytes = mul i64 %size, $bytes
   call void @llvm.memset.p0.i64(ptr %a3.plane, i8 0, i64 %bytes, i1 false)
 """
-# A position that no window has is skipped, so that nothing outside of the plane is read or written.
-_POSITION = """\
-  %which.at = getelementptr inbounds i8, ptr %a2.plane, i64 %cell
-  %which.byte = load i8, ptr %which.at, align 1
-  %which = zext i8 %which.byte to i64
-  %known = icmp ult i64 %which, %taps
-  br i1 %known, label %look, label %$outside
-look:
-  %dy.at = getelementptr inbounds i64, ptr %offsets, i64 %which
+# Where element $index of a window lies; $outside if it is padding.
+_PLACE = """\
+  %dy.at = getelementptr inbounds i64, ptr %offsets, i64 %$index
   %dy = load i64, ptr %dy.at
-  %dx.place = add i64 %which, %taps
+  %dx.place = add i64 %$index, %taps
   %dx.at = getelementptr inbounds i64, ptr %offsets, i64 %dx.place
   %dx = load i64, ptr %dx.at
   %y = add i64 %top, %dy
@@ -47,6 +41,15 @@ look:
 inside:
   %line = mul i64 %y, %width
   %place = add i64 %line, %x
+"""
+# A position that no window has is skipped, so that nothing outside of the plane is read or written.
+_POSITION = """\
+  %which.at = getelementptr inbounds i8, ptr %a2.plane, i64 %cell
+  %which.byte = load i8, ptr %which.at, align 1
+  %which = zext i8 %which.byte to i64
+  %known = icmp ult i64 %which, %taps
+  br i1 %known, label %look, label %$outside
+look:
 """
 _ADD = """\
   %grad.at = getelementptr inbounds $type, ptr %a1.plane, i64 %cell
@@ -74,20 +77,8 @@ tap:
   %best = phi $type [ $least, %cell.start ], [ %best.next, %tap.end ]
   %which = phi i64 [ 0, %cell.start ], [ %which.next, %tap.end ]
   %any = phi i1 [ false, %cell.start ], [ %any.next, %tap.end ]
-  %dy.at = getelementptr inbounds i64, ptr %offsets, i64 %number
-  %dy = load i64, ptr %dy.at
-  %dx.place = add i64 %number, %taps
-  %dx.at = getelementptr inbounds i64, ptr %offsets, i64 %dx.place
-  %dx = load i64, ptr %dx.at
-  %y = add i64 %top, %dy
-  %x = add i64 %begins, %dx
-  %in.y = icmp ult i64 %y, %height
-  %in.x = icmp ult i64 %x, %width
-  %in = and i1 %in.y, %in.x
-  br i1 %in, label %inside, label %tap.end
-inside:
-  %line = mul i64 %y, %width
-  %place = add i64 %line, %x
+"""
+_COMPARE = """\
   %given.at = getelementptr inbounds $type, ptr %a1.plane, i64 %place
   %given = load $type, ptr %given.at
   %above.best = fcmp ogt $type %given, %best
@@ -152,15 +143,34 @@ done:
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 attributes #0 = { nounwind }
 """
-# Per kernel: what is done before a plane, per window; and per operand behind the geometry its values per plane and
-# whether they are bytes.
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """What is done before a plane, and per window.
+
+    index: holds the kernel position. outside: the block that follows where it is padding. operands: those behind the
+    geometry, as their values per plane and whether they are bytes.
+    """
+
+    prepare: str
+    window: str
+    index: str
+    outside: str
+    operands: tuple[tuple[str, bool], ...]
+
+
 _KERNELS = {
-    "max_pool2d": ("", _MAXIMUM, (("size", False), ("cells", False), ("cells", True))),
-    "max_unpool2d": (_SCATTER, _POSITION + _ADD, (("cells", False), ("cells", True), ("size", False))),
-    "max_pick2d": ("", _POSITION + _PICK, (("size", False), ("cells", True), ("cells", False))),
+    "max_pool2d": _Kernel(
+        "", _MAXIMUM + _PLACE + _COMPARE, "number", "tap.end", (("size", False), ("cells", False), ("cells", True))
+    ),
+    "max_unpool2d": _Kernel(
+        _SCATTER, _POSITION + _PLACE + _ADD, "which", "next", (("cells", False), ("cells", True), ("size", False))
+    ),
+    "max_pick2d": _Kernel(
+        "", _POSITION + _PLACE + _PICK, "which", "found", (("size", False), ("cells", True), ("cells", False))
+    ),
 }
-
-
 NAMES = tuple(_KERNELS)
 
 
@@ -168,11 +178,11 @@ def source_of(name: str, dtype: str) -> str | None:
     """The module of a kernel for a dtype, "f4" or "f8"; None if no kernel has this name."""
     if name not in _KERNELS:
         return None
-    prepare, window, operands = _KERNELS[name]
+    kernel = _KERNELS[name]
     kind, width = _TYPES[dtype]
     pointers = "".join(
         f"  %p{place} = getelementptr i64, ptr %table, i64 {2 * place + 1}\n  %a{place} = load ptr, ptr %p{place}\n"
-        for place in range(1 + len(operands))
+        for place in range(1 + len(kernel.operands))
     )
     numbers = "".join(
         f"  %{each}.at = getelementptr i64, ptr %a0, i64 {place}\n  %{each} = load i64, ptr %{each}.at\n"
@@ -181,9 +191,11 @@ def source_of(name: str, dtype: str) -> str | None:
     planes = "".join(
         f"  %a{place}.base = mul i64 %i, %{count}\n"
         f"  %a{place}.plane = getelementptr {'i8' if bytes_ else kind}, ptr %a{place}, i64 %a{place}.base\n"
-        for place, (count, bytes_) in enumerate(operands, 1)
+        for place, (count, bytes_) in enumerate(kernel.operands, 1)
     )
-    outside = "found" if name == "max_pick2d" else "next"
-    return Template(Template(_MODULE).safe_substitute(
-        pointers=pointers, numbers=numbers, header=len(GEOMETRY), planes=planes, prepare=prepare, window=window
-    )).substitute(type=kind, bytes=width, least="0xFFF0000000000000", outside=outside)  # fmt: skip
+    made = Template(_MODULE).safe_substitute(
+        pointers=pointers, numbers=numbers, header=len(GEOMETRY), planes=planes, prepare=kernel.prepare,
+        window=kernel.window,
+    )  # fmt: skip
+    least = "0xFFF0000000000000"  # -inf
+    return Template(made).substitute(type=kind, bytes=width, least=least, index=kernel.index, outside=kernel.outside)
