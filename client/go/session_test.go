@@ -42,6 +42,16 @@ func TestGeneratedOpsAreTheServers(t *testing.T) {
 	}
 }
 
+func TestValuesAreThoseOfTheCall(t *testing.T) {
+	session := connect(t)
+	values, data := []float32{1, 2}, []byte{3, 4}
+	a := gradwire.FromSlice(session, values)
+	b := session.FromBytes(gradwire.Uint8, data, 2)
+	values[0], data[0] = 9, 9 // the commands have not been sent
+	check(t, a, 1, 2)
+	check(t, b, 3, 4)
+}
+
 func TestTypedOps(t *testing.T) {
 	session, ctx := connect(t), t.Context()
 	a := gradwire.FromSlice(session, []float32{3, 1, 2, 6, 5, 4}, 2, 3)

@@ -1,6 +1,7 @@
 package gradwire
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -113,7 +114,8 @@ func (s *Session) FromBytes(dtype DType, data []byte, shape ...int) *Tensor {
 		transfer.Dtype, transfer.Shape = dtype, wide(shape)
 		request.Source = &pb.CreateRequest_Transfer{Transfer: transfer}
 	} else {
-		payload := &pb.Payload{Dtype: dtype, Shape: wide(shape), Data: data}
+		// The command waits for its batch, while the caller may change the bytes.
+		payload := &pb.Payload{Dtype: dtype, Shape: wide(shape), Data: bytes.Clone(data)}
 		request.Source = &pb.CreateRequest_Payload{Payload: payload}
 	}
 	made := s.newTensor()
@@ -255,11 +257,11 @@ func converted[T, F realNumber](values []F) []T {
 // littleEndian says whether values in memory have the protocol's order of bytes.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// bytesOf copies values to little-endian bytes.
+// bytesOf gives values as little-endian bytes, without a copy where memory has that order.
 func bytesOf[T Element](values []T) []byte {
 	if littleEndian && len(values) > 0 {
 		size := int(unsafe.Sizeof(values[0]))
-		return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), size*len(values))...)
+		return unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), size*len(values))
 	}
 	made, err := binary.Append(nil, binary.LittleEndian, values)
 	if err != nil {

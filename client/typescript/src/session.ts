@@ -252,7 +252,7 @@ export class Session extends SessionMethods {
     return this.fromBytes(dtype, data, shape, options);
   }
 
-  /** Make a leaf of little-endian bytes in row-major order. */
+  /** Make a leaf of little-endian bytes in row-major order. Do not change the bytes afterwards. */
   fromBytes(dtype: DType, data: Uint8Array, shape: readonly number[], options: TensorOptions = {}): Tensor {
     const expected = elementsOf(shape) * elementSize(dtype);
     if (expected !== data.length) {
