@@ -52,17 +52,8 @@ class LogitRelaxedBernoulli(_Odds):
         return made
 
 
-class RelaxedBernoulli(TransformedDistribution):
-    """Bernoulli variables made continuous by a temperature. Like torch.distributions.RelaxedBernoulli."""
-
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
-    support = constraints.unit_interval
-
-    def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:
-        base = LogitRelaxedBernoulli(temperature, probs, logits)
-        super().__init__(base, SigmoidTransform(), validate_args)
+class _Relaxed(TransformedDistribution):
+    """A relaxed distribution through a transform: its parameters are those of the relaxed one."""
 
     @property
     def temperature(self) -> Any:
@@ -78,6 +69,19 @@ class RelaxedBernoulli(TransformedDistribution):
     def probs(self) -> Tensor:
         """The base's."""
         return self.base_dist.probs
+
+
+class RelaxedBernoulli(_Relaxed):
+    """Bernoulli variables made continuous by a temperature. Like torch.distributions.RelaxedBernoulli."""
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
+    support = constraints.unit_interval
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        base = LogitRelaxedBernoulli(temperature, probs, logits)
+        super().__init__(base, SigmoidTransform(), validate_args)
 
 
 class ExpRelaxedCategorical(Distribution):
@@ -134,7 +138,7 @@ class ExpRelaxedCategorical(Distribution):
         return made
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """OneHotCategorical made continuous by a temperature. Like torch.distributions.RelaxedOneHotCategorical."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}  # noqa: RUF012
@@ -145,18 +149,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args)
-
-    @property
-    def temperature(self) -> Any:
-        """The base's."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """The base's."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The base's."""
-        return self.base_dist.probs
