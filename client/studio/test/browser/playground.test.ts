@@ -151,14 +151,14 @@ describe("code", () => {
       await ran(now);
     }
     // The sessions of pages that were left before may be ending still.
-    await expect.poll(async () => (await own()).length, { timeout: 20_000 }).toBe(1);
-    await expect.poll(async () => Number((await own())[0]?.tensors ?? 0), { timeout: 8000 }).toBeLessThan(45);
+    await expect.poll(async () => (await own()).length).toBe(1);
+    await expect.poll(async () => Number((await own())[0]?.tensors ?? 0)).toBeLessThan(45);
     await now.getByRole("link", { name: "Sessions" }).click();
-    await expect.poll(async () => (await own()).length, { timeout: 8000 }).toBe(0);
+    await expect.poll(async () => (await own()).length).toBe(0);
     await now.getByRole("link", { name: "Playground" }).click();
     await ran(now);
     await now.close();
-    await expect.poll(async () => (await own()).length, { timeout: 8000 }).toBe(0);
+    await expect.poll(async () => (await own()).length).toBe(0);
   });
 });
 

@@ -184,7 +184,7 @@ describe("sessions", () => {
       .locator("td")
       .nth(5);
     await expect
-      .poll(async () => Number((await rate.textContent())?.replaceAll(",", "")), { timeout: 15_000 })
+      .poll(async () => Number((await rate.textContent())?.replaceAll(",", "")), { timeout: 30_000 })
       .toBeGreaterThan(10);
     await now.waitForTimeout(SHOTS ? 20_000 : 0);
     await shot(now, "sessions");
@@ -500,7 +500,7 @@ describe("a page that is open", () => {
   test("says that its token was revoked, and goes on with another one", async () => {
     const carol = server.token("carol", "--scope", "admin");
     const now = await opened();
-    await expect.poll(() => tried(now, carol), { timeout: 20_000 }).toBe(true); // the server reads the file by itself
+    await expect.poll(() => tried(now, carol)).toBe(true); // the server reads the file by itself
     await now.getByRole("columnheader", { name: "Principal" }).waitFor();
     server.revoke("carol");
     await now.getByLabel("Token").waitFor();
