@@ -1,4 +1,4 @@
-"""Programs traced to plans, and their fused plans: every kernel is waited for."""
+"""Programs traced to plans, their fused plans, and ops' loops that are noted: every kernel is waited for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gradwire_engine import Tensor
+from gradwire_engine.compile.eager.library import Library, SessionLoops
 from gradwire_engine.compile.fusion.fused import machine_of
 from gradwire_engine.compile.fusion.grouping import Group
 from gradwire_engine.compile.fusion.kernel_cache import Kernel, Kernels
@@ -20,6 +22,21 @@ from gradwire_engine.core.context import CURRENT, activate
 Program = Callable[..., Sequence[Tensor]]
 _FOLDER = tempfile.TemporaryDirectory(prefix="gradwire-tests-")
 KERNELS = Kernels(Path(_FOLDER.name))
+_LIBRARY = Library()
+
+
+class NotedLoops(SessionLoops):
+    """Loops that note which are asked for."""
+
+    def __init__(self, applies: bool = True, library: Library = _LIBRARY) -> None:
+        super().__init__(lambda: applies, library)
+        self.found: set[tuple[str, str]] = set()
+
+    def find(self, name: str, dtype: str) -> Any:
+        made = super().find(name, dtype)
+        if made is not None:
+            self.found.add((name, dtype))
+        return made
 
 
 def traced(program: Program, inputs: Sequence[Tensor], numbers: Sequence[float] = ()) -> Plan:

@@ -11,7 +11,7 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire_engine.compile.eager import forms, max_pool, normal
-from gradwire_engine.compile.eager.library import Library, SessionLoops
+from gradwire_engine.compile.eager.library import Library
 from gradwire_engine.compile.fusion.form import F4, F8
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.llvm_printer import printed
@@ -24,31 +24,16 @@ from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
 from gradwire_engine.ops.nn.pooling import max_loops
 from gradwire_engine.ops.random import box_muller
-from tests.engine.compile.fusing import KERNELS
+from tests.engine.compile.fusing import KERNELS, NotedLoops
 
 pytest.importorskip("llvmlite")
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
 Arrays = list["np.ndarray[Any, Any]"]
-_LIBRARY = Library()
 _ROWS = (48, 130)  # more than LEAST elements, and rows that fill no vector
 _WIDE = (300, 130)  # more than LEAST_OF_CHEAP
 _IMAGES = (7, 10, 9, 7)
-
-
-class _Noted(SessionLoops):
-    """Loops that note which are asked for."""
-
-    def __init__(self, applies: bool = True, library: Library = _LIBRARY) -> None:
-        super().__init__(lambda: applies, library)
-        self.found: set[tuple[str, str]] = set()
-
-    def find(self, name: str, dtype: str) -> Any:
-        made = super().find(name, dtype)
-        if made is not None:
-            self.found.add((name, dtype))
-        return made
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +43,9 @@ def _machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def noted() -> Iterator[_Noted]:
+def noted() -> Iterator[NotedLoops]:
     """The loops of a context in which the test computes."""
-    loops = _Noted()
+    loops = NotedLoops()
     with engine.activate(replace(CURRENT.get(), loops=loops)):
         yield loops
 
@@ -193,7 +178,7 @@ def _assert_near(made: Arrays, expected: Arrays, tolerance: float) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_loops_compute_what_pytorch_does(case: _Case, dtype: Any, noted: _Noted) -> None:
+def test_loops_compute_what_pytorch_does(case: _Case, dtype: Any, noted: NotedLoops) -> None:
     made = _ours(case, dtype)
     wanted = {(name, np.dtype(dtype).char) for name in case.loops}
     if case.only_float32 and dtype is np.float64:
@@ -218,7 +203,7 @@ def test_an_op_declares_its_loops(case: _Case) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["gelu", "silu", "sigmoid", "erf"])
-def test_half_types_are_computed_in_float32_and_rounded_once(name: str, dtype: str, noted: _Noted) -> None:
+def test_half_types_are_computed_in_float32_and_rounded_once(name: str, dtype: str, noted: NotedLoops) -> None:
     half = engine.core.dtypes.BY_NAME[dtype]
     values = np.random.default_rng(0).standard_normal(_WIDE).astype(half)
     made = engine.call(name, [engine.tensor(values)]).array
@@ -229,7 +214,7 @@ def test_half_types_are_computed_in_float32_and_rounded_once(name: str, dtype: s
 
 
 @pytest.mark.parametrize("name", ["gelu", "silu", "sigmoid", "erf", "relu", "softplus", "exp", "log", "tanh"])
-def test_special_values_are_pytorchs(name: str, noted: _Noted) -> None:
+def test_special_values_are_pytorchs(name: str, noted: NotedLoops) -> None:
     special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-38, -1e-42, 88.0, -88.0, 105.0, -105.0, 3e38, -3e38, 20.0, 20.1]
     values = np.resize(np.array(special, np.float32), 1 << 15)
     made = engine.call(name, [engine.tensor(values)]).array
@@ -240,7 +225,7 @@ def test_special_values_are_pytorchs(name: str, noted: _Noted) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_results_do_not_depend_on_the_threads(case: _Case, noted: _Noted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_the_threads(case: _Case, noted: NotedLoops, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(op_loops, "LARGE", 1)
     found = []
     for threads in (1, 3):
@@ -250,7 +235,7 @@ def test_results_do_not_depend_on_the_threads(case: _Case, noted: _Noted, monkey
     assert noted.found
 
 
-def test_small_and_strided_operands_are_computed_by_numpy(noted: _Noted) -> None:
+def test_small_and_strided_operands_are_computed_by_numpy(noted: NotedLoops) -> None:
     small = np.ones((8, 8), np.float32)
     engine.call("gelu", [engine.tensor(small)])
     turned = engine.call("t", [engine.tensor(np.ones(_ROWS, np.float32))])
@@ -259,7 +244,7 @@ def test_small_and_strided_operands_are_computed_by_numpy(noted: _Noted) -> None
     assert noted.found == set()
 
 
-def test_rows_too_long_for_the_scratch_memory_are_computed_by_numpy(noted: _Noted) -> None:
+def test_rows_too_long_for_the_scratch_memory_are_computed_by_numpy(noted: NotedLoops) -> None:
     x = engine.tensor(np.zeros((1, op_loops._SCRATCH + 1), np.float32))
     made = engine.call("softmax", [x, 1]).array
     assert np.allclose(made, 1 / x.array.size)
@@ -268,20 +253,20 @@ def test_rows_too_long_for_the_scratch_memory_are_computed_by_numpy(noted: _Note
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_a_session_with_a_log_computes_the_same_bits_as_without_machine_code(case: _Case) -> None:
     plain = _ours(case, np.float32)
-    with engine.activate(replace(CURRENT.get(), loops=_Noted(applies=False))):
+    with engine.activate(replace(CURRENT.get(), loops=NotedLoops(applies=False))):
         logged = _ours(case, np.float32)
     assert [each.tobytes() for each in plain] == [each.tobytes() for each in logged]
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_verification_accepts_rounding(case: _Case, noted: _Noted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verification_accepts_rounding(case: _Case, noted: NotedLoops, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OPTIONS, "mode", "verify")
     _ours(case, np.float32)
     assert noted.found
 
 
 def test_verification_refuses_another_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Wrong(_Noted):
+    class Wrong(NotedLoops):
         def find(self, name: str, dtype: str) -> Any:
             return super().find("sigmoid" if name == "silu" else name, dtype)
 
@@ -293,7 +278,7 @@ def test_verification_refuses_another_value(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("case", [CASES[1], CASES[2], CASES[9], CASES[14]], ids=repr)
-def test_second_derivatives_are_pytorchs(case: _Case, noted: _Noted) -> None:
+def test_second_derivatives_are_pytorchs(case: _Case, noted: NotedLoops) -> None:
     (values, *rest) = _drawn(case, np.float64)
     x = engine.tensor(values, True)
     others = [engine.tensor(each, True) for each in rest]
@@ -311,7 +296,7 @@ def test_second_derivatives_are_pytorchs(case: _Case, noted: _Noted) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("seed", range(12))
-def test_max_pooling_and_its_derivatives_have_pytorchs_bits(seed: int, dtype: Any, noted: _Noted) -> None:
+def test_max_pooling_and_its_derivatives_have_pytorchs_bits(seed: int, dtype: Any, noted: NotedLoops) -> None:
     rng = np.random.default_rng(seed)
     kernel, dilation = rng.integers(1, 5, 2), rng.integers(1, 3, 2)
     stride = rng.integers(1, 4, 2)
@@ -337,7 +322,7 @@ def test_max_pooling_and_its_derivatives_have_pytorchs_bits(seed: int, dtype: An
     assert {name for name, _ in noted.found} == {*max_pool.NAMES}
 
 
-def test_windows_of_many_elements_are_pooled_by_numpy(noted: _Noted) -> None:
+def test_windows_of_many_elements_are_pooled_by_numpy(noted: NotedLoops) -> None:
     side = max_loops._MOST_TAPS // 2
     x = engine.tensor(np.random.default_rng(5).standard_normal((2, 3, 40, 40)).astype(np.float32))
     made = engine.call("max_pool2d", [x, [side, 3]]).array
@@ -346,7 +331,7 @@ def test_windows_of_many_elements_are_pooled_by_numpy(noted: _Noted) -> None:
     assert noted.found == set()
 
 
-def test_a_position_that_no_window_has_is_skipped(noted: _Noted) -> None:
+def test_a_position_that_no_window_has_is_skipped(noted: NotedLoops) -> None:
     grad, which = np.ones((4, 40, 40), np.float32), np.full((4, 40, 40), 200, np.uint8)
     which[0, 0, 0] = 0
     sizes = [[2, 2], [2, 2], [0, 0], [1, 1], [80, 80]]
@@ -362,7 +347,7 @@ def test_normal_numbers_have_a_loop_in_float32_only() -> None:
     assert printed(made) == printed(normal.loop())
 
 
-def test_normal_numbers_have_the_same_digits(noted: _Noted) -> None:
+def test_normal_numbers_have_the_same_digits(noted: NotedLoops) -> None:
     words = np.random.default_rng(2).integers(0, 1 << 24, 1 << 16)
     words[:16], words[16:32], words[32:64] = 0, (1 << 24) - 1, np.resize([1, 2, 1 << 23], 32)
     uniform = (words / np.float32(1 << 24)).astype(np.float32)
@@ -406,7 +391,7 @@ def test_an_expensive_op_computes_the_same_bits_in_a_fork(case: _Case, monkeypat
         monkeypatch.setattr(each, "cheap_size", 1)
     found = []
     for forks in (True, False):
-        apart, noted = _Apart(forks), _Noted(library=Library())
+        apart, noted = _Apart(forks), NotedLoops(library=Library())
         with engine.activate(replace(CURRENT.get(), loops=noted, interrupt=apart)):
             found.append([each.tobytes() for each in _ours(case, np.float32)])
         assert apart.names
@@ -427,7 +412,7 @@ def test_a_cancelled_command_does_not_wait_for_its_loop(monkeypatch: pytest.Monk
             raise EngineError(Reason.CANCELLED, "cancelled")
 
     monkeypatch.setattr(OPTIONS, "kernels", _NeverReady())
-    fresh = Context(loops=_Noted(library=Library()), interrupt=Cancelled(), account=Account(pressed=True))
+    fresh = Context(loops=NotedLoops(library=Library()), interrupt=Cancelled(), account=Account(pressed=True))
     with engine.activate(fresh), pytest.raises(EngineError) as refusal:
         fresh.loops.find("silu", "f")
     assert refusal.value.reason is Reason.CANCELLED
@@ -436,7 +421,7 @@ def test_a_cancelled_command_does_not_wait_for_its_loop(monkeypatch: pytest.Monk
 def test_a_fork_without_the_loop_computes_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OPTIONS, "kernels", _InFork())
     x = np.ones(_WIDE, np.float32)
-    with engine.activate(Context(loops=_Noted(library=Library()))):
+    with engine.activate(Context(loops=NotedLoops(library=Library()))):
         made = engine.call("silu", [engine.tensor(x)]).array
     assert np.allclose(made, x / (1 + np.exp(-x)))
 
@@ -444,13 +429,13 @@ def test_a_fork_without_the_loop_computes_by_numpy(monkeypatch: pytest.MonkeyPat
 def test_a_loop_that_cannot_be_compiled_is_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
     monkeypatch.setattr("gradwire_engine.compile.eager.library.printed", lambda loop: "no assembly")
-    with engine.activate(Context(loops=_Noted(library=library))):
+    with engine.activate(Context(loops=NotedLoops(library=library))):
         made = engine.call("silu", [engine.tensor(np.zeros(_WIDE, np.float32))]).array
     assert not made.any()
     assert library.loaded == {("silu", "f"): None, ("sigmoid", "f"): None}
 
 
-def test_without_machine_code_nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch, noted: _Noted) -> None:
+def test_without_machine_code_nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch, noted: NotedLoops) -> None:
     monkeypatch.setattr(OPTIONS, "mode", "off")
     engine.call("silu", [engine.tensor(np.ones(_WIDE, np.float32))])
     assert noted.found == set()

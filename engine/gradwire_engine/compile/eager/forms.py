@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradwire_engine.compile.eager import normal
+from gradwire_engine.compile.eager import normal, recurrent
 from gradwire_engine.compile.fusion import batch_norm, functions, rules
 from gradwire_engine.compile.fusion.form import COLUMN, F4, F8, SCALAR, TILE, WHOLE, Loop
 
@@ -237,5 +237,7 @@ def loop_of(name: str, dtype: str) -> Loop | None:
     part = name.removeprefix("batch_norm_")
     if part in BATCH_NORM and name != part:
         return batch_norm.loop_of(BATCH_NORM[part][0], dtype, BATCH_NORM[part][1])
+    if name in recurrent.STEPS:
+        return recurrent.loop_of(name, dtype)
     form = FORMS[name]
     return form.loop(dtype) if dtype in form.dtypes else None

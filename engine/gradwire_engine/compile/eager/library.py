@@ -97,7 +97,7 @@ LIBRARY = Library()
 
 def _check(name: str, made: Any, expected: Any) -> None:
     """Compare results. Raises EngineError: RUNTIME if they differ beyond rounding."""
-    several = type(made) is tuple
+    several = type(made) in (tuple, list)
     for one, other in zip(made if several else (made,), expected if several else (expected,), strict=True):
         if np.asarray(one).dtype.kind != "f":
             _check_equal(name, one, other)

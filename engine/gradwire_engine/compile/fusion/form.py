@@ -16,9 +16,10 @@ import numpy as np
 FULL, ROW, UNIFORM = "full", "row", "uniform"
 _ORDER = {UNIFORM: 0, ROW: 1, FULL: 2}
 #: How an operand is indexed by row and element: whole array; rows that repeat; a value per row; one value; rows at a
-#: distance, read at several offsets; values per row that repeat.
+#: distance, read at several offsets; values per row that repeat; rows at a distance that the caller gives.
 WHOLE, TILE, COLUMN, SCALAR, SHIFTED, CYCLE = "whole", "tile", "column", "scalar", "shifted", "cycle"
-_SCOPES = {WHOLE: FULL, TILE: FULL, COLUMN: ROW, SCALAR: UNIFORM, SHIFTED: FULL, CYCLE: ROW}
+STRIDED = "strided"
+_SCOPES = {WHOLE: FULL, TILE: FULL, COLUMN: ROW, SCALAR: UNIFORM, SHIFTED: FULL, CYCLE: ROW, STRIDED: FULL}
 #: Dtypes: float, double, bool, and the integers that hold a float's bits.
 F4, F8, B1, I4, I8 = "f4", "f8", "b1", "i4", "i8"
 BITS = {F4: I4, F8: I8}

@@ -2,7 +2,8 @@
 
 The kernel is `void entry(i64 begin, i64 end, ptr scratch, ptr table)`. It computes the rows from `begin` to `end`; for
 a flat loop, the elements. `table` holds the row's length, then for each operand its address and its count: the rows of
-a tile or cycle, or those that share a column's value. `scratch` has a row of 8 bytes per element for each kept value.
+a tile or cycle, those that share a column's value, or the elements from one strided row to the next. `scratch` has a
+row of 8 bytes per element for each kept value.
 
 No operation may be reordered or contracted, except additions of a sum, so that they vectorize. The order of a sum is
 fixed by the compiled code and does not depend on how rows are divided among threads.
@@ -23,6 +24,7 @@ from gradwire_engine.compile.fusion.form import (
     ROW,
     SCALAR,
     SHIFTED,
+    STRIDED,
     TILE,
     UNIFORM,
     WHOLE,
@@ -117,6 +119,8 @@ class _Printer:
                 self.say(f"%b{place} = mul nsw i64 %m{place}, {'%n' if operand.index == TILE else operand.step}")
             elif operand.index == SHIFTED:
                 self.say(f"%b{place} = mul nsw i64 %i, {operand.step}")
+            elif operand.index == STRIDED:
+                self.say(f"%b{place} = mul nsw i64 %i, %k{place}")
             elif operand.index == COLUMN:
                 self.say(f"%b{place} = udiv i64 %i, %k{place}")
         behind = {value for each in self.passes for value in (*each.rows, *each.reductions)}
@@ -163,7 +167,7 @@ class _Printer:
                 self.say(f"store {self.type(number)} %{p}.v{number}, ptr {pointer}")
         if place == len(self.passes) - 1:
             for operand, offset, number in self.loop.stores:
-                if self.loop.operands[operand].index in (WHOLE, SHIFTED):
+                if self.loop.operands[operand].index in (WHOLE, SHIFTED, STRIDED):
                     self.store(operand, offset, number, p + ".", p)
         for number in each.reductions:
             self.accumulate(number, p)

@@ -63,14 +63,15 @@ def with_loop(attempt: Attempt, place: int = 1, least: int = LEAST) -> Callable[
     """Decorate a forward or a formula on arrays: use what `attempt(loops, ...)` returns, unless it is None.
 
     attempt: gets the context's loops, then the function's arguments. It returns None if no loop fits them.
-    place: of the argument that must have `least` elements; 1 for forwards, 0 for formulas.
+    place: of the argument that must have `least` elements, or of a list whose first item must; 1 for forwards, 0 for
+    formulas.
     """
 
     def decorate(function: Attempt) -> Attempt:
         @functools.wraps(function)
         def computed(*args: Any, **kwargs: Any) -> Any:
-            loops = CURRENT.get().loops
-            if loops is None or getattr(args[place], "size", 0) < least:
+            loops, given = CURRENT.get().loops, args[place]
+            if loops is None or getattr(given[0] if type(given) is list else given, "size", 0) < least:
                 return function(*args, **kwargs)
             made = attempt(loops, *args, **kwargs)
             if made is None:
@@ -150,9 +151,8 @@ def run(loop: Loop, rows: int, length: int, *operands: Array, repeats: dict[int,
     for place, count in (repeats or {}).items():
         items[2 * place + 2] = count
     table = packed("q", items)
-    end, kept, lanes = rows * length if loop.flat else rows, loop.kept * length, 1
-    if rows * length * loop.operations >= LARGE:
-        lanes = max(1, min(POOL.threads, _MOST_THREADS, end))
+    end, kept = rows * length if loop.flat else rows, loop.kept * length
+    lanes = _lanes(loop, rows * length, end)
     if not kept:
         if lanes == 1:
             loop.entry(0, end, None, table.buffer_info()[0])
@@ -162,3 +162,38 @@ def run(loop: Loop, rows: int, length: int, *operands: Array, repeats: dict[int,
     scratch = np.empty((lanes, kept), np.float64)
     start = _address(scratch)
     POOL.run(loop.entry, end, [start + 8 * kept * lane for lane in range(lanes)], table.buffer_info()[0])
+
+
+def _lanes(loop: Loop, elements: int, end: int) -> int:
+    """In how many threads a loop runs."""
+    return max(1, min(POOL.threads, _MOST_THREADS, end)) if elements * loop.operations >= LARGE else 1
+
+
+class StepLoop:
+    """A loop over strided rows that runs once per step of a sequence.
+
+    operands: matrices of `length` columns, in the loop's order. moving: whether a step begins at its own row of an
+    operand; else each step begins at the first one. The operands are kept alive.
+    """
+
+    def __init__(self, loop: Loop, length: int, operands: Sequence[tuple[Array, bool]]) -> None:
+        self._loop, self._length, self._operands = loop, length, operands
+        items, self._moving = [length], []
+        for place, (operand, moving) in enumerate(operands):
+            address, stride = _address(operand), operand.strides[0]
+            items += address, stride // operand.itemsize
+            if moving:
+                self._moving.append((2 * place + 1, address, stride))
+        self._table = packed("q", items)
+        self._start = self._table.buffer_info()[0]
+
+    def run(self, first: int, count: int) -> None:
+        """Compute the `count` rows of the step whose first row this is."""
+        table = self._table
+        for place, address, stride in self._moving:
+            table[place] = address + first * stride
+        lanes = _lanes(self._loop, count * self._length, count)
+        if lanes == 1:
+            self._loop.entry(0, count, None, self._start)
+        else:
+            POOL.run(self._loop.entry, count, [None] * lanes, self._start)

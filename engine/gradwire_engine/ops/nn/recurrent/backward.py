@@ -16,9 +16,13 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.graph.graph import Meta
 from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.basic import conj
+from gradwire_engine.ops.base.loops import Loops, with_loop
+from gradwire_engine.ops.nn.recurrent.step_loops import beside, columns, step_loop
 from gradwire_engine.ops.nn.recurrent.steps import Ints, Step, by_rows, extent, rows_of, steps_of, wide
 
 BLOCK = 1 << 18  # elements of a block's gates
+_OUTPUT = 4  # the place of the layer's output among a backward's arguments
+_LSTM_TENSORS = 4  # without a projection
 
 Arrays = Sequence[Any]  # arrays; None for a gradient that is missing
 
@@ -74,7 +78,8 @@ class _Sweep:
     def previous(self, values: Array, first: Array, block: Sequence[Step], base: int) -> Array:
         """The state before each step of a block. values: the state after each step."""
         made = self.empty(extent(block)[1], values.shape[-1])
-        for place, (start, count) in enumerate(block, self.place):
+        inner = self._shift(made, values, block, base)
+        for place, (start, count) in enumerate(block[:1] if inner else block, self.place):
             begin = start - base
             held = 0
             if place:
@@ -84,6 +89,17 @@ class _Sweep:
             if held < count:  # backwards, shorter sequences begin later
                 made[..., begin + held : begin + count, :] = first[..., held:count, :]
         return made
+
+    def _shift(self, made: Array, values: Array, block: Sequence[Step], base: int) -> bool:
+        """Write all rows but those of the first step, if all steps have as many rows; whether they have."""
+        count, rows = block[0][1], made.shape[-2]
+        if rows != count * len(block) or any(each != count for _, each in block):
+            return False
+        if block[0][0] == base:
+            made[..., count:, :] = values[..., base : base + rows - count, :]
+        else:
+            made[..., : rows - count, :] = values[..., base + count : base + rows, :]
+        return True
 
     def add(self, name: str, made: Array) -> None:
         """Add a block's part to a weight's gradient."""
@@ -98,11 +114,6 @@ class _Sweep:
         self.add(name, self.xp.matmul(gradients.swapaxes(-1, -2), values))
 
 
-def _columns(values: Array, width: int) -> list[Array]:
-    """The gates, each with `width` columns."""
-    return [values[..., start : start + width] for start in range(0, values.shape[-1], width)]
-
-
 def _side_by_side(values: Array, width: int) -> Array:
     """Rows of several gates as (..., rows, gates, width); a view."""
     return values.reshape((*values.shape[:-1], values.shape[-1] // width, width))
@@ -114,6 +125,32 @@ def _slope_into(xp: Any, sigmoid: Array, out: Array) -> None:
     out *= sigmoid
 
 
+def _lstm_by_loop(
+    loops: Loops, gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array, gates: Array, cells: Array
+) -> Any:
+    """What `lstm` returns, by a loop. None if none fits: with a projection, or gradients of what is saved."""
+    if len(tensors) > _LSTM_TENSORS or gs[3] is not None or gs[4] is not None:
+        return None
+    run = _Sweep(gs, tensors, sizes, reverse, output, 2)
+    first_cell, weight = run.others
+    width = first_cell.shape[-1]
+    state, cell = run.carried
+    for block, rows in run.blocks(4 * width):
+        made = rows_of(run.given_rows, rows)
+        read = [*beside(rows_of(gates, rows), width, True), (rows_of(cells, rows), True)]
+        read += [(run.previous(cells, first_cell, block, rows[0]), True), (state, False)]
+        read += [(run.xp.ascontiguousarray(rows_of(run.arriving, rows)), True), (cell, False)]
+        loop = step_loop(loops, "lstm_step_backward", width, [*read, *beside(made, width, True)])
+        if loop is None:
+            return None
+        for _, place in run.backwards(block, rows[0]):
+            loop.run(*place)
+            run.xp.matmul(rows_of(made, place), weight, out=state[: place[1]])
+        run.add_product("weight", made, run.previous(run.output, run.first, block, rows[0]))
+    return [run.given, *run.carried, *run.weights.values()]
+
+
+@with_loop(_lstm_by_loop, _OUTPUT)
 def lstm(gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array, gates: Array, cells: Array) -> Any:
     """Gradients of _lstm's tensors. gs: of its results; of gates and cells None if they are missing."""
     run = _Sweep(gs, tensors, sizes, reverse, output, 2)
@@ -160,9 +197,9 @@ def _lstm_factors(run: _Sweep, gates: Array, cells: Array) -> tuple[Array, Array
     The forget gate's lacks the previous c as a factor.
     """
     xp, width = run.xp, cells.shape[-1]
-    inward, _, new, out = _columns(gates, width)
+    inward, _, new, out = columns(gates, width)
     factors = run.empty(gates.shape[-2], 4 * width)
-    of_inward, _, of_new, of_out = _columns(factors, width)
+    of_inward, _, of_new, of_out = columns(factors, width)
     wound = xp.tanh(cells)
     _slope_into(xp, gates[..., : 2 * width], factors[..., : 2 * width])
     of_inward *= new
@@ -186,10 +223,39 @@ def _lstm_slopes(xp: Any, gates: Array, width: int) -> Array:
     return made
 
 
+def _gru_by_loop(
+    loops: Loops, gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array, gates: Array
+) -> Any:
+    """What `gru` returns, by a loop. None if none fits: with gradients of what is saved."""
+    if gs[2] is not None:
+        return None
+    run = _Sweep(gs, tensors, sizes, reverse, output, 1)
+    weight, width, (carried,) = run.others[0], run.first.shape[-1], run.carried
+    for block, rows in run.blocks(4 * width):
+        before = run.previous(run.output, run.first, block, rows[0])
+        gradients, product = run.empty(rows[1], 4 * width), run.empty(run.most, width)
+        read = [
+            *beside(rows_of(gates, rows), width, True),
+            (before, True),
+            (run.xp.ascontiguousarray(rows_of(run.arriving, rows)), True),
+        ]
+        loop = step_loop(loops, "gru_step_backward", width, [*read, (carried, False), *beside(gradients, width, True)])
+        if loop is None:
+            return None
+        for _, place in run.backwards(block, rows[0]):
+            loop.run(*place)
+            part = product[: place[1]]
+            run.xp.matmul(rows_of(gradients, place)[:, : 3 * width], weight, out=part)
+            carried[: place[1]] += part
+        _add_gru_block(run, gradients, before, rows)
+    return [run.given, *run.carried, *run.weights.values()]
+
+
+@with_loop(_gru_by_loop, _OUTPUT)
 def gru(gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array, gates: Array) -> Any:
     """Gradients of _gru's tensors. gs: of its results; of the gates None if they are missing."""
     run = _Sweep(gs, tensors, sizes, reverse, output, 1)
-    xp, (weight, *bias) = run.xp, run.others
+    xp, weight = run.xp, run.others[0]
     width = run.first.shape[-1]
     gates = conj(gates)
     (carried,) = run.carried
@@ -210,21 +276,27 @@ def gru(gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array, 
             xp.matmul(made[..., : 3 * width], weight, out=part)
             state *= rows_of(held, place)[..., width : 2 * width]
             state += part
-        recurrent, whole = gradients[..., : 3 * width], rows_of(run.given_rows, rows)
-        run.add_product("weight", recurrent, before)
-        if bias:
-            run.add("bias", recurrent.sum(-2))
-        whole[..., : 2 * width] = gradients[..., : 2 * width]
-        whole[..., 2 * width :] = gradients[..., 3 * width :]
+        _add_gru_block(run, gradients, before, rows)
     return [run.given, *run.carried, *run.weights.values()]
+
+
+def _add_gru_block(run: _Sweep, gradients: Array, before: Array, rows: Step) -> None:
+    """Add a block's part to the gradients of weight and bias, and write that of the input's part."""
+    width = before.shape[-1]
+    recurrent, whole = gradients[..., : 3 * width], rows_of(run.given_rows, rows)
+    run.add_product("weight", recurrent, before)
+    if len(run.others) > 1:
+        run.add("bias", recurrent.sum(-2))
+    whole[..., : 2 * width] = gradients[..., : 2 * width]
+    whole[..., 2 * width :] = gradients[..., 3 * width :]
 
 
 def _gru_factors(run: _Sweep, gates: Array, before: Array) -> Array:
     """Derivatives of h by what the gates of a block are made of."""
     xp, width = run.xp, before.shape[-1]
-    reset, update, new, recurrent = _columns(gates, width)
+    reset, update, new, recurrent = columns(gates, width)
     factors = run.empty(gates.shape[-2], 4 * width)
-    of_reset, of_update, of_recurrent, of_new = _columns(factors, width)
+    of_reset, of_update, of_recurrent, of_new = columns(factors, width)
     _slope_into(xp, gates[..., : 2 * width], factors[..., : 2 * width])
     xp.multiply(new, new, out=of_new)
     xp.subtract(1, of_new, out=of_new)
@@ -239,8 +311,8 @@ def _gru_factors(run: _Sweep, gates: Array, before: Array) -> Array:
 def _gru_extra(run: _Sweep, gates: Array, given: Array) -> Array:
     """What gradients of the saved gates add to those of what they are made of."""
     width = gates.shape[-1] // 4
-    reset, update, new, recurrent = _columns(gates, width)
-    to_reset, to_update, to_new, to_recurrent = _columns(given, width)
+    reset, update, new, recurrent = columns(gates, width)
+    to_reset, to_update, to_new, to_recurrent = columns(given, width)
     of_new = to_new * (1 - new * new)
     parts = [
         (of_new * recurrent + to_reset) * reset * (1 - reset),

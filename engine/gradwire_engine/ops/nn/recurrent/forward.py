@@ -15,7 +15,9 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LONG, LOOP, counted, flop
 from gradwire_engine.op.op import op
 from gradwire_engine.op.workload import pause
+from gradwire_engine.ops.base.loops import Loops, with_loop
 from gradwire_engine.ops.nn.recurrent import backward, recorded_backward
+from gradwire_engine.ops.nn.recurrent.step_loops import beside, step_loop
 from gradwire_engine.ops.nn.recurrent.steps import Ints, by_rows, steps_of, wide
 
 _WORK = 12.0  # operations per gate of a step
@@ -96,6 +98,59 @@ def _sizes_of(saved: int) -> Any:
 _LSTM_SAVED, _GRU_SAVED = 5, 4  # values per element of the state: gates and cells
 
 
+def _lstm_step(xp: Any, gates: Array, given: Array, cell: Array, hidden: Array) -> None:
+    """One step: gates, of which the recurrent part is given, and cells in place; hidden states are written."""
+    width = cell.shape[-1]
+    gates += given
+    _apply_sigmoid(xp, gates[..., : 2 * width])
+    new, out = gates[..., 2 * width : 3 * width], gates[..., 3 * width :]
+    xp.tanh(new, out=new)
+    _apply_sigmoid(xp, out)
+    cell *= gates[..., width : 2 * width]
+    xp.multiply(gates[..., :width], new, out=hidden)
+    cell += hidden
+    xp.tanh(cell, out=hidden)
+    hidden *= out
+
+
+def _lstm(
+    loops: Loops | None, xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool
+) -> tuple[Array, ...] | None:
+    """What `lstm` returns. With `loops`, by one of them; None if none fits."""
+    width = tensors[2].shape[-1]
+    run = _Forward(xp, tensors, sizes, reverse, 4 * width if keep else 0)
+    cell, weight, *projection = run.others
+    cell, turned = cell.copy(), weight.swapaxes(-1, -2)
+    gates = run.gates if keep else run.empty(run.most, 4 * width)
+    cells = run.empty(run.output.shape[-2] if keep else run.most, width)
+    hidden, loop, product = run.empty(run.most, width), None, gates
+    if loops is not None:
+        product = run.empty(run.most, 4 * width)
+        read = [*beside(product, width, False), *beside(run.given, width, True), (cell, False)]
+        made = [(hidden, False)] * 2 if projection else [(run.output, True), (run.state, False)]
+        loop = step_loop(loops, "lstm_step", width, [*read, *beside(gates, width, keep), (cells, keep), *made])
+        if loop is None:
+            return None
+    for start, count in run.steps:
+        pause()
+        held = slice(start, start + count) if keep else slice(count)
+        state = hidden[..., :count, :]
+        if loop is not None:
+            xp.matmul(run.state[..., :count, :], turned, out=product[..., :count, :])
+            loop.run(start, count)
+        else:
+            xp.matmul(run.state[..., :count, :], turned, out=gates[..., held, :])
+            _lstm_step(xp, gates[..., held, :], run.given[..., start : start + count, :], cell[..., :count, :], state)
+            if keep:
+                cells[..., held, :] = cell[..., :count, :]
+        if projection:
+            state = xp.matmul(state, projection[0].swapaxes(-1, -2))
+        if loop is None or projection:
+            run.output[..., start : start + count, :] = state
+            run.state[..., :count, :] = state
+    return (*run.results(cell), run.gates, cells if keep else cells[..., :0, :])
+
+
 @op(
     name="_lstm",
     promote="same",
@@ -106,41 +161,58 @@ _LSTM_SAVED, _GRU_SAVED = 5, 4  # values per element of the state: gates and cel
     described_items=(0,),
     cost=_COST,
 )
+@with_loop(_lstm)
 def lstm(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) -> Any:
     """All steps of a layer of long short-term memory in one direction.
 
     tensors: the input's part of the gates (t, n, 4 h) or (rows, 4 h); h (n, p); c (n, h); recurrent weights (4 h, p);
     and weights of a projection (p, h) if there is one. keep: whether to return the gates and cells for backward.
     """
-    width = tensors[2].shape[-1]
+    return _lstm(None, xp, tensors, sizes, reverse, keep)
+
+
+def _gru_step(xp: Any, product: Array, given: Array, gates: Array, state: Array) -> None:
+    """One step: gates and the new gate's recurrent part are written; states change in place."""
+    width = state.shape[-1]
+    both, new = gates[..., : 2 * width], gates[..., 2 * width : 3 * width]
+    xp.add(product[..., : 2 * width], given[..., : 2 * width], out=both)
+    _apply_sigmoid(xp, both)
+    gates[..., 3 * width :] = product[..., 2 * width :]
+    xp.multiply(gates[..., :width], product[..., 2 * width :], out=new)
+    new += given[..., 2 * width :]
+    xp.tanh(new, out=new)
+    state -= new
+    state *= gates[..., width : 2 * width]
+    state += new
+
+
+def _gru(
+    loops: Loops | None, xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool
+) -> tuple[Array, ...] | None:
+    """What `gru` returns. With `loops`, by one of them; None if none fits."""
+    width = tensors[1].shape[-1]
     run = _Forward(xp, tensors, sizes, reverse, 4 * width if keep else 0)
-    cell, weight, *projection = run.others
-    cell, turned = cell.copy(), weight.swapaxes(-1, -2)
-    cells = run.empty(run.output.shape[-2] if keep else 0, width)
-    scratch, hidden = run.empty(0 if keep else run.most, 4 * width), run.empty(run.most, width)
+    weight, *bias = run.others
+    turned, added = weight.swapaxes(-1, -2), [each[..., None, :] for each in bias]
+    gates, product, loop = run.gates if keep else run.empty(run.most, 4 * width), run.empty(run.most, 3 * width), None
+    if loops is not None:
+        read = [*beside(product, width, False), *beside(run.given, width, True), (run.state, False)]
+        loop = step_loop(loops, "gru_step", width, [*read, *beside(gates, width, keep), (run.output, True)])
+        if loop is None:
+            return None
     for start, count in run.steps:
         pause()
-        rows = slice(start, start + count)
-        gates = run.gates[..., rows, :] if keep else scratch[..., :count, :]
-        xp.matmul(run.state[..., :count, :], turned, out=gates)
-        gates += run.given[..., rows, :]
-        _apply_sigmoid(xp, gates[..., : 2 * width])
-        new, out = gates[..., 2 * width : 3 * width], gates[..., 3 * width :]
-        xp.tanh(new, out=new)
-        _apply_sigmoid(xp, out)
-        changed, made = cell[..., :count, :], hidden[..., :count, :]
-        changed *= gates[..., width : 2 * width]
-        xp.multiply(gates[..., :width], new, out=made)
-        changed += made
-        xp.tanh(changed, out=made)
-        made *= out
-        if keep:
-            cells[..., rows, :] = changed
-        if projection:
-            made = xp.matmul(made, projection[0].swapaxes(-1, -2))
-        run.output[..., rows, :] = made
-        run.state[..., :count, :] = made
-    return (*run.results(cell), run.gates, cells)
+        part, state = product[..., :count, :], run.state[..., :count, :]
+        xp.matmul(state, turned, out=part)
+        for each in added:
+            part += each
+        if loop is not None:
+            loop.run(start, count)
+            continue
+        held, rows = slice(start, start + count) if keep else slice(count), slice(start, start + count)
+        _gru_step(xp, part, run.given[..., rows, :], gates[..., held, :], state)
+        run.output[..., rows, :] = state
+    return (*run.results(), run.gates)
 
 
 @op(
@@ -153,38 +225,14 @@ def lstm(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) 
     described_items=(0, 3),
     cost=_COST,
 )
+@with_loop(_gru)
 def gru(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool) -> Any:
     """All steps of a layer of gated recurrent units in one direction.
 
     tensors: the input's part of the gates (t, n, 3 h) or (rows, 3 h); h (n, h); recurrent weights (3 h, h); and their
     bias (3 h) if there is one. keep: whether to return reset, update and new gate, and the new one's recurrent part.
     """
-    width = tensors[1].shape[-1]
-    run = _Forward(xp, tensors, sizes, reverse, 4 * width if keep else 0)
-    weight, *bias = run.others
-    turned, added = weight.swapaxes(-1, -2), [each[..., None, :] for each in bias]
-    scratch, product = run.empty(0 if keep else run.most, 4 * width), run.empty(run.most, 3 * width)
-    for start, count in run.steps:
-        pause()
-        rows = slice(start, start + count)
-        given, state = run.given[..., rows, :], run.state[..., :count, :]
-        gates = run.gates[..., rows, :] if keep else scratch[..., :count, :]
-        part = product[..., :count, :]
-        xp.matmul(state, turned, out=part)
-        for each in added:
-            part += each
-        both, new = gates[..., : 2 * width], gates[..., 2 * width : 3 * width]
-        xp.add(part[..., : 2 * width], given[..., : 2 * width], out=both)
-        _apply_sigmoid(xp, both)
-        gates[..., 3 * width :] = part[..., 2 * width :]
-        xp.multiply(gates[..., :width], part[..., 2 * width :], out=new)
-        new += given[..., 2 * width :]
-        xp.tanh(new, out=new)
-        state -= new
-        state *= gates[..., width : 2 * width]
-        state += new
-        run.output[..., rows, :] = state
-    return (*run.results(), run.gates)
+    return _gru(None, xp, tensors, sizes, reverse, keep)
 
 
 @op(
@@ -217,6 +265,8 @@ def rnn(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, rectifies: bo
     return run.results()
 
 
+lstm.by_loops("lstm_step", "lstm_step_backward")
+gru.by_loops("gru_step", "gru_step_backward")
 lstm.sized_by(_sizes_of(_LSTM_SAVED))
 gru.sized_by(_sizes_of(_GRU_SAVED))
 rnn.sized_by(lambda tensors, *rest: _sizes_of(0)(tensors, (), False, False))
