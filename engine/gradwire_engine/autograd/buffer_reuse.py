@@ -7,6 +7,7 @@ the gradient of a million elements several times.
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,12 @@ def _references(gradient: Any) -> int:
 
 def own(gradient: Any) -> Tensor:
     """Tensor of this array itself if it has no other holder, else of a copy. Raises EngineError: MEMORY_LIMIT."""
-    # CuPy's arrays do not tell whether a strided view of their memory is alive, so these are copied.
-    plain = type(gradient) is np.ndarray and gradient.ndim > 0 and _is_writable_row_major(gradient)
-    if plain and _references(gradient) <= _SOLE_REFERENCES:
-        base = gradient.base
-        if base is None or _is_reshaped(gradient, base):
+    if _references(gradient) <= _SOLE_REFERENCES and gradient.ndim > 0:
+        if type(gradient) is np.ndarray:
+            base = gradient.base
+            if _is_writable_row_major(gradient) and (base is None or _is_reshaped(gradient, base)):
+                return Tensor(gradient)
+        elif _is_alone_on_gpu(gradient):
             return Tensor(gradient)
     admit(gradient.shape, gradient.dtype, _behind(gradient))
     with beside(gradient):
@@ -36,6 +38,22 @@ def own(gradient: Any) -> Tensor:
 def _is_writable_row_major(gradient: Any) -> bool:
     flags = gradient.flags  # refers to the gradient, so the caller must not keep it
     return bool(flags.c_contiguous and flags.writeable)
+
+
+def _is_alone_on_gpu(gradient: Any) -> bool:
+    """Whether an array of CuPy is row-major and alone in its memory, or a reshaped view that alone holds such an array.
+
+    An array holds its memory by a pointer. Some views share the pointer, others have their own.
+    """
+    if not hasattr(gradient.data, "mem") or not gradient.flags.c_contiguous:
+        return False
+    holders = _SOLE_ATTRIBUTE
+    if gradient.base is not None:
+        whole = gradient.base.base is None and gradient.base.nbytes == gradient.nbytes
+        if not whole or sys.getrefcount(gradient.base) != _SOLE_ATTRIBUTE:
+            return False
+        holders += 1
+    return sys.getrefcount(gradient.data) == holders and sys.getrefcount(gradient.data.mem) == _SOLE_ATTRIBUTE
 
 
 def _behind(gradient: Any) -> int:
@@ -83,5 +101,12 @@ def _count_sole_references() -> int:
     return counts[0]
 
 
+def _count_attribute_references() -> int:
+    """Reference count of an object that only an attribute holds."""
+    holder = SimpleNamespace(held=object())
+    return sys.getrefcount(holder.held)
+
+
+_SOLE_ATTRIBUTE = _count_attribute_references()
 _SOLE_BASE = _count_base_references()
 _SOLE_REFERENCES = _count_sole_references()

@@ -46,12 +46,16 @@ Lower = Callable[[Any, Sequence[Any]], "int | tuple[int, ...]"]
 
 @dataclass(frozen=True)
 class Form:
-    """A loop's operands, a letter each, and its values. lower: gets a lowering and the operands that it reads."""
+    """A loop's operands, a letter each, and its values. lower: gets a lowering and the operands that it reads.
+
+    in_place: whether the first operand is overwritten.
+    """
 
     reads: str
     writes: str
     lower: Lower
     dtypes: tuple[str, ...] = (F4, F8)
+    in_place: bool = False
 
     def loop(self, dtype: str) -> Loop:
         """The loop for a dtype."""
@@ -59,7 +63,10 @@ class Form:
         given = [_Given(loop.operand(F8 if letter == "n" else dtype, _INDICES[letter])) for letter in self.reads]
         lengths = [each for each, letter in zip(given, self.reads, strict=True) if letter == "n"]
         made = self.lower(_Lowering(loop, dtype, lengths[0] if lengths else 0), given)
-        for letter, value in zip(self.writes, made if isinstance(made, tuple) else (made,), strict=True):
+        values = made if isinstance(made, tuple) else (made,)
+        if self.in_place:
+            loop.store(given[0], values[0])
+        for letter, value in zip(self.writes, values[self.in_place :], strict=True):
             loop.store(loop.operand(dtype, _INDICES[letter]), value)
         return loop
 
@@ -241,3 +248,70 @@ def loop_of(name: str, dtype: str) -> Loop | None:
         return recurrent.loop_of(name, dtype)
     form = FORMS[name]
     return form.loop(dtype) if dtype in form.dtypes else None
+
+
+# On GPUs only. Rows may lie across the operands: a channel of all images, a column of a matrix.
+
+
+def _channel_norm(weighted: bool, biased: bool) -> Form:
+    """Output, means, scales and variances. Reads rows, weight and bias per row, row length, eps."""
+
+    def lower(to: Any, given: Sequence[Any]) -> Any:
+        x, one = to.read(given[0]), _number(to, 1)
+        centre = rules._back(to, rules._mean(to, x))
+        normal = to.loop.binary("sub", x, centre)
+        variance = rules._back(to, rules._mean(to, _mul(to, normal, normal)))
+        scale = to.loop.binary("div", one, to.loop.unary("sqrt", to.loop.binary("add", variance, to.read(given[-1]))))
+        made = _mul(to, normal, _mul(to, scale, to.read(given[1])) if weighted else scale)
+        if biased:
+            made = to.loop.binary("add", made, to.read(given[1 + weighted]))
+        return made, centre, scale, variance
+
+    return Form("w" + "c" * (weighted + biased) + "ns", "wccc", lower)
+
+
+def _channel_norm_grad(weighted: bool) -> Form:
+    """The input's gradient. Reads g, rows, weight per row, means, scales, row length."""
+    form = _layer_norm_grad(weighted)
+    return Form(form.reads.replace("t", "c"), form.writes, form.lower)
+
+
+def _row_sum(to: Any, given: Sequence[Any]) -> int:
+    return rules._back(to, rules._sum(to, to.read(given[0])))
+
+
+def _row_dots(to: Any, given: Sequence[Any]) -> int:
+    """The sum of g * (x - centre) * scale along a row."""
+    g, x, centre, scale = map(to.read, given)
+    normal = _mul(to, to.loop.binary("sub", x, centre), scale)
+    return rules._back(to, rules._sum(to, _mul(to, to.loop.cast(g, F8), to.loop.cast(normal, F8))))
+
+
+def _running(to: Any, given: Sequence[Any]) -> int:
+    """running * kept + fresh * share."""
+    running, fresh, kept, share = map(to.read, given)
+    return int(to.loop.binary("add", _mul(to, running, kept), _mul(to, fresh, share)))
+
+
+_GPU_FORMS: dict[str, Form] = {
+    **{
+        f"channel_norm{'_weight' * weighted}{'_bias' * biased}": _channel_norm(weighted, biased)
+        for weighted in (False, True)
+        for biased in (False, True)
+    },
+    "channel_norm_backward": _channel_norm_grad(False),
+    "channel_norm_backward_weight": _channel_norm_grad(True),
+    "row_sum": Form("w", "c", _row_sum),
+    "channel_dots": Form("wwcc", "c", _row_dots),
+    "column_dots": Form("wwtt", "c", _row_dots),
+    "running": Form("wwss", "w", _running),
+    "add_scaled_": Form("wws", "", _rule("add"), in_place=True),
+    "addcmul": Form("wwws", "w", _rule("addcmul_")),
+    "addcdiv": Form("wwws", "w", _rule("addcdiv_")),
+}
+
+
+def gpu_loop_of(name: str, dtype: str) -> Loop | None:
+    """A loop of a GPU by its name; None if there is none for a dtype."""
+    form = _GPU_FORMS.get(name) or FORMS.get(name)
+    return form.loop(dtype) if form is not None and dtype in form.dtypes else None

@@ -15,10 +15,11 @@ import numpy as np
 
 from gradwire_engine.compile.eager import max_pool
 from gradwire_engine.compile.eager.forms import loop_of
-from gradwire_engine.compile.fusion.form import FULL
+from gradwire_engine.compile.eager.gpu import GpuLoops, gpu_loops
+from gradwire_engine.compile.fusion.form import FULL, is_flat
 from gradwire_engine.compile.fusion.fused import OPTIONS, check_near
 from gradwire_engine.compile.fusion.kernel_cache import Kernel, available
-from gradwire_engine.compile.fusion.llvm_printer import is_flat, printed
+from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.loops import Loop
@@ -118,6 +119,11 @@ class _Loaded:
     verifies: bool
     check = staticmethod(_check)
 
+    def on_gpu(self, array: Any) -> GpuLoops | None:
+        """The loops for an array on a GPU; None for other values."""
+        gpu = gpu_loops()
+        return gpu if gpu is not None and type(array) is gpu.array else None
+
     def find(self, name: str, dtype: str) -> Loop | None:
         """A loop; None if it is not one of these."""
         return self.loops.get((name, dtype))
@@ -143,6 +149,13 @@ class SessionLoops:
     def verifies(self) -> bool:
         """Whether results are compared with NumPy's."""
         return OPTIONS.mode == "verify"
+
+    def on_gpu(self, array: Any) -> GpuLoops | None:
+        """The loops for an array on a GPU; None for other values, and if this session computes by CuPy's kernels."""
+        gpu = gpu_loops()
+        if gpu is None or type(array) is not gpu.array or OPTIONS.mode == "off" or not self._applies():
+            return None
+        return gpu
 
     def find(self, name: str, dtype: str) -> Loop | None:
         """A loop; None if this session computes by NumPy."""

@@ -144,10 +144,13 @@ class Loop:
 
     # Passes.
 
-    def passes(self) -> list[Pass]:
-        """The work of a row in order. The last pass has the stores of elements; its rows are those only stored."""
+    def passes(self, keeping: bool = True) -> list[Pass]:
+        """The work of a row in order. The last pass has the stores of elements; its rows are those only stored.
+
+        keeping: whether values that cost much are kept between passes.
+        """
         levels = self._levels()
-        needed = self._reached([value for _, _, value in self.stores])
+        needed = self.reached([value for _, _, value in self.stores])
         last = max((levels[value] for value in needed), default=0)
         made = [Pass() for _ in range(last + 1)]
         for value in sorted(needed):
@@ -162,7 +165,7 @@ class Loop:
             # A kept value is loaded, and what only it needs is not computed again.
             each.elements = sorted(self._elements(ends[place], kept))
             here = set(each.elements) - kept
-            dear = {value for value in here if self._cost(value) > _CHEAP}
+            dear = {value for value in here if keeping and self._cost(value) > _CHEAP}
             later = [value for values in ends[place + 1 :] for value in values]
             each.keeps = sorted(self._elements(later, kept | dear) & dear)
             kept |= set(each.keeps)
@@ -179,7 +182,8 @@ class Loop:
             levels.append(level + 1 if value.op in REDUCTIONS else level)
         return levels
 
-    def _reached(self, ends: Iterable[int]) -> set[int]:
+    def reached(self, ends: Iterable[int]) -> set[int]:
+        """These values and all that they are computed from."""
         found: set[int] = set()
         waiting = list(ends)
         while waiting:
@@ -206,3 +210,8 @@ class Loop:
     def _cost(self, value: int) -> int:
         behind = self._elements([value])
         return sum(_COSTS.get(self.values[each].op, 1) for each in behind)
+
+
+def is_flat(loop: Loop) -> bool:
+    """Whether a loop needs no rows: it only has whole arrays, single values and one pass."""
+    return all(each.index in (WHOLE, SCALAR) for each in loop.operands) and len(loop.passes()) == 1

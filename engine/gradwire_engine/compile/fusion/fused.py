@@ -19,10 +19,10 @@ import numpy as np
 
 from gradwire_engine.compile.fusion.batch_norm import BatchNorm, BatchNormCall, batch_norms
 from gradwire_engine.compile.fusion.depthwise import Depthwise, DepthwiseCall, Fallback, depthwise, loop_of
-from gradwire_engine.compile.fusion.form import FULL, Loop
+from gradwire_engine.compile.fusion.form import FULL, Loop, is_flat
 from gradwire_engine.compile.fusion.grouping import Group, Index, groups_of
 from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels, available
-from gradwire_engine.compile.fusion.llvm_printer import is_flat, printed
+from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.kernels.registry import Kernel as PlanKernel
 from gradwire_engine.compile.schedule import Schedule
 from gradwire_engine.core.errors import EngineError, Reason

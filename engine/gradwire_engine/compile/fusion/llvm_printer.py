@@ -30,6 +30,7 @@ from gradwire_engine.compile.fusion.form import (
     WHOLE,
     Loop,
     Pass,
+    is_flat,
 )
 
 ENTRY = "entry"
@@ -45,11 +46,6 @@ _SUFFIX = {"f4": "f32", "f8": "f64"}
 _SIGN = {"i4": (31, 0x7FFFFFFF, -(1 << 31)), "i8": (63, 0x7FFFFFFFFFFFFFFF, -(1 << 63))}
 
 
-def is_flat(loop: Loop) -> bool:
-    """Whether a loop needs no rows: it only has whole arrays, single values and one pass."""
-    return all(each.index in (WHOLE, SCALAR) for each in loop.operands) and len(loop.passes()) == 1
-
-
 def printed(loop: Loop) -> str:
     """The module of a loop."""
     return _Printer(loop).module()
@@ -61,7 +57,7 @@ class _Printer:
         self.passes = loop.passes()
         self.flat = is_flat(loop)
         self.slots = {value: place for place, value in enumerate(loop.kept())}
-        self.needed = loop._reached([value for _, _, value in loop.stores])
+        self.needed = loop.reached([value for _, _, value in loop.stores])
         self.lines: list[str] = []
         self.metadata: list[str] = []
         self.count = 0

@@ -15,6 +15,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Fit
 from gradwire_engine.op.op import op
 from gradwire_engine.op.refusals import is_dense
+from gradwire_engine.ops.base.loops import update_on_gpu
 
 Ints = tuple[int, ...]
 Device = str
@@ -61,7 +62,19 @@ def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
     return xp.add(input, other)
 
 
-add.into(lambda xp, input, other, alpha: xp.add(input, other if alpha == 1 else other * alpha, out=input))
+def _add_into(xp: Any, input: Array, other: Array | Number, alpha: Number) -> None:
+    if alpha == 1:
+        xp.add(input, other, out=input)
+    elif xp is np:
+        np.add(input, other * alpha, out=input)
+    else:
+        update_on_gpu(
+            "add_scaled_", input, other, numbers=(alpha,),
+            plainly=lambda target: xp.add(target, other * alpha, out=target),
+        )  # fmt: skip
+
+
+add.into(_add_into)
 add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else g * conj(alpha)).tangent("holomorphic")
 
 

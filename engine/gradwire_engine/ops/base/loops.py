@@ -1,7 +1,8 @@
-"""Ops on large arrays as loops of machine code, where the context has such loops; else NumPy computes them.
+"""Ops as loops of machine code, where the context has such loops: on large arrays in host memory, and on GPUs.
 
 A forward or formula declares by `with_loop` how a loop computes it for some arguments. The arguments alone decide,
 with the session and what is installed. So the same call computes the same bits each time. compile/eager/ makes loops.
+NumPy or CuPy computes all else.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import numpy as np
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.threads import LARGE, POOL, Entry
-from gradwire_engine.ops.base.blocked import is_plain
 
 #: Elements from which a loop is used: on fewer, NumPy's passes take about as long as the call. And the same for
 #: formulas of few operations, which take NumPy two or three passes.
 LEAST, LEAST_OF_CHEAP = 1 << 12, 1 << 15
+#: Elements that no array has: only a GPU uses the loop.
+ON_GPU = 1 << 62
 # Values of all scratch rows of a thread, and threads, at most.
 _SCRATCH, _MOST_THREADS = 1 << 17, 64
 
@@ -40,14 +42,30 @@ class Loop:
     flat: bool
 
 
+class Kernel(Protocol):
+    """A loop as a kernel of a GPU."""
+
+    def launch(
+        self, rows: int, length: int, operands: Sequence[Array], repeats: dict[int, int] | None = None, inner: int = 0
+    ) -> None:
+        """Compute on the current device: see `run`.
+
+        inner: elements of a row that follow one another, if rows lie across the operands; 0 if rows are contiguous.
+        """
+
+
 class Loops(Protocol):
-    """The loops of a context."""
+    """The loops of a context, for arrays in host memory or on a GPU."""
 
-    #: Whether each result is compared with NumPy's.
-    verifies: bool
+    @property
+    def verifies(self) -> bool:
+        """Whether each result is compared with that of NumPy or CuPy."""
 
-    def find(self, name: str, dtype: str) -> Loop | None:
-        """A loop for a dtype's character, loaded; None if the context must compute by NumPy."""
+    def on_gpu(self, array: Any) -> Loops | None:
+        """The loops for an array on a GPU; None for other values, and if the context may not use them."""
+
+    def find(self, name: str, dtype: str) -> Loop | Kernel | None:
+        """A loop for a dtype's character, loaded; None if there is none, or the context must compute without."""
 
     def only(self, names: Sequence[tuple[str, str]]) -> Loops | None:
         """These loops, by name and dtype, loaded; None if there are none."""
@@ -63,15 +81,22 @@ def with_loop(attempt: Attempt, place: int = 1, least: int = LEAST) -> Callable[
     """Decorate a forward or a formula on arrays: use what `attempt(loops, ...)` returns, unless it is None.
 
     attempt: gets the context's loops, then the function's arguments. It returns None if no loop fits them.
-    place: of the argument that must have `least` elements, or of a list whose first item must; 1 for forwards, 0 for
-    formulas.
+    place: of the argument that must have `least` elements or be on a GPU, or of a list whose first item must; 1 for
+    forwards, 0 for formulas.
     """
 
     def decorate(function: Attempt) -> Attempt:
         @functools.wraps(function)
         def computed(*args: Any, **kwargs: Any) -> Any:
-            loops, given = CURRENT.get().loops, args[place]
-            if loops is None or getattr(given[0] if type(given) is list else given, "size", 0) < least:
+            loops = CURRENT.get().loops
+            given = args[place]
+            if type(given) is list:
+                given = given[0]
+            if loops is not None and type(given) is not np.ndarray:
+                loops = loops.on_gpu(given)
+            elif loops is not None and given.size < least:
+                loops = None
+            if loops is None:
                 return function(*args, **kwargs)
             made = attempt(loops, *args, **kwargs)
             if made is None:
@@ -86,8 +111,22 @@ def with_loop(attempt: Attempt, place: int = 1, least: int = LEAST) -> Callable[
 
 
 def fits(*arrays: Array) -> bool:
-    """Whether arrays are large enough for a loop, row-major, and of one shape and float dtype."""
-    return type(arrays[0]) is np.ndarray and arrays[0].size >= LEAST and is_plain(*arrays)
+    """Whether arrays are row-major, of one shape and float dtype, on a GPU or large enough for a loop."""
+    first = arrays[0]
+    return (
+        (first.size >= LEAST if type(first) is np.ndarray else first.size > 0)
+        and all(each.shape == first.shape for each in arrays)
+        and are_plain(*arrays)
+    )
+
+
+def are_plain(*arrays: Any) -> bool:
+    """Whether these are row-major arrays of one float dtype, all of NumPy or all of CuPy."""
+    first = arrays[0]
+    return all(
+        type(each) is type(first) and each.dtype.char in "fd" and each.dtype == first.dtype and each.flags.c_contiguous
+        for each in arrays
+    )
 
 
 def elementwise_loop(name: str) -> Attempt:
@@ -112,6 +151,31 @@ def each(loops: Loops, name: str, *arrays: Any, numbers: tuple[float, ...] = ())
     return made
 
 
+def update_on_gpu(
+    name: str, target: Any, *arrays: Any, numbers: tuple[Any, ...], plainly: Callable[[Array], None]
+) -> None:
+    """Overwrite an array: on a GPU by an elementwise loop over it, arrays of its shape, and numbers, if one fits.
+
+    plainly: the same by the array's module.
+    """
+    loops = None if type(target) is np.ndarray or CURRENT.get().loops is None else CURRENT.get().loops.on_gpu(target)
+    loop = None
+    # A kernel's compiler assumes that what is not the target does not change.
+    apart = loops is not None and all(
+        type(each) is type(target) and each.data.ptr != target.data.ptr for each in arrays
+    )
+    if apart and fits(target, *arrays) and all(type(number) in (int, float) for number in numbers):
+        loop = loops.find(name, target.dtype.char)
+    if loops is None or loop is None:
+        plainly(target)
+        return
+    expected = target.copy() if loops.verifies else None
+    run(loop, 1, target.size, target, *arrays, *(np.asarray(number, target.dtype) for number in numbers))
+    if expected is not None:
+        plainly(expected)
+        loops.check(name, target, expected)
+
+
 def along_rows(loops: Loops, name: str, dim: int, *arrays: Any) -> Array | None:
     """A new array, by a loop over the rows of arrays of one shape. None if `dim` is not the last dimension."""
     if not fits(*arrays) or dim not in (-1, arrays[0].ndim - 1):
@@ -133,18 +197,21 @@ def _address(operand: Array) -> int:
         return int(operand.__array_interface__["data"][0])
 
 
-def find(loops: Loops, name: str, dtype: str, length: int) -> Loop | None:
+def find(loops: Loops, name: str, dtype: str, length: int) -> Loop | Kernel | None:
     """A loop whose scratch memory for rows of this length is small."""
     loop = loops.find(name, dtype)
-    return None if loop is None or loop.kept * length > _SCRATCH else loop
+    return None if isinstance(loop, Loop) and loop.kept * length > _SCRATCH else loop
 
 
-def run(loop: Loop, rows: int, length: int, *operands: Array, repeats: dict[int, int] | None = None) -> None:
-    """Run a loop over rows of `length` elements, in the pool's threads if it is large.
+def run(loop: Loop | Kernel, rows: int, length: int, *operands: Array, repeats: dict[int, int] | None = None) -> None:
+    """Run a loop over rows of `length` elements: on their GPU, or in the pool's threads if it is large.
 
     operands: row-major arrays, in the loop's order, the results last. repeats: of an operand by its place, the rows
     after which it is read again from its start, or that share one of its values; else 1.
     """
+    if not isinstance(loop, Loop):
+        loop.launch(rows, length, operands, repeats)
+        return
     items = [length]
     for operand in operands:
         items += _address(operand), 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from gradwire_engine.ops.base.basic import _refuse_bools, conj, div, neg, real, 
 from gradwire_engine.ops.base.checks import needs_tensor
 from gradwire_engine.ops.base.compare import eq, ge, gt, le, logical_and, logical_or, lt
 from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.loops import ON_GPU, Loops, each, with_loop
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.unary import exp, exp2, isnan, log
 
@@ -337,7 +339,19 @@ lerp.grad(
 ).tangent("holomorphic")
 
 
+def _scaled_on_gpu(name: str) -> Callable[..., Any]:
+    """The attempt of addcmul and addcdiv by a loop of a GPU over arrays of one shape."""
+
+    def attempt(loops: Loops, xp: Any, input: Any, tensor1: Any, tensor2: Any, *, value: Number = 1) -> Array | None:
+        if type(value) not in (int, float) or not type(input) is type(tensor1) is type(tensor2):
+            return None
+        return each(loops, name, input, tensor1, tensor2, numbers=(value,))
+
+    return attempt
+
+
 @op(promote="same", cost=4)
+@with_loop(_scaled_on_gpu("addcmul"), least=ON_GPU)
 def addcmul(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 * tensor2 (torch.addcmul)."""
     product = xp.multiply(tensor1, tensor2)
@@ -355,6 +369,7 @@ addcmul.grad(
 
 
 @op(promote="same", cost=4)
+@with_loop(_scaled_on_gpu("addcdiv"), least=ON_GPU)
 def addcdiv(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 / tensor2 (torch.addcdiv)."""
     if dtypes.category(dtypes.result_type(tensor1, tensor2)) < dtypes.FLOAT:

@@ -24,6 +24,7 @@ from gradwire_engine.op.cost import CALL, LOOP, counted, flop
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import add, conj, expand
 from gradwire_engine.ops.base.checks import admit, ints
+from gradwire_engine.ops.base.loops import ON_GPU, Loops, fits, with_loop
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.linalg.matrix import fold
 from gradwire_engine.ops.nn.convolution import onednn
@@ -44,7 +45,19 @@ _ROW = 12
 _LONG = 1 << 11
 
 
+def _channel_loop(loops: Loops, xp: Any, input: Array) -> Array | None:
+    """The sums by a loop of a GPU."""
+    loop: Any = loops.find("row_sum", input.dtype.char) if fits(input) else None
+    if loop is None:
+        return None
+    channels = input.shape[1]
+    made = np.empty_like(input, shape=channels)
+    loop.launch(channels, input.size // channels, (input, made), None, math.prod(input.shape[2:]))
+    return made
+
+
 @op(name="_channel_sum", cost=8)
+@with_loop(_channel_loop, least=ON_GPU)
 def channel_sum(xp: Any, input: Array) -> Array:
     """Sum over all dimensions except dimension 1."""
     if is_half(input.dtype):

@@ -19,8 +19,10 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import indexing, of_shape
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import neg
+from gradwire_engine.ops.base.loops import ON_GPU, Loops, with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.linalg.matrix import fold
+from gradwire_engine.ops.nn.losses import on_gpu
 from gradwire_engine.ops.nn.losses.loss import constant, reduction_of
 from gradwire_engine.ops.nn.softmax import log_softmax
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -119,7 +121,15 @@ def _node(input: Any, target: Any, weight: Any, reduction: str, ignore_index: in
     return "ViewBackward0" if reduction == "none" and input.ndim != 4 else "NllLoss2DBackward0"
 
 
+def _on_gpu(
+    loops: Loops, xp: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int
+) -> Array | None:
+    _check(input, target, weight)
+    return on_gpu.nll_loss(input, target, weight, reduction, ignore_index)
+
+
 @op(name="_nll_loss", node=_node, cost=indexing(30))
+@with_loop(_on_gpu, least=ON_GPU)
 def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int) -> Array:
     _check(input, target, weight)
     targets = _Targets(xp, input.shape, target, ignore_index)
@@ -138,7 +148,14 @@ def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduct
     return xp.asarray(summed, input.dtype)
 
 
+def _grad_on_gpu(
+    loops: Loops, xp: Any, grad: Any, target: Any, weight: Any, reduction: str, ignore_index: int, shape: Ints
+) -> Array | None:
+    return on_gpu.nll_loss_grad(grad, target, weight, reduction, ignore_index, shape)
+
+
 @op(name="_nll_loss_backward", cost=of_shape(10, 5))
+@with_loop(_grad_on_gpu, least=ON_GPU)
 def _nll_loss_backward(
     xp: Any, grad: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int, shape: Ints
 ) -> Array:

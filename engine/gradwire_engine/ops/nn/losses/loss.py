@@ -347,20 +347,20 @@ _PART = 4096  # elements that one row of a loop adds up
 def _logits_loop(
     loops: Loops, xp: Any, input: Any, target: Any, weight: Any, pos_weight: Any, reduction: str
 ) -> Array | None:
-    """The sum or mean by a loop that adds up parts; the parts are added by NumPy."""
+    """The sum or mean by a loop that adds up parts; the parts are added by NumPy or CuPy."""
     if reduction == "none" or weight is not None or pos_weight is not None or not fits(input, target):
         return None
     loop = loops.find("bce_with_logits", input.dtype.char)
     if loop is None:
         return None
     rows, rest = divmod(input.size, _PART)
-    sums = np.empty(rows + (rest > 0), input.dtype)
+    sums = np.empty_like(input, shape=rows + (rest > 0))
     run(loop, rows, _PART, input, target, sums)
     if rest:
         ends = [array.reshape(-1)[rows * _PART :] for array in (input, target)]
         run(loop, 1, rest, *ends, sums[rows:])
     summed = sums.sum(dtype=np.float64)
-    return np.asarray(summed / input.size if reduction == "mean" else summed, input.dtype)
+    return xp.asarray(summed / input.size if reduction == "mean" else summed, input.dtype)
 
 
 @op(name="_bce_with_logits", node="BinaryCrossEntropyWithLogitsBackward0", promote="same", in_place=False, cost=12)

@@ -24,12 +24,13 @@ from gradwire_engine.op.cost import indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import add, cast
 from gradwire_engine.ops.base.blocked import BLOCK
-from gradwire_engine.ops.base.loops import LEAST, Loops, find, fits, run, with_loop
+from gradwire_engine.ops.base.loops import ON_GPU, Loops, are_plain, each, find, fits, run, with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.unary import rsqrt
 from gradwire_engine.ops.linalg.matrix import fold
 from gradwire_engine.ops.nn.convolution.conv import channel_sum, spread_channels
 from gradwire_engine.ops.nn.losses.loss import constant
+from gradwire_engine.ops.nn.norms import on_gpu
 from gradwire_engine.ops.nn.softmax import dot_along, sum_along
 from gradwire_engine.ops.reduce.reduce import mean
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -97,6 +98,8 @@ def _channel_loops(loops: Loops, input: Any, *others: Any) -> _ChannelLoops | No
 
 
 def _batch_loop(loops: Loops, xp: Any, input: Any, weight: Any, bias: Any, eps: float) -> Any:
+    if type(input) is not np.ndarray:
+        return on_gpu.batch_norm(loops, input, weight, bias, eps)
     per_channel = [each for each in (weight, bias) if each is not None]
     by = _channel_loops(loops, input, *per_channel)
     if by is None:
@@ -142,6 +145,8 @@ def _batch_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None,
 
 
 def _batch_input_loop(loops: Loops, g: Any, input: Any, weight: Any, out1: Any, out2: Any, eps: float) -> Any:
+    if type(g) is not np.ndarray:
+        return on_gpu.batch_norm_input(loops, g, input, weight, out1, out2)
     by = _channel_loops(loops, input, g, *(each for each in (weight, out1, out2) if each is not None))
     sums = None if by is None else by.sums("dots", 2, input, out1, g)
     if by is None or sums is None:
@@ -196,6 +201,8 @@ def _channel_mean(value: Any, count: int) -> Any:
 
 
 def _batch_weight_loop(loops: Loops, g: Any, input: Any, out1: Any, out2: Any, eps: float) -> Any:
+    if type(g) is not np.ndarray:
+        return on_gpu.batch_norm_weight(loops, g, input, out1, out2)
     by = _channel_loops(loops, input, g, out1, out2)
     sums = None if by is None else by.sums("dots", 2, input, out1, g)
     return None if sums is None else (sums[1] * out2).astype(input.dtype)
@@ -348,7 +355,12 @@ def batch_norm(
 batch_norm.unsupported("bic", "batch_norm", of=("input",))
 
 
+def _running_loop(loops: Loops, xp: Any, input: Any, fresh: Any, momentum: float, factor: float) -> Any:
+    return each(loops, "running", input, fresh, numbers=(1 - momentum, momentum * factor))
+
+
 @op(name="_running", in_place=True, cost=indexing(4))
+@with_loop(_running_loop, least=ON_GPU)
 def _running(xp: Any, input: Array, fresh: Array, momentum: float, factor: float) -> Array:
     """A running statistic, updated by the batch's."""
     mixed = (1 - momentum) * _wide(input) + (momentum * factor) * fresh
@@ -438,27 +450,24 @@ def _layer_loop(
     """The results by one loop over the rows, of row-major float arrays."""
     rows, length = _split(input.shape, last)
     given = [each for each in (weight, bias) if each is not None]
-    if not _are_plain(input, *given):
+    if not input.size or not _are_plain(input, *given):
         return None
     name = f"layer_norm{'' if weight is None else '_weight'}{'' if bias is None else '_bias'}"
     loop = find(loops, name, input.dtype.char, length)
     if loop is None:
         return None
-    output = np.empty(input.shape, input.dtype)
-    centre, scale = (np.empty((rows, 1), input.dtype) for _ in range(2))
+    input = module_of(input).ascontiguousarray(input)
+    output = np.empty_like(input)
+    centre, scale = (np.empty_like(input, shape=(rows, 1)) for _ in range(2))
     limit = np.asarray(eps, input.dtype)
-    run(
-        loop, rows, length, np.ascontiguousarray(input), *given, np.asarray(float(length)), limit, output, centre, scale
-    )
+    run(loop, rows, length, input, *given, np.asarray(float(length)), limit, output, centre, scale)
     return output, centre, scale
 
 
 def _are_plain(input: Any, *others: Any) -> bool:
-    """Whether these are arrays in host memory of one float dtype, the others row-major."""
-    return (
-        type(input) is np.ndarray
-        and input.dtype.char in "fd"
-        and all(type(each) is np.ndarray and each.dtype == input.dtype and each.flags.c_contiguous for each in others)
+    """Whether these are arrays of one module and float dtype, the others row-major."""
+    return input.dtype.char in "fd" and (
+        not others or (are_plain(*others) and others[0].dtype == input.dtype and type(others[0]) is type(input))
     )
 
 
@@ -480,9 +489,8 @@ def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None,
 def _layer_input_loop(
     loops: Loops, g: Any, input: Any, weight: Any, out1: Any, out2: Any, last: int, eps: float
 ) -> Any:
-    if type(g) is not np.ndarray or g.size < LEAST:
-        return None
-    g, input = np.ascontiguousarray(g), np.ascontiguousarray(input)
+    xp = module_of(g)
+    g, input = xp.ascontiguousarray(g), xp.ascontiguousarray(input)
     given = [] if weight is None else [weight]
     if not fits(g, input) or not _are_plain(g, out1, out2, *given):
         return None
@@ -491,7 +499,7 @@ def _layer_input_loop(
     loop = find(loops, name, g.dtype.char, length)
     if loop is None:
         return None
-    made = np.empty(input.shape, input.dtype)
+    made = np.empty_like(input)
     run(loop, rows, length, g, input, *given, out1, out2, np.asarray(float(length)), made)
     return made
 
@@ -505,6 +513,14 @@ def _layer_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, last: in
     return _rows_gradient(slope.reshape(shape), _wide(input).reshape(shape), out1, out2).reshape(input.shape)
 
 
+def _layer_weight_loop(
+    loops: Loops, g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, last: int, eps: float
+) -> Any:
+    made = on_gpu.layer_norm_weight(loops, g, input, out1, out2, _split(input.shape, last))
+    return None if made is None else made.reshape(weight_meta.shape)
+
+
+@with_loop(_layer_weight_loop, 0, ON_GPU)
 def _layer_weight(g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, last: int, eps: float) -> Any:
     shape = _split(input.shape, last)
     if type(g) is Tensor:

@@ -1,0 +1,127 @@
+"""The loops of eager ops as CUDA kernels: printed by cuda_printer.py, compiled by CuPy when an op first asks for them.
+
+CuPy keeps what it compiled on disk (CUPY_CACHE_DIR). The arguments alone decide whether a kernel computes an op, and
+how its sums are divided among threads. So a program's results do not depend on time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine.compile.eager.forms import gpu_loop_of
+from gradwire_engine.compile.fusion import cuda_printer
+from gradwire_engine.compile.fusion.form import COLUMN, TILE, Loop, is_flat
+from gradwire_engine.compile.fusion.fused import OPTIONS, check_near
+from gradwire_engine.core.device import cupy, host
+
+_CODES = {"f": "f4", "d": "f8"}
+_BLOCK = 256  # threads
+_MOST_BLOCKS = 1 << 16  # of a flat loop, whose threads take several elements each
+_WARP = 32
+_MOST_LENGTH = (1 << 31) - 1 - cuda_printer.MOST_THREADS  # a row's elements are counted by ints
+
+
+def lanes_of(length: int, most: int) -> int:
+    """Threads that share a row: a power of two."""
+    return min(most, 1 << max(0, length - 1).bit_length())
+
+
+class Launcher:
+    """A loop and its kernels: one for each set of operands that are given as numbers, and for rows `across`."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop, self.flat = loop, is_flat(loop)
+        self._counted = [operand.index in (TILE, COLUMN) for operand in loop.operands]
+        self._kernels: dict[tuple[tuple[int, ...], bool], Any] = {}
+
+    def kernel(self, numbers: tuple[int, ...], across: bool) -> Any:
+        """CuPy's kernel, which compiles itself with its first call on a device."""
+        found = self._kernels.get((numbers, across))
+        if found is None:
+            source = cuda_printer.printed(self.loop, numbers=numbers, across=across)
+            module: Any = cupy()
+            found = module.RawKernel(source, cuda_printer.ENTRY, options=cuda_printer.COMPILER_OPTIONS)
+            self._kernels[numbers, across] = found
+        return found
+
+    def launch(
+        self, rows: int, length: int, operands: Sequence[Any], repeats: dict[int, int] | None = None, inner: int = 0
+    ) -> None:
+        """Run on operands: arrays of the current device, and 0-d arrays of NumPy for numbers.
+
+        inner: elements of a row that follow one another, if rows lie across the operands; 0 if rows are contiguous.
+        """
+        if not rows * length:
+            return
+        args: list[Any] = []
+        numbers = []
+        for place, (operand, counted) in enumerate(zip(operands, self._counted, strict=True)):
+            if type(operand) is np.ndarray:
+                numbers.append(place)
+                operand = operand[()]
+            args.append(operand)
+            if counted:
+                args.append((repeats or {}).get(place, 1))
+        kernel = self.kernel(tuple(numbers), inner > 0)
+        if self.flat:
+            count = rows * length
+            kernel((min(_MOST_BLOCKS, -(-count // _BLOCK)),), (_BLOCK,), (count, *args))
+        else:
+            at_once, lanes = _shape(length, inner)
+            sizes = rows, np.int32(length), np.int32(inner or 1)
+            kernel((-(-rows // at_once),), (at_once, lanes), (*sizes, *args))
+
+
+def _shape(length: int, inner: int) -> tuple[int, int]:
+    """Rows of a block and threads per row. Threads that follow one another read addresses that do."""
+    if 0 < inner < _WARP:
+        return _WARP, lanes_of(length, cuda_printer.MOST_THREADS // _WARP)
+    lanes = lanes_of(length, _BLOCK)
+    return max(1, _WARP // lanes), lanes
+
+
+@dataclass
+class GpuLoops:
+    """The loops of this process on GPUs; those of ops/base/loops.py for CuPy's arrays."""
+
+    array: type
+    _loaded: dict[tuple[str, str], Launcher | None] = field(default_factory=dict)
+
+    @property
+    def verifies(self) -> bool:
+        """Whether results are compared with those of CuPy's own kernels."""
+        return OPTIONS.mode == "verify"
+
+    def find(self, name: str, dtype: str) -> Launcher | None:
+        """A loop for a dtype's character; None if there is none."""
+        key = name, dtype
+        if key not in self._loaded:
+            loop = gpu_loop_of(name, _CODES[dtype]) if dtype in _CODES else None
+            self._loaded[key] = None if loop is None else Launcher(loop)
+        return self._loaded[key]
+
+    def only(self, names: Sequence[tuple[str, str]]) -> GpuLoops:
+        """All loops: what computes on a GPU runs in no fork."""
+        return self
+
+    def check(self, name: str, made: Any, expected: Any) -> None:
+        """Compare results. Raises EngineError: RUNTIME if they differ beyond rounding."""
+        several = type(made) is tuple
+        for one, other in zip(made if several else (made,), expected if several else (expected,), strict=True):
+            check_near(f"the kernel of {name}", host(one), host(other))
+
+
+def gpu_loops() -> GpuLoops | None:
+    """The loops on GPUs; None without CuPy and a GPU."""
+    module = cupy()
+    return None if module is None else _loops_of(module)
+
+
+@cache
+def _loops_of(module: Any) -> GpuLoops | None:
+    return GpuLoops(module.ndarray) if hasattr(module, "RawKernel") else None
