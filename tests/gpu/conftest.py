@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gradwire
+from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.core import device as devices
 from tests.gpu import hostcupy, stand_in
 from tests.server.harness import LIMITS, Running
@@ -17,8 +18,9 @@ if (built := hostcupy.folder()) is not None:
 
 
 @pytest.fixture(params=["CuPy", "stand-in"], autouse=True)
-def gpu(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A GPU, or what stands in for one."""
+def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A GPU, or what stands in for one. Ops use their kernels, as on a server by default."""
+    monkeypatch.setattr(OPTIONS, "mode", "on")
     if request.param == "stand-in":
         with stand_in.installed():
             yield

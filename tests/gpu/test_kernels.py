@@ -22,6 +22,10 @@ from gradwire_engine.core import device as devices
 from gradwire_engine.core.context import CURRENT, Context, activate
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
+from gradwire_engine.ops.nn import windows_on_gpu
+from gradwire_engine.ops.nn.losses import on_gpu as losses_on_gpu
+from gradwire_engine.ops.nn.norms import on_gpu as norms_on_gpu
+from gradwire_engine.ops.nn.windows import Window
 
 Arrays = list["np.ndarray[Any, Any]"]
 TOLERANCE = {"float32": 3e-6, "float64": 1e-14}
@@ -298,7 +302,7 @@ def test_verification_refuses_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) ->
         on_gpu = loops.on_gpu(array)
         assert on_gpu is not None
         monkeypatch.setitem(on_gpu._loaded, ("softmax", "f"), on_gpu.find("log_softmax", "f"))
-        with pytest.raises(engine.EngineError, match="the kernel of softmax"):
+        with pytest.raises(engine.EngineError, match="the loop of softmax"):
             OPS["softmax"].compute((array, -1, None))
 
 
@@ -362,3 +366,93 @@ def test_a_leaf_takes_over_a_gradients_memory_only_if_no_other_array_shows_it() 
     held = [module.ones(3, np.float32)]
     twice = held[0]
     assert buffer_reuse.own(twice).array is not held[0]
+
+
+def _by_both(name: str, arrays: Arrays, *args: Any, **kwargs: Any) -> None:
+    """Check an op's result and gradients by kernels against NumPy's."""
+
+    def computed(device: str, loops: Any) -> list[Any]:
+        with activate(replace(CURRENT.get(), loops=loops)):
+            leaves = [engine.tensor(devices.to_device(each, device), True) for each in arrays]
+            made = engine.call(name, (*leaves, *args), kwargs)
+            result = made[0] if isinstance(made, tuple | list) else made
+            weights = np.random.default_rng(1).standard_normal(result.array.shape).astype(arrays[0].dtype)
+            engine.backward([result], [engine.tensor(devices.to_device(weights, device))])
+            return [result.array, *(each.grad.array for each in leaves)]
+
+    for one, other in zip(computed("cuda:0", SessionLoops(lambda: True)), computed("cpu", None), strict=True):
+        same(one, other, 30)
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"),
+    [(1, 1, 1, 1), (2, (0, 2), 1, 1), ((2, 3), 1, (1, 2), 2), (1, 0, 2, 4)],
+)
+def test_convolutions_by_kernels_are_numpys(stride: Any, padding: Any, dilation: Any, groups: int) -> None:
+    rng = np.random.default_rng(0)
+    shapes = ((3, 4, 9, 8), (8, 4 // groups, 3, 2), (8,))
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    _by_both("conv2d", arrays, stride, padding, dilation, groups)
+    arrays[1:] = [rng.standard_normal(shape).astype(np.float32) for shape in ((4, 6 // groups * groups, 3, 2), ())][:1]
+    _by_both("conv_transpose2d", arrays[:2], stride=stride, padding=padding, dilation=dilation)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation", "ceil_mode"),
+    [(2, 2, 0, 1, False), (3, 2, 1, 1, True), ((3, 2), 1, (1, 0), 2, False), (2, 3, 0, 1, True)],
+)
+def test_max_pooling_by_kernels_is_numpys(
+    kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> None:
+    values = np.random.default_rng(0).standard_normal((2, 3, 9, 8)).astype(np.float32)
+    values[0, 0, :4] = -np.inf
+    values[0, 1, 2:4, 3] = np.nan
+    values[1] = np.round(values[1])  # equal maxima
+    _by_both("max_pool2d", [values], kernel, stride, padding, dilation, ceil_mode)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((3, 4, 5), (3, 5, 6)),
+        ((2, 3, 4, 5), (2, 3, 5, 6)),
+        ((4, 5), (3, 5, 6)),
+        ((1, 4, 5), (7, 2, 5, 6)),
+        ((2, 4, 5), (7, 2, 5, 6)),
+        ((3, 0, 5), (3, 5, 2)),
+    ],
+)
+def test_products_of_batches_read_operands_of_any_layout(shapes: Any) -> None:
+    module: Any = devices.cupy()
+    one, two = (np.random.default_rng(0).standard_normal(shape).astype(np.float32) for shape in shapes)
+    expected = one @ two
+    for first in (one, np.ascontiguousarray(one.swapaxes(-1, -2)).swapaxes(-1, -2), one[..., ::-1][..., ::-1]):
+        for second in (two, np.ascontiguousarray(two.swapaxes(-1, -2)).swapaxes(-1, -2)):
+            given = [
+                devices.to_device(each.swapaxes(-1, -2), "cuda:0").swapaxes(-1, -2)
+                if each.flags.c_contiguous
+                else devices.to_device(each, "cuda:0")
+                for each in (first, second)
+            ]
+            np.testing.assert_allclose(devices.host(module.matmul(*given)), expected, rtol=1e-5, atol=1e-5)
+            doubled = module.concatenate([given[0], given[0]], -1)[..., : one.shape[-1]]
+            np.testing.assert_allclose(devices.host(module.matmul(doubled, given[1])), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_the_kernels_do_not_fit_is_left_to_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    loops: Any = SessionLoops(lambda: True)
+    values, target, weight = (
+        devices.to_device(each, "cuda:0") for each in (np.ones((3, 4), np.float32), np.zeros(3, np.int64), np.ones(5))
+    )
+    with activate(replace(CURRENT.get(), loops=loops)):
+        assert losses_on_gpu.nll_loss(values, target, None, "sum", -100) is not None
+        assert losses_on_gpu.nll_loss(values, target, None, "none", -100) is None
+        assert losses_on_gpu.nll_loss(values, target, weight, "sum", -100) is None  # another dtype
+        monkeypatch.setattr(losses_on_gpu, "_MOST_TARGETS", 2)
+        assert losses_on_gpu.nll_loss(values, target, None, "sum", -100) is None
+        assert norms_on_gpu.batch_norm(loops.on_gpu(values), values, values[0], None, 1e-5) is not None
+        assert norms_on_gpu.batch_norm(loops.on_gpu(values), values, weight, None, 1e-5) is None
+        window = Window((3, 4), (2, 2), (1, 1), (0, 0), (1, 1))
+        assert windows_on_gpu.fits(window, values)
+        assert not windows_on_gpu.fits(window, values.T)
+    assert not windows_on_gpu.fits(window, values)  # without loops

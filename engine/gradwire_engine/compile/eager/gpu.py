@@ -18,6 +18,7 @@ from gradwire_engine.compile.fusion import cuda_printer
 from gradwire_engine.compile.fusion.form import COLUMN, TILE, Loop, is_flat
 from gradwire_engine.compile.fusion.fused import OPTIONS, check_near
 from gradwire_engine.core.device import cupy, host
+from gradwire_engine.core.errors import EngineError, Reason
 
 _CODES = {"f": "f4", "d": "f8"}
 _BLOCK = 256  # threads
@@ -85,6 +86,17 @@ def _shape(length: int, inner: int) -> tuple[int, int]:
     return max(1, _WARP // lanes), lanes
 
 
+def check_results(name: str, made: Any, expected: Any) -> None:
+    """Compare a loop's results with those of its op. Raises EngineError: RUNTIME if they differ beyond rounding."""
+    several = type(made) in (tuple, list)
+    for one, other in zip(made if several else (made,), expected if several else (expected,), strict=True):
+        found, wanted = host(one), host(other)
+        if found.dtype.kind == "f":
+            check_near(f"the loop of {name}", found, wanted)
+        elif not np.array_equal(found, wanted):
+            raise EngineError(Reason.RUNTIME, f"the loop of {name}: {np.sum(found != wanted)} other positions")
+
+
 @dataclass
 class GpuLoops:
     """The loops of this process on GPUs; those of ops/base/loops.py for CuPy's arrays."""
@@ -109,11 +121,7 @@ class GpuLoops:
         """All loops: what computes on a GPU runs in no fork."""
         return self
 
-    def check(self, name: str, made: Any, expected: Any) -> None:
-        """Compare results. Raises EngineError: RUNTIME if they differ beyond rounding."""
-        several = type(made) is tuple
-        for one, other in zip(made if several else (made,), expected if several else (expected,), strict=True):
-            check_near(f"the kernel of {name}", host(one), host(other))
+    check = staticmethod(check_results)
 
 
 def gpu_loops() -> GpuLoops | None:

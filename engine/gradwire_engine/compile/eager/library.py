@@ -11,16 +11,13 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from gradwire_engine.compile.eager import max_pool
 from gradwire_engine.compile.eager.forms import loop_of
-from gradwire_engine.compile.eager.gpu import GpuLoops, gpu_loops
+from gradwire_engine.compile.eager.gpu import GpuLoops, check_results, gpu_loops
 from gradwire_engine.compile.fusion.form import FULL, is_flat
-from gradwire_engine.compile.fusion.fused import OPTIONS, check_near
+from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.kernel_cache import Kernel, available
 from gradwire_engine.compile.fusion.llvm_printer import printed
-from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.loops import Loop
 
@@ -96,28 +93,13 @@ class Library:
 LIBRARY = Library()
 
 
-def _check(name: str, made: Any, expected: Any) -> None:
-    """Compare results. Raises EngineError: RUNTIME if they differ beyond rounding."""
-    several = type(made) in (tuple, list)
-    for one, other in zip(made if several else (made,), expected if several else (expected,), strict=True):
-        if np.asarray(one).dtype.kind != "f":
-            _check_equal(name, one, other)
-        else:
-            check_near(f"the loop of {name}", np.asarray(one), other)
-
-
-def _check_equal(name: str, made: Any, expected: Any) -> None:
-    if not np.array_equal(made, expected):
-        raise EngineError(Reason.RUNTIME, f"the loop of {name}: {np.sum(made != expected)} other positions")
-
-
 @dataclass
 class _Loaded:
     """Some loops, for a computation that can load no others."""
 
     loops: dict[tuple[str, str], Loop]
     verifies: bool
-    check = staticmethod(_check)
+    check = staticmethod(check_results)
 
     def on_gpu(self, array: Any) -> GpuLoops | None:
         """The loops for an array on a GPU; None for other values."""
@@ -140,7 +122,7 @@ class SessionLoops:
     any machine, so it may not.
     """
 
-    check = staticmethod(_check)
+    check = staticmethod(check_results)
 
     def __init__(self, applies: Callable[[], bool], library: Library = LIBRARY) -> None:
         self._applies, self._library = applies, library

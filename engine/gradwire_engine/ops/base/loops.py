@@ -151,6 +151,12 @@ def each(loops: Loops, name: str, *arrays: Any, numbers: tuple[float, ...] = ())
     return made
 
 
+def gpu_loops_of(array: Any) -> Loops | None:
+    """The context's loops for an array on a GPU; None for other values, and if the context may not use them."""
+    loops = CURRENT.get().loops
+    return None if loops is None or type(array) is np.ndarray else loops.on_gpu(array)
+
+
 def update_on_gpu(
     name: str, target: Any, *arrays: Any, numbers: tuple[Any, ...], plainly: Callable[[Array], None]
 ) -> None:
@@ -158,8 +164,7 @@ def update_on_gpu(
 
     plainly: the same by the array's module.
     """
-    loops = None if type(target) is np.ndarray or CURRENT.get().loops is None else CURRENT.get().loops.on_gpu(target)
-    loop = None
+    loops, loop = gpu_loops_of(target), None
     # A kernel's compiler assumes that what is not the target does not change.
     apart = loops is not None and all(
         type(each) is type(target) and each.data.ptr != target.data.ptr for each in arrays

@@ -343,9 +343,9 @@ def _scaled_on_gpu(name: str) -> Callable[..., Any]:
     """The attempt of addcmul and addcdiv by a loop of a GPU over arrays of one shape."""
 
     def attempt(loops: Loops, xp: Any, input: Any, tensor1: Any, tensor2: Any, *, value: Number = 1) -> Array | None:
-        if type(value) not in (int, float) or not type(input) is type(tensor1) is type(tensor2):
+        if not isinstance(value, int | float) or not type(input) is type(tensor1) is type(tensor2):
             return None
-        return each(loops, name, input, tensor1, tensor2, numbers=(value,))
+        return each(loops, name, input, tensor1, tensor2, numbers=(float(value),))
 
     return attempt
 

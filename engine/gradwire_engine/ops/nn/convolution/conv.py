@@ -27,6 +27,7 @@ from gradwire_engine.ops.base.checks import admit, ints
 from gradwire_engine.ops.base.loops import ON_GPU, Loops, fits, with_loop
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.linalg.matrix import fold
+from gradwire_engine.ops.nn import windows_on_gpu
 from gradwire_engine.ops.nn.convolution import onednn
 from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size, per_dim
 from gradwire_engine.ops.shape.padding import constant_pad
@@ -163,16 +164,21 @@ convolution.works_in(widens=True)
 def _correlate(xp: Any, input: Array, matrix: Array, window: Window) -> Array:
     """Products of the weight's matrix (per group) with the columns, a few images at a time."""
     images, (groups, rows, taps), positions = input.shape[0], matrix.shape, math.prod(window.output)
-    columns = _grouped_columns(xp, input, window, groups)
+    by_kernel = windows_on_gpu.fits(window, input)
+    columns = input if by_kernel else _grouped_columns(xp, input, window, groups)
     result = xp.empty((images, groups, rows, positions), input.dtype)
     buffer = None
     for block in _blocks(xp, images, groups * taps * positions):
         view = columns[block]
         if buffer is None:
-            admit(view.shape, input.dtype)
-            buffer = xp.empty(view.shape, input.dtype)
+            shape = (len(view), groups, taps, positions) if by_kernel else view.shape
+            admit(shape, input.dtype)
+            buffer = xp.empty(shape, input.dtype)
         part = buffer[: view.shape[0]]
-        part[...] = view
+        if by_kernel:
+            windows_on_gpu.columns(window, view, part)
+        else:
+            part[...] = view
         xp.matmul(matrix, part.reshape(len(part), groups, taps, positions), out=result[block])
     return result
 
@@ -216,6 +222,8 @@ def convolution_transpose(
     grads = input.reshape(images, groups, rows, positions)
     if _is_pointwise(window):
         made = xp.matmul(matrix, grads).reshape(shape)
+    elif windows_on_gpu.fits(window, input):
+        made = _sum_columns_on_gpu(xp, matrix, grads, window, shape)
     else:
         made = _scatter_columns(xp, matrix, grads, window, per_group).reshape(*shape[:2], *window.padded)
         made = made[window.inner]
@@ -223,6 +231,19 @@ def convolution_transpose(
 
 
 convolution_transpose.works_in(forward=0.6)
+
+
+def _sum_columns_on_gpu(xp: Any, matrix: Array, grads: Array, window: Window, shape: Ints) -> Array:
+    """`_scatter_columns` without the padding, by a kernel: (n, c, *size)."""
+    (groups, taps, _), (images, _, _, positions) = matrix.shape, grads.shape
+    made, buffer = xp.empty(shape, grads.dtype), None
+    for block in _blocks(xp, images, groups * taps * positions):
+        if buffer is None:
+            admit((block.stop - block.start, groups, taps, positions), grads.dtype)
+            buffer = xp.empty((block.stop - block.start, groups, taps, positions), grads.dtype)
+        part = xp.matmul(matrix, grads[block], out=buffer[: block.stop - block.start])
+        windows_on_gpu.sum_columns(window, part, made[block])
+    return made
 
 
 def _mirrored(given: Ints, window: Window) -> Window | None:
@@ -322,8 +343,9 @@ def convolution_weight(
     images, channels, out_channels = input.shape[0], input.shape[1], grad.shape[1]
     window = _window(input.shape[2:], kernel, stride, padding, dilation)
     rows, taps, positions = out_channels // groups, channels // groups * window.taps, math.prod(window.output)
-    columns = _grouped_columns(xp, input, window, groups)
     grads = grad.reshape(images, groups, rows, positions)
+    by_kernel = windows_on_gpu.fits(window, input)
+    columns = input if by_kernel else _grouped_columns(xp, input, window, groups)
     result = xp.zeros((groups, rows, taps), input.dtype)
     for block in _blocks(xp, images, groups * taps * positions):
         count = block.stop - block.start
@@ -331,12 +353,20 @@ def convolution_weight(
             _add_products(result, grads[block], columns[block], taps)
             continue
         # The images are adjacent in the columns, so one product sums over them.
-        lead = len(window.kernel) + 2
-        view = xp.moveaxis(columns[block], 0, lead)
-        admit(view.shape, input.dtype)
-        wide = xp.ascontiguousarray(view).reshape(groups, taps, count * positions)
+        if by_kernel:
+            admit((groups, taps, count * positions), input.dtype)
+            wide = xp.empty((groups, taps, count * positions), input.dtype)
+            windows_on_gpu.columns(window, columns[block], wide, wide=True)
+        else:
+            view = xp.moveaxis(columns[block], 0, len(window.kernel) + 2)
+            admit(view.shape, input.dtype)
+            wide = xp.ascontiguousarray(view).reshape(groups, taps, count * positions)
         high = xp.moveaxis(grads[block], 0, 2).reshape(groups, rows, count * positions)
-        result += xp.matmul(high, wide.swapaxes(1, 2))
+        share = xp.matmul(high, wide.swapaxes(1, 2))
+        if by_kernel and not block.start:
+            result = share
+        else:
+            result += share
     return result.reshape(out_channels, channels // groups, *window.kernel)
 
 

@@ -516,7 +516,7 @@ def _layer_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, last: in
 def _layer_weight_loop(
     loops: Loops, g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, last: int, eps: float
 ) -> Any:
-    made = on_gpu.layer_norm_weight(loops, g, input, out1, out2, _split(input.shape, last))
+    made = on_gpu.layer_norm_weight(loops, g, input, out1, out2, math.prod(weight_meta.shape))
     return None if made is None else made.reshape(weight_meta.shape)
 
 

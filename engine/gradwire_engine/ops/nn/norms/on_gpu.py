@@ -76,12 +76,13 @@ def batch_norm_weight(loops: Loops, g: Array, input: Array, centre: Array, scale
     return made if _launch(loops, "channel_dots", layout, [g, input, centre, scale], [made]) else None
 
 
-def layer_norm_weight(
-    loops: Loops, g: Array, input: Array, centre: Array, scale: Array, shape: tuple[int, int]
-) -> Array | None:
-    """The weight's gradient, of `shape` rows and columns; None if no loop fits."""
+def layer_norm_weight(loops: Loops, g: Array, input: Array, centre: Array, scale: Array, columns: int) -> Array | None:
+    """The weight's gradient, a value per column; None if no loop fits."""
     if not fits(g, input) or not are_plain(g, centre, scale):
         return None
-    rows, columns = shape
     made = np.empty_like(input, shape=columns)
-    return made if _launch(loops, "column_dots", (columns, rows, 1), [g, input, centre, scale], [made]) else None
+    return (
+        made
+        if _launch(loops, "column_dots", (columns, input.size // columns, 1), [g, input, centre, scale], [made])
+        else None
+    )

@@ -22,6 +22,7 @@ from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.loops import Loops, with_loop
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.activation import keep
+from gradwire_engine.ops.nn import windows_on_gpu
 from gradwire_engine.ops.nn.pooling.max_loops import maxima, picked, scattered
 from gradwire_engine.ops.nn.pooling.wide_pool import gather_maxima, scatter_to_maxima, wide_max
 from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size
@@ -109,7 +110,8 @@ def resized_cost(input: Any, size: Ints, *rest: Any) -> Any:
 def _max_loop(
     loops: Loops, xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> Any:
-    return maxima(loops, _window(input, kernel, stride, padding, dilation, ceil_mode), input)
+    window = _window(input, kernel, stride, padding, dilation, ceil_mode)
+    return maxima(loops, window, input) if type(input) is np.ndarray else windows_on_gpu.max_pool(window, input)
 
 
 @op(
@@ -174,9 +176,10 @@ def _unpool_loop(
     loops: Loops, xp: Any, grad: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints,
     size: Ints,
 ) -> Any:  # fmt: skip
-    return scattered(
-        loops, _window_of(size, kernel, stride, padding, dilation, grad.shape[-len(kernel) :]), grad, which
-    )
+    window = _window_of(size, kernel, stride, padding, dilation, grad.shape[-len(kernel) :])
+    if type(grad) is not np.ndarray:
+        return windows_on_gpu.max_unpool(window, grad, which)
+    return scattered(loops, window, grad, which)
 
 
 @op(name="_max_unpool", cost=counted(_picked_cost, 2.0))
