@@ -24,7 +24,6 @@ _CODES = {"f": "f4", "d": "f8"}
 _BLOCK = 256  # threads
 _MOST_BLOCKS = 1 << 16  # of a flat loop, whose threads take several elements each
 _WARP = 32
-_MOST_LENGTH = (1 << 31) - 1 - cuda_printer.MOST_THREADS  # a row's elements are counted by ints
 
 
 def lanes_of(length: int, most: int) -> int:

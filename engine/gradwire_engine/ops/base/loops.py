@@ -25,6 +25,7 @@ from gradwire_engine.core.threads import LARGE, POOL, Entry
 LEAST, LEAST_OF_CHEAP = 1 << 12, 1 << 15
 #: Elements that no array has: only a GPU uses the loop.
 ON_GPU = 1 << 62
+_MOST_ON_GPU = (1 << 31) - 2048  # elements: a kernel counts a row's by ints
 # Values of all scratch rows of a thread, and threads, at most.
 _SCRATCH, _MOST_THREADS = 1 << 17, 64
 
@@ -88,14 +89,15 @@ def with_loop(attempt: Attempt, place: int = 1, least: int = LEAST) -> Callable[
     def decorate(function: Attempt) -> Attempt:
         @functools.wraps(function)
         def computed(*args: Any, **kwargs: Any) -> Any:
-            loops = CURRENT.get().loops
             given = args[place]
             if type(given) is list:
                 given = given[0]
-            if loops is not None and type(given) is not np.ndarray:
-                loops = loops.on_gpu(given)
-            elif loops is not None and given.size < least:
-                loops = None
+            if type(given) is not np.ndarray:
+                loops = gpu_loops_of(given)
+            elif given.size < least:
+                return function(*args, **kwargs)
+            else:
+                loops = CURRENT.get().loops
             if loops is None:
                 return function(*args, **kwargs)
             made = attempt(loops, *args, **kwargs)
@@ -115,8 +117,8 @@ def fits(*arrays: Array) -> bool:
     first = arrays[0]
     return (
         (first.size >= LEAST if type(first) is np.ndarray else first.size > 0)
-        and all(each.shape == first.shape for each in arrays)
         and are_plain(*arrays)
+        and all(each.shape == first.shape for each in arrays)
     )
 
 
@@ -154,7 +156,8 @@ def each(loops: Loops, name: str, *arrays: Any, numbers: tuple[float, ...] = ())
 def gpu_loops_of(array: Any) -> Loops | None:
     """The context's loops for an array on a GPU; None for other values, and if the context may not use them."""
     loops = CURRENT.get().loops
-    return None if loops is None or type(array) is np.ndarray else loops.on_gpu(array)
+    found: Loops | None = None if loops is None or type(array) is np.ndarray else loops.on_gpu(array)
+    return found if found is not None and array.size <= _MOST_ON_GPU else None
 
 
 def update_on_gpu(
@@ -164,13 +167,15 @@ def update_on_gpu(
 
     plainly: the same by the array's module.
     """
-    loops, loop = gpu_loops_of(target), None
+    loops = gpu_loops_of(target)
     # A kernel's compiler assumes that what is not the target does not change.
-    apart = loops is not None and all(
-        type(each) is type(target) and each.data.ptr != target.data.ptr for each in arrays
+    suits = (
+        loops is not None
+        and all(type(each) is type(target) and each.data.ptr != target.data.ptr for each in arrays)
+        and all(type(number) in (int, float) for number in numbers)
+        and fits(target, *arrays)
     )
-    if apart and fits(target, *arrays) and all(type(number) in (int, float) for number in numbers):
-        loop = loops.find(name, target.dtype.char)
+    loop = loops.find(name, target.dtype.char) if loops is not None and suits else None
     if loops is None or loop is None:
         plainly(target)
         return

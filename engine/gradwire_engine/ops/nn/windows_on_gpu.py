@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.core.device import Array, cupy
+from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.loops import are_plain, gpu_loops_of
 from gradwire_engine.ops.nn.windows import Window
 
@@ -138,6 +139,7 @@ def max_pool(window: Window, input: Array) -> tuple[Array, Array] | None:
     if input.ndim < 3 or not fits(window, input):
         return None
     shape = (*input.shape[:-2], *window.output)
+    admit(shape, input.dtype)
     values, which = np.empty_like(input, shape=shape), np.empty_like(input, shape=shape, dtype=np.uint8)
     _launch("max_pool", input.dtype.char, values.size, (input, values, which, values.size), window)
     return values, which
@@ -145,8 +147,12 @@ def max_pool(window: Window, input: Array) -> tuple[Array, Array] | None:
 
 def max_unpool(window: Window, grad: Array, which: Array) -> Array | None:
     """Each window's gradient at its maximum, summed over the windows; None if the kernel does not fit."""
-    if grad.ndim < 3 or which.dtype != np.uint8 or not which.flags.c_contiguous or not fits(window, grad):
+    if grad.ndim < 3 or not fits(window, grad):
         return None
-    made = np.empty_like(grad, shape=(*grad.shape[:-2], *window.size))
+    if which.dtype != np.uint8 or which.shape != grad.shape or not which.flags.c_contiguous:
+        return None
+    shape = (*grad.shape[:-2], *window.size)
+    admit(shape, grad.dtype)
+    made = np.empty_like(grad, shape=shape)
     _launch("max_unpool", grad.dtype.char, made.size, (grad, which, made, made.size), window)
     return made
