@@ -94,8 +94,8 @@ class Settings(BaseSettings):
     )
     jit: Literal["on", "off", "verify"] = Field(
         _DEFAULT.jit,
-        description="Compile steps of plans and ops on large arrays to machine code, if llvmlite is installed, and ops "
-        "on GPUs to CUDA kernels. verify also computes them by NumPy or CuPy and refuses different results.",
+        description="Compile steps of plans and ops on large arrays to machine code, if llvmlite is installed. On "
+        "GPUs, compile ops to CUDA kernels. verify also computes them by NumPy or CuPy and refuses different results.",
     )
     max_connections: int = Field(
         _DEFAULT.max_connections, ge=1, le=1 << 20, description="Open connections; further ones are closed immediately."

@@ -27,9 +27,11 @@ from gradwire_engine.ops.base.checks import admit, ints
 from gradwire_engine.ops.base.loops import ON_GPU, Loops, fits, with_loop
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.linalg.matrix import fold
-from gradwire_engine.ops.nn import windows_on_gpu
 from gradwire_engine.ops.nn.convolution import onednn
 from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size, per_dim
+from gradwire_engine.ops.nn.windows_on_gpu import columns as write_columns
+from gradwire_engine.ops.nn.windows_on_gpu import fits as fits_kernel
+from gradwire_engine.ops.nn.windows_on_gpu import sum_columns
 from gradwire_engine.ops.shape.padding import constant_pad
 from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
@@ -164,7 +166,7 @@ convolution.works_in(widens=True)
 def _correlate(xp: Any, input: Array, matrix: Array, window: Window) -> Array:
     """Products of the weight's matrix (per group) with the columns, a few images at a time."""
     images, (groups, rows, taps), positions = input.shape[0], matrix.shape, math.prod(window.output)
-    by_kernel = windows_on_gpu.fits(window, input)
+    by_kernel = fits_kernel(window, input)
     columns = input if by_kernel else _grouped_columns(xp, input, window, groups)
     result = xp.empty((images, groups, rows, positions), input.dtype)
     buffer = None
@@ -176,7 +178,7 @@ def _correlate(xp: Any, input: Array, matrix: Array, window: Window) -> Array:
             buffer = xp.empty(shape, input.dtype)
         part = buffer[: view.shape[0]]
         if by_kernel:
-            windows_on_gpu.columns(window, view, part)
+            write_columns(window, view, part)
         else:
             part[...] = view
         xp.matmul(matrix, part.reshape(len(part), groups, taps, positions), out=result[block])
@@ -222,7 +224,7 @@ def convolution_transpose(
     grads = input.reshape(images, groups, rows, positions)
     if _is_pointwise(window):
         made = xp.matmul(matrix, grads).reshape(shape)
-    elif windows_on_gpu.fits(window, input):
+    elif fits_kernel(window, input):
         made = _sum_columns_on_gpu(xp, matrix, grads, window, shape)
     else:
         made = _scatter_columns(xp, matrix, grads, window, per_group).reshape(*shape[:2], *window.padded)
@@ -242,7 +244,7 @@ def _sum_columns_on_gpu(xp: Any, matrix: Array, grads: Array, window: Window, sh
             admit((block.stop - block.start, groups, taps, positions), grads.dtype)
             buffer = xp.empty((block.stop - block.start, groups, taps, positions), grads.dtype)
         part = xp.matmul(matrix, grads[block], out=buffer[: block.stop - block.start])
-        windows_on_gpu.sum_columns(window, part, made[block])
+        sum_columns(window, part, made[block])
     return made
 
 
@@ -344,7 +346,7 @@ def convolution_weight(
     window = _window(input.shape[2:], kernel, stride, padding, dilation)
     rows, taps, positions = out_channels // groups, channels // groups * window.taps, math.prod(window.output)
     grads = grad.reshape(images, groups, rows, positions)
-    by_kernel = windows_on_gpu.fits(window, input)
+    by_kernel = fits_kernel(window, input)
     columns = input if by_kernel else _grouped_columns(xp, input, window, groups)
     result = xp.zeros((groups, rows, taps), input.dtype)
     for block in _blocks(xp, images, groups * taps * positions):
@@ -356,7 +358,7 @@ def convolution_weight(
         if by_kernel:
             admit((groups, taps, count * positions), input.dtype)
             wide = xp.empty((groups, taps, count * positions), input.dtype)
-            windows_on_gpu.columns(window, columns[block], wide, wide=True)
+            write_columns(window, columns[block], wide, wide=True)
         else:
             view = xp.moveaxis(columns[block], 0, len(window.kernel) + 2)
             admit(view.shape, input.dtype)

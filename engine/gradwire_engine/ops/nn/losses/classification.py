@@ -22,8 +22,9 @@ from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.loops import ON_GPU, Loops, with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.linalg.matrix import fold
-from gradwire_engine.ops.nn.losses import on_gpu
 from gradwire_engine.ops.nn.losses.loss import constant, reduction_of
+from gradwire_engine.ops.nn.losses.on_gpu import nll_loss as nll_loss_on_gpu
+from gradwire_engine.ops.nn.losses.on_gpu import nll_loss_grad as nll_loss_grad_on_gpu
 from gradwire_engine.ops.nn.softmax import log_softmax
 from gradwire_engine.ops.reduce.reduce import sum as total
 
@@ -125,7 +126,7 @@ def _on_gpu(
     loops: Loops, xp: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int
 ) -> Array | None:
     _check(input, target, weight)
-    return on_gpu.nll_loss(input, target, weight, reduction, ignore_index)
+    return nll_loss_on_gpu(input, target, weight, reduction, ignore_index)
 
 
 @op(name="_nll_loss", node=_node, cost=indexing(30))
@@ -151,7 +152,7 @@ def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduct
 def _grad_on_gpu(
     loops: Loops, xp: Any, grad: Any, target: Any, weight: Any, reduction: str, ignore_index: int, shape: Ints
 ) -> Array | None:
-    return on_gpu.nll_loss_grad(grad, target, weight, reduction, ignore_index, shape)
+    return nll_loss_grad_on_gpu(grad, target, weight, reduction, ignore_index, shape)
 
 
 @op(name="_nll_loss_backward", cost=of_shape(10, 5))

@@ -30,7 +30,10 @@ from gradwire_engine.ops.elementwise.unary import rsqrt
 from gradwire_engine.ops.linalg.matrix import fold
 from gradwire_engine.ops.nn.convolution.conv import channel_sum, spread_channels
 from gradwire_engine.ops.nn.losses.loss import constant
-from gradwire_engine.ops.nn.norms import on_gpu
+from gradwire_engine.ops.nn.norms.on_gpu import batch_norm as batch_norm_on_gpu
+from gradwire_engine.ops.nn.norms.on_gpu import batch_norm_input as batch_norm_input_on_gpu
+from gradwire_engine.ops.nn.norms.on_gpu import batch_norm_weight as batch_norm_weight_on_gpu
+from gradwire_engine.ops.nn.norms.on_gpu import layer_norm_weight as layer_norm_weight_on_gpu
 from gradwire_engine.ops.nn.softmax import dot_along, sum_along
 from gradwire_engine.ops.reduce.reduce import mean
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -99,7 +102,7 @@ def _channel_loops(loops: Loops, input: Any, *others: Any) -> _ChannelLoops | No
 
 def _batch_loop(loops: Loops, xp: Any, input: Any, weight: Any, bias: Any, eps: float) -> Any:
     if type(input) is not np.ndarray:
-        return on_gpu.batch_norm(loops, input, weight, bias, eps)
+        return batch_norm_on_gpu(loops, input, weight, bias, eps)
     per_channel = [each for each in (weight, bias) if each is not None]
     by = _channel_loops(loops, input, *per_channel)
     if by is None:
@@ -146,7 +149,7 @@ def _batch_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None,
 
 def _batch_input_loop(loops: Loops, g: Any, input: Any, weight: Any, out1: Any, out2: Any, eps: float) -> Any:
     if type(g) is not np.ndarray:
-        return on_gpu.batch_norm_input(loops, g, input, weight, out1, out2)
+        return batch_norm_input_on_gpu(loops, g, input, weight, out1, out2)
     by = _channel_loops(loops, input, g, *(each for each in (weight, out1, out2) if each is not None))
     sums = None if by is None else by.sums("dots", 2, input, out1, g)
     if by is None or sums is None:
@@ -202,7 +205,7 @@ def _channel_mean(value: Any, count: int) -> Any:
 
 def _batch_weight_loop(loops: Loops, g: Any, input: Any, out1: Any, out2: Any, eps: float) -> Any:
     if type(g) is not np.ndarray:
-        return on_gpu.batch_norm_weight(loops, g, input, out1, out2)
+        return batch_norm_weight_on_gpu(loops, g, input, out1, out2)
     by = _channel_loops(loops, input, g, out1, out2)
     sums = None if by is None else by.sums("dots", 2, input, out1, g)
     return None if sums is None else (sums[1] * out2).astype(input.dtype)
@@ -516,7 +519,7 @@ def _layer_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, last: in
 def _layer_weight_loop(
     loops: Loops, g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, last: int, eps: float
 ) -> Any:
-    made = on_gpu.layer_norm_weight(loops, g, input, out1, out2, math.prod(weight_meta.shape))
+    made = layer_norm_weight_on_gpu(loops, g, input, out1, out2, math.prod(weight_meta.shape))
     return None if made is None else made.reshape(weight_meta.shape)
 
 

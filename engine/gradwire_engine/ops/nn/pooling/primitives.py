@@ -22,10 +22,11 @@ from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.loops import Loops, with_loop
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.activation import keep
-from gradwire_engine.ops.nn import windows_on_gpu
 from gradwire_engine.ops.nn.pooling.max_loops import maxima, picked, scattered
 from gradwire_engine.ops.nn.pooling.wide_pool import gather_maxima, scatter_to_maxima, wide_max
 from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size
+from gradwire_engine.ops.nn.windows_on_gpu import max_pool as max_pool_on_gpu
+from gradwire_engine.ops.nn.windows_on_gpu import max_unpool as max_unpool_on_gpu
 from gradwire_engine.ops.shape.shape import at
 
 Ints = Any  # an int or a sequence of ints
@@ -111,7 +112,7 @@ def _max_loop(
     loops: Loops, xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> Any:
     window = _window(input, kernel, stride, padding, dilation, ceil_mode)
-    return maxima(loops, window, input) if type(input) is np.ndarray else windows_on_gpu.max_pool(window, input)
+    return maxima(loops, window, input) if type(input) is np.ndarray else max_pool_on_gpu(window, input)
 
 
 @op(
@@ -178,7 +179,7 @@ def _unpool_loop(
 ) -> Any:  # fmt: skip
     window = _window_of(size, kernel, stride, padding, dilation, grad.shape[-len(kernel) :])
     if type(grad) is not np.ndarray:
-        return windows_on_gpu.max_unpool(window, grad, which)
+        return max_unpool_on_gpu(window, grad, which)
     return scattered(loops, window, grad, which)
 
 
