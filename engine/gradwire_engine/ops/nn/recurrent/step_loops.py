@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradwire_engine.core.device import Array
-from gradwire_engine.ops.base.loops import Loops, StepLoop
+from gradwire_engine.ops.base.loops import Loop, Loops, StepLoop
 
 #: An operand, and whether each step begins at its own row of it.
 Operand = tuple[Array, bool]
@@ -34,4 +34,4 @@ def step_loop(loops: Loops | None, name: str, width: int, operands: Sequence[Ope
         if array.strides[1] != array.itemsize:
             return None
     loop = loops.find(name, dtype.char)
-    return None if loop is None else StepLoop(loop, width, operands)
+    return StepLoop(loop, width, operands) if isinstance(loop, Loop) else None
