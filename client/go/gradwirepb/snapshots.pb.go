@@ -3680,7 +3680,10 @@ type LogRecord struct {
 	// Node numbers after refused commands and before retried commands.
 	Resumptions []*LogResumption `protobuf:"bytes,17,rep,name=resumptions,proto3" json:"resumptions,omitempty"`
 	// The session's counts afterwards. If replay yields other counts, the session cannot be restored.
-	Outcome       *LogOutcome `protobuf:"bytes,18,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Outcome *LogOutcome `protobuf:"bytes,18,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// What collectives gave this session, one for each that was done, in their order. JOIN, LEAVE, BARRIER and SEND have
+	// none. Replay takes these values, since the other sessions do not repeat theirs.
+	Received      []*LogReceived `protobuf:"bytes,19,rep,name=received,proto3" json:"received,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3797,6 +3800,13 @@ func (x *LogRecord) GetOutcome() *LogOutcome {
 	return nil
 }
 
+func (x *LogRecord) GetReceived() []*LogReceived {
+	if x != nil {
+		return x.Received
+	}
+	return nil
+}
+
 type isLogRecord_Record interface {
 	isLogRecord_Record()
 }
@@ -3843,6 +3853,61 @@ func (*LogRecord_FinishedDownload) isLogRecord_Record() {}
 
 func (*LogRecord_Load) isLogRecord_Record() {}
 
+// What one collective wrote to the tensors of a session.
+type LogReceived struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The values of all written tensors, one after another. Absent if nothing was written.
+	Values []byte `protobuf:"bytes,1,opt,name=values,proto3,oneof" json:"values,omitempty"`
+	// Of RECV: the rank that sent.
+	Peer          uint32 `protobuf:"varint,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogReceived) Reset() {
+	*x = LogReceived{}
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogReceived) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogReceived) ProtoMessage() {}
+
+func (x *LogReceived) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogReceived.ProtoReflect.Descriptor instead.
+func (*LogReceived) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *LogReceived) GetValues() []byte {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *LogReceived) GetPeer() uint32 {
+	if x != nil {
+		return x.Peer
+	}
+	return 0
+}
+
 // A unary call.
 type LogCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3856,7 +3921,7 @@ type LogCall struct {
 
 func (x *LogCall) Reset() {
 	*x = LogCall{}
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[42]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3868,7 +3933,7 @@ func (x *LogCall) String() string {
 func (*LogCall) ProtoMessage() {}
 
 func (x *LogCall) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[42]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3881,7 +3946,7 @@ func (x *LogCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogCall.ProtoReflect.Descriptor instead.
 func (*LogCall) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{42}
+	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LogCall) GetMethod() string {
@@ -3911,7 +3976,7 @@ type LogLoad struct {
 
 func (x *LogLoad) Reset() {
 	*x = LogLoad{}
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[43]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +3988,7 @@ func (x *LogLoad) String() string {
 func (*LogLoad) ProtoMessage() {}
 
 func (x *LogLoad) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[43]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4001,7 @@ func (x *LogLoad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLoad.ProtoReflect.Descriptor instead.
 func (*LogLoad) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{43}
+	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LogLoad) GetCreations() [][]byte {
@@ -3968,7 +4033,7 @@ type LogOutcome struct {
 
 func (x *LogOutcome) Reset() {
 	*x = LogOutcome{}
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[44]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3980,7 +4045,7 @@ func (x *LogOutcome) String() string {
 func (*LogOutcome) ProtoMessage() {}
 
 func (x *LogOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[44]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3993,7 +4058,7 @@ func (x *LogOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogOutcome.ProtoReflect.Descriptor instead.
 func (*LogOutcome) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{44}
+	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LogOutcome) GetApplied() uint64 {
@@ -4036,7 +4101,7 @@ type LogUpload struct {
 
 func (x *LogUpload) Reset() {
 	*x = LogUpload{}
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[45]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4048,7 +4113,7 @@ func (x *LogUpload) String() string {
 func (*LogUpload) ProtoMessage() {}
 
 func (x *LogUpload) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[45]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4061,7 +4126,7 @@ func (x *LogUpload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogUpload.ProtoReflect.Descriptor instead.
 func (*LogUpload) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{45}
+	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LogUpload) GetTransferId() string {
@@ -4126,7 +4191,7 @@ type LogRefusal struct {
 
 func (x *LogRefusal) Reset() {
 	*x = LogRefusal{}
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[46]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4203,7 @@ func (x *LogRefusal) String() string {
 func (*LogRefusal) ProtoMessage() {}
 
 func (x *LogRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[46]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4216,7 @@ func (x *LogRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRefusal.ProtoReflect.Descriptor instead.
 func (*LogRefusal) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{46}
+	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LogRefusal) GetSeq() uint64 {
@@ -4233,7 +4298,7 @@ type LogResumption struct {
 
 func (x *LogResumption) Reset() {
 	*x = LogResumption{}
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[47]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +4310,7 @@ func (x *LogResumption) String() string {
 func (*LogResumption) ProtoMessage() {}
 
 func (x *LogResumption) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_snapshots_proto_msgTypes[47]
+	mi := &file_gradwire_v1_snapshots_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +4323,7 @@ func (x *LogResumption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResumption.ProtoReflect.Descriptor instead.
 func (*LogResumption) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{47}
+	return file_gradwire_v1_snapshots_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LogResumption) GetAfterSeq() uint64 {
@@ -4564,7 +4629,7 @@ const file_gradwire_v1_snapshots_proto_rawDesc = "" +
 	"\vStoredRoute\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
 	"\x05steps\x18\x02 \x03(\x04R\x05steps\x124\n" +
-	"\bgeometry\x18\x03 \x01(\v2\x18.gradwire.v1.StoredValueR\bgeometry\"\xa6\x03\n" +
+	"\bgeometry\x18\x03 \x01(\v2\x18.gradwire.v1.StoredValueR\bgeometry\"\xdc\x03\n" +
 	"\tLogRecord\x12\x16\n" +
 	"\x05batch\x18\x01 \x01(\fH\x00R\x05batch\x12*\n" +
 	"\x04call\x18\x02 \x01(\v2\x14.gradwire.v1.LogCallH\x00R\x04call\x12\x18\n" +
@@ -4574,8 +4639,13 @@ const file_gradwire_v1_snapshots_proto_rawDesc = "" +
 	"\x04load\x18\x06 \x01(\v2\x14.gradwire.v1.LogLoadH\x00R\x04load\x123\n" +
 	"\brefusals\x18\x10 \x03(\v2\x17.gradwire.v1.LogRefusalR\brefusals\x12<\n" +
 	"\vresumptions\x18\x11 \x03(\v2\x1a.gradwire.v1.LogResumptionR\vresumptions\x121\n" +
-	"\aoutcome\x18\x12 \x01(\v2\x17.gradwire.v1.LogOutcomeR\aoutcomeB\b\n" +
-	"\x06record\";\n" +
+	"\aoutcome\x18\x12 \x01(\v2\x17.gradwire.v1.LogOutcomeR\aoutcome\x124\n" +
+	"\breceived\x18\x13 \x03(\v2\x18.gradwire.v1.LogReceivedR\breceivedB\b\n" +
+	"\x06record\"I\n" +
+	"\vLogReceived\x12\x1b\n" +
+	"\x06values\x18\x01 \x01(\fH\x00R\x06values\x88\x01\x01\x12\x12\n" +
+	"\x04peer\x18\x02 \x01(\rR\x04peerB\t\n" +
+	"\a_values\";\n" +
 	"\aLogCall\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\fR\arequest\"Z\n" +
@@ -4628,7 +4698,7 @@ func file_gradwire_v1_snapshots_proto_rawDescGZIP() []byte {
 	return file_gradwire_v1_snapshots_proto_rawDescData
 }
 
-var file_gradwire_v1_snapshots_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_gradwire_v1_snapshots_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_gradwire_v1_snapshots_proto_goTypes = []any{
 	(*SaveSessionRequest)(nil),     // 0: gradwire.v1.SaveSessionRequest
 	(*NamedTensor)(nil),            // 1: gradwire.v1.NamedTensor
@@ -4672,20 +4742,21 @@ var file_gradwire_v1_snapshots_proto_goTypes = []any{
 	(*StoredPacked)(nil),           // 39: gradwire.v1.StoredPacked
 	(*StoredRoute)(nil),            // 40: gradwire.v1.StoredRoute
 	(*LogRecord)(nil),              // 41: gradwire.v1.LogRecord
-	(*LogCall)(nil),                // 42: gradwire.v1.LogCall
-	(*LogLoad)(nil),                // 43: gradwire.v1.LogLoad
-	(*LogOutcome)(nil),             // 44: gradwire.v1.LogOutcome
-	(*LogUpload)(nil),              // 45: gradwire.v1.LogUpload
-	(*LogRefusal)(nil),             // 46: gradwire.v1.LogRefusal
-	(*LogResumption)(nil),          // 47: gradwire.v1.LogResumption
-	nil,                            // 48: gradwire.v1.LogRefusal.MetadataEntry
-	(*TensorSpec)(nil),             // 49: gradwire.v1.TensorSpec
-	(*Complex)(nil),                // 50: gradwire.v1.Complex
+	(*LogReceived)(nil),            // 42: gradwire.v1.LogReceived
+	(*LogCall)(nil),                // 43: gradwire.v1.LogCall
+	(*LogLoad)(nil),                // 44: gradwire.v1.LogLoad
+	(*LogOutcome)(nil),             // 45: gradwire.v1.LogOutcome
+	(*LogUpload)(nil),              // 46: gradwire.v1.LogUpload
+	(*LogRefusal)(nil),             // 47: gradwire.v1.LogRefusal
+	(*LogResumption)(nil),          // 48: gradwire.v1.LogResumption
+	nil,                            // 49: gradwire.v1.LogRefusal.MetadataEntry
+	(*TensorSpec)(nil),             // 50: gradwire.v1.TensorSpec
+	(*Complex)(nil),                // 51: gradwire.v1.Complex
 }
 var file_gradwire_v1_snapshots_proto_depIdxs = []int32{
 	1,  // 0: gradwire.v1.SaveSessionRequest.tensors:type_name -> gradwire.v1.NamedTensor
 	3,  // 1: gradwire.v1.SaveSessionResponse.snapshot:type_name -> gradwire.v1.SnapshotSummary
-	49, // 2: gradwire.v1.RestoredTensor.spec:type_name -> gradwire.v1.TensorSpec
+	50, // 2: gradwire.v1.RestoredTensor.spec:type_name -> gradwire.v1.TensorSpec
 	3,  // 3: gradwire.v1.ListSnapshotsResponse.snapshots:type_name -> gradwire.v1.SnapshotSummary
 	12, // 4: gradwire.v1.SessionState.writers:type_name -> gradwire.v1.StoredWriter
 	15, // 5: gradwire.v1.SessionState.answers:type_name -> gradwire.v1.StoredAnswer
@@ -4718,7 +4789,7 @@ var file_gradwire_v1_snapshots_proto_depIdxs = []int32{
 	27, // 32: gradwire.v1.StoredHooks.tensor:type_name -> gradwire.v1.StoredTensorHooks
 	29, // 33: gradwire.v1.StoredRegion.nodes:type_name -> gradwire.v1.StoredRegionNode
 	35, // 34: gradwire.v1.StoredRegionNode.saved:type_name -> gradwire.v1.StoredMeta
-	50, // 35: gradwire.v1.StoredValue.complex:type_name -> gradwire.v1.Complex
+	51, // 35: gradwire.v1.StoredValue.complex:type_name -> gradwire.v1.Complex
 	37, // 36: gradwire.v1.StoredValue.tuple:type_name -> gradwire.v1.StoredValues
 	37, // 37: gradwire.v1.StoredValue.list:type_name -> gradwire.v1.StoredValues
 	37, // 38: gradwire.v1.StoredValue.slice:type_name -> gradwire.v1.StoredValues
@@ -4729,19 +4800,20 @@ var file_gradwire_v1_snapshots_proto_depIdxs = []int32{
 	36, // 43: gradwire.v1.StoredValues.values:type_name -> gradwire.v1.StoredValue
 	35, // 44: gradwire.v1.StoredPacked.meta:type_name -> gradwire.v1.StoredMeta
 	36, // 45: gradwire.v1.StoredRoute.geometry:type_name -> gradwire.v1.StoredValue
-	42, // 46: gradwire.v1.LogRecord.call:type_name -> gradwire.v1.LogCall
-	45, // 47: gradwire.v1.LogRecord.upload:type_name -> gradwire.v1.LogUpload
-	43, // 48: gradwire.v1.LogRecord.load:type_name -> gradwire.v1.LogLoad
-	46, // 49: gradwire.v1.LogRecord.refusals:type_name -> gradwire.v1.LogRefusal
-	47, // 50: gradwire.v1.LogRecord.resumptions:type_name -> gradwire.v1.LogResumption
-	44, // 51: gradwire.v1.LogRecord.outcome:type_name -> gradwire.v1.LogOutcome
-	15, // 52: gradwire.v1.LogLoad.answer:type_name -> gradwire.v1.StoredAnswer
-	48, // 53: gradwire.v1.LogRefusal.metadata:type_name -> gradwire.v1.LogRefusal.MetadataEntry
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	43, // 46: gradwire.v1.LogRecord.call:type_name -> gradwire.v1.LogCall
+	46, // 47: gradwire.v1.LogRecord.upload:type_name -> gradwire.v1.LogUpload
+	44, // 48: gradwire.v1.LogRecord.load:type_name -> gradwire.v1.LogLoad
+	47, // 49: gradwire.v1.LogRecord.refusals:type_name -> gradwire.v1.LogRefusal
+	48, // 50: gradwire.v1.LogRecord.resumptions:type_name -> gradwire.v1.LogResumption
+	45, // 51: gradwire.v1.LogRecord.outcome:type_name -> gradwire.v1.LogOutcome
+	42, // 52: gradwire.v1.LogRecord.received:type_name -> gradwire.v1.LogReceived
+	15, // 53: gradwire.v1.LogLoad.answer:type_name -> gradwire.v1.StoredAnswer
+	49, // 54: gradwire.v1.LogRefusal.metadata:type_name -> gradwire.v1.LogRefusal.MetadataEntry
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_snapshots_proto_init() }
@@ -4779,13 +4851,14 @@ func file_gradwire_v1_snapshots_proto_init() {
 		(*LogRecord_FinishedDownload)(nil),
 		(*LogRecord_Load)(nil),
 	}
+	file_gradwire_v1_snapshots_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradwire_v1_snapshots_proto_rawDesc), len(file_gradwire_v1_snapshots_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

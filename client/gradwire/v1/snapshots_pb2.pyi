@@ -602,7 +602,7 @@ class StoredRoute(_message.Message):
     def __init__(self, device: _Optional[str] = ..., steps: _Optional[_Iterable[int]] = ..., geometry: _Optional[_Union[StoredValue, _Mapping]] = ...) -> None: ...
 
 class LogRecord(_message.Message):
-    __slots__ = ("batch", "call", "writer", "upload", "finished_download", "load", "refusals", "resumptions", "outcome")
+    __slots__ = ("batch", "call", "writer", "upload", "finished_download", "load", "refusals", "resumptions", "outcome", "received")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
@@ -612,6 +612,7 @@ class LogRecord(_message.Message):
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     RESUMPTIONS_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
     batch: bytes
     call: LogCall
     writer: int
@@ -621,7 +622,16 @@ class LogRecord(_message.Message):
     refusals: _containers.RepeatedCompositeFieldContainer[LogRefusal]
     resumptions: _containers.RepeatedCompositeFieldContainer[LogResumption]
     outcome: LogOutcome
-    def __init__(self, batch: _Optional[bytes] = ..., call: _Optional[_Union[LogCall, _Mapping]] = ..., writer: _Optional[int] = ..., upload: _Optional[_Union[LogUpload, _Mapping]] = ..., finished_download: _Optional[str] = ..., load: _Optional[_Union[LogLoad, _Mapping]] = ..., refusals: _Optional[_Iterable[_Union[LogRefusal, _Mapping]]] = ..., resumptions: _Optional[_Iterable[_Union[LogResumption, _Mapping]]] = ..., outcome: _Optional[_Union[LogOutcome, _Mapping]] = ...) -> None: ...
+    received: _containers.RepeatedCompositeFieldContainer[LogReceived]
+    def __init__(self, batch: _Optional[bytes] = ..., call: _Optional[_Union[LogCall, _Mapping]] = ..., writer: _Optional[int] = ..., upload: _Optional[_Union[LogUpload, _Mapping]] = ..., finished_download: _Optional[str] = ..., load: _Optional[_Union[LogLoad, _Mapping]] = ..., refusals: _Optional[_Iterable[_Union[LogRefusal, _Mapping]]] = ..., resumptions: _Optional[_Iterable[_Union[LogResumption, _Mapping]]] = ..., outcome: _Optional[_Union[LogOutcome, _Mapping]] = ..., received: _Optional[_Iterable[_Union[LogReceived, _Mapping]]] = ...) -> None: ...
+
+class LogReceived(_message.Message):
+    __slots__ = ("values", "peer")
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    values: bytes
+    peer: int
+    def __init__(self, values: _Optional[bytes] = ..., peer: _Optional[int] = ...) -> None: ...
 
 class LogCall(_message.Message):
     __slots__ = ("method", "request")

@@ -10,6 +10,7 @@ import hashlib
 import math
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -24,6 +25,7 @@ from gradwire_engine.core.dtypes import DType, name_of
 from gradwire_engine.core.reduction import HostArray, check_reduction, reduce_into
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.scope import TensorScope
+from gradwire_server.session.state.durability import Received
 from gradwire_server.session.state.group_table import (
     MAX_GROUPS,
     GroupTable,
@@ -38,6 +40,7 @@ _MAX_NAME = 200
 _MAX_SHOWN = 300  # characters of a collective's description in messages
 _BLOCK = 1 << 17  # elements that are combined between two looks at the clock
 _COPIED = 1 << 20  # elements that are copied between two looks at the clock
+_MOST_LOGGED = 1 << 30  # bytes that the collectives of one call may receive, if the session has a log
 _KINDS = {number: name.removeprefix("COLLECTIVE_KIND_").lower() for name, number in pb.CollectiveKind.items()}
 _OPS = {number: name.removeprefix("REDUCE_OP_").lower() for name, number in pb.ReduceOp.items() if number}
 _REDUCING = (
@@ -51,6 +54,12 @@ _ROOTED = (
     pb.COLLECTIVE_KIND_GATHER,
     pb.COLLECTIVE_KIND_SCATTER,
 )
+_WRITING_NOTHING = (
+    pb.COLLECTIVE_KIND_JOIN,
+    pb.COLLECTIVE_KIND_LEAVE,
+    pb.COLLECTIVE_KIND_BARRIER,
+    pb.COLLECTIVE_KIND_SEND,
+)
 Waiting = Generator[None, None, dict[str, Any]]
 
 
@@ -59,6 +68,11 @@ def collective(
 ) -> Iterator[None]:
     """Join or leave a group, or exchange values with its ranks. Raises Refusal."""
     groups, kind = scope.groups, request.kind
+    if groups.durability.replayed is not None:
+        peer = _replay(scope, request, groups.durability.replayed)
+        if answer is not None:
+            answer.peer = peer
+        return
     if kind == pb.COLLECTIVE_KIND_JOIN:
         yield from _join(groups, request)
         return
@@ -82,6 +96,58 @@ def left_out(groups: GroupTable, request: pb.CollectiveRequest, refusal: Refusal
     """Break the group of a collective that was refused before it took part, or whose program ended before it."""
     if not refusal.in_step:
         groups.skipped(request.group, refusal.message)
+
+
+def _replay(scope: TensorScope, request: pb.CollectiveRequest, recorded: deque[Received]) -> int:
+    """Write the values that the log has for a collective; the rank that sent them. The session is in no group then."""
+    if request.kind in _WRITING_NOTHING:
+        return 0
+    if not recorded:
+        raise Refusal("GROUP_BROKEN", "the log lacks what a collective gave this session")
+    what = recorded.popleft()
+    if what.values is not None:
+        targets = scope.tensors(request.outputs or request.inputs)
+        values, begin = np.frombuffer(what.values, _one_dtype(targets)), 0
+        for target in targets:
+            count = math.prod(target.shape)
+            _put(target, values[begin : begin + count])
+            begin += count
+    return what.peer
+
+
+def _put(target: Tensor, values: HostArray) -> None:
+    with selected(target.device):
+        target.array[...] = to_device(values.reshape(target.shape), target.device)
+    target.storage.changed()
+
+
+def _room_to_log(groups: GroupTable, targets: Sequence[Tensor]) -> HostArray | None:
+    """Memory for the values that targets will receive, made before any is written; None without a log.
+
+    Raises Refusal, EngineError: MEMORY_LIMIT; MemoryError.
+    """
+    notes = groups.durability.log_notes
+    if notes is None:
+        return None
+    size = sum(math.prod(each.shape) * each.dtype.itemsize for each in targets)
+    held = notes.received_bytes + size
+    if held > _MOST_LOGGED:
+        raise Refusal("MEMORY_LIMIT", f"the collectives of one logged call receive at most {_MOST_LOGGED} bytes")
+    groups.account.admit(held)
+    return np.empty(size, np.uint8)
+
+
+def _note(groups: GroupTable, targets: Sequence[Tensor], room: HostArray | None, peer: int = 0) -> None:
+    """Note for the log what was written to the targets."""
+    notes = groups.durability.log_notes
+    if notes is None or room is None:
+        return
+    begin = 0
+    for each in targets:
+        values = host(each.array)
+        room[begin : begin + values.nbytes].view(values.dtype).reshape(values.shape)[...] = values
+        begin += values.nbytes
+    notes.received(Received(room.data if targets else None, peer))
 
 
 def _check_name(name: str) -> None:
@@ -221,6 +287,7 @@ class _Exchange:
         self.dtype: DType = np.dtype(np.uint8)
         self.given = 0  # elements that this rank gives
         self.turn = 0
+        self.room: HostArray | None = None  # for the log
 
     def run(self) -> Iterator[None]:
         """Give values, meet the other ranks, take values. Raises Refusal."""
@@ -237,6 +304,8 @@ class _Exchange:
         self.member.turn ^= 1
         try:
             yield from self._take()
+            if self.kind not in _WRITING_NOTHING:
+                _note(self.groups, self.written(), self.room)
         except (EngineError, MemoryError) as error:  # some tensors may have changed: the ranks are apart from now on
             refusal = refusal_of(error, "Collective")
             refusal.in_step = False
@@ -275,9 +344,16 @@ class _Exchange:
         self.dtype = _one_dtype([*self.inputs, *self.outputs])
         if kind in _REDUCING:
             check_reduction(_OPS[request.op], self.dtype)
-        written = self.outputs or self.inputs
-        _check_written(written)
+        _check_written(self.outputs or self.inputs)
+        self.room = _room_to_log(self.groups, self.written())
         return _described(name, self._check_sizes())
+
+    def written(self) -> list[Tensor]:
+        """The tensors that receive values."""
+        if self.kind in (pb.COLLECTIVE_KIND_REDUCE, pb.COLLECTIVE_KIND_BROADCAST):
+            is_root = self.member.rank == self.request.peer
+            return self.inputs if is_root is (self.kind == pb.COLLECTIVE_KIND_REDUCE) else []
+        return self.inputs if self.kind == pb.COLLECTIVE_KIND_ALL_REDUCE else self.outputs
 
     def _check_sizes(self) -> list[Tensor]:
         """Check the numbers of elements; the tensors whose shapes all ranks share. Raises Refusal: SHAPE."""
@@ -385,18 +461,24 @@ class _Exchange:
     def _fill(self, targets: Sequence[Tensor], fill: Callable[[HostArray, int], Iterator[None]]) -> Iterator[None]:
         """Let `fill` write each target's values, which begin at an element of the whole, and note the change."""
         begin = 0
+        indirect = [each for each in targets if not _is_dense(each.array)]
+        room = np.empty(max(map(_count, ([each] for each in indirect)), default=0), self.dtype)  # before any is written
         for target in targets:
             array = target.array
             count = math.prod(array.shape)
-            if type(array) is np.ndarray and array.flags.c_contiguous:
+            if _is_dense(array):
                 yield from fill(array.reshape(-1), begin)
             else:
-                made = np.empty(count, self.dtype)
+                made = room[:count]
                 yield from fill(made, begin)
                 with selected(target.device):
                     array[...] = to_device(made.reshape(array.shape), target.device)
             target.storage.changed()
             begin += count
+
+
+def _is_dense(array: Any) -> bool:
+    return type(array) is np.ndarray and array.flags.c_contiguous
 
 
 def _other_rank(member: Membership, rank: int) -> None:
@@ -444,6 +526,7 @@ def _receive(scope: TensorScope, member: Membership, request: pb.CollectiveReque
     dtype = _one_dtype(tensors)
     _check_written(tensors)
     groups = scope.groups
+    room = _room_to_log(groups, tensors)
     message = member.pop(sender, request.tag)
     if message is None:
         message = yield from _awaited(groups, member, sender, request)
@@ -458,11 +541,9 @@ def _receive(scope: TensorScope, member: Membership, request: pb.CollectiveReque
     values, begin = message.data.view(dtype), 0
     for target in tensors:
         count = math.prod(target.shape)
-        with selected(target.device):
-            part = values[begin : begin + count].reshape(target.shape)
-            target.array[...] = to_device(part, target.device)
-        target.storage.changed()
+        _put(target, values[begin : begin + count])
         begin += count
+    _note(groups, tensors, room, message.sender)
     return message.sender
 
 

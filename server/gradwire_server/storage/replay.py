@@ -1,14 +1,15 @@
 """Replay: applies a log's records to a session restored from the preceding snapshot.
 
 A command that was refused originally is refused again without being tried, since the cause may have passed. A command
-whose refusal keeps effects (command_spec.py) repeats them first, up to the recorded repetition and step. Everything
-else must repeat exactly: each record contains its refusals, and the counts of commands and tensors and the next id
+whose refusal keeps effects (command_spec.py) repeats them first, up to the recorded repetition and step. A collective
+takes the recorded values, since the other sessions do not repeat theirs. Everything else must repeat exactly: each record contains its refusals, and the counts of commands and tensors and the next id
 after it. A session that differs is refused, since its clients have seen other results.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.session.commands import BY_METHOD
 from gradwire_server.session.session import PendingCall
 from gradwire_server.session.state.cancel_token import CancelToken
+from gradwire_server.session.state.durability import Received
 from gradwire_server.session.state.transfers import Upload
 from gradwire_server.storage.stores import LogStore
 from gradwire_server.storage.write_ahead_log import LOADED, START, Notes, outcome, read
@@ -131,6 +133,9 @@ class Replay:
         try:
             for record, ends in read(path, self.store):
                 session.cancel_token, session.durability.log_notes = self.cancel_token, self.notes
+                session.durability.replayed = deque(
+                    Received(each.values if each.HasField("values") else None, each.peer) for each in record.received
+                )
                 session.schedule.turn_ends = float("inf")
                 real.begin_slice(session.schedule.turn_ends)
                 session.account.limit, session.account.operations = 0, math.inf
@@ -141,6 +146,7 @@ class Replay:
                     session.apply_deferred_releases()
                 finally:
                     session.cancel_token, session.durability.log_notes = real, None
+                    session.durability.replayed = None
                     self.notes.clear()
                 end = ends
                 yield
@@ -241,6 +247,8 @@ class Replay:
             raise self._other(path, end, f"command {seq} {went}")
         if any(each.generator for each in self.notes.resumptions):  # random numbers were drawn twice
             raise Refusal("MEMORY_LIMIT", "there is too little memory to restore the session")
+        if self.session.durability.replayed:
+            raise self._other(path, end, "fewer collectives are repeated than were done")
         if record.HasField("outcome"):
             wanted, found = record.outcome, outcome(self.session)
             if wanted != found:

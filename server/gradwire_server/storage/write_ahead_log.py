@@ -38,7 +38,7 @@ from gradwire_server.storage.stores import LogStore
 
 if TYPE_CHECKING:
     from gradwire_server.session.session import Session
-    from gradwire_server.session.state.durability import CommandState
+    from gradwire_server.session.state.durability import CommandState, Received
 
 MAGIC = b"GWLOG02\n"
 _FLUSHED = struct.Struct("<QI")  # flushed bytes, and the CRC-32 of that number
@@ -310,11 +310,13 @@ def _body(file: BinaryIO, size: int) -> bytes | None:
 
 @dataclass(slots=True)
 class Notes:
-    """What a batch's record contains besides its commands: refusals and resumptions."""
+    """What a batch's record contains besides its commands: refusals, resumptions and values of collectives."""
 
     refusals: list[pb.LogRefusal] = field(default_factory=list)
     resumptions: list[pb.LogResumption] = field(default_factory=list)
     drawn: int | None = None  # the generator's count of draws at the last refusal
+    values: list[Received] = field(default_factory=list)
+    received_bytes: int = 0  # size of `values`
 
     def retried(self, session: CommandState, seq: int) -> None:
         """Note that a command is tried a second time: a replay begins where the second try did. seq: 0 if unary."""
@@ -339,10 +341,18 @@ class Notes:
         number = session.grad_context.nodes.next
         self.resumptions.append(pb.LogResumption(after_seq=after_seq, node_seq=number, generator=generator))
 
+    def received(self, what: Received) -> None:
+        """Note what a collective gave, which a replay cannot compute."""
+        self.values.append(what)
+        self.received_bytes += len(what.values or b"")
+
     def take(self, session: Session, record: pb.LogRecord) -> None:
         """Add the notes and the session's outcome to a record, and clear the notes."""
         record.refusals.extend(self.refusals)
         record.resumptions.extend(self.resumptions)
+        for each in self.values:
+            values = None if each.values is None else bytes(each.values)
+            record.received.append(pb.LogReceived(values=values, peer=each.peer))
         record.outcome.CopyFrom(outcome(session))
         self.clear()
 
@@ -351,6 +361,8 @@ class Notes:
         self.refusals.clear()
         self.resumptions.clear()
         self.drawn = None
+        self.values.clear()
+        self.received_bytes = 0
 
 
 def outcome(session: Session) -> pb.LogOutcome:

@@ -337,6 +337,7 @@ class Runtime:
             broken.metadata[RESTORE_SESSION] = "1"
         log.error("session cannot continue", extra={**session.command.log_fields(), "error": cause.message})
         session.durability.broken, session.cancel_token.closed = broken, True
+        session.groups.abandon(broken.message)
         if call.hold is None:
             raise broken
         return b""

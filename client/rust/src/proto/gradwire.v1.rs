@@ -2446,6 +2446,10 @@ pub struct LogRecord {
     /// The session's counts afterwards. If replay yields other counts, the session cannot be restored.
     #[prost(message, optional, tag = "18")]
     pub outcome: ::core::option::Option<LogOutcome>,
+    /// What collectives gave this session, one for each that was done, in their order. JOIN, LEAVE, BARRIER and SEND have
+    /// none. Replay takes these values, since the other sessions do not repeat theirs.
+    #[prost(message, repeated, tag = "19")]
+    pub received: ::prost::alloc::vec::Vec<LogReceived>,
     /// What was applied.
     #[prost(oneof = "log_record::Record", tags = "1, 2, 3, 4, 5, 6")]
     pub record: ::core::option::Option<log_record::Record>,
@@ -2474,6 +2478,16 @@ pub mod log_record {
         #[prost(message, tag = "6")]
         Load(super::LogLoad),
     }
+}
+/// What one collective wrote to the tensors of a session.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogReceived {
+    /// The values of all written tensors, one after another. Absent if nothing was written.
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub values: ::core::option::Option<::prost::bytes::Bytes>,
+    /// Of RECV: the rank that sent.
+    #[prost(uint32, tag = "2")]
+    pub peer: u32,
 }
 /// A unary call.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

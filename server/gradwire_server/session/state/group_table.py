@@ -190,12 +190,6 @@ class GroupTable:
 
     def require_channel(self) -> GroupChannel:
         """The way to the front. Raises Refusal: NOT_SUPPORTED."""
-        if self.durability.log_notes is not None:
-            raise Refusal(
-                "NOT_SUPPORTED",
-                "this server logs the session's commands (--durability=log), and a replay could not repeat what other "
-                "sessions sent: collectives need a server without a log",
-            )
         if self.channel is None:
             raise Refusal("NOT_SUPPORTED", "this server's sessions form no groups")
         return self.channel
@@ -241,6 +235,11 @@ class GroupTable:
         if found.receiving is not None and not found.receiving.done():
             found.receiving.set_result(None)
         return None
+
+    def abandon(self, why: str) -> None:
+        """Break all groups: this session cannot continue. No other rank may wait for it."""
+        for name in list(self.joined):
+            self.skipped(name, why)
 
     def clear(self) -> None:
         """Leave all groups."""

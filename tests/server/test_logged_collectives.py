@@ -1,0 +1,92 @@
+"""Collectives of sessions with a log: a restored session has what the other ranks gave it, and is in no group."""
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradwire.v1 import collectives_pb2 as g
+from gradwire.v1 import programs_pb2 as p
+from gradwire.v1 import types_pb2 as t
+from tests.server.harness import Id, op
+from tests.server.test_collectives import SECONDS, Rank, refused, together
+from tests.server.test_durability import Storing
+
+# Multiplies its input in place, and averages it over the ranks.
+_PROGRAM = p.Program(
+    inputs=[p.ProgramInput(dtype=t.DTYPE_FLOAT64, shape=[3])],
+    steps=[
+        p.ProgramStep(op=op("mul_", Id(1), 1.5)),
+        p.ProgramStep(
+            collective=g.CollectiveRequest(kind="COLLECTIVE_KIND_ALL_REDUCE", group="g", op="REDUCE_OP_AVG", inputs=[1])
+        ),
+    ],
+    outputs=[1],
+).SerializeToString()
+
+
+def use_all(rank: Rank) -> dict[str, int]:
+    """Take part in each kind of collective; the ids of the tensors that received values."""
+    values = rank.make(np.arange(3.0) + rank.rank)
+    wide = rank.make(np.arange(6.0) * (1 + rank.rank))
+    made = {name: rank.make(np.zeros(3)) for name in ("part", "received", "scattered")}
+    gathered = rank.make(np.zeros(6))
+    rank.ask("ALL_REDUCE", op="REDUCE_OP_SUM", inputs=[values])
+    rank.ask("BROADCAST", peer=1, inputs=[wide])
+    rank.ask("ALL_GATHER", inputs=[values], outputs=[gathered])
+    rank.ask("REDUCE_SCATTER", op="REDUCE_OP_MAX", inputs=[wide], outputs=[made["part"]])
+    rank.ask("SCATTER", peer=0, inputs=[] if rank.rank else [wide], outputs=[made["scattered"]])
+    rank.ask("BARRIER")
+    if rank.rank:
+        rank.ask("SEND", peer=0, tag=3, inputs=[values])
+    else:
+        assert rank.ask("RECV", any_peer=True, tag=3, outputs=[made["received"]]).peer == 1
+    shapes = [2 + rank.rank]
+    assert refused(lambda: rank.ask("ALL_REDUCE", op="REDUCE_OP_SUM", inputs=[rank.make(np.ones(shapes))]))[0] == (
+        "COLLECTIVE_MISMATCH"
+    )
+    name = hashlib.sha256(_PROGRAM).digest()
+    rank.stub.RegisterProgram(p.RegisterProgramRequest(session_id=rank.session, hash=name, program=_PROGRAM))
+    request = p.RunProgramRequest(session_id=rank.session, hash=name, inputs=[values], repeat=3)
+    rank.stub.RunProgram(request, timeout=SECONDS)
+    rank.ask("REDUCE", peer=0, op="REDUCE_OP_PRODUCT", inputs=[gathered])
+    return {"values": values, "wide": wide, "gathered": gathered, **made}
+
+
+def test_a_restored_session_has_what_collectives_gave_it_and_is_in_no_group(tmp_path: Path) -> None:
+    server = Storing(tmp_path / "0", logs=True)
+    copy = None
+    try:
+        ranks = [Rank(server, rank, 2) for rank in range(2)]
+        together(ranks, Rank.join)
+        ids = together(ranks, use_all)
+        before = [{name: rank.read(ids[rank.rank][name]).tobytes() for name in ids[0]} for rank in ranks]
+        versions = [rank.version(ids[rank.rank]["values"]) for rank in ranks]
+        shutil.copytree(server.root, tmp_path / "1")  # as after a crash: the logs of the last answers
+        copy = Storing(tmp_path / "1", logs=True)
+        for rank, held, version in zip(ranks, before, versions, strict=True):
+            rank.stub = copy.stub
+            assert {name: rank.read(ids[rank.rank][name]).tobytes() for name in held} == held
+            assert rank.version(ids[rank.rank]["values"]) == version
+            assert refused(lambda rank=rank: rank.ask("BARRIER")) == ("GROUP_BROKEN", "this session is in no group 'g'")
+        together(ranks, Rank.join)  # and may form it again
+        together(ranks, lambda rank: rank.ask("ALL_REDUCE", op="REDUCE_OP_SUM", inputs=[ids[rank.rank]["values"]]))
+        assert ranks[0].read(ids[0]["values"]).tobytes() == ranks[1].read(ids[1]["values"]).tobytes()
+    finally:
+        server.stop()
+        if copy is not None:
+            copy.stop()
+
+
+def test_a_session_that_moves_away_breaks_its_group(tmp_path: Path) -> None:
+    server = Storing(tmp_path, logs=True)
+    try:
+        ranks = [Rank(server, rank, 2) for rank in range(2)]
+        together(ranks, Rank.join)
+        server.put_away()
+        told: list[Any] = together(ranks, lambda rank: refused(lambda: rank.ask("BARRIER")))
+        assert told == [("GROUP_BROKEN", "this session is in no group 'g'")] * 2
+    finally:
+        server.stop()
