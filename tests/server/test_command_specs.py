@@ -18,13 +18,14 @@ from gradwire.v1 import types_pb2 as t
 from gradwire.v1.command_facts import FACTS
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.protocol import CLIENT_IDS
+from gradwire_server.common.shared_files import location
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.session.batch import run_batch
 from gradwire_server.session.commands import BY_METHOD, COMMANDS
 from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.session.state.group_table import Membership, PeerMemory, RankMemory, location
+from gradwire_server.session.state.group_table import Membership, PeerMemory, RankMemory
 from tests.server.harness import Id, op
 from tests.server.memory_stores import MemoryLogs, MemorySnapshots
 from tests.server.program_files import file_of, file_payload

@@ -301,6 +301,12 @@ async def _serve(settings: Settings) -> int:
     if settings.state_dir:
         logs = settings.durability == "log"
         await backend.persist_in(_catalog(settings), logs, settings.snapshot_every, settings.snapshot_store)
+    if settings.endpoint:
+        from gradwire_server.registry.peer_links import Peers
+
+        encryption = None if tls is None else (tls.cert, tls.key)
+        peers = Peers(settings.endpoint, settings.host.strip("[]"), encryption)
+        backend.share_groups(peers, Path(settings.state_dir, "groups"))
     if settings.placement:
         from gradwire_server.registry.placement import PlacementClient
 

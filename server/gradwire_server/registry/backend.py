@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any
 
 from gradwire.v1 import service_pb2, snapshots_pb2
@@ -15,7 +16,10 @@ from gradwire_server.common.protobuf_peek import peek_run
 from gradwire_server.common.protocol import PROTOCOL, ids_of
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.files import Files
+from gradwire_server.registry.group_homes import Homes
+from gradwire_server.registry.group_nodes import GroupNodes
 from gradwire_server.registry.groups import Groups
+from gradwire_server.registry.peer_links import Peers
 from gradwire_server.registry.persistence import Persistence, instruction_of
 from gradwire_server.registry.placement import PlacementClient
 from gradwire_server.registry.principal_rows import PrincipalRows
@@ -54,6 +58,7 @@ class Backend:
         self.registry: SessionRegistry[Worker] = SessionRegistry(limits, clock)
         self.files = Files(self.registry)
         self.groups = Groups(self.registry.of_number)
+        self.group_nodes: GroupNodes | None = None  # groups whose ranks have several servers
         self._server_info: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
         self._ops = b""
@@ -71,6 +76,10 @@ class Backend:
         await asyncio.get_running_loop().run_in_executor(None, catalog.open)
         self.persistence = Persistence(self, catalog, logs, every)
 
+    def share_groups(self, peers: Peers, folder: Path) -> None:
+        """Let sessions form groups with those of other servers, which share a folder. Call before `start`."""
+        self.groups.nodes = self.group_nodes = GroupNodes(self.groups, Homes(folder), peers)
+
     async def start(self) -> None:
         """Start the workers and the sweep of leases."""
         keeps = self.persistence
@@ -79,6 +88,8 @@ class Backend:
         self._sweeper = asyncio.create_task(self._sweep())
         if self.persistence is not None:
             await self.persistence.start()
+        if self.group_nodes is not None:
+            await self.group_nodes.start()
         if self.placement is not None:
             self.placement.start(self._load)
 
@@ -109,6 +120,8 @@ class Backend:
             await self._sweeper
         if self.placement is not None:
             await self.placement.stop()
+        if self.group_nodes is not None:
+            await self.group_nodes.stop()
         lost = 0 if self.persistence is None else await self.persistence.stop(grace)
         for entry in self.registry.empty():
             if entry.worker.alive:

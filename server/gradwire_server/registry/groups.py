@@ -3,14 +3,18 @@
 Workers tell of each rank that arrives at a collective, and get an answer when all ranks have arrived or the collective
 is refused. Values pass from worker to worker (session/collectives.py); the front sees only what the ranks agree on. It
 also knows who is gone: sessions that ended, workers that ended, and ranks without a stream.
+
+Ranks may have several servers, which share a state directory. One of them keeps the group's record, with a `RemoteRank`
+for each rank at another one. `Nodes` takes messages from server to server (registry/group_nodes.py).
 """
 
 import asyncio
 import json
 import logging
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from gradwire_server.common.errors import Refusal
 from gradwire_server.worker_pool.session_entry import SessionEntry
@@ -21,12 +25,51 @@ _MOST_ENDED = 1000  # groups whose end is remembered
 log = logging.getLogger("gradwire.server")
 
 
+class RemoteRank:
+    """A session at another server, whose group is kept here. `send` takes messages for it, `node` is its server."""
+
+    def __init__(self, node: object, number: int, owner: str, send: Callable[[int, dict[str, Any]], None]) -> None:
+        self.node = node
+        self.number = number
+        self.owner = owner
+        self.id = ""  # its streams are the other server's
+        self.send = send
+
+
+Session: TypeAlias = SessionEntry[Worker] | RemoteRank
+
+
+class Nodes(Protocol):
+    """Groups whose ranks have several servers."""
+
+    def takes(self, entry: SessionEntry[Worker], message: dict[str, Any]) -> bool:
+        """Whether a worker's message is for another server, or about values there. Then it was taken."""
+
+    def took(self, message: dict[str, Any]) -> bool:
+        """The same of the answer to a message from rank to rank."""
+
+    def places(self, members: Iterable[Session]) -> list[list[Any]] | None:
+        """Where the servers of ranks are reached; None if all have this one."""
+
+    def deliver(self, entry: SessionEntry[Worker], fields: dict[str, Any]) -> bool:
+        """Whether a message for a session of this server is delivered later, or not as it is. Then it was taken."""
+
+    def left(self, entry: SessionEntry[Worker], why: str) -> None:
+        """Note that a session ended."""
+
+    def graces(self, entry: SessionEntry[Worker]) -> list[float]:
+        """Seconds for which the session's groups of other servers bear it without a stream."""
+
+    def over(self, number: int, owner: str, name: str, members: Iterable[Session]) -> None:
+        """Note that a group kept here has ended."""
+
+
 @dataclass(slots=True, eq=False)
 class _Member:
     """A rank: its session, and whether it has left."""
 
     rank: int
-    entry: SessionEntry[Worker]
+    entry: Session
     token: int  # of its request to join
     file: list[int]  # where other workers find its memory
     grace: float
@@ -58,7 +101,7 @@ class _Group:
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     formed: bool = False
 
-    def member(self, entry: SessionEntry[Worker]) -> _Member | None:
+    def member(self, entry: Session) -> _Member | None:
         return next((each for each in self.members.values() if each.entry is entry), None)
 
 
@@ -70,14 +113,15 @@ class Groups:
         self._groups: dict[int, _Group] = {}
         self._by_name: dict[tuple[str, str], _Group] = {}
         self._entries: dict[int, SessionEntry[Worker]] = {}  # sessions in groups, by number
-        self._of_session: dict[SessionEntry[Worker], set[_Group]] = {}
-        self._waits: dict[SessionEntry[Worker], tuple[_Group, _Meeting]] = {}  # where a session waits
+        self.nodes: Nodes | None = None  # set before the first message
+        self._of_session: dict[Session, set[_Group]] = {}
+        self._waits: dict[Session, tuple[_Group, _Meeting]] = {}  # where a session waits
         self._ended: dict[int, Refusal] = {}
         # Messages on their way: group, sender, token.
-        self._relayed: dict[int, tuple[_Group, SessionEntry[Worker], int]] = {}
+        self._relayed: dict[int, tuple[_Group, Session, int]] = {}
         self._streams: dict[str, int] = {}  # open streams by session id, of sessions in groups and others
         self._graces: dict[str, asyncio.TimerHandle] = {}  # by session id, of ranks without a stream
-        self._numbers = 0
+        self._numbers = secrets.randbits(30) << 20  # servers' groups have different numbers
 
     # Messages of workers.
 
@@ -86,11 +130,18 @@ class Groups:
         message = json.loads(raw)
         do = message["do"]
         if do == "took":
-            self._took(message)
+            if self.nodes is None or not self.nodes.took(message):
+                self.took(message)
             return
         entry = self._entries.get(session) or self._find(session)
         if entry is None or entry.worker is not worker:
             return  # it ended meanwhile, and its groups are broken
+        if self.nodes is None or not self.nodes.takes(entry, message):
+            self.handle(entry, message)
+
+    def handle(self, entry: Session, message: dict[str, Any]) -> None:
+        """Handle a message of a session, of this server or another one, about a group that is kept here."""
+        do = message["do"]
         if do == "join":
             self._join(entry, message)
             return
@@ -120,19 +171,35 @@ class Groups:
             _stop(member.receiving)
             member.receiving.clear()
 
-    def _answer(self, entry: SessionEntry[Worker], token: int, **fields: Any) -> None:
+    def _answer(self, entry: Session, token: int, **fields: Any) -> None:
         self._tell(entry, token=token, answer=fields)
 
-    def _refuse(self, entry: SessionEntry[Worker], token: int, refusal: Refusal) -> None:
-        self._tell(entry, token=token, refusal=[refusal.reason, refusal.message, refusal.metadata])
+    def _refuse(self, entry: Session, token: int, refusal: Refusal) -> None:
+        self._tell(entry, token=token, refusal=fields_of(refusal))
 
-    def _tell(self, entry: SessionEntry[Worker], **fields: Any) -> None:
-        if entry.worker.alive:
-            entry.worker.notify("Group", 0, json.dumps(fields).encode())
+    def _tell(self, entry: Session, **fields: Any) -> None:
+        if isinstance(entry, RemoteRank):
+            entry.send(entry.number, fields)
+        elif self.nodes is None or not self.nodes.deliver(entry, fields):
+            notify(entry, fields)
+
+    def has(self, owner: str, name: str) -> bool:
+        """Whether a group is kept here."""
+        return (owner, name) in self._by_name
+
+    def is_member(self, entry: Session) -> bool:
+        """Whether a session is in a group that is kept here."""
+        return entry in self._of_session
+
+    def note_end(self, number: int, refusal: Refusal) -> None:
+        """Remember why a group ended."""
+        self._ended[number] = refusal
+        while len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
 
     # Forming.
 
-    def _join(self, entry: SessionEntry[Worker], message: dict[str, Any]) -> None:
+    def _join(self, entry: Session, message: dict[str, Any]) -> None:
         name, rank, size, token = message["group"], message["rank"], message["size"], message["token"]
         group = self._by_name.get((entry.owner, name))
         if group is None:
@@ -153,20 +220,24 @@ class Groups:
             if not group.formed:
                 self._break(group, refusal)
             return
-        grace = message["grace"] / 1000 or _GRACE_SECONDS
-        member = _Member(rank, entry, token, message["file"], grace)
+        member = _Member(rank, entry, token, message["file"], grace_of(message))
         group.members[rank] = member
         self._of_session.setdefault(entry, set()).add(group)
-        self._entries[entry.number] = entry
+        if not isinstance(entry, RemoteRank):
+            self._entries[entry.number] = entry
         self._limit(group, member, message["timeout"], token, group.timers)
         if len(group.members) == group.size:
             group.formed = True
             _stop(group.timers)
-            files = [group.members[each].file for each in range(group.size)]
+            ranks = [group.members[each] for each in range(group.size)]
+            formed: dict[str, Any] = {"group": group.number, "files": [each.file for each in ranks]}
+            places = None if self.nodes is None else self.nodes.places(each.entry for each in ranks)
+            if places is not None:
+                formed["places"] = places
             for each in group.members.values():
-                self._answer(each.entry, each.token, group=group.number, files=files)
+                self._answer(each.entry, each.token, **formed)
 
-    def _withdraw(self, entry: SessionEntry[Worker], message: dict[str, Any]) -> None:
+    def _withdraw(self, entry: Session, message: dict[str, Any]) -> None:
         """Break a group whose rank gave up to join."""
         group = self._by_name.get((entry.owner, message["group"]))
         member = None if group is None else group.member(entry)
@@ -239,12 +310,12 @@ class Groups:
         if len(meeting.arrived) == group.size:
             group.meetings.pop(place, None)
 
-    def _refuse_crossed(self, start: SessionEntry[Worker]) -> None:
+    def _refuse_crossed(self, start: Session) -> None:
         """Refuse the collectives of sessions that wait for each other in different groups, and so would for ever."""
-        path: list[SessionEntry[Worker]] = []
-        seen: set[SessionEntry[Worker]] = set()
+        path: list[Session] = []
+        seen: set[Session] = set()
 
-        def leads_back(entry: SessionEntry[Worker]) -> bool:
+        def leads_back(entry: Session) -> bool:
             if entry in seen or entry not in self._waits:
                 return False
             seen.add(entry)
@@ -300,12 +371,14 @@ class Groups:
             return
         self._numbers += 1
         self._relayed[self._numbers] = group, member.entry, message["token"]
-        self._tell(
-            receiver.entry, session=receiver.entry.number, group=group.number, message=message["message"],
-            number=self._numbers,
-        )  # fmt: skip
+        fields = {"session": receiver.entry.number, "group": group.number, "message": message["message"]}
+        places = None if self.nodes is None else self.nodes.places((member.entry, receiver.entry))
+        if places is not None:
+            fields["place"] = places[0]
+        self._tell(receiver.entry, number=self._numbers, **fields)
 
-    def _took(self, message: dict[str, Any]) -> None:
+    def took(self, message: dict[str, Any]) -> None:
+        """Answer the sender of a message that its receiver has taken or refused."""
         sender = self._relayed.pop(message["message"], None)
         if sender is not None:
             _, entry, token = sender
@@ -316,8 +389,10 @@ class Groups:
 
     # Ends.
 
-    def session_ended(self, entry: SessionEntry[Worker], why: str) -> None:
+    def session_ended(self, entry: Session, why: str) -> None:
         """Break the groups of a session that ended."""
+        if self.nodes is not None and not isinstance(entry, RemoteRank):
+            self.nodes.left(entry, why)
         self._streams.pop(entry.id, None)
         self._end_grace(entry.id)
         for number in [number for number, (_, sender, _) in self._relayed.items() if sender is entry]:
@@ -343,12 +418,17 @@ class Groups:
             self._streams[session_id] = left
             return
         self._streams.pop(session_id, None)
-        groups = () if entry is None else self._of_session.get(entry, ())
-        if groups and entry is not None:
-            grace = max(member.grace for group in groups if (member := group.member(entry)) is not None)
+        if entry is None:
+            return
+        graces = [] if self.nodes is None else self.nodes.graces(entry)
+        for group in self._of_session.get(entry, ()):
+            member = group.member(entry)
+            if member is not None:
+                graces.append(member.grace)
+        if graces:
             self._end_grace(session_id)
             loop = asyncio.get_running_loop()
-            self._graces[session_id] = loop.call_later(grace, self._end_without_stream, entry)
+            self._graces[session_id] = loop.call_later(max(graces), self._end_without_stream, entry)
 
     def _end_grace(self, session_id: str) -> None:
         timer = self._graces.pop(session_id, None)
@@ -357,7 +437,7 @@ class Groups:
 
     def _end_without_stream(self, entry: SessionEntry[Worker]) -> None:
         self._graces.pop(entry.id, None)
-        if entry in self._of_session:
+        if entry in self._of_session or (self.nodes is not None and self.nodes.graces(entry)):
             self.session_ended(entry, "its client has no connection to the server")
 
     def _break(self, group: _Group, refusal: Refusal) -> None:
@@ -371,8 +451,8 @@ class Groups:
             if member.left:
                 continue
             if group.formed:
-                fields = [refusal.reason, refusal.message, refusal.metadata]
-                self._tell(member.entry, session=member.entry.number, group=group.number, refusal=fields)
+                told = fields_of(refusal)
+                self._tell(member.entry, session=member.entry.number, group=group.number, refusal=told)
             else:
                 self._refuse(member.entry, member.token, refusal)
         for number in [number for number, (of, _, _) in self._relayed.items() if of is group]:
@@ -390,17 +470,33 @@ class Groups:
         self._by_name.pop((group.owner, group.name), None)
         for member in group.members.values():
             self._forget(member.entry, group)
-        self._ended[group.number] = why
-        while len(self._ended) > _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
+        self.note_end(group.number, why)
+        if self.nodes is not None:
+            self.nodes.over(group.number, group.owner, group.name, [each.entry for each in group.members.values()])
 
-    def _forget(self, entry: SessionEntry[Worker], group: _Group) -> None:
+    def _forget(self, entry: Session, group: _Group) -> None:
         groups = self._of_session.get(entry)
         if groups is not None:
             groups.discard(group)
             if not groups:
                 del self._of_session[entry]
                 self._entries.pop(entry.number, None)
+
+
+def notify(entry: SessionEntry[Worker], fields: dict[str, Any]) -> None:
+    """Send a message to the worker of a session."""
+    if entry.worker.alive:
+        entry.worker.notify("Group", 0, json.dumps(fields).encode())
+
+
+def fields_of(refusal: Refusal) -> list[Any]:
+    """A refusal in a message."""
+    return [refusal.reason, refusal.message, refusal.metadata]
+
+
+def grace_of(message: dict[str, Any]) -> float:
+    """Seconds for which a rank that joins may have no stream."""
+    return float(message["grace"] / 1000 or _GRACE_SECONDS)
 
 
 def _stop(timers: Iterable[asyncio.TimerHandle]) -> None:

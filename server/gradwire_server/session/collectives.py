@@ -6,9 +6,11 @@ the front answers all of them, and each one reads what it needs from the memory 
 tensor before that. Each rank combines the values in the order of ranks, so all get the same bits.
 """
 
+import errno
 import hashlib
 import math
 import os
+import resource
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -24,6 +26,7 @@ from gradwire_engine.core.device import host, is_writable, selected, to_device
 from gradwire_engine.core.dtypes import DType, name_of
 from gradwire_engine.core.reduction import HostArray, check_reduction, reduce_into
 from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.common.shared_files import location
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.state.durability import Received
 from gradwire_server.session.state.group_table import (
@@ -32,7 +35,6 @@ from gradwire_server.session.state.group_table import (
     Membership,
     PeerMemory,
     RankMemory,
-    location,
 )
 
 MAX_RANKS = 1024
@@ -40,6 +42,7 @@ _MAX_NAME = 200
 _MAX_SHOWN = 300  # characters of a collective's description in messages
 _BLOCK = 1 << 17  # elements that are combined between two looks at the clock
 _COPIED = 1 << 20  # elements that are copied between two looks at the clock
+_SPLIT = 1 << 16  # bytes from which ranks of several servers share the work of an all-reduce
 _MOST_LOGGED = 1 << 30  # bytes that the collectives of one call may receive, if the session has a log
 _KINDS = {number: name.removeprefix("COLLECTIVE_KIND_").lower() for name, number in pb.CollectiveKind.items()}
 _OPS = {number: name.removeprefix("REDUCE_OP_").lower() for name, number in pb.ReduceOp.items() if number}
@@ -82,14 +85,20 @@ def collective(
     if kind not in _KINDS or not kind:
         raise Refusal("ARGUMENT_VALUE", f"there is no collective {kind}", argument="kind")
     member = groups.find(request.group)
-    if kind == pb.COLLECTIVE_KIND_SEND:
-        yield from _send(scope, member, request)
-    elif kind == pb.COLLECTIVE_KIND_RECV:
-        sender = yield from _receive(scope, member, request)
-        if answer is not None:
-            answer.peer = sender
-    else:
-        yield from _Exchange(scope, member, request).run()
+    member.in_use = True
+    try:
+        if kind == pb.COLLECTIVE_KIND_SEND:
+            yield from _send(scope, member, request)
+        elif kind == pb.COLLECTIVE_KIND_RECV:
+            sender = yield from _receive(scope, member, request)
+            if answer is not None:
+                answer.peer = sender
+        else:
+            yield from _Exchange(scope, member, request).run()
+    finally:
+        member.in_use = False
+        if member.broken is not None:
+            member.close()
 
 
 def left_out(groups: GroupTable, request: pb.CollectiveRequest, refusal: Refusal) -> None:
@@ -172,7 +181,10 @@ def _join(groups: GroupTable, request: pb.CollectiveRequest) -> Iterator[None]:
         del groups.joined[request.group]
     if len(groups.joined) >= MAX_GROUPS:
         raise Refusal("ARGUMENT_VALUE", f"a session is in at most {MAX_GROUPS} groups", argument="group")
-    memory = RankMemory(groups.account)
+    try:
+        memory = RankMemory(groups.account)
+    except OSError as error:
+        raise Refusal("MEMORY_LIMIT", f"no group can be joined: {_no_file(error)}") from None
     peers: list[PeerMemory] = []
     try:
         formed = yield from _answer(groups, channel.ask(
@@ -185,8 +197,8 @@ def _join(groups: GroupTable, request: pb.CollectiveRequest) -> Iterator[None]:
             for where in formed["files"]:
                 peers.append(PeerMemory(where))  # noqa: PERF401 - those opened are closed if one fails
         except OSError as error:
-            raise Refusal("GROUP_BROKEN", f"another rank's memory cannot be opened: {error}") from None
-        member.peers = peers
+            raise Refusal("GROUP_BROKEN", f"another rank's memory cannot be opened: {_no_file(error)}") from None
+        member.peers, member.nodes = peers, formed.get("nodes", [])
         # No rank may end before all have opened its memory.
         yield from _met(groups, member, "join", request.timeout_ms)
     except BaseException:
@@ -196,6 +208,17 @@ def _join(groups: GroupTable, request: pb.CollectiveRequest) -> Iterator[None]:
         for peer in peers:
             peer.close()
         raise
+
+
+def _no_file(error: OSError) -> str:
+    """Why a file cannot be opened, and what to do about it."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return (
+            f"the server's process has {limit} open files, its limit. A rank needs one for each rank of its groups: "
+            "leave groups, or start the server with a higher limit (ulimit -n)"
+        )
+    return str(error)
 
 
 def _leave(groups: GroupTable, name: str) -> None:
@@ -303,6 +326,7 @@ class _Exchange:
         yield from _met(self.groups, self.member, about, self.request.timeout_ms)
         self.member.turn ^= 1
         try:
+            yield from self._fetch(self._needed())
             yield from self._take()
             if self.kind not in _WRITING_NOTHING:
                 _note(self.groups, self.written(), self.room)
@@ -346,7 +370,10 @@ class _Exchange:
             check_reduction(_OPS[request.op], self.dtype)
         _check_written(self.outputs or self.inputs)
         self.room = _room_to_log(self.groups, self.written())
-        return _described(name, self._check_sizes())
+        about = _described(name, self._check_sizes())
+        size = sum(end - begin for each in (self._needed(), self._reduced()) for _, begin, end in each)
+        self.member.memory.admit_fetched(self.turn, size * self.dtype.itemsize)
+        return about
 
     def written(self) -> list[Tensor]:
         """The tensors that receive values."""
@@ -404,6 +431,79 @@ class _Exchange:
                 place += part.size
                 yield from self._pause()
 
+    def _splits(self) -> bool:
+        """Whether each rank reduces one part of an all-reduce, and takes the other parts' results.
+
+        So each byte travels twice, whatever the number of ranks, and is still added in the order of ranks.
+        """
+        return (
+            self.kind == pb.COLLECTIVE_KIND_ALL_REDUCE
+            and len(set(self.member.nodes)) > 1
+            and self.given * self.dtype.itemsize >= _SPLIT
+        )
+
+    def _part(self, rank: int) -> tuple[int, int]:
+        """The elements that a rank reduces, where ranks share the work."""
+        return self.given * rank // self.member.size, self.given * (rank + 1) // self.member.size
+
+    def _needed(self) -> list[tuple[int, int, int]]:
+        """Ranks of other servers, and the first and last element of their values that this rank reads."""
+        kind, size, rank, peer = self.kind, self.member.size, self.member.rank, self.request.peer
+        others = [each for each in range(size) if self.member.is_remote(each)]
+        if not others or (kind in (pb.COLLECTIVE_KIND_REDUCE, pb.COLLECTIVE_KIND_GATHER) and rank != peer):
+            return []
+        begin, end = 0, self.given
+        if kind in (pb.COLLECTIVE_KIND_BROADCAST, pb.COLLECTIVE_KIND_SCATTER):
+            others = [each for each in others if each == peer]
+            count = _count(self.written())
+            begin = rank * count if kind == pb.COLLECTIVE_KIND_SCATTER else 0
+            end = begin + count
+        elif self._splits():
+            begin, end = self._part(rank)
+        elif kind in (pb.COLLECTIVE_KIND_REDUCE_SCATTER, pb.COLLECTIVE_KIND_ALL_TO_ALL):
+            begin, end = rank * (self.given // size), (rank + 1) * (self.given // size)
+        return [(each, begin, end) for each in others if end > begin]
+
+    def _reduced(self) -> list[tuple[int, int, int]]:
+        """The same of the parts that ranks of other servers reduce."""
+        ranks = range(self.member.size) if self._splits() else ()
+        return [(each, *self._part(each)) for each in ranks if self.member.is_remote(each)]
+
+    def _fetch(self, wanted: Sequence[tuple[int, int, int]]) -> Iterator[None]:
+        """Let the front copy values of other servers' ranks. Raises Refusal."""
+        if wanted:
+            scale = self.dtype.itemsize
+            yield from _answer(self.groups, self.groups.require_channel().ask(
+                self.groups.session, "fetch", group=self.member.number, place=self.member.begun, turn=self.turn,
+                parts=[(rank, begin * scale, end * scale) for rank, begin, end in wanted],
+            ))  # fmt: skip
+
+    def _reduce_parts(self) -> Iterator[None]:
+        """Reduce this rank's part in its memory, and write the results of all parts to the tensors."""
+        size, rank, name = self.member.size, self.member.rank, _OPS[self.request.op]
+        begin, end = self._part(rank)
+        sources = [self._source(each, self.given) for each in range(size)]
+        own = self.member.memory.region(self.turn, self.given * self.dtype.itemsize).view(self.dtype)
+        for at in range(begin, end, _BLOCK):
+            until = min(at + _BLOCK, end)
+            reduced = np.empty(until - at, self.dtype)
+            reduce_into(name, [each[at:until] for each in sources], reduced)
+            own[at:until] = reduced  # no other rank reads its own values there
+            yield from self._pause()
+        yield from _met(self.groups, self.member, "all_reduce, second part", self.request.timeout_ms)
+        yield from self._fetch(self._reduced())
+
+        def fill(out: HostArray, first: int) -> Iterator[None]:
+            for each in range(size):
+                low, high = self._part(each)
+                low, high = max(low, first), min(high, first + out.size)
+                for at in range(low, high, _COPIED):
+                    until = min(at + _COPIED, high)
+                    out[at - first : until - first] = sources[each][at:until]
+                    yield from self._pause()
+
+        yield from self._fill(self.inputs, fill)
+
     def _pause(self) -> Iterator[None]:
         if time.monotonic() >= self.groups.cancel_token.at:
             yield
@@ -415,7 +515,9 @@ class _Exchange:
     def _take(self) -> Iterator[None]:
         """Write what this rank receives. Stops for nothing but the session's end: other ranks do the same."""
         kind, size, rank, peer = self.kind, self.member.size, self.member.rank, self.request.peer
-        if kind == pb.COLLECTIVE_KIND_ALL_REDUCE or (kind == pb.COLLECTIVE_KIND_REDUCE and rank == peer):
+        if self._splits():
+            yield from self._reduce_parts()
+        elif kind == pb.COLLECTIVE_KIND_ALL_REDUCE or (kind == pb.COLLECTIVE_KIND_REDUCE and rank == peer):
             yield from self._reduce(self.inputs, [self._source(each, self.given) for each in range(size)])
         elif kind == pb.COLLECTIVE_KIND_REDUCE_SCATTER:
             part = self.given // size
@@ -498,7 +600,10 @@ def _send(scope: TensorScope, member: Membership, request: pb.CollectiveRequest)
     groups = scope.groups
     size = _count(tensors) * dtype.itemsize
     groups.account.admit(size)
-    fd = os.memfd_create("gradwire-message", os.MFD_CLOEXEC)
+    try:
+        fd = os.memfd_create("gradwire-message", os.MFD_CLOEXEC)
+    except OSError as error:
+        raise Refusal("MEMORY_LIMIT", f"the message cannot be sent: {_no_file(error)}") from None
     try:
         for each in tensors:
             data = np.ascontiguousarray(host(each.array)).reshape(-1).view(np.uint8).data

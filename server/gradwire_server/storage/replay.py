@@ -2,8 +2,9 @@
 
 A command that was refused originally is refused again without being tried, since the cause may have passed. A command
 whose refusal keeps effects (command_spec.py) repeats them first, up to the recorded repetition and step. A collective
-takes the recorded values, since the other sessions do not repeat theirs. Everything else must repeat exactly: each record contains its refusals, and the counts of commands and tensors and the next id
-after it. A session that differs is refused, since its clients have seen other results.
+takes the recorded values, since the other sessions do not repeat theirs. Everything else must repeat exactly: each
+record contains its refusals, and the counts of commands and tensors and the next id after it. A session that differs is
+refused, since its clients have seen other results.
 """
 
 from __future__ import annotations

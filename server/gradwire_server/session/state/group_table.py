@@ -4,6 +4,9 @@ Each rank has a file in memory without a name. All ranks' workers open it while 
 any of them needs it. A rank writes its values into one of the file's two regions. It takes the other one after each
 collective in which all ranks met. When it writes a region again, all ranks have met once more and so have read what was
 there. A refused collective is no meeting: another rank may still read the values of the one before.
+
+The memory of ranks at other servers is a copy: a file of the front, into which it fetches what this server's ranks
+need (registry/group_nodes.py).
 """
 
 import mmap
@@ -17,11 +20,11 @@ import numpy as np
 from gradwire_engine import Account
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_server.common.errors import Refusal
+from gradwire_server.common.shared_files import REGION, opened
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 
 Bytes = np.ndarray[Any, Any]
-_REGION = 1 << 40  # distance of the regions; the file is sparse
 _PAGE = 1 << 16  # regions grow by multiples of it
 MAX_GROUPS = 256  # of a session
 MAX_MESSAGES = 1024  # that a rank may have received and not taken
@@ -37,27 +40,9 @@ class GroupChannel(Protocol):
         """Send a message without an answer."""
 
 
-def _mapped(fd: int, turn: int, size: int, write: bool) -> Bytes:
+def _mapped(fd: int, begin: int, size: int, write: bool) -> Bytes:
     access = mmap.ACCESS_WRITE if write else mmap.ACCESS_READ
-    return np.frombuffer(mmap.mmap(fd, size, access=access, offset=turn * _REGION), np.uint8)
-
-
-def location(fd: int) -> list[int]:
-    """Where other workers find a file of this process: process, descriptor, and inode."""
-    return [os.getpid(), fd, os.fstat(fd).st_ino]
-
-
-def opened(where: Sequence[int]) -> int:
-    """A descriptor of a file at another worker's `location`, read-only. Raises OSError if that has closed it.
-
-    The worker may have used the descriptor's number again, for values of another session: the inode tells.
-    """
-    process, number, inode = where
-    fd = os.open(f"/proc/{process}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if os.fstat(fd).st_ino != inode:
-        os.close(fd)
-        raise FileNotFoundError(f"process {process} has closed the file")
-    return fd
+    return np.frombuffer(mmap.mmap(fd, size, access=access, offset=begin), np.uint8)
 
 
 class RankMemory:
@@ -67,6 +52,15 @@ class RankMemory:
         self.fd = os.memfd_create("gradwire-collective", os.MFD_CLOEXEC)
         self.account = account
         self._regions: list[Bytes] = [np.empty(0, np.uint8)] * 2
+        self._fetched = [0, 0]  # bytes of other servers' ranks, which the front holds for this one
+
+    def admit_fetched(self, turn: int, size: int) -> None:
+        """Count bytes that the front will fetch from other servers. Raises EngineError: MEMORY_LIMIT."""
+        more = size - self._fetched[turn]
+        if more > 0:
+            self.account.admit(more)
+            self.account.bytes += more
+            self._fetched[turn] = size
 
     def region(self, turn: int, size: int) -> Bytes:
         """Memory for `size` bytes. Raises EngineError: MEMORY_LIMIT; MemoryError."""
@@ -75,9 +69,9 @@ class RankMemory:
             wanted = -(-size // _PAGE) * _PAGE
             self.account.admit(wanted - held.nbytes)
             try:
-                if os.fstat(self.fd).st_size < turn * _REGION + wanted:
-                    os.ftruncate(self.fd, turn * _REGION + wanted)
-                made = _mapped(self.fd, turn, wanted, write=True)
+                if os.fstat(self.fd).st_size < turn * REGION + wanted:
+                    os.ftruncate(self.fd, turn * REGION + wanted)
+                made = _mapped(self.fd, turn * REGION, wanted, write=True)
             except OSError as error:
                 raise EngineError(Reason.MEMORY_LIMIT, f"out of shared memory: {error}") from None
             self.account.bytes += wanted - held.nbytes
@@ -89,7 +83,8 @@ class RankMemory:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-            self.account.bytes -= sum(each.nbytes for each in self._regions)
+            self.account.bytes -= sum(each.nbytes for each in self._regions) + sum(self._fetched)
+            self._fetched = [0, 0]
             self._regions = [np.empty(0, np.uint8)] * 2
 
 
@@ -99,6 +94,7 @@ class PeerMemory:
     def __init__(self, where: Sequence[int]) -> None:
         """Open it through the process that made it. Raises OSError if that has ended, or has closed it."""
         self._fd = opened(where)
+        self._begin = where[3] if len(where) > 3 else 0  # a front's file has the memory of several ranks
         self._regions: list[Bytes] = [np.empty(0, np.uint8)] * 2
 
     def region(self, turn: int, size: int) -> Bytes:
@@ -106,7 +102,8 @@ class PeerMemory:
         held = self._regions[turn]
         if held.nbytes < size:
             try:
-                held = self._regions[turn] = _mapped(self._fd, turn, -(-size // _PAGE) * _PAGE, write=False)
+                wanted = -(-size // _PAGE) * _PAGE
+                held = self._regions[turn] = _mapped(self._fd, self._begin + turn * REGION, wanted, write=False)
             except OSError as error:
                 raise EngineError(Reason.MEMORY_LIMIT, f"out of address space: {error}") from None
         return held[:size]
@@ -139,11 +136,17 @@ class Membership:
         self.size = size
         self.memory = memory
         self.peers: list[PeerMemory] = []
+        self.nodes: list[int] = []  # of each rank, the number of its server; empty if all have this one
+        self.in_use = False  # whether a command of the group runs, which may need the memory although the group broke
         self.broken: Refusal | None = None
         self.begun = 0  # collectives
         self.turn = 0  # the region that the next collective uses; all ranks agree on it
         self.inbox: list[Message] = []
         self.receiving: Future[Any] | None = None  # of the rank's RECV, which waits for a message
+
+    def is_remote(self, rank: int) -> bool:
+        """Whether a rank has another server than this one."""
+        return bool(self.nodes) and self.nodes[rank] != self.nodes[self.rank]
 
     def pop(self, sender: int | None, tag: int) -> Message | None:
         """Take the oldest message of a rank, or of any; None if there is none."""
@@ -180,7 +183,6 @@ class GroupTable:
         if found is None:
             raise Refusal("GROUP_BROKEN", f"this session is in no group {name[:200]!r}")
         if found.broken is not None:
-            found.close()
             raise found.broken.copy()
         return found
 
@@ -200,13 +202,16 @@ class GroupTable:
         if found is not None and found.broken is None and self.channel is not None:
             refusal = Refusal("GROUP_BROKEN", f"rank {found.rank} left out a collective of group {name!r}: {why}")
             found.broken = refusal
+            found.close()
             self.channel.tell(self.session, "abandon", group=found.number, why=refusal.message)
 
     def mark_broken(self, number: int, refusal: Refusal) -> None:
-        """Note that a group broke. Its memory stays: a collective that is complete may still need it."""
+        """Note that a group broke. A command in progress keeps its memory: its collective may be complete."""
         found = self.of_number(number)
         if found is not None:
             found.broken = found.broken or refusal
+            if not found.in_use:
+                found.close()
             if found.receiving is not None and not found.receiving.done():
                 found.receiving.set_exception(refusal.copy())
 

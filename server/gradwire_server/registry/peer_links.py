@@ -1,0 +1,215 @@
+"""Peer links: connections between the servers of a shared directory, for groups whose ranks have several servers.
+
+A connection begins with a challenge: the accepting server sends a random number, the other one its HMAC by the secret
+in the directory (group_homes.py). With TLS, the accepting server proves the certificate whose hash is in its address.
+Then a *link* carries messages, one JSON object per line, and a *transfer* values: a line that asks, a line that
+answers, and bytes.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gradwire_server.common.errors import Refusal
+from gradwire_server.registry.group_homes import Address
+
+VERSION = 1
+LINK, TRANSFER = "link", "transfer"
+_LINE_BYTES = 1 << 20
+_HANDSHAKE_SECONDS = 5.0
+_MOST_HANDSHAKES = 64  # connections that have not proved the secret yet
+_BEAT_SECONDS = 0.5
+_MOST_SILENT_BEATS = 10  # without a message of the other server, which sends one each beat
+_MOST_QUEUED = 8 << 20  # bytes that the other server has not taken
+
+log = logging.getLogger("gradwire.server")
+Receive = Callable[["Link", dict[str, Any]], None]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def encoded(message: dict[str, Any]) -> bytes:
+    """A message as a line."""
+    return json.dumps(message).encode() + b"\n"
+
+
+async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """The next line's message. Raises OSError at the end of the connection; ValueError."""
+    line = await reader.readline()
+    if not line.endswith(b"\n"):
+        raise ConnectionResetError("the connection ended")
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError("a message is to be an object")
+    return message
+
+
+class Link:
+    """A connection that carries messages both ways, until one of the servers is gone."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: Address) -> None:
+        self.peer = peer
+        self._reader = reader
+        self._writer = writer
+        self._silent = 0  # own beats since the last message
+        self._beating = asyncio.create_task(self._beat())
+
+    def send(self, **message: Any) -> None:
+        """Send a message. A server that does not take its messages counts as gone."""
+        if self._writer.transport.get_write_buffer_size() > _MOST_QUEUED:
+            self.close()
+        elif not self._writer.is_closing():
+            self._writer.write(encoded(message))
+
+    def is_closing(self) -> bool:
+        """Whether the connection has ended or is about to."""
+        return self._writer.is_closing()
+
+    async def run(self, receive: Receive) -> None:
+        """Call `receive` for each message, until the connection ends."""
+        try:
+            while True:
+                message = await read_message(self._reader)
+                self._silent = 0
+                if message:
+                    receive(self, message)
+        except (OSError, ValueError) as error:
+            log.info("link to %s ended: %s", self.peer.endpoint, error)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the connection; `run` returns."""
+        self._beating.cancel()
+        self._writer.transport.abort()
+
+    async def _beat(self) -> None:
+        # Counted in own beats: a front that was stalled does not blame the others.
+        while self._silent < _MOST_SILENT_BEATS:
+            self.send()
+            self._silent += 1
+            await asyncio.sleep(_BEAT_SECONDS)
+        log.warning("server %s is silent", self.peer.endpoint)
+        self._writer.transport.abort()
+
+
+class Peers:
+    """This server's listening port for other servers, and connections to them."""
+
+    def __init__(self, endpoint: str, bind: str, files: tuple[Path, Path] | None) -> None:
+        """`files` are those of the TLS certificate and key."""
+        self._bind = bind
+        self._files = files
+        self.endpoint = endpoint
+        self._key = b""
+        self._server: asyncio.Server
+        self._unproved = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.address = Address(endpoint, "", 0)
+
+    async def start(self, key: bytes, accepted: Callable[[Link], Awaitable[None]], serve: Serve) -> None:
+        """Listen. `accepted` runs a link, and `serve` answers a transfer's requests. Raises OSError, ssl.SSLError."""
+        self._key = key
+        context, certificate = None, ""
+        if self._files is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self._files)
+            first = self._files[0].read_text().partition("-----END CERTIFICATE-----")
+            certificate = _digest(ssl.PEM_cert_to_DER_cert(first[0][first[0].index("-----BEGIN") :] + first[1]))
+
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.add(task)
+            try:
+                await self._take(reader, writer, accepted, serve)
+            finally:
+                self._tasks.discard(task)
+                writer.transport.abort()
+
+        self._server = await asyncio.start_server(take, self._bind, 0, limit=_LINE_BYTES, ssl=context)
+        port = self._server.sockets[0].getsockname()[1]
+        host = self.endpoint.rpartition(":")[0].strip("[]")
+        self.address = Address(self.endpoint, host, port, certificate)
+
+    async def stop(self) -> None:
+        """Close the port and all connections that were accepted."""
+        self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _take(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        accepted: Callable[[Link], Awaitable[None]],
+        serve: Serve,
+    ) -> None:
+        if self._unproved >= _MOST_HANDSHAKES:
+            return
+        self._unproved += 1
+        try:
+            nonce = secrets.token_hex(16)
+            writer.write(encoded({"version": VERSION, "nonce": nonce}))
+            hello = await asyncio.wait_for(read_message(reader), _HANDSHAKE_SECONDS)
+            proof = _proof(self._key, nonce, str(hello["kind"]))
+            if not hmac.compare_digest(str(hello["proof"]).encode(), proof.encode()):
+                log.warning(
+                    "a connection without the servers' secret", extra={"last": writer.get_extra_info("peername")}
+                )
+                return
+            peer = Address(**hello["address"])
+        except (OSError, asyncio.TimeoutError, ValueError, KeyError, TypeError) as error:
+            log.info("a server's connection cannot be used: %r", error)
+            return
+        finally:
+            self._unproved -= 1
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            if hello["kind"] == TRANSFER:
+                await serve(reader, writer)
+            else:
+                await accepted(Link(reader, writer, peer))
+
+    async def connect(self, peer: Address, kind: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to another server. Raises OSError; Refusal if it is not the one that the directory names."""
+        try:
+            return await asyncio.wait_for(self._connect(peer, kind), _HANDSHAKE_SECONDS)
+        except (asyncio.TimeoutError, ValueError, KeyError) as error:
+            raise ConnectionError(f"server {peer.endpoint} does not answer at {peer.host}:{peer.port}") from error
+
+    async def _connect(self, peer: Address, kind: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = None
+        if peer.certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the hash below names the certificate
+        reader, writer = await asyncio.open_connection(peer.host, peer.port, limit=_LINE_BYTES, ssl=context)
+        try:
+            secured = writer.get_extra_info("ssl_object")
+            if secured is not None and _digest(secured.getpeercert(True)) != peer.certificate:
+                raise Refusal("UNAVAILABLE", f"another server than {peer.endpoint} answers at its address")
+            greeting = await read_message(reader)
+            if greeting.get("version") != VERSION:
+                what = f"server {peer.endpoint} speaks version {greeting.get('version')} of the servers' protocol"
+                raise Refusal("NOT_SUPPORTED", f"{what}, and this one version {VERSION}")
+            proof = _proof(self._key, str(greeting["nonce"]), kind)
+            writer.write(encoded({"kind": kind, "proof": proof, "address": vars(self.address)}))
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return reader, writer
+
+
+def _digest(certificate: bytes) -> str:
+    return hashlib.sha256(certificate).hexdigest()
+
+
+def _proof(key: bytes, nonce: str, kind: str) -> str:
+    return hmac.new(key, f"{nonce} {kind}".encode(), hashlib.sha256).hexdigest()
