@@ -25,7 +25,7 @@ from gradwire_server.session import collectives
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.group_table import GroupTable, Membership, PeerMemory, RankMemory
-from tests.server.harness import LIMITS, Id, Running, op, refusal
+from tests.server.harness import LIMITS, Id, Running, op, refusal, until
 from tests.server.peers import Node
 
 SECONDS = 30.0
@@ -465,6 +465,31 @@ def test_a_file_that_its_process_has_closed_is_not_taken_for_the_one_that_got_it
         os.close(where[1])
         if other != where[1]:
             os.close(other)
+
+
+@pytest.mark.parametrize(("op", "dtype"), [("SUM", "float32"), ("AVG", "complex64"), ("MIN", "int64")])
+def test_a_large_reduction_has_the_bits_of_the_ranks_order(make: Any, op: str, dtype: str) -> None:
+    ranks = make(4)
+    values = [(np.random.default_rng(rank).random(40_001) * 99 - 50).astype(dtype) for rank in range(4)]
+    expected = np.empty_like(values[0])
+    reduce_into(op.lower(), values, expected)
+
+    def work(rank: Rank) -> bytes:
+        parts = [rank.make(part) for part in np.array_split(values[rank.rank], 7)]
+        rank.ask("ALL_REDUCE", op=f"REDUCE_OP_{op}", inputs=parts)
+        return b"".join(rank.read(part).tobytes() for part in parts)
+
+    assert together(ranks, work) == [expected.tobytes()] * 4
+
+
+def test_a_broken_group_s_memory_is_given_back_at_once(make: Any) -> None:
+    ranks = make(2)
+    values = [rank.ones(100_000) for rank in ranks]
+    before = ranks[0].held()
+    together(ranks, lambda rank: rank.ask("ALL_REDUCE", op="REDUCE_OP_SUM", inputs=[values[rank.rank]]))
+    assert ranks[0].held() > before
+    ranks[1].end()
+    until(lambda: ranks[0].held() == before, "the memory")
 
 
 def test_random_orders_of_collectives_and_messages_agree(make: Any) -> None:

@@ -124,15 +124,17 @@ class Peers:
             first = self._files[0].read_text().partition("-----END CERTIFICATE-----")
             certificate = _digest(ssl.PEM_cert_to_DER_cert(first[0][first[0].index("-----BEGIN") :] + first[1]))
 
-        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
+        def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._take(reader, writer, accepted, serve))
             self._tasks.add(task)
-            try:
-                await self._take(reader, writer, accepted, serve)
-            finally:
+
+            def ended(task: asyncio.Task[None]) -> None:
                 self._tasks.discard(task)
                 writer.transport.abort()
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    log.error("a connection of another server failed", exc_info=error)
+
+            task.add_done_callback(ended)
 
         self._server = await asyncio.start_server(take, self._bind, 0, limit=_LINE_BYTES, ssl=context)
         port = self._server.sockets[0].getsockname()[1]
