@@ -1,12 +1,17 @@
 """Group values: copies ranges of ranks' memory from server to server.
 
-A transfer is a connection on which one server asks and the other one answers with bytes. It sends them from the memory
-of its rank, and the asking server writes them to its own file. At most a few pieces are in either process's memory.
+A transfer is a connection on which one server asks by a line, and the other one answers by a number and bytes. It sends
+them from the memory of its rank, and the asking server writes them to its own file. A transfer holds one piece of them
+in memory. Threads receive, since a large range would wake the event loop hundreds of times.
 """
 
 import asyncio
+import contextlib
 import os
+import socket
+import struct
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from gradwire_server.common.errors import Refusal
@@ -15,9 +20,8 @@ from gradwire_server.registry.group_homes import Address
 from gradwire_server.registry.peer_links import TRANSFER, Peers, encoded, read_message
 
 _PIECE = 1 << 20  # bytes
-_MOST_TRANSFERS = 4  # connections to one server at once
-_WAIT_SECONDS = 10.0  # for a transfer, and a second more for each of _LEAST_RATE bytes
-_LEAST_RATE = 1 << 20
+_MOST_TRANSFERS = 8  # at once
+_SIZE = struct.Struct("!q")  # bytes of values that follow or, if negative, of the reason why there are none
 
 
 class Spread:
@@ -69,15 +73,17 @@ class Transfers:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self.spreads: dict[int, Spread] = {}  # by group
-        self._idle: dict[Address, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
-        self._open: dict[Address, asyncio.Semaphore] = {}
+        self._threads = ThreadPoolExecutor(_MOST_TRANSFERS, "gradwire-transfers")
+        self._idle: dict[Address, list[socket.socket]] = {}
+        self._open: set[socket.socket] = set()
         self._offered: dict[tuple[object, int], list[int]] = {}  # files of messages, by session and token
 
     def close(self) -> None:
-        """Close the connections that no transfer uses."""
-        for idle in self._idle.values():
-            for _, writer in idle:
-                writer.transport.abort()
+        """Close all connections; transfers fail."""
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):  # the other side has closed it
+                connection.shutdown(socket.SHUT_RDWR)  # its thread ends; closing would not wake it
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self._idle.clear()
 
     # What this server gives.
@@ -103,10 +109,11 @@ class Transfers:
             try:
                 fd = os.dup(self._held(asked)) if "group" in asked else self._message(asked["file"])
             except (Refusal, OSError) as error:
-                writer.write(encoded({"refusal": str(error)}))
+                why = str(error).encode()
+                writer.write(_SIZE.pack(-len(why)) + why)
                 continue
             try:
-                writer.write(encoded({"count": count}))
+                writer.write(_SIZE.pack(count))
                 await writer.drain()
                 await _send(writer, fd, begin, count)
             finally:
@@ -160,34 +167,58 @@ class Transfers:
         return fd
 
     async def _copy(self, place: Address, asked: dict[str, Any], fd: int, target: int) -> None:
-        slots = self._open.setdefault(place, asyncio.Semaphore(_MOST_TRANSFERS))
-        limit = _WAIT_SECONDS + asked["count"] / _LEAST_RATE
-        async with slots:
-            try:
-                await asyncio.wait_for(self._receive(place, asked, fd, target), limit)
-            except asyncio.TimeoutError:
-                raise ConnectionError(f"server {place.endpoint} sent too little within {limit:.0f} s") from None
-
-    async def _receive(self, place: Address, asked: dict[str, Any], fd: int, target: int) -> None:
-        idle = self._idle.setdefault(place, [])
-        reader, writer = idle.pop() if idle else await self._peers.connect(place, TRANSFER)
+        own = os.dup(fd)  # the thread's: the group may end meanwhile
         try:
-            writer.write(encoded(asked))
-            answer = await read_message(reader)
-            if "refusal" in answer:
-                raise Refusal("GROUP_BROKEN", answer["refusal"])
-            left = asked["count"]
+            receiving = asyncio.get_running_loop().run_in_executor(
+                self._threads, self._receive, place, asked, own, target
+            )
+        except RuntimeError:
+            os.close(own)
+            raise ConnectionAbortedError("the server ends") from None
+        await receiving
+
+    def _receive(self, place: Address, asked: dict[str, Any], fd: int, target: int) -> None:
+        """Ask for a range, and write it to a file at `target`; closes the file. Raises OSError, Refusal."""
+        idle = self._idle.setdefault(place, [])
+        connection = None
+        try:
+            connection = idle.pop() if idle else self._peers.connect_blocking(place, TRANSFER)
+            self._open.add(connection)
+            connection.sendall(encoded(asked))
+            piece = memoryview(bytearray(min(_PIECE, max(asked["count"], 1 << 10))))
+            _fill(connection, piece[: _SIZE.size])
+            left = _SIZE.unpack(piece[: _SIZE.size])[0]
+            if left < 0:
+                why = memoryview(bytearray(min(-left, _PIECE)))
+                _fill(connection, why)
+                raise Refusal("GROUP_BROKEN", bytes(why).decode())
             while left:
-                piece = await reader.read(min(left, _PIECE))
-                if not piece:
-                    raise ConnectionResetError(f"server {place.endpoint} ended the connection")
-                os.pwrite(fd, piece, target)
-                target += len(piece)
-                left -= len(piece)
+                part = piece[: min(left, _PIECE)]
+                _fill(connection, part)
+                os.pwrite(fd, part, target)
+                target += len(part)
+                left -= len(part)
         except BaseException:
-            writer.transport.abort()
+            if connection is not None:
+                self._open.discard(connection)
+                connection.close()
             raise
-        idle.append((reader, writer))
+        finally:
+            os.close(fd)
+        idle.append(connection)
+
+
+def _fill(connection: socket.socket, room: memoryview) -> None:
+    """Receive as many bytes as there is room. Raises OSError."""
+    encrypted = hasattr(connection, "cipher")
+    while room:
+        try:
+            count = connection.recv_into(room, 0, 0 if encrypted else socket.MSG_WAITALL)
+        except BlockingIOError:
+            raise ConnectionError("the other server sends nothing") from None
+        if not count:
+            raise ConnectionResetError("the other server ended the connection")
+        room = room[count:]
 
 
 async def _send(writer: asyncio.StreamWriter, fd: int, begin: int, count: int) -> None:

@@ -12,7 +12,9 @@ import hmac
 import json
 import logging
 import secrets
+import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,7 @@ LINK, TRANSFER = "link", "transfer"
 _LINE_BYTES = 1 << 20
 _HANDSHAKE_SECONDS = 5.0
 _MOST_HANDSHAKES = 64  # connections that have not proved the secret yet
+_SILENT_SECONDS = 10  # without a byte, until a transfer fails
 _BEAT_SECONDS = 0.5
 _MOST_SILENT_BEATS = 10  # without a message of the other server, which sends one each beat
 _MOST_QUEUED = 8 << 20  # bytes that the other server has not taken
@@ -188,25 +191,55 @@ class Peers:
             raise ConnectionError(f"server {peer.endpoint} does not answer at {peer.host}:{peer.port}") from error
 
     async def _connect(self, peer: Address, kind: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        context = None
-        if peer.certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the hash below names the certificate
+        context = _context() if peer.certificate else None
         reader, writer = await asyncio.open_connection(peer.host, peer.port, limit=_LINE_BYTES, ssl=context)
         try:
-            secured = writer.get_extra_info("ssl_object")
-            if secured is not None and _digest(secured.getpeercert(True)) != peer.certificate:
-                raise Refusal("UNAVAILABLE", f"another server than {peer.endpoint} answers at its address")
             greeting = await read_message(reader)
-            if greeting.get("version") != VERSION:
-                what = f"server {peer.endpoint} speaks version {greeting.get('version')} of the servers' protocol"
-                raise Refusal("NOT_SUPPORTED", f"{what}, and this one version {VERSION}")
-            proof = _proof(self._key, str(greeting["nonce"]), kind)
-            writer.write(encoded({"kind": kind, "proof": proof, "address": vars(self.address)}))
+            writer.write(encoded(self._hello(peer, kind, greeting, writer.get_extra_info("ssl_object"))))
         except BaseException:
             writer.transport.abort()
             raise
         return reader, writer
+
+    def connect_blocking(self, peer: Address, kind: str) -> socket.socket:
+        """The same for a thread. Reading raises BlockingIOError after _SILENT_SECONDS. Raises OSError, Refusal."""
+        connection = socket.create_connection((peer.host, peer.port), _HANDSHAKE_SECONDS)
+        try:
+            if peer.certificate:
+                connection = _context().wrap_socket(connection)
+            else:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            line = b""
+            while not line.endswith(b"\n") and len(line) < _LINE_BYTES and (byte := connection.recv(1)):
+                line += byte
+            connection.sendall(encoded(self._hello(peer, kind, json.loads(line), connection)))
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _SILENT_SECONDS, 0))
+            connection.settimeout(None)
+        except (ValueError, KeyError) as error:
+            connection.close()
+            raise ConnectionError(f"server {peer.endpoint} does not answer at {peer.host}:{peer.port}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _hello(self, peer: Address, kind: str, greeting: dict[str, Any], secured: Any) -> dict[str, Any]:
+        """The answer to a greeting. Raises Refusal if it is not the server that the directory names; KeyError."""
+        if peer.certificate and _digest(secured.getpeercert(True)) != peer.certificate:
+            raise Refusal("UNAVAILABLE", f"another server than {peer.endpoint} answers at its address")
+        if greeting.get("version") != VERSION:
+            what = f"server {peer.endpoint} speaks version {greeting.get('version')} of the servers' protocol"
+            raise Refusal("NOT_SUPPORTED", f"{what}, and this one version {VERSION}")
+        proof = _proof(self._key, str(greeting["nonce"]), kind)
+        return {"kind": kind, "proof": proof, "address": vars(self.address)}
+
+
+def _context() -> ssl.SSLContext:
+    """TLS whose certificate is checked by its hash."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def _digest(certificate: bytes) -> str:

@@ -1,6 +1,7 @@
 """Groups of several servers: how they find and trust each other, and what they tell when that fails."""
 
 import asyncio
+import contextlib
 import os
 import resource
 from collections.abc import Callable, Iterator
@@ -114,7 +115,7 @@ def test_a_server_without_file_descriptors_says_so_and_its_group_breaks(nodes: N
     held: list[int] = []
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-        with pytest.raises(OSError, match="Too many open files"):
+        with contextlib.suppress(OSError):
             while True:
                 held.append(os.dup(0))
         reason, message = refused(lambda: ranks[0].ask("JOIN", "g", rank=0, size=2))
