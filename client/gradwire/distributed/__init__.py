@@ -1,6 +1,6 @@
 """Several processes that train one model (torch.distributed): groups of ranks, and collectives between them.
 
-Each rank is a program with a session of its own. All of them use one server, which exchanges their tensors.
+Each rank is a program with a session of its own. Their server, or the nodes of a cluster, exchange the tensors.
 `gradwire run --nproc 4 train.py` starts the server and the ranks.
 """
 

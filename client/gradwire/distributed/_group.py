@@ -1,4 +1,4 @@
-"""Process groups: the ranks of a distributed program, each with a session at the same server (torch.distributed)."""
+"""Process groups: the ranks of a distributed program, each with a session (torch.distributed)."""
 
 from __future__ import annotations
 
@@ -174,10 +174,10 @@ def init_process_group(
 ) -> None:
     """Form the default group, and wait until all ranks have (torch.distributed.init_process_group).
 
-    Rank and size come from the arguments, else from RANK and WORLD_SIZE. All ranks use one gradwire server. Programs
-    with the same MASTER_ADDR and MASTER_PORT, or the same `init_method`, form a group. Every `backend` means the
-    server's own collectives. Raises ValueError without rank or size, and RuntimeError if ranks disagree or are missing
-    after `timeout`.
+    Rank and size come from the arguments, else from RANK and WORLD_SIZE. All ranks use one gradwire server, or nodes
+    of one cluster. Programs with the same MASTER_ADDR and MASTER_PORT, or the same `init_method`, form a group. Every
+    `backend` means the server's own collectives. Raises ValueError without rank or size, and RuntimeError if ranks
+    disagree or are missing after `timeout`.
     """
     if WORLD.default is not None:
         raise GradwireValueError("trying to initialize the default process group twice!")
