@@ -9,6 +9,7 @@ ranks. It asks the server of each such rank for a range, which that one sends fr
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable
@@ -180,8 +181,10 @@ class GroupNodes:
         """Join at the group's home; False if that is this server. Raises OSError, Refusal: NOT_SUPPORTED."""
         name, owner, is_first = message["group"], entry.owner, message["rank"] == 0
         older = next(iter(self._memberships.get(entry, {}).values()), None)
-        if is_first and older is not None and await self._join_at(older.link, entry, message, makes=True):
-            return True
+        if is_first and older is not None:
+            with contextlib.suppress(ConnectionError):  # the older group breaks with its home; this one has another
+                if await self._join_at(older.link, entry, message, makes=True):
+                    return True
         while True:
             await self._withdrawn(owner, name)
             if is_first and await self._in_thread(self.homes.publish, owner, name, self.peers.address):
@@ -347,6 +350,7 @@ class GroupNodes:
         spread, home = self._spreads.pop(number, (None, None))
         if spread is not None:
             spread.close()
+            self.transfers.close_unused()
         if home is not None:
             self._close_if_idle(home)
 

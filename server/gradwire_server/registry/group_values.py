@@ -86,6 +86,14 @@ class Transfers:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._idle.clear()
 
+    def close_unused(self) -> None:
+        """Close the connections to servers that no group has."""
+        used = {place for spread in self.spreads.values() for place in spread.places}
+        for place in self._idle.keys() - used:
+            for connection in self._idle.pop(place):
+                self._open.discard(connection)
+                connection.close()
+
     # What this server gives.
 
     def offer(self, session: object, token: int, file: list[int]) -> None:
@@ -205,7 +213,7 @@ class Transfers:
             raise
         finally:
             os.close(fd)
-        idle.append(connection)
+        self._idle.setdefault(place, []).append(connection)
 
 
 def _fill(connection: socket.socket, room: memoryview) -> None:

@@ -215,6 +215,7 @@ class Peers:
             connection.sendall(encoded(self._hello(peer, kind, json.loads(line), connection)))
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _SILENT_SECONDS, 0))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connection.settimeout(None)
         except (ValueError, KeyError) as error:
             connection.close()

@@ -434,7 +434,8 @@ class _Exchange:
     def _splits(self) -> bool:
         """Whether each rank reduces one part of an all-reduce, and takes the other parts' results.
 
-        So each byte travels twice, whatever the number of ranks, and is still added in the order of ranks.
+        So a rank's server receives less than twice the bytes of the tensors for it, whatever the number of ranks. The
+        values are still combined in the order of ranks.
         """
         return (
             self.kind == pb.COLLECTIVE_KIND_ALL_REDUCE
@@ -448,6 +449,8 @@ class _Exchange:
 
     def _needed(self) -> list[tuple[int, int, int]]:
         """Ranks of other servers, and the first and last element of their values that this rank reads."""
+        if not self.member.nodes:
+            return []
         kind, size, rank, peer = self.kind, self.member.size, self.member.rank, self.request.peer
         others = [each for each in range(size) if self.member.is_remote(each)]
         if not others or (kind in (pb.COLLECTIVE_KIND_REDUCE, pb.COLLECTIVE_KIND_GATHER) and rank != peer):
