@@ -1,7 +1,10 @@
-"""Measure collectives between ranks, and MPI's all-reduce on the same machine.
+"""Measure collectives between ranks, and the all-reduce of MPI and of PyTorch's gloo on the same machine.
 
     gradwire run --nproc 2 benchmarks/collectives.py
     mpirun -n 2 python benchmarks/collectives.py --mpi       # needs mpi4py
+    torchrun --nproc-per-node 2 benchmarks/collectives.py --gloo
+
+For ranks at several servers, set RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GRADWIRE_ADDRESS for each of them.
 
 Prints the least and the median time in milliseconds. Each all-reduce begins after a barrier. Ours ends when the client
 has an answer; of 16 MiB it is the server's, for the client gets no values.
@@ -10,6 +13,7 @@ has an answer; of 16 MiB it is the server's, for the client gets no values.
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 FLOATS = 4 << 20  # 16 MiB
@@ -37,6 +41,18 @@ def by_mpi() -> None:
     given = np.ones(FLOATS, np.float32)
     taken = np.empty_like(given)
     report("MPI: all-reduce of 16 MiB", 25, world.Barrier, lambda: world.Allreduce(given, taken), world.rank == 0)
+
+
+def by_gloo() -> None:
+    """The figures of PyTorch's gloo."""
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    given = torch.ones(FLOATS)
+    work = partial(dist.all_reduce, given, dist.ReduceOp.SUM)
+    report("gloo: all-reduce of 16 MiB", 25, dist.barrier, work, dist.get_rank() == 0)
+    dist.destroy_process_group()
 
 
 def by_gradwire() -> None:
@@ -78,4 +94,4 @@ def by_gradwire() -> None:
 
 
 if __name__ == "__main__":
-    by_mpi() if "--mpi" in sys.argv else by_gradwire()
+    (by_mpi if "--mpi" in sys.argv else by_gloo if "--gloo" in sys.argv else by_gradwire)()
