@@ -20,6 +20,7 @@ from gradwire_server.registry.group_homes import Address
 from gradwire_server.registry.peer_links import TRANSFER, Peers, encoded, read_message
 
 _PIECE = 1 << 20  # bytes
+_SMALL = 1 << 16  # bytes that are not worth a call of sendfile
 _MOST_TRANSFERS = 8  # at once
 _SIZE = struct.Struct("!q")  # bytes of values that follow or, if negative, of the reason why there are none
 
@@ -121,8 +122,6 @@ class Transfers:
                 writer.write(_SIZE.pack(-len(why)) + why)
                 continue
             try:
-                writer.write(_SIZE.pack(count))
-                await writer.drain()
                 await _send(writer, fd, begin, count)
             finally:
                 os.close(fd)
@@ -230,8 +229,10 @@ def _fill(connection: socket.socket, room: memoryview) -> None:
 
 
 async def _send(writer: asyncio.StreamWriter, fd: int, begin: int, count: int) -> None:
-    """Send a file's bytes: by the kernel alone, unless they are encrypted. Raises OSError."""
-    if writer.get_extra_info("ssl_object") is None:
+    """Send a number and so many of a file's bytes: by the kernel alone, if many and not encrypted. Raises OSError."""
+    writer.write(_SIZE.pack(count))
+    if count > _SMALL and writer.get_extra_info("ssl_object") is None:
+        await writer.drain()
         with open(fd, "rb", closefd=False, buffering=0) as file:
             sent = await asyncio.get_running_loop().sendfile(writer.transport, file, begin, count)
         if sent != count:

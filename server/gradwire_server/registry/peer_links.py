@@ -205,10 +205,9 @@ class Peers:
         """The same for a thread. Reading raises BlockingIOError after _SILENT_SECONDS. Raises OSError, Refusal."""
         connection = socket.create_connection((peer.host, peer.port), _HANDSHAKE_SECONDS)
         try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if peer.certificate:
                 connection = _context().wrap_socket(connection)
-            else:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             line = b""
             while not line.endswith(b"\n") and len(line) < _LINE_BYTES and (byte := connection.recv(1)):
                 line += byte

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from gradwire_server.common.errors import Refusal
+from gradwire_server.common.shared_files import REGION, location
 from gradwire_server.registry.group_homes import Address, Homes
+from gradwire_server.registry.group_nodes import GroupNodes
+from gradwire_server.registry.group_values import Spread
 from gradwire_server.registry.peer_links import LINK, Peers
 from tests.certificates import Authority
 from tests.server.harness import Id, op
@@ -37,6 +40,12 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
         each.stop()
 
 
+def address_of(server: Node) -> Address:
+    shared = server.backend.group_nodes
+    assert isinstance(shared, GroupNodes)
+    return shared.peers.address
+
+
 def ranks_of(servers: list[Node]) -> list[Rank]:
     return [Rank(server, rank, len(servers)) for rank, server in enumerate(servers)]
 
@@ -47,6 +56,21 @@ def test_a_rank_whose_rank_0_does_not_join_is_told_in_time(nodes: Nodes) -> None
     assert (reason, message) == ("DEADLINE_EXCEEDED", "rank 1 of group 'g' waited 0.3 s for rank 0 to join")
 
 
+def test_a_server_s_workers_find_other_servers_ranks_in_its_copy() -> None:
+    here, there = Address("a", "127.0.0.1", 1), Address("b", "127.0.0.1", 2)
+    own = os.memfd_create("own")
+    try:
+        spread = Spread([there, here, there], here, [[1, 2, 3], location(own), [4, 5, 6]])
+        files = spread.local_files()
+        assert spread.nodes() == [0, 1, 0] and files[1] == location(own)
+        assert files[0] == [*location(spread.copy), 0] and files[2] == [*location(spread.copy), 4 * REGION]
+        spread.close()
+        with pytest.raises(FileNotFoundError, match="has closed the file"):
+            Spread([here], here, [[os.getpid(), own, 1]])
+    finally:
+        os.close(own)
+
+
 def test_a_home_that_is_gone_is_replaced(nodes: Nodes, tmp_path: Path) -> None:
     gone = Address("127.0.0.1:9", "127.0.0.1", 9)
     servers = nodes()
@@ -54,7 +78,7 @@ def test_a_home_that_is_gone_is_replaced(nodes: Nodes, tmp_path: Path) -> None:
     assert homes.publish("", "g", gone)
     ranks = ranks_of(servers)
     together(ranks, Rank.join)
-    assert homes.find("", "g") == servers[0].backend.group_nodes.peers.address
+    assert homes.find("", "g") == address_of(servers[0])
     together(ranks, lambda rank: rank.ask("LEAVE"))
     # And a server that starts forgets what it left behind.
     assert homes.publish("", "other", Address("127.0.0.1:3", "127.0.0.1", 9))
@@ -89,7 +113,7 @@ def test_values_travel_encrypted_and_the_certificate_is_checked(nodes: Nodes, tm
         rank.stub.Op(op("sum", Id(one), session_id=rank.session, outputs=[sums]))
         assert rank.read(sums) == 800_000
     peers = servers[0].backend.group_nodes.peers
-    other = Address("x", "127.0.0.1", servers[1].backend.group_nodes.peers.address.port, "0" * 64)
+    other = Address("x", "127.0.0.1", address_of(servers[1]).port, "0" * 64)
     with pytest.raises(Refusal, match="another server than x"):
         servers[0].do(peers.connect(other, LINK))
 
@@ -100,7 +124,7 @@ def test_a_connection_without_the_servers_secret_is_closed(nodes: Nodes) -> None
     async def stranger() -> bytes:
         peers = Peers("127.0.0.1:7", "127.0.0.1", None)
         peers._key = b"guessed"
-        reader, writer = await peers.connect(server.backend.group_nodes.peers.address, LINK)
+        reader, writer = await peers.connect(address_of(server), LINK)
         try:
             return await asyncio.wait_for(reader.read(), 20)
         finally:
