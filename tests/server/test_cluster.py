@@ -48,7 +48,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[st
 
 def rows(folder: Path) -> dict[str, list[str]]:
     """The rows of `status` by endpoint."""
-    lines = gradwire_cluster("status", folder=folder).splitlines()[1:]
+    lines = gradwire_cluster("status", folder=folder).splitlines()[1:-1]  # without the heads and the sums
     return {line.split()[0]: line.split()[1:] for line in lines}
 
 
@@ -79,6 +79,7 @@ def test_top_at_any_node_lists_all_nodes(up: tuple[Path, list[str]]) -> None:
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=True).stdout
     nodes = re.findall(r"^node (\S+) · \d+ sessions · 1 workers · .* held *$", shown, re.MULTILINE)
     assert sorted(nodes) == sorted(endpoints)
+    assert re.search(r"^cluster of 3 nodes · \d+ sessions · 3 workers · .* held *$", shown, re.MULTILINE)
 
 
 @needs_ray

@@ -68,6 +68,21 @@ def test_between_equals_the_asking_node_opens_the_session(three: Placement) -> N
     assert three.choose("b:1") != "b:1"
 
 
+def test_a_session_gets_a_node_with_the_device_that_it_needs(three: Placement) -> None:
+    three.report("c:1", Load(sessions=50, device_types=("cpu", "cuda")))
+    assert three.choose("a:1", "cuda") == "c:1"
+    assert three.choose("a:1", "tpu") == ""
+    three.report("a:1", Load(sessions=90)), three.report("b:1", Load(sessions=90))
+    assert three.choose("a:1", "cpu") == "a:1", "devices are left to those who need them"
+    assert three.choose("a:1") == "c:1"
+
+
+def test_a_report_of_a_newer_version_is_read() -> None:
+    assert Load.of({"sessions": 2, "colour": "red", "device_types": ["cpu", "cuda"]}) == Load(
+        sessions=2, device_types=("cpu", "cuda")
+    )
+
+
 def test_silent_and_draining_nodes_get_no_sessions(three: Placement, clock: Clock) -> None:
     clock.now += SILENT_SECONDS + 0.1
     assert three.choose("a:1") == ""
@@ -109,13 +124,15 @@ def test_a_server_asks_for_the_node_of_a_session(tmp_path: Path, endpoint: str, 
 
     received = asyncio.run(_with_node(tmp_path / "socket", {"endpoint": endpoint}, use))
     assert {"load": {"sessions": 3}} in received
-    assert {"place": 1} in received
+    assert {"place": 1, "device_type": ""} in received
 
 
 def test_administrators_see_the_nodes_of_the_cluster(tmp_path: Path) -> None:
     placement = Placement()
-    placement.report("b:1", Load(sessions=3, workers=2, gpus=1, bytes=5, max_bytes=9, draining=True))
-    found = {name: {**asdict(load), "silent": 0.25} for name, (load, _) in placement.nodes().items()}
+    load = Load(3, 2, 1, 5, 9, draining=True, device_types=("cpu", "cuda"), version="1.2.3", metrics="b:9464")
+    placement.report("b:1", load)
+    # A field that this version does not know is left out.
+    found = {name: {**asdict(load), "silent": 0.25, "new": 1} for name, (load, _) in placement.nodes().items()}
     answers: list[service_pb2.ListSessionsResponse] = []
 
     async def use(asking: PlacementClient) -> None:
@@ -127,10 +144,49 @@ def test_administrators_see_the_nodes_of_the_cluster(tmp_path: Path) -> None:
     asyncio.run(_with_node(tmp_path / "socket", {"found": found}, use))
     assert list(answers[0].nodes) == [
         service_pb2.ClusterNode(
-            endpoint="b:1", sessions=3, workers=2, gpus=1, bytes=5, max_bytes=9, draining=True, silent_ms=250
+            endpoint="b:1",
+            sessions=3,
+            workers=2,
+            gpus=1,
+            bytes=5,
+            max_bytes=9,
+            draining=True,
+            silent_ms=250,
+            device_types=("cpu", "cuda"),
+            version="1.2.3",
+            metrics="b:9464",
         )
     ]
     assert not answers[1].nodes
+
+
+def test_what_principals_hold_is_exchanged(tmp_path: Path) -> None:
+    taken = asyncio.Event()
+
+    class Exchange:
+        def here(self) -> dict[str, list[int]]:
+            return {"alice": [1, 2, 3, 4, 5]}
+
+        def take(self, elsewhere: Any) -> None:
+            assert elsewhere == {"alice": [9, 8, 7, 6, 5]}
+            taken.set()
+
+    async def exchange() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            told = json.loads(await reader.readline())
+            assert told == {"load": {"sessions": 3}, "usage": {"alice": [1, 2, 3, 4, 5]}}
+            writer.write(json.dumps({"elsewhere": {"alice": [9, 8, 7, 6, 5]}}).encode() + b"\n")
+            await taken.wait()
+            writer.close()
+
+        server = await asyncio.start_unix_server(serve, tmp_path / "socket")
+        asking = PlacementClient(str(tmp_path / "socket"), "a:1")
+        asking.start(lambda: {"sessions": 3}, Exchange())
+        await asyncio.wait_for(taken.wait(), 60)
+        await asking.stop()
+        server.close()
+
+    asyncio.run(exchange())
 
 
 def test_a_session_is_opened_here_if_the_node_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,44 @@ def test_two_writers_who_each_take_the_session_from_the_other_lose_and_repeat_no
         assert found.tolist() == [2.0 * additions]
 
 
+@pytest.mark.parametrize("logs", [True, False], ids=["log", "snapshots"])
+def test_a_server_that_ends_hands_its_sessions_over(tmp_path: Path, logs: bool) -> None:
+    """Each is at the other server as soon as it is stored, also while a call of another session keeps the server."""
+    with sharing(tmp_path, logs=logs) as (a, b):
+        b.answering = {"a:1"}  # it answers until its end; its sessions are taken over before
+        sessions = [a.open() for _ in range(3)]
+        tensors = [each.create([1.0, 2.0]) for each in sessions]
+        for each, tensor in zip(sessions, tensors, strict=True):
+            add(each, tensor, "1")
+        a.server.front.begin()  # a call that is not answered yet
+        draining = asyncio.run_coroutine_threadsafe(a.server.drain(60.0), a.loop)
+        for each, tensor in zip(sessions, tensors, strict=True):
+            until(lambda each=each, tensor=tensor: refused(each.read, tensor)[1] == "SESSION_MOVED", "the hand-over")
+            there = b.attach(each.id)
+            assert there.read(tensor).tolist() == [2.0, 3.0]
+            add(there, tensor, "1"), add(there, tensor, "2")
+            assert there.read(tensor).tolist() == [3.0, 4.0]
+        assert not draining.done()
+        assert refused(a.stub.OpenSession, service_pb2.OpenSessionRequest())[1] == "UNAVAILABLE"
+        assert refused(a.stub.OpenSession, service_pb2.OpenSessionRequest(session_id=sessions[0].id))[1] == (
+            "SESSION_MOVED"
+        )
+        assert refused(a.stub.KeepAlive, service_pb2.KeepAliveRequest(session_id=sessions[0].id))[1] == "SESSION_MOVED"
+        a.loop.call_soon_threadsafe(a.server.front.end)
+        assert draining.result(WAIT) == 0
+
+
+def test_a_given_up_session_that_was_taken_over_stays_its_new_owner_s(tmp_path: Path) -> None:
+    folder = tmp_path / ("ab" * 32)
+    ownership.begin(folder, "a:1")
+    ownership.release(folder, 1)
+    assert ownership.owner_of(folder, 1) == ""
+    ownership.claim(folder, 2, "b:1")
+    ownership.release(folder, 1)
+    ownership.release(folder, 7)  # there is no such term any more
+    assert (ownership.owner_of(folder, 2), ownership.terms(folder)) == ("b:1", [1, 2])
+
+
 def test_a_batch_that_reaches_the_former_owner_is_refused_there_and_applied_once(tmp_path: Path) -> None:
     with sharing(tmp_path) as (a, b):
         session = a.open()
@@ -232,10 +270,13 @@ def test_an_address_has_one_server(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def stored(tmp_path: Path) -> tuple[Path, str]:
-    """A directory with a session that a server, now gone, has stored."""
+    """A directory with a session that a server, now gone, has stored without giving it up."""
     with sharing(tmp_path, count=1) as (a,):
         session = a.open()
         session.create([1.0])
+    owner = tmp_path / "sessions" / digest_of(session.id).hex() / "t1" / ownership.OWNER
+    assert owner.read_text() == "", "it ended in order"
+    owner.write_text("a:1")
     return tmp_path, session.id
 
 

@@ -233,8 +233,11 @@ type OpenSessionRequest struct {
 	Client string `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`
 	// Whether the client follows OpenSessionResponse.endpoint. Without it, a new session is opened at this server.
 	FollowsEndpoint bool `protobuf:"varint,6,opt,name=follows_endpoint,json=followsEndpoint,proto3" json:"follows_endpoint,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The type of a device that the new session needs, such as "cuda". Empty for any. A cluster chooses a server with one;
+	// without one the session is refused with DEVICE_UNAVAILABLE.
+	DeviceType    string `protobuf:"bytes,7,opt,name=device_type,json=deviceType,proto3" json:"device_type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenSessionRequest) Reset() {
@@ -309,6 +312,13 @@ func (x *OpenSessionRequest) GetFollowsEndpoint() bool {
 	return false
 }
 
+func (x *OpenSessionRequest) GetDeviceType() string {
+	if x != nil {
+		return x.DeviceType
+	}
+	return ""
+}
+
 // The session.
 type OpenSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -321,8 +331,8 @@ type OpenSessionResponse struct {
 	// The lease granted.
 	LeaseMs uint32 `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	// The address of another server of the cluster, HOST:PORT; empty means this server. If set, all other fields are
-	// empty and no session was opened: the client opens it there, without follows_endpoint. Set only for a new session
-	// and a request with follows_endpoint.
+	// empty and no session was opened: the client opens it there, without follows_endpoint. Set only for a new or restored
+	// session and a request with follows_endpoint.
 	Endpoint string `protobuf:"bytes,5,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// The protocol version to speak.
 	Protocol uint32 `protobuf:"varint,6,opt,name=protocol,proto3" json:"protocol,omitempty"`
@@ -526,7 +536,8 @@ func (x *RestoreSessionResponse) GetClientNodes() uint64 {
 	return 0
 }
 
-// What the server allows.
+// What the server allows. A principal's bytes, tensors, programs, compute seconds and sessions count over all servers of
+// a cluster. There, what is allocated within about a second may exceed the limit.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes of one message, either way.
@@ -3971,7 +3982,13 @@ type ClusterNode struct {
 	// Whether it is being emptied and gets no sessions.
 	Draining bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Time since its report. A node that is silent for three seconds gets no sessions.
-	SilentMs      uint64 `protobuf:"varint,8,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
+	SilentMs uint64 `protobuf:"varint,8,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
+	// The types of its devices, such as "cuda".
+	DeviceTypes []string `protobuf:"bytes,9,rep,name=device_types,json=deviceTypes,proto3" json:"device_types,omitempty"`
+	// Its version of gradwire.
+	Version string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	// The address of its metrics, HOST:PORT; empty if it serves none.
+	Metrics       string `protobuf:"bytes,11,opt,name=metrics,proto3" json:"metrics,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4060,6 +4077,27 @@ func (x *ClusterNode) GetSilentMs() uint64 {
 		return x.SilentMs
 	}
 	return 0
+}
+
+func (x *ClusterNode) GetDeviceTypes() []string {
+	if x != nil {
+		return x.DeviceTypes
+	}
+	return nil
+}
+
+func (x *ClusterNode) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ClusterNode) GetMetrics() string {
+	if x != nil {
+		return x.Metrics
+	}
+	return ""
 }
 
 // A session as an administrator sees it.
@@ -4761,7 +4799,7 @@ var File_gradwire_v1_service_proto protoreflect.FileDescriptor
 
 const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x19gradwire/v1/service.proto\x12\vgradwire.v1\x1a\x1dgradwire/v1/collectives.proto\x1a\x1agradwire/v1/commands.proto\x1a\x18gradwire/v1/errors.proto\x1a\x17gradwire/v1/files.proto\x1a\x17gradwire/v1/hooks.proto\x1a\x19gradwire/v1/options.proto\x1a\x1agradwire/v1/programs.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xd7\x01\n" +
+	"\x19gradwire/v1/service.proto\x12\vgradwire.v1\x1a\x1dgradwire/v1/collectives.proto\x1a\x1agradwire/v1/commands.proto\x1a\x18gradwire/v1/errors.proto\x1a\x17gradwire/v1/files.proto\x1a\x17gradwire/v1/hooks.proto\x1a\x19gradwire/v1/options.proto\x1a\x1agradwire/v1/programs.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xf8\x01\n" +
 	"\x12OpenSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12!\n" +
@@ -4769,7 +4807,9 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\fmax_protocol\x18\x03 \x01(\rR\vmaxProtocol\x12\x19\n" +
 	"\blease_ms\x18\x04 \x01(\rR\aleaseMs\x12\x16\n" +
 	"\x06client\x18\x05 \x01(\tR\x06client\x12)\n" +
-	"\x10follows_endpoint\x18\x06 \x01(\bR\x0ffollowsEndpoint\"\xfb\x02\n" +
+	"\x10follows_endpoint\x18\x06 \x01(\bR\x0ffollowsEndpoint\x12\x1f\n" +
+	"\vdevice_type\x18\a \x01(\tR\n" +
+	"deviceType\"\xfb\x02\n" +
 	"\x13OpenSessionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
@@ -5065,7 +5105,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x14ListSessionsResponse\x127\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1b.gradwire.v1.SessionSummaryR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12.\n" +
-	"\x05nodes\x18\x14 \x03(\v2\x18.gradwire.v1.ClusterNodeR\x05nodes\"\xdf\x01\n" +
+	"\x05nodes\x18\x14 \x03(\v2\x18.gradwire.v1.ClusterNodeR\x05nodes\"\xb6\x02\n" +
 	"\vClusterNode\x12\x1a\n" +
 	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x1a\n" +
 	"\bsessions\x18\x02 \x01(\x04R\bsessions\x12\x18\n" +
@@ -5074,7 +5114,11 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\x12\x1b\n" +
 	"\tmax_bytes\x18\x06 \x01(\x04R\bmaxBytes\x12\x1a\n" +
 	"\bdraining\x18\a \x01(\bR\bdraining\x12\x1b\n" +
-	"\tsilent_ms\x18\b \x01(\x04R\bsilentMs\"\xe6\x03\n" +
+	"\tsilent_ms\x18\b \x01(\x04R\bsilentMs\x12!\n" +
+	"\fdevice_types\x18\t \x03(\tR\vdeviceTypes\x12\x18\n" +
+	"\aversion\x18\n" +
+	" \x01(\tR\aversion\x12\x18\n" +
+	"\ametrics\x18\v \x01(\tR\ametrics\"\xe6\x03\n" +
 	"\x0eSessionSummary\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x16\n" +

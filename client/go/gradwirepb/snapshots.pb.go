@@ -314,7 +314,11 @@ type RestoreSessionRequest struct {
 	// The client's name and version, for the server's log.
 	Client string `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
 	// Whether to release tensors that were not saved under a name. It is for clients that do not know the ids.
-	NamedOnly     bool `protobuf:"varint,4,opt,name=named_only,json=namedOnly,proto3" json:"named_only,omitempty"`
+	NamedOnly bool `protobuf:"varint,4,opt,name=named_only,json=namedOnly,proto3" json:"named_only,omitempty"`
+	// Whether the client follows session.endpoint of the answer. Without it, the session is opened at this server.
+	FollowsEndpoint bool `protobuf:"varint,5,opt,name=follows_endpoint,json=followsEndpoint,proto3" json:"follows_endpoint,omitempty"`
+	// The type of a device that the session needs, such as "cuda". Empty for any.
+	DeviceType    string `protobuf:"bytes,6,opt,name=device_type,json=deviceType,proto3" json:"device_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -375,6 +379,20 @@ func (x *RestoreSessionRequest) GetNamedOnly() bool {
 		return x.NamedOnly
 	}
 	return false
+}
+
+func (x *RestoreSessionRequest) GetFollowsEndpoint() bool {
+	if x != nil {
+		return x.FollowsEndpoint
+	}
+	return false
+}
+
+func (x *RestoreSessionRequest) GetDeviceType() string {
+	if x != nil {
+		return x.DeviceType
+	}
+	return ""
 }
 
 // A restored tensor that has a name.
@@ -4369,13 +4387,16 @@ const file_gradwire_v1_snapshots_proto_rawDesc = "" +
 	"\atensors\x18\x03 \x01(\x04R\atensors\x12\"\n" +
 	"\rsaved_unix_ms\x18\x04 \x01(\x04R\vsavedUnixMs\x12\x1e\n" +
 	"\vttl_left_ms\x18\x05 \x01(\x04R\tttlLeftMs\x12!\n" +
-	"\fclient_nodes\x18\x06 \x01(\x04R\vclientNodes\"}\n" +
+	"\fclient_nodes\x18\x06 \x01(\x04R\vclientNodes\"\xc9\x01\n" +
 	"\x15RestoreSessionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\blease_ms\x18\x02 \x01(\rR\aleaseMs\x12\x16\n" +
 	"\x06client\x18\x03 \x01(\tR\x06client\x12\x1d\n" +
 	"\n" +
-	"named_only\x18\x04 \x01(\bR\tnamedOnly\"l\n" +
+	"named_only\x18\x04 \x01(\bR\tnamedOnly\x12)\n" +
+	"\x10follows_endpoint\x18\x05 \x01(\bR\x0ffollowsEndpoint\x12\x1f\n" +
+	"\vdevice_type\x18\x06 \x01(\tR\n" +
+	"deviceType\"l\n" +
 	"\x0eRestoredTensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x04spec\x18\x02 \x01(\v2\x17.gradwire.v1.TensorSpecR\x04spec\x12\x19\n" +

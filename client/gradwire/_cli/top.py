@@ -86,7 +86,18 @@ def render(address: str, before: ServerState, now: ServerState, most: int) -> Re
     if unstored := sum(bool(each.unstored) for each in now.sessions.values()):
         held += f" · {unstored} could not be stored"
     nodes = [Text(node_line(each)) for each in now.nodes]
+    if len(now.nodes) > 1:
+        nodes.insert(0, Text(cluster_line(now.nodes)))
     return Group(Text(head, "bold"), Text(held), *nodes, _table(rows(before, now), most))
+
+
+def cluster_line(nodes: Sequence[service_pb2.ClusterNode]) -> str:
+    """The sums of a cluster in one line."""
+    sessions, workers, gpus, held = (
+        sum(getattr(each, name) for each in nodes) for name in ("sessions", "workers", "gpus", "bytes")
+    )
+    several = f"{workers} workers{f' · {gpus} GPUs' if gpus else ''}"
+    return f"cluster of {len(nodes)} nodes · {sessions} sessions · {several} · {in_bytes(held)} held"
 
 
 def node_line(node: service_pb2.ClusterNode) -> str:

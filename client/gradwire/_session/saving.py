@@ -17,7 +17,6 @@ from gradwire._base.wiring import wired
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import new_proxy, watch_retained
-from gradwire._transport.transport import Transport
 from gradwire.v1 import errors_pb2, service_pb2, snapshots_pb2
 
 if TYPE_CHECKING:
@@ -69,12 +68,6 @@ def restored_tensors(session: SessionProtocol, answer: service_pb2.RestoreSessio
                 tensor._grad = UNKNOWN
         made[told.name] = tensor
     return made
-
-
-def restore_on(transport: Transport, name: str, client: str) -> service_pb2.RestoreSessionResponse:
-    """Open a session from a snapshot on the server."""
-    request = snapshots_pb2.RestoreSessionRequest(name=name, client=client, named_only=True)
-    return transport.call("RestoreSession", request, service_pb2.RestoreSessionResponse, timeout=None)
 
 
 def read_snapshot(told: snapshots_pb2.SnapshotSummary) -> Snapshot:

@@ -38,11 +38,11 @@ from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry, Model
 from gradwire._session.deferred_errors import WRITER_SHIFT, CallSite, DeferredErrors
 from gradwire._session.entered import enter, leave
 from gradwire._session.module_calls import ModuleCall, Owner, attribute, new_log
-from gradwire._session.saving import Snapshot, restore_on, restored_tensors, save_session
+from gradwire._session.saving import Snapshot, restored_tensors, save_session
 from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
 from gradwire._transport.finalizer import ORPHANS, Finalizer
-from gradwire._transport.opening import open_session
+from gradwire._transport.opening import open_session, restore_session
 from gradwire._transport.retransmission import (
     MAX_IN_FLIGHT,
     PATIENCE_SECONDS,
@@ -52,7 +52,7 @@ from gradwire._transport.retransmission import (
     WaitTimeout,
 )
 from gradwire._transport.tracing import traceparent
-from gradwire._transport.transport import OUTCOME_WAIT_SECONDS, SIGNAL_CHECK_SECONDS, Transport, client_name
+from gradwire._transport.transport import OUTCOME_WAIT_SECONDS, SIGNAL_CHECK_SECONDS, Transport
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1.command_facts import FACTS
@@ -108,6 +108,7 @@ class Session:
         sync: bool = False,
         restore: str | None = None,
         patience: float = PATIENCE_SECONDS,
+        device_type: str = "",
     ) -> None:
         wrap_handlers()
         self._transport = transport
@@ -116,10 +117,10 @@ class Session:
         self.every_call_waits = sync
         restored = None
         if restore is not None:
-            restored = restore_on(transport, restore, client_name())
+            restored = restore_session(transport, restore, device_type)
             answer = restored.session
         else:
-            answer = open_session(transport)
+            answer = open_session(transport, device_type)
         self.session_id = answer.session_id
         self.limits = answer.limits
         self._bulk = Bulk(transport, answer)

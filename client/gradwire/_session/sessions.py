@@ -43,6 +43,7 @@ def connect(
     key: str | os.PathLike[str] | None = None,
     tls: bool | None = None,
     patience: float | None = None,
+    device_type: str | None = None,
 ) -> Session:
     """Open a session and make it the process's default.
 
@@ -58,11 +59,16 @@ def connect(
     `patience` is the time in seconds to wait for a server that stops answering, counted from its last answer. The
     default is GRADWIRE_PATIENCE, else 120. A computing server still answers.
 
+    `device_type` is the type of a device that the session needs, such as "cuda". A cluster opens it at a server that
+    has one. Raises RuntimeError if no server has.
+
     Raises GradwireConnectionError if no server is reachable, and GradwirePermissionError if the caller is not
     authenticated. Raises ValueError for an address without a port, and ValueError or OSError for unusable credentials.
     """
     global _default
-    session = open_session(address, token=token, ca=ca, cert=cert, key=key, tls=tls, patience=patience)
+    session = open_session(
+        address, token=token, ca=ca, cert=cert, key=key, tls=tls, patience=patience, device_type=device_type
+    )
     _default = session
     return session
 
@@ -76,13 +82,16 @@ def open_session(
     key: str | os.PathLike[str] | None,
     tls: bool | None,
     patience: float | None,
+    device_type: str | None = None,
 ) -> Session:
     """Open a session that is not the process's default; the arguments and errors are those of connect()."""
     address = address or os.environ.get("GRADWIRE_ADDRESS") or None
     given = (token, ca, cert, key, tls)
     if address is None and any(each is not None for each in given):
         raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
-    return _open_session(address, from_environment(*given) if address else None, patience)
+    return _open_session(
+        address, from_environment(*given) if address else None, patience, device_type=device_type or ""
+    )
 
 
 def restore(
@@ -95,6 +104,7 @@ def restore(
     key: str | os.PathLike[str] | None = None,
     tls: bool | None = None,
     patience: float | None = None,
+    device_type: str | None = None,
 ) -> Session:
     """Open a session from the named snapshot, and make it the process's default.
 
@@ -106,13 +116,13 @@ def restore(
     address = address or os.environ.get("GRADWIRE_ADDRESS") or None
     given = (token, ca, cert, key, tls)
     if address is not None:
-        session = _open_session(address, from_environment(*given), patience, restore=name)
+        session = _open_session(address, from_environment(*given), patience, name, device_type or "")
     elif any(each is not None for each in given):
         raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
     else:
         here = current_session()
         addresses = ",".join(here._transport.servers.given)
-        session = _open_session(addresses, here._transport.credentials, patience, restore=name)
+        session = _open_session(addresses, here._transport.credentials, patience, name, device_type or "")
     _default = session
     return session
 
@@ -155,7 +165,11 @@ def server_info() -> service_pb2.ServerInfoResponse:
 
 
 def _open_session(
-    address: str | None, credentials: Credentials | None, patience: float | None, restore: str | None = None
+    address: str | None,
+    credentials: Credentials | None,
+    patience: float | None,
+    restore: str | None = None,
+    device_type: str = "",
 ) -> Session:
     patience = patience_of(patience)
     wrap_handlers()
@@ -171,7 +185,7 @@ def _open_session(
     try:
         sync = os.environ.get("GRADWIRE_SYNC", "") not in ("", "0")
         install()
-        session = Session(transport, embedded, sync, restore, patience)
+        session = Session(transport, embedded, sync, restore, patience, device_type)
     except BaseException as error:
         transport.close()
         if embedded is not None:

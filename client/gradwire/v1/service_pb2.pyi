@@ -62,20 +62,22 @@ PARAMETER_KIND_NUMBER_OR_STRING: ParameterKind
 PARAMETER_KIND_INTEGERS_OR_STRING: ParameterKind
 
 class OpenSessionRequest(_message.Message):
-    __slots__ = ("session_id", "min_protocol", "max_protocol", "lease_ms", "client", "follows_endpoint")
+    __slots__ = ("session_id", "min_protocol", "max_protocol", "lease_ms", "client", "follows_endpoint", "device_type")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     MAX_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     FOLLOWS_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_TYPE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     min_protocol: int
     max_protocol: int
     lease_ms: int
     client: str
     follows_endpoint: bool
-    def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ..., follows_endpoint: bool = ...) -> None: ...
+    device_type: str
+    def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ..., follows_endpoint: bool = ..., device_type: _Optional[str] = ...) -> None: ...
 
 class OpenSessionResponse(_message.Message):
     __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits", "machine", "expires_unix_ms", "local_stream", "first_id", "last_id")
@@ -605,7 +607,7 @@ class ListSessionsResponse(_message.Message):
     def __init__(self, sessions: _Optional[_Iterable[_Union[SessionSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
-    __slots__ = ("endpoint", "sessions", "workers", "gpus", "bytes", "max_bytes", "draining", "silent_ms")
+    __slots__ = ("endpoint", "sessions", "workers", "gpus", "bytes", "max_bytes", "draining", "silent_ms", "device_types", "version", "metrics")
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
@@ -614,6 +616,9 @@ class ClusterNode(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_TYPES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
     endpoint: str
     sessions: int
     workers: int
@@ -622,7 +627,10 @@ class ClusterNode(_message.Message):
     max_bytes: int
     draining: bool
     silent_ms: int
-    def __init__(self, endpoint: _Optional[str] = ..., sessions: _Optional[int] = ..., workers: _Optional[int] = ..., gpus: _Optional[int] = ..., bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., draining: bool = ..., silent_ms: _Optional[int] = ...) -> None: ...
+    device_types: _containers.RepeatedScalarFieldContainer[str]
+    version: str
+    metrics: str
+    def __init__(self, endpoint: _Optional[str] = ..., sessions: _Optional[int] = ..., workers: _Optional[int] = ..., gpus: _Optional[int] = ..., bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., draining: bool = ..., silent_ms: _Optional[int] = ..., device_types: _Optional[_Iterable[str]] = ..., version: _Optional[str] = ..., metrics: _Optional[str] = ...) -> None: ...
 
 class SessionSummary(_message.Message):
     __slots__ = ("number", "principal", "client", "age_ms", "lease_left_ms", "writers", "pending", "worker", "bytes", "tensors", "commands", "compute_us", "stored", "unstored")

@@ -50,16 +50,20 @@ class SnapshotSummary(_message.Message):
     def __init__(self, name: _Optional[str] = ..., bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., saved_unix_ms: _Optional[int] = ..., ttl_left_ms: _Optional[int] = ..., client_nodes: _Optional[int] = ...) -> None: ...
 
 class RestoreSessionRequest(_message.Message):
-    __slots__ = ("name", "lease_ms", "client", "named_only")
+    __slots__ = ("name", "lease_ms", "client", "named_only", "follows_endpoint", "device_type")
     NAME_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     NAMED_ONLY_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_TYPE_FIELD_NUMBER: _ClassVar[int]
     name: str
     lease_ms: int
     client: str
     named_only: bool
-    def __init__(self, name: _Optional[str] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ..., named_only: bool = ...) -> None: ...
+    follows_endpoint: bool
+    device_type: str
+    def __init__(self, name: _Optional[str] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ..., named_only: bool = ..., follows_endpoint: bool = ..., device_type: _Optional[str] = ...) -> None: ...
 
 class RestoredTensor(_message.Message):
     __slots__ = ("name", "spec", "has_grad")

@@ -237,7 +237,7 @@ def _traces(settings: Settings) -> "Traces | None":
     try:
         from gradwire_server.rpc.traces import Traces
 
-        return Traces.to(settings.traces)
+        return Traces.to(settings.traces, settings.endpoint)
     except ImportError as error:
         raise click.UsageError(f"--traces needs OpenTelemetry: pip install 'gradwire[otel]' ({error})") from None
 
@@ -247,11 +247,12 @@ def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metri
     from gradwire_server.app.metrics import Metrics
 
     host, port = settings.metrics_address
-    metrics = Metrics(server, backend)
+    metrics = Metrics(server, backend, settings.endpoint)
     try:
         host, port = metrics.start(host, port)
     except OSError as error:
         raise OSError(f"cannot listen for metrics at {settings.metrics}: {error.strerror or error}") from None
+    backend.metrics = address_of(host, port)
     log.log(
         logging.INFO if is_loopback(host) else logging.WARNING,
         "metrics without authentication",

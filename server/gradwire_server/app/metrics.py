@@ -74,8 +74,10 @@ class Sum:
 class Metrics(Collector):
     """A server's metrics. `start` listens; `close` stops."""
 
-    def __init__(self, server: "Server", backend: "Backend") -> None:
+    def __init__(self, server: "Server", backend: "Backend", node: str = "") -> None:
+        """`node` is the server's address in its cluster."""
         self.server = server
+        self.node = node
         self.backend = backend
         self._loop = asyncio.get_running_loop()
         self._last: dict[int, dict[str, Any]] = {}  # last numbers, by worker
@@ -104,6 +106,12 @@ class Metrics(Collector):
         """All metrics. Runs in the HTTP thread that answers a page."""
         reports = asyncio.run_coroutine_threadsafe(self.gather(), self._loop).result(_WAIT_SECONDS)
         yield from _front(self.server, self.backend)
+        if self.node:
+            info = GaugeMetricFamily(
+                "gradwire_node_info", "The server's address in its cluster; always 1.", labels=["node"]
+            )
+            info.add_metric([self.node], 1)
+            yield info
         yield from _workers(self.backend, reports)
         totals = Totals()
         for each in (*self._ended, *(report["meter"] for report in list(self._last.values()))):

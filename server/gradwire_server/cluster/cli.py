@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from importlib.util import find_spec
@@ -20,11 +20,13 @@ from typing import Any
 
 import click
 
+from gradwire_server import __version__
+from gradwire_server.cluster.checks import CheckFailed, check_network, check_storage, check_token, check_version
 from gradwire_server.cluster.director import director
 from gradwire_server.cluster.node import nodes, start_node
 from gradwire_server.cluster.placement import SILENT_SECONDS
 from gradwire_server.cluster.ray_process import RayError, RayProcess, connect, make_token, use_token
-from gradwire_server.common.addresses import address_of, is_loopback
+from gradwire_server.common.addresses import address_of
 
 _FOLDER = Path("~/.gradwire/cluster")
 _START_SECONDS = 60.0
@@ -55,7 +57,7 @@ def _with_ray(command: Callable[..., Any]) -> Callable[..., Any]:
             raise click.ClickException("a cluster needs Ray: pip install 'gradwire[cluster]'")
         try:
             return command(*args, **named)
-        except (RayError, OSError) as error:
+        except (RayError, CheckFailed, OSError) as error:
             raise click.ClickException(str(error)) from None
 
     return run
@@ -94,6 +96,8 @@ def up(count: int, port: int, folder: Path, serve_arguments: tuple[str, ...]) ->
         raise click.ClickException(f"the cluster of {folder} is up; `gradwire cluster down` ends it")
     (folder / "state").mkdir(parents=True, exist_ok=True)
     make_token(folder / "token")
+    check_token(folder / "token")
+    check_storage(folder / "state", folder / "token", joins=False)
     use_token(folder / "token")
     ray_port, *ports = _free_ports(1 + count)
     endpoints = [f"127.0.0.1:{port + index if port else ports[index]}" for index in range(count)]
@@ -135,7 +139,7 @@ def start(
 
     Copy the token file, FOLDER/token, to the machines that join.
     """
-    _check_network(host, private_network)
+    _check(check_network, host, private_network)
     make_token(folder.expanduser() / "token")
     _run_node(host, port, state_dir, folder, serve_arguments, ray_port=ray_port)
 
@@ -154,10 +158,7 @@ def join(
     serve_arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Add a server on this machine to the cluster whose Ray is at ADDRESS, until SIGTERM."""
-    _check_network(host, private_network)
-    token = folder.expanduser() / "token"
-    if not token.exists():
-        raise click.ClickException(f"there is no {token}: copy it from the machine where the cluster was started")
+    _check(check_network, host, private_network)
     _run_node(host, port, state_dir, folder, serve_arguments, address=address)
 
 
@@ -170,11 +171,35 @@ def status(address: str | None, folder: Path) -> None:
     with _connected(address, folder) as ray:
         loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
         click.echo(_ROW.format("node", *_FIGURES, "starts", "state"))
+        sums = dict.fromkeys(_FIGURES, 0)
         for endpoint, node in nodes().items():
             load = loads.get(endpoint)
             starts = ray.get(node.status.remote(), timeout=_CALL_SECONDS)["starts"]
             figures = ["-"] * len(_FIGURES) if load is None else [load[each] for each in _FIGURES]
             click.echo(_ROW.format(endpoint, *figures, starts, _state(load)))
+            for each in _FIGURES:
+                sums[each] += 0 if load is None else load[each]
+        click.echo(_ROW.format("all", *sums.values(), "", ""))
+
+
+@cluster.command()
+@_address
+@_folder
+@_with_ray
+def targets(address: str | None, folder: Path) -> None:
+    """Print where Prometheus finds the nodes' metrics, as file_sd_configs reads it: each with the label "node"."""
+    with _connected(address, folder) as ray:
+        loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
+    click.echo(json.dumps(metrics_targets(loads), indent=2))
+
+
+def metrics_targets(loads: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Prometheus's target groups of the nodes that serve metrics."""
+    return [
+        {"targets": [load["metrics"]], "labels": {"node": endpoint}}
+        for endpoint, load in loads.items()
+        if load.get("metrics")
+    ]
 
 
 def _state(load: dict[str, Any] | None) -> str:
@@ -258,12 +283,23 @@ def _ended(endpoint: str, in_time: bool) -> None:
     click.echo(f"{endpoint} has ended" + ("" if in_time else ", killed after its grace"))
 
 
+def _check(check: Callable[..., None], *arguments: Any) -> None:
+    """Make a check of the command line. Raises UsageError."""
+    try:
+        check(*arguments)
+    except CheckFailed as error:
+        raise click.UsageError(str(error)) from None
+
+
 def _run_node(
     host: str, port: int, state_dir: str, folder: Path, arguments: Sequence[str], ray_port: int = 0, address: str = ""
 ) -> None:
     """Run Ray and a server on this machine until a signal, or until the node is drained."""
     ending, told = threading.Event(), threading.Event()
-    use_token(folder.expanduser() / "token")
+    token = folder.expanduser() / "token"
+    check_token(token)
+    check_storage(Path(state_dir), token, joins=bool(address))
+    use_token(token)
     endpoint = address_of(host, port)
     started = RayProcess.start(host, [endpoint], sys.stderr, port=ray_port, address=address)
     try:
@@ -275,7 +311,10 @@ def _run_node(
 
         for number in (signal.SIGTERM, signal.SIGINT):  # now, since Ray has set its own handlers
             signal.signal(number, end)
-        director()
+        import ray
+
+        loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
+        check_version(__version__, {each: load.get("version", "") for each, load in loads.items()})
         node = _start_server(endpoint, state_dir, arguments)
         _wait_until_started(endpoint, node)
         click.echo(f"listening on {endpoint}, Ray at {address or address_of(host, ray_port)}")
@@ -312,15 +351,6 @@ def _within(seconds: float, work: Callable[[], None]) -> None:
     thread.join(seconds)
 
 
-def _check_network(host: str, private_network: bool) -> None:
-    """Check that Ray is not reachable by others by oversight. Raises UsageError."""
-    if not is_loopback(host) and os.environ.get("RAY_USE_TLS") != "1" and not private_network:
-        raise click.UsageError(
-            f"{host} can be reached by others, and whoever reaches Ray and sees its token runs programs there. Set "
-            "RAY_USE_TLS=1 and Ray's certificates, or pass --private-network if the network has trusted machines only."
-        )
-
-
 # The cluster of this machine.
 
 
@@ -333,8 +363,7 @@ def _connected(address: str | None, folder: Path) -> Iterator[Any]:
         if not record.exists():
             raise click.ClickException(f"no cluster is up in {folder}; --address names another one")
         address = str(_read(record)["address"])
-    if not (folder / "token").exists():
-        raise click.ClickException(f"there is no {folder / 'token'}: copy it from the machine of the cluster")
+    check_token(folder / "token")
     use_token(folder / "token")
     connect(address)
     import ray

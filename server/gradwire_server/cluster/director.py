@@ -1,16 +1,18 @@
 """Director: the actor that knows all nodes and places new sessions.
 
-Nodes report to it every half second. So a Director that Ray started again knows them after its first reports, and
-nothing of it is stored. Data never passes through it.
+Nodes report to it several times per second. So a Director that Ray started again knows them after its first reports.
+Nothing of it is stored. Data never passes through it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from gradwire_server.cluster.placement import Load, Placement
 from gradwire_server.cluster.ray_process import NAMESPACE
+from gradwire_server.cluster.usage import Usage
 
 NAME = "director"
 
@@ -20,18 +22,23 @@ class Director:
 
     def __init__(self) -> None:
         self._placement = Placement()
+        self._usage = Usage()
 
-    def report(self, endpoint: str, load: dict[str, Any]) -> None:
-        """Take a node's load over."""
-        self._placement.report(endpoint, Load(**load))
+    def report(
+        self, endpoint: str, load: dict[str, Any], usage: Mapping[str, Sequence[int]] | None = None
+    ) -> dict[str, list[int]]:
+        """Take a node's load over, and what its principals hold. Returns what they hold on other nodes."""
+        self._placement.report(endpoint, Load.of(load))
+        return self._usage.report(endpoint, usage or {})
 
-    def place(self, asking: str) -> str:
-        """Endpoint of the node for a new session; "" if none is known."""
-        return self._placement.choose(asking)
+    def place(self, asking: str, device_type: str = "") -> str:
+        """Endpoint of the node for a new session; "" if none is known that has such a device."""
+        return self._placement.choose(asking, device_type)
 
     def remove(self, endpoint: str) -> None:
         """Forget a node that has ended."""
         self._placement.remove(endpoint)
+        self._usage.remove(endpoint)
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         """Each node's load, and "silent": the seconds since its report."""

@@ -7,6 +7,7 @@ The server is an ordinary `gradwire serve`. It asks on a Unix socket where a new
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
 import ctypes
 import json
@@ -20,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,21 +128,31 @@ class Node:
 
     def _answer_server(self, connection: socket.socket) -> None:
         """Pass the server's reports on, and answer its questions, until it closes the connection."""
-        with connection, connection.makefile("rw", encoding="utf-8") as lines, contextlib.suppress(OSError):
+        writing = threading.Lock()
+
+        def answer(message: dict[str, Any]) -> None:
+            with writing, contextlib.suppress(OSError):  # the reading side ends the connection
+                connection.sendall(json.dumps(message).encode() + b"\n")
+
+        def tell_elsewhere(reported: concurrent.futures.Future[dict[str, list[int]]]) -> None:
+            if reported.exception() is None:  # without the Director, the server's last sums hold
+                answer({"elsewhere": reported.result()})
+
+        with connection, connection.makefile("r", encoding="utf-8") as lines, contextlib.suppress(OSError):
             for line in lines:
                 message = json.loads(line)
                 if "load" in message:
-                    load = Load(**message["load"], draining=self._draining)
-                    self._director.report.remote(self.endpoint, asdict(load))
-                    continue
-                if "nodes" in message:
-                    answer = {"nodes": message["nodes"], "found": self._told(self._director.nodes.remote(), {})}
+                    load = Load.of(message["load"])
+                    load = replace(load, draining=load.draining or self._draining)
+                    told = self._director.report.remote(self.endpoint, asdict(load), message.get("usage"))
+                    if "usage" in message:
+                        told.future().add_done_callback(tell_elsewhere)
+                elif "nodes" in message:
+                    answer({"nodes": message["nodes"], "found": self._told(self._director.nodes.remote(), {})})
                 else:
                     # "" is here.
-                    endpoint = self._told(self._director.place.remote(self.endpoint), "")
-                    answer = {"place": message["place"], "endpoint": endpoint}
-                lines.write(json.dumps(answer) + "\n")
-                lines.flush()
+                    place = self._director.place.remote(self.endpoint, message.get("device_type", ""))
+                    answer({"place": message["place"], "endpoint": self._told(place, "")})
 
     def _told(self, answer: Any, otherwise: Any) -> Any:
         """The Director's answer; `otherwise` while it does not answer."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 #: Seconds after which a node that does not report gets no sessions.
 SILENT_SECONDS = 3.0
@@ -23,6 +24,15 @@ class Load:
     bytes: int = 0
     max_bytes: int = 0
     draining: bool = False
+    device_types: tuple[str, ...] = ("cpu",)
+    version: str = ""
+    metrics: str = ""  # address of its metrics; "" if it serves none
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Load:
+        """A report of a node, which may be of another version: fields that are not known here are left out."""
+        known = {name: told[name] for name in (each.name for each in fields(cls)) if name in told}
+        return cls(**{**known, "device_types": tuple(told.get("device_types", ("cpu",)))})
 
     @property
     def used(self) -> float:
@@ -54,25 +64,29 @@ class Placement:
         """Forget a node that has ended."""
         self._nodes.pop(endpoint, None)
 
-    def choose(self, asking: str) -> str:
+    def choose(self, asking: str, device_type: str = "") -> str:
         """Endpoint of the node with the most room; "" if none is known. Between equals the asking node wins.
 
-        Room is sessions per worker. Nodes whose bytes are nearly used come last.
+        Room is sessions per worker. Nodes whose bytes are nearly used come last. With `device_type`, only nodes with
+        such a device are considered; for "cpu", nodes without other devices come first.
         """
         now = self._clock()
         ready = {
             endpoint: node
             for endpoint, node in self._nodes.items()
-            if not node.load.draining and now - node.reported <= SILENT_SECONDS
+            if not node.load.draining
+            and now - node.reported <= SILENT_SECONDS
+            and (not device_type or device_type in node.load.device_types)
         }
         if not ready:
             return ""
 
-        def crowded(endpoint: str) -> tuple[bool, float, float, bool]:
+        def crowded(endpoint: str) -> tuple[bool, bool, float, float, bool]:
             node = ready[endpoint]
             node.placed = [at for at in node.placed if now - at <= _PLACED_SECONDS]
-            sessions = node.load.sessions + len(node.placed)
-            return node.load.used >= _FULL, sessions / max(1, node.load.workers), node.load.used, endpoint != asking
+            sessions = (node.load.sessions + len(node.placed)) / max(1, node.load.workers)
+            scarce = device_type == "cpu" and len(node.load.device_types) > 1
+            return node.load.used >= _FULL, scarce, sessions, node.load.used, endpoint != asking
 
         chosen = min(ready, key=crowded)
         ready[chosen].placed.append(now)

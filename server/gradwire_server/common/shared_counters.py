@@ -1,8 +1,9 @@
 """Shared counters: numbers in shared memory that the front and its workers read without asking each other.
 
 Each worker writes the bytes its sessions hold. For each principal with a row, it also writes what the principal's
-sessions hold and have computed. The front writes how many workers have work. Every number has one writer and is
-written whole, so there is no lock. A reader may see a slightly old value.
+sessions hold and have computed. The front writes how many workers have work. In a cluster it also writes what each
+principal's sessions at other servers hold. Every number has one writer and is written whole, so there is no lock. A
+reader may see a slightly old value.
 """
 
 import mmap
@@ -81,19 +82,35 @@ class SharedCounters:
         """Set what a worker's sessions of the principal of a row hold."""
         start = self._start(row) + worker
         for kind, number in enumerate(share):
-            self._numbers[start + kind * self.workers] = number
+            self._numbers[start + kind * (self.workers + 1)] = number
+
+    def set_elsewhere(self, row: int, share: PrincipalTotals) -> None:
+        """Set what the sessions of the principal of a row hold at other servers of the cluster."""
+        self.set_share(self.workers, row, share)
+
+    def elsewhere(self, row: int) -> PrincipalTotals:
+        """What the sessions of the principal of a row hold at other servers, as far as this one was told."""
+        start, count = self._start(row) + self.workers, self.workers + 1
+        return PrincipalTotals(*self._numbers[start : start + _KINDS * count : count])
+
+    def share_here(self, row: int) -> PrincipalTotals:
+        """What the sessions of the principal of a row hold at this server."""
+        start, count = self._start(row), self.workers
+        firsts = range(start, start + _KINDS * (count + 1), count + 1)
+        return PrincipalTotals(*(sum(self._numbers[first : first + count]) for first in firsts))
 
     def share(self, row: int) -> PrincipalTotals:
-        """What the sessions of the principal of a row hold."""
-        start, count = self._start(row), self.workers
+        """What the sessions of the principal of a row hold, at this server and elsewhere."""
+        start, count = self._start(row), self.workers + 1
         return PrincipalTotals(
             *(sum(self._numbers[first : first + count]) for first in range(start, start + _KINDS * count, count))
         )
 
     def computed(self, row: int, worker: int = -1) -> int:
-        """Microseconds computed by the sessions of the principal of a row, in one worker, or in all for -1."""
-        start = self._start(row) + PrincipalTotals._fields.index("computed") * self.workers
-        return self._numbers[start + worker] if worker >= 0 else sum(self._numbers[start : start + self.workers])
+        """Microseconds computed by the sessions of the principal of a row, in one worker, or everywhere for -1."""
+        count = self.workers + 1
+        start = self._start(row) + PrincipalTotals._fields.index("computed") * count
+        return self._numbers[start + worker] if worker >= 0 else sum(self._numbers[start : start + count])
 
     def forget(self, worker: int) -> None:
         """Reset an ended worker's counters, except the computed time."""
@@ -103,8 +120,8 @@ class SharedCounters:
             self.set_share(worker, row, PrincipalTotals(computed=self.computed(row, worker)))
 
     def _start(self, row: int) -> int:
-        return 1 + self.workers + row * _KINDS * self.workers
+        return 1 + self.workers + row * _KINDS * (self.workers + 1)
 
 
 def _numbers(workers: int) -> int:
-    return 1 + workers + ROWS * _KINDS * workers + workers
+    return 1 + workers + ROWS * _KINDS * (workers + 1) + workers

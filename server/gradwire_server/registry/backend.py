@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from gradwire.v1 import service_pb2, snapshots_pb2
+from gradwire_server import __version__
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.protobuf_peek import peek_run
 from gradwire_server.common.protocol import PROTOCOL, ids_of
 from gradwire_server.common.shared_counters import SharedCounters
+from gradwire_server.registry.cluster_quotas import ClusterQuotas
 from gradwire_server.registry.files import Files
 from gradwire_server.registry.group_homes import Homes
 from gradwire_server.registry.group_nodes import GroupNodes
@@ -35,6 +37,7 @@ _SWEEP_SECONDS = 1.0
 _REPORT_SECONDS = 2.0  # deadline for a worker's answer about what it holds
 _MOST_LISTED = 1000  # sessions on one page
 _NUMBER_DIGITS = 18
+Opening: TypeAlias = service_pb2.OpenSessionRequest | snapshots_pb2.RestoreSessionRequest
 
 
 class Backend:
@@ -54,8 +57,11 @@ class Backend:
         self.load = Load(counters)
         self.persistence: Persistence | None = None
         self.placement: PlacementClient | None = None  # names the servers for new sessions, in a cluster
+        self.metrics = ""  # address at which metrics are served
+        self.draining = False
         self.local_stream = ""  # name of the Unix socket for local streams
         self.registry: SessionRegistry[Worker] = SessionRegistry(limits, clock)
+        self.cluster_quotas = ClusterQuotas(counters, self.principal_rows, self.registry, clock)
         self.files = Files(self.registry)
         self.groups = Groups(self.registry.of_number)
         self.group_nodes: GroupNodes | None = None  # groups whose ranks have several servers
@@ -91,17 +97,39 @@ class Backend:
         if self.group_nodes is not None:
             await self.group_nodes.start()
         if self.placement is not None:
-            self.placement.start(self._load)
+            self.placement.start(self.load_report, self.cluster_quotas)
 
-    def _load(self) -> dict[str, int]:
-        """What placement compares: sessions, workers, GPUs, bytes and their limit."""
+    def load_report(self) -> dict[str, Any]:
+        """What placement compares, and administrators see: the fields of Load (cluster/placement.py)."""
         return {
             "sessions": len(self.registry.entries),
             "workers": len(self.workers),
             "gpus": sum(device.name != "cpu" for device in self._server_info.devices),
             "bytes": self.counters.total(),
             "max_bytes": self.limits.max_bytes,
+            "draining": self.draining,
+            "device_types": self.device_types(),
+            "version": __version__,
+            "metrics": self.metrics,
         }
+
+    def device_types(self) -> list[str]:
+        """The types of this server's devices, such as "cpu" and "cuda"."""
+        return sorted({device.name.partition(":")[0] for device in self._server_info.devices})
+
+    async def _endpoint_for(self, request: Opening) -> str:
+        """The address of the server that is to open a session; "" for this one. Raises Refusal: DEVICE_UNAVAILABLE."""
+        wanted = request.device_type
+        if request.follows_endpoint and self.placement is not None and (other := await self.placement.choose(wanted)):
+            return other
+        if self.draining:
+            raise self.refusal_in_drain()
+        if wanted and wanted not in self.device_types():
+            found = ", ".join(self.device_types())
+            raise Refusal(
+                "DEVICE_UNAVAILABLE", f"no server was found with a device of the type {wanted!r}; this one has {found}"
+            )
+        return ""
 
     async def unstorable_sessions(self) -> frozenset[str]:
         """Sessions that cannot be stored yet: a backward waits for its client, and no snapshot can hold that."""
@@ -112,6 +140,26 @@ class Backend:
         entries = self.registry.entries.values()
         # A busy worker does not answer in time: count all its sessions.
         return frozenset(entry.id for entry in entries if counts.get(entry.number, entry.worker.index not in reports))
+
+    def begin_drain(self) -> None:
+        """Open no more sessions, and let the cluster know."""
+        self.draining = True
+        if self.placement is not None:
+            self.placement.report()
+
+    def admits_in_drain(self, method: str) -> bool:
+        """Whether a call is answered while the server ends: one that opens a session is sent to another server."""
+        return self.placement is not None and method in ("OpenSession", "RestoreSession")
+
+    def refusal_in_drain(self, session_id: str | None = None) -> Refusal:
+        """Why a call is refused while the server ends: the session may be at another server already."""
+        moved = None if self.persistence is None else self.persistence.handed_over.refusal(session_id)
+        return moved or Refusal("UNAVAILABLE", "the server is shutting down")
+
+    async def hand_over(self) -> None:
+        """Give the sessions to other servers of the cluster, if there are any."""
+        if self.persistence is not None:
+            await self.persistence.hand_over(_nowhere if self.placement is None else self.placement.choose)
 
     async def stop(self, grace: float) -> int:
         """Store the sessions to keep, free all, end the workers within the grace. Returns how many were not stored."""
@@ -134,7 +182,7 @@ class Backend:
     async def open_session(self, request: service_pb2.OpenSessionRequest) -> service_pb2.OpenSessionResponse:
         """Open a session or attach a writer, or name the server that is to open the session.
 
-        Raises Refusal: PROTOCOL_VERSION, SESSION_LIMIT, SESSION_NOT_FOUND, SESSION_MOVED.
+        Raises Refusal: PROTOCOL_VERSION, SESSION_LIMIT, SESSION_NOT_FOUND, SESSION_MOVED, DEVICE_UNAVAILABLE.
         """
         least, most = request.min_protocol or 1, request.max_protocol or max(1, request.min_protocol)
         if not least <= PROTOCOL <= most:
@@ -145,6 +193,8 @@ class Backend:
                 max_protocol=PROTOCOL,
             )
         if request.session_id:
+            if self.draining:
+                raise self.refusal_in_drain(request.session_id)
             found = self.registry.find(request.session_id)
             if found.restoring is not None:
                 await asyncio.wait((found.restoring,))
@@ -154,7 +204,7 @@ class Backend:
             else:
                 await self.persistence.attached(entry)
         else:
-            if request.follows_endpoint and self.placement is not None and (other := await self.placement.choose()):
+            if other := await self._endpoint_for(request):
                 return service_pb2.OpenSessionResponse(endpoint=other)
             counter_row = self.principal_rows.of(CALLER.get().name, self.registry.has_sessions)
             entry = self.registry.open(request, self.choose_worker)
@@ -360,10 +410,7 @@ class Backend:
         """One page of all sessions. Raises Refusal: ARGUMENT_VALUE; NOT_SUPPORTED if the server stores none."""
         answer = await self._listed(request)
         if request.nodes and self.placement is not None:
-            answer.nodes.extend(
-                service_pb2.ClusterNode(endpoint=endpoint, silent_ms=int(1000 * load.pop("silent")), **load)
-                for endpoint, load in (await self.placement.nodes()).items()
-            )
+            answer.nodes.extend(_node(*each) for each in (await self.placement.nodes()).items())
         return answer
 
     async def _listed(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
@@ -468,7 +515,9 @@ class Backend:
     async def restore_session(
         self, request: snapshots_pb2.RestoreSessionRequest, raw: bytes
     ) -> service_pb2.RestoreSessionResponse:
-        """Open a session that begins as a named snapshot."""
+        """Open a session that begins as a named snapshot, or name the server that is to open it."""
+        if other := await self._endpoint_for(request):
+            return service_pb2.RestoreSessionResponse(session=service_pb2.OpenSessionResponse(endpoint=other))
         return await self.required_persistence().restore(request, raw)
 
     async def list_snapshots(self) -> snapshots_pb2.ListSnapshotsResponse:
@@ -492,6 +541,17 @@ class Backend:
             for worker in self.workers:
                 worker.count_active(active[worker])
             self.tidy()
+
+
+async def _nowhere() -> str:
+    """The endpoint for a session whose client must find the server."""
+    return ""
+
+
+def _node(endpoint: str, load: dict[str, Any]) -> service_pb2.ClusterNode:
+    """A node's report, which may be of another version, as an administrator sees it."""
+    known = {name: load[name] for name in service_pb2.ClusterNode.DESCRIPTOR.fields_by_name if name in load}
+    return service_pb2.ClusterNode(endpoint=endpoint, silent_ms=int(1000 * load["silent"]), **known)
 
 
 def _page(found: list[service_pb2.SessionSummary], most: int) -> service_pb2.ListSessionsResponse:

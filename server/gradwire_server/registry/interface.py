@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol
 
 from gradwire.v1 import files_pb2, service_pb2, snapshots_pb2
+from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 
 
@@ -43,6 +44,18 @@ class SessionBackend(Protocol):
 
     async def unstorable_sessions(self) -> frozenset[str]:
         """Sessions that cannot be stored yet, since one of their backwards waits for its client."""
+
+    def begin_drain(self) -> None:
+        """Open no more sessions."""
+
+    def admits_in_drain(self, method: str) -> bool:
+        """Whether a call is answered while the server ends, because it is sent to another server."""
+
+    def refusal_in_drain(self, session_id: str | None = None) -> Refusal:
+        """Why a call is refused while the server ends: UNAVAILABLE, or SESSION_MOVED."""
+
+    async def hand_over(self) -> None:
+        """Give the sessions to other servers, each once its calls are answered."""
 
     async def stop(self, grace: float) -> int:
         """Store the sessions to keep, and end. Returns how many of them could not be stored."""

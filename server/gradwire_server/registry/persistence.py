@@ -13,7 +13,7 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -24,7 +24,9 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.limits import Limits
+from gradwire_server.registry.cluster_quotas import ClusterQuotas
 from gradwire_server.registry.groups import Groups
+from gradwire_server.registry.handed_over import HandedOver
 from gradwire_server.registry.principal_rows import PrincipalRows
 from gradwire_server.registry.session_catalog import SessionCatalog, StoredSession, digest_of
 from gradwire_server.registry.session_registry import SessionRegistry
@@ -37,6 +39,8 @@ from gradwire_server.worker_pool.worker import Worker
 _SWEEP_SECONDS = 60.0
 _MOVED_SECONDS = 2.0  # between looks for sessions that another server took over
 _SAVE_WAIT_SECONDS = 1.0  # a busy session delays the periodic snapshots of its worker's other sessions by at most this
+_HAND_OVER_SECONDS = 0.02  # between looks for sessions whose calls are answered now
+_HANDED_AT_ONCE = 16
 _THREADS = 8  # calls of the store at once
 _PERMANENT = ("SNAPSHOT_DAMAGED", "SNAPSHOT_NOT_FOUND", "DEVICE_UNAVAILABLE", "NOT_SUPPORTED")
 T = TypeVar("T")
@@ -52,6 +56,7 @@ class OpenSessions(Protocol):
     workers: Sequence[Worker]
     principal_rows: PrincipalRows
     groups: Groups
+    cluster_quotas: ClusterQuotas
 
     def choose_worker(self) -> Worker:
         """The worker for a new session. Raises Refusal: UNAVAILABLE."""
@@ -84,6 +89,7 @@ class Persistence:
         self._threads = ThreadPoolExecutor(_THREADS, "gradwire-catalog")  # each thread starts when it is needed
         self._storing: dict[str, asyncio.Task[bool]] = {}  # periodic snapshots under way, by session
         self._lookups = Lookups(catalog, self._in_thread) if isinstance(catalog, SharedCatalog) else None
+        self.handed_over = HandedOver()
         backend.registry.restore_evicted = self.restore_evicted
 
     async def start(self) -> None:
@@ -209,6 +215,7 @@ class Persistence:
 
     def restore_evicted(self, session_id: str) -> SessionEntry[Worker] | None:
         """Restore the caller's session from the session catalog; None if it is not there. Raises Refusal."""
+        self.handed_over.check(session_id)
         stored = self.catalog.find(session_id, CALLER.get().name)
         if stored is None:
             if self._lookups is not None:
@@ -217,6 +224,8 @@ class Persistence:
         backend = self.backend
         head = stored.head
         counter_row = backend.principal_rows.of(stored.head.principal, backend.registry.has_sessions)
+        if isinstance(self.catalog, SharedCatalog) and self.catalog.was_taken_over(session_id):
+            backend.cluster_quotas.took_over(stored.head.principal)
         entry = backend.registry.add_restored(session_id, backend.choose_worker, head.lease_ms / 1000, head.client)
         self.catalog.remove(session_id)
         entry.worker.add_session()
@@ -260,12 +269,14 @@ class Persistence:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _drop(self, entry: SessionEntry[Worker]) -> None:
-        """Free a session's memory and keep its files."""
+    def _drop(self, entry: SessionEntry[Worker]) -> asyncio.Future[Any]:
+        """Free a session's memory and keep its files. Returns what is done when its worker writes no more."""
         self.backend.groups.session_ended(entry, "its session was put away")
         entry.worker.remove_session()
         entry.worker.close(entry)
-        entry.worker.call(entry, "Drop", KEEP).add_done_callback(_ignore_failure)
+        answer = entry.worker.call(entry, "Drop", KEEP)
+        answer.add_done_callback(_ignore_failure)
+        return asyncio.gather(answer, return_exceptions=True)
 
     # Other servers.
 
@@ -275,6 +286,47 @@ class Persistence:
             self.backend.registry.remove(entry)
             self._drop(entry)
             log.info("session is at another server", extra={"session": entry.short_id, "principal": entry.owner})
+
+    async def hand_over(self, choose: Callable[[], Awaitable[str]]) -> None:
+        """Give all sessions to the servers that `choose` names, each once its calls are answered.
+
+        Does nothing where no other server has the directory. Sessions that cannot be stored stay.
+        """
+        if not isinstance(self.catalog, SharedCatalog):
+            return
+        entries, kept = self.backend.registry.entries, set[str]()
+        at_once = asyncio.Semaphore(_HANDED_AT_ONCE)
+        self.handed_over.begin()
+
+        async def give(entry: SessionEntry[Worker], catalog: SharedCatalog) -> None:
+            async with at_once:
+                if not await self._hand_over(entry, catalog, choose):
+                    kept.add(entry.id)
+
+        while left := [each for each in entries.values() if each.id not in kept]:
+            idle = [each for each in left if not (each.pending or each.restoring or each.saving)]
+            await asyncio.gather(*(give(each, self.catalog) for each in idle))
+            await asyncio.sleep(_HAND_OVER_SECONDS)
+
+    async def _hand_over(
+        self, entry: SessionEntry[Worker], catalog: SharedCatalog, choose: Callable[[], Awaitable[str]]
+    ) -> bool:
+        """Store a session, free its memory and give it up; False if it cannot be stored."""
+        if not await self._save(entry, last=True) and not self.logs:
+            return False
+        if self.backend.registry.entries.get(entry.id) is not entry:
+            return True
+        self.backend.registry.remove(entry)
+        self.handed_over.leaving(entry.id)
+        await self._drop(entry)
+        try:
+            await self._in_thread(catalog.release, entry.id)
+        except OSError as error:  # others take it over when this server has ended
+            log.error("session is not given up", extra={"session": entry.short_id, "error": str(error)})
+            return True
+        self.handed_over.left(entry.id, await choose())
+        log.info("session handed over", extra={"session": entry.short_id, "principal": entry.owner})
+        return True
 
     async def _look_for_moved(self, catalog: SharedCatalog) -> None:
         """Free sessions that were taken over while their clients were silent, or that have no log."""

@@ -1,23 +1,38 @@
 """Placement: asks which server of a cluster is to open a new session, and reports this server's load.
 
 The process that started this server answers on a Unix socket (gradwire_server.cluster). Both sides write lines of
-JSON: the server {"load": {…}}, {"place": 7} and {"nodes": 8}, the other side {"place": 7, "endpoint": "host:port"} and
-{"nodes": 8, "found": {…}}. Without an answer within a second, the session is opened here.
+JSON. The server writes {"load": {…}, "usage": {…}}, {"place": 7, "device_type": "cuda"} and {"nodes": 8}. The other
+side answers {"elsewhere": {…}}, {"place": 7, "endpoint": "host:port"} and {"nodes": 8, "found": {…}}. "usage" and
+"elsewhere" are what principals hold (cluster_quotas.py). Without an answer within a second, the session is opened here.
 """
 
 import asyncio
 import itertools
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
-_LOAD_SECONDS = 0.5  # between reports
+#: Between reports. A principal's usage is known elsewhere after two of them, so within a second.
+_LOAD_SECONDS = 0.4
 _ANSWER_SECONDS = 1.0
 _RECONNECT_SECONDS = 0.5
 
 log = logging.getLogger("gradwire.server")
+
+
+Totals: TypeAlias = Mapping[str, Sequence[int]]  # by principal
+
+
+class Quotas(Protocol):
+    """What principals hold here and at other servers (cluster_quotas.py)."""
+
+    def here(self) -> Totals:
+        """What principals' sessions hold at this server."""
+
+    def take(self, elsewhere: Totals) -> None:
+        """Count what they hold at other servers."""
 
 
 class PlacementClient:
@@ -30,10 +45,13 @@ class PlacementClient:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
+        self._load: Callable[[], dict[str, Any]]
+        self._quotas: Quotas | None = None
 
-    def start(self, load: Callable[[], dict[str, Any]]) -> None:
-        """Connect, and report the load from now on."""
-        self._task = asyncio.create_task(self._run(load))
+    def start(self, load: Callable[[], dict[str, Any]], quotas: Quotas | None = None) -> None:
+        """Connect, and report the load and what principals hold from now on."""
+        self._load, self._quotas = load, quotas
+        self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """Close the connection."""
@@ -42,9 +60,17 @@ class PlacementClient:
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    async def choose(self) -> str:
-        """Endpoint of the server for a new session; "" for this one, also if nothing answers."""
-        answer = await self._ask("place")
+    def report(self) -> None:
+        """Report at once, because something has changed that others must know soon."""
+        if self._writer is not None:
+            self._writer.write(self._line())
+
+    async def choose(self, device_type: str = "") -> str:
+        """Endpoint of the server for a new session that needs such a device.
+
+        "" for this one, also if nothing answers, or no server has such a device.
+        """
+        answer = await self._ask("place", device_type=device_type)
         endpoint = "" if answer is None else str(answer["endpoint"])
         return "" if endpoint == self.endpoint else endpoint
 
@@ -53,7 +79,7 @@ class PlacementClient:
         answer = await self._ask("nodes")
         return {} if answer is None else answer["found"]
 
-    async def _ask(self, what: str) -> dict[str, Any] | None:
+    async def _ask(self, what: str, **more: str) -> dict[str, Any] | None:
         """The other side's answer; None without a connection, or without an answer in time."""
         writer = self._writer
         if writer is None:
@@ -61,7 +87,7 @@ class PlacementClient:
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
-            writer.write(_line({what: number}))
+            writer.write(_line({what: number, **more}))
             return await asyncio.wait_for(answer, _ANSWER_SECONDS)
         except (asyncio.TimeoutError, OSError) as error:
             log.warning("the cluster does not answer: %r", error)
@@ -69,7 +95,7 @@ class PlacementClient:
         finally:
             del self._waiting[number]
 
-    async def _run(self, load: Callable[[], dict[str, Any]]) -> None:
+    async def _run(self) -> None:
         while True:
             try:
                 reader, writer = await asyncio.open_unix_connection(self.path)
@@ -77,10 +103,13 @@ class PlacementClient:
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             self._writer = writer
-            reporting = asyncio.create_task(_report(writer, load))
+            reporting = asyncio.create_task(self._report(writer))
             try:
                 while line := await reader.readline():
                     answer = json.loads(line)
+                    if "elsewhere" in answer and self._quotas is not None:
+                        self._quotas.take(answer["elsewhere"])
+                        continue
                     waiting = self._waiting.get(answer["nodes" if "nodes" in answer else "place"])
                     if waiting is not None and not waiting.done():
                         waiting.set_result(answer)
@@ -92,13 +121,16 @@ class PlacementClient:
                 writer.close()
             await asyncio.sleep(_RECONNECT_SECONDS)
 
+    async def _report(self, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):  # the reading side ends the connection
+            while True:
+                writer.write(self._line())
+                await writer.drain()
+                await asyncio.sleep(_LOAD_SECONDS)
 
-async def _report(writer: asyncio.StreamWriter, load: Callable[[], dict[str, Any]]) -> None:
-    with suppress(OSError):  # the reading side ends the connection
-        while True:
-            writer.write(_line({"load": load()}))
-            await writer.drain()
-            await asyncio.sleep(_LOAD_SECONDS)
+    def _line(self) -> bytes:
+        usage = self._quotas.here() if self._quotas is not None else {}
+        return _line({"load": self._load(), **({"usage": usage} if usage else {})})
 
 
 def _line(message: dict[str, Any]) -> bytes:

@@ -38,6 +38,7 @@ class SessionRegistry(Generic[W]):
         #: Restores the caller's stored session; None if there is none.
         self.restore_evicted: Callable[[str], SessionEntry[W] | None] | None = None
         self._owners: Counter[str] = Counter()  # sessions by principal
+        self.elsewhere: dict[str, int] = {}  # sessions at other servers of the cluster, by principal
         self._traffic: dict[str, UnansweredBytes] = {}  # by principal
         self.answered: Callable[[], None] = _nothing  # called after each answered request
         self._numbers = itertools.count(1)
@@ -46,7 +47,7 @@ class SessionRegistry(Generic[W]):
     def open(self, request: service_pb2.OpenSessionRequest, choose_worker: Callable[[], W]) -> SessionEntry[W]:
         """Open a session on the worker that `choose_worker` chooses. Raises Refusal: SESSION_LIMIT."""
         limits = self.limits
-        self._check_room()
+        self._check_room(self.elsewhere.get(CALLER.get().name, 0))
         lease = min(request.lease_ms / 1000 or limits.lease_seconds, limits.max_lease_seconds)
         client = request.client[:_CLIENT_NAME_LENGTH]
         entry = self._enter(secrets.token_urlsafe(32), choose_worker(), lease, client)
@@ -57,7 +58,7 @@ class SessionRegistry(Generic[W]):
         self, session_id: str, choose_worker: Callable[[], W], lease: float, client: str
     ) -> SessionEntry[W]:
         """Enter a stored session of the caller. Raises Refusal: SESSION_LIMIT."""
-        self._check_room()
+        self._check_room()  # without other servers' sessions: one of them may have had this one until now
         return self._enter(session_id, choose_worker(), lease, client)
 
     def _enter(self, session_id: str, worker: W, lease: float, client: str) -> SessionEntry[W]:
@@ -69,7 +70,8 @@ class SessionRegistry(Generic[W]):
             entry.traffic = self._traffic.setdefault(entry.owner, entry.traffic)
         return entry
 
-    def _check_room(self) -> None:
+    def _check_room(self, elsewhere: int = 0) -> None:
+        """Check that a session may be added. `elsewhere`: the caller's sessions at other servers of the cluster."""
         limits = self.limits
         if len(self.entries) >= limits.max_sessions:
             raise Refusal(
@@ -78,10 +80,11 @@ class SessionRegistry(Generic[W]):
                 limit=limits.max_sessions,
             )
         owner, most = CALLER.get().name, limits.max_principal_sessions
-        if owner and most and self._owners[owner] >= most:
+        if owner and most and self._owners[owner] + elsewhere >= most:
+            where = f"; {elsewhere} are at other servers of the cluster" if elsewhere else ""
             raise Refusal(
                 "SESSION_LIMIT",
-                f"the principal {owner} has {most} sessions, its limit",
+                f"the principal {owner} has {self._owners[owner] + elsewhere} sessions, and its limit is {most}{where}",
                 limit=most,
                 principal=owner,
             )
@@ -178,6 +181,10 @@ class SessionRegistry(Generic[W]):
         if not self._owners[entry.owner]:
             del self._owners[entry.owner]
             self._traffic.pop(entry.owner, None)
+
+    def sessions_by_principal(self) -> dict[str, int]:
+        """The number of sessions of each principal that has a name."""
+        return {owner: count for owner, count in self._owners.items() if owner}
 
     def has_sessions(self, principal: str) -> bool:
         """Whether a principal has sessions."""

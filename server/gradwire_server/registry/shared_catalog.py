@@ -46,6 +46,7 @@ class SharedCatalog(SessionCatalog):
         self._terms: dict[bytes, int] = {}  # of the sessions that this process owns
         self._found_at: dict[bytes, float] = {}  # when a lookup found a session of `stored_sessions` to be owned
         self._taking: set[bytes] = set()
+        self._taken_over: set[bytes] = set()  # sessions that are not restored yet
         self._lock = threading.Lock()
 
     def open(self) -> None:
@@ -108,6 +109,23 @@ class SharedCatalog(SessionCatalog):
         self._found_at.pop(digest_of(session_id), None)
         super().remove(session_id)
 
+    def was_taken_over(self, session_id: str) -> bool:
+        """Whether a lookup has taken a session over from another server, the first time that this is asked."""
+        digest = digest_of(session_id)
+        taken = digest in self._taken_over
+        self._taken_over.discard(digest)
+        return taken
+
+    def release(self, session_id: str) -> None:
+        """Give a session up that no worker writes any more: the next server that is asked takes it over.
+
+        Raises OSError.
+        """
+        digest = digest_of(session_id)
+        term = self._terms.pop(digest, None)
+        if term is not None:
+            ownership.release(self._folder(digest), term)
+
     def locate(self, session_id: str, owner: str) -> StoredSession | None:
         """Look a principal's session up, and take it over if its owner does not answer; None if there is none.
 
@@ -142,6 +160,7 @@ class SharedCatalog(SessionCatalog):
             if own is None:
                 return None
             self._terms[digest] = newest + 1
+            self._taken_over.add(digest)
             head = self._head_of(own, digest) or head
             log.info("session taken over", extra={"file": digest.hex()[:12], "term": newest + 1, "owner": holder})
         stored = self.put_unread(head)

@@ -214,7 +214,6 @@ class Connection(asyncio.Protocol, ImmediateTransport):
     async def _serve(self) -> None:
         front = self._streams.front
         try:
-            front.admit_some("Stream")
             await Stream(front, self).serve()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             status = front.refused(error, "Stream").status().SerializeToString()

@@ -111,9 +111,10 @@ class Server:
         await self.health.enter_graceful_shutdown()
         self.front.finishing = await self.backend.unstorable_sessions()
         self.front.draining = True
+        self.backend.begin_drain()
         log.info("draining", extra={"active": self.front.active, "waiting": len(self.front.finishing)})
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._finished(), grace)
+            await asyncio.wait_for(asyncio.gather(self.backend.hand_over(), self._finished()), grace)
         self.front.finishing = frozenset()
         lost = await self.backend.stop(grace)
         if self.interceptor is not None:

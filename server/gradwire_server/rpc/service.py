@@ -113,7 +113,7 @@ class Front:
             try:
                 if turn is not None:
                     await turn
-                self.admit(method, peek_session(raw) if self.finishing else None)
+                self.admit(method, peek_session(raw) if self.draining else None)
                 if size > cap:
                     raise _over_cap(size, cap)
                 if size > _MAX_CONTROL and self.overloaded:
@@ -149,14 +149,14 @@ class Front:
         return self.waiting > self._most_waiting
 
     def admit(self, method: str, session_id: str | None = None) -> None:
-        """Check that a call may begin. Raises Refusal: UNAVAILABLE, while draining, unless the session is finishing."""
-        if self.draining and method not in _ALLOWED_IN_DRAIN and session_id not in self.finishing:
-            raise Refusal("UNAVAILABLE", "the server is shutting down")
+        """Check that a call may begin. While draining, only those of sessions that are finishing.
 
-    def admit_some(self, method: str) -> None:
-        """As `admit`, before the session is known. Admits all while any session is finishing."""
-        if not self.finishing:
-            self.admit(method)
+        Raises Refusal: UNAVAILABLE; SESSION_MOVED, if the session is at another server already.
+        """
+        if not self.draining or method in _ALLOWED_IN_DRAIN or session_id in self.finishing:
+            return
+        if not self.backend.admits_in_drain(method):
+            raise self.backend.refusal_in_drain(session_id)
 
     def _forward(self, method: str) -> Answer:
         request_type = service_pb2.RunRequest if method == "Run" else COMMANDS[method]
@@ -276,7 +276,6 @@ class Front:
 
     async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
         try:
-            self.admit_some("Stream")
             await Stream(self, context).serve()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await self._abort(context, error, "Stream")
@@ -286,7 +285,6 @@ class Front:
         self.begin()
         upload: Any = None
         try:
-            self.admit_some("Upload")
             async for raw in requests:
                 if upload is None:
                     upload = await self._begin_upload(raw)
@@ -343,7 +341,6 @@ class Front:
     async def _share(self, requests: AsyncIterator[bytes], context: Context) -> None:
         self.begin()
         try:
-            self.admit_some("Share")
             parts = (_small(service_pb2.ShareRequest, raw) async for raw in requests)
             async with PipelinedWriter[bytes](context.write) as answers:
                 await share(

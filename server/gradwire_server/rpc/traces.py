@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from opentelemetry import trace
-from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -26,18 +26,20 @@ _EXPORT_SECONDS = 3.0  # timeout of an export; may delay the server's end by as 
 class Traces:
     """Builds spans and exports them from a separate thread."""
 
-    def __init__(self, exporter: SpanExporter) -> None:
-        resource = Resource.create({SERVICE_NAME: "gradwire", SERVICE_VERSION: __version__})
+    def __init__(self, exporter: SpanExporter, node: str = "") -> None:
+        """`node` is the server's address in its cluster."""
+        about = {SERVICE_NAME: "gradwire", SERVICE_VERSION: __version__}
+        resource = Resource.create({**about, **({SERVICE_INSTANCE_ID: node} if node else {})})
         self._provider = TracerProvider(resource=resource)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("gradwire_server", __version__)
 
     @staticmethod
-    def to(endpoint: str) -> "Traces":
-        """Traces that go to the URL of an OTLP collector."""
+    def to(endpoint: str, node: str = "") -> "Traces":
+        """Traces of a node that go to the URL of an OTLP collector."""
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        return Traces(OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS))
+        return Traces(OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS), node)
 
     def begin(self, parent: str, method: str, session: str, principal: str) -> "TracedCall":
         """Begin a call that belongs to a trace."""

@@ -160,6 +160,19 @@ def take_over(folder: Path, newest: int, endpoint: str) -> Path | None:
     return None
 
 
+def release(folder: Path, term: int) -> None:
+    """Give a term up: the next server that is asked takes the session over without asking its owner. Raises OSError.
+
+    The owner must have stopped writing. Does nothing if another server has taken the session over already.
+    """
+    own = location(folder, term)
+    with contextlib.suppress(FileNotFoundError):
+        beside = own / f"{OWNER}.new"
+        _write(beside, b"")
+        os.replace(beside, own / OWNER)
+        sync_folder(own)
+
+
 def remove_session(store: SnapshotStore, path: Path) -> None:
     """Delete a stored session by its location, unless another server owns it. Raises OSError."""
     held = claim_of(path)

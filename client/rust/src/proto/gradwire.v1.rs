@@ -1683,6 +1683,12 @@ pub struct RestoreSessionRequest {
     /// Whether to release tensors that were not saved under a name. It is for clients that do not know the ids.
     #[prost(bool, tag = "4")]
     pub named_only: bool,
+    /// Whether the client follows session.endpoint of the answer. Without it, the session is opened at this server.
+    #[prost(bool, tag = "5")]
+    pub follows_endpoint: bool,
+    /// The type of a device that the session needs, such as "cuda". Empty for any.
+    #[prost(string, tag = "6")]
+    pub device_type: ::prost::alloc::string::String,
 }
 /// A restored tensor that has a name.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3511,6 +3517,10 @@ pub struct OpenSessionRequest {
     /// Whether the client follows OpenSessionResponse.endpoint. Without it, a new session is opened at this server.
     #[prost(bool, tag = "6")]
     pub follows_endpoint: bool,
+    /// The type of a device that the new session needs, such as "cuda". Empty for any. A cluster chooses a server with one;
+    /// without one the session is refused with DEVICE_UNAVAILABLE.
+    #[prost(string, tag = "7")]
+    pub device_type: ::prost::alloc::string::String,
 }
 /// The session.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3528,8 +3538,8 @@ pub struct OpenSessionResponse {
     #[prost(uint32, tag = "4")]
     pub lease_ms: u32,
     /// The address of another server of the cluster, HOST:PORT; empty means this server. If set, all other fields are
-    /// empty and no session was opened: the client opens it there, without follows_endpoint. Set only for a new session
-    /// and a request with follows_endpoint.
+    /// empty and no session was opened: the client opens it there, without follows_endpoint. Set only for a new or restored
+    /// session and a request with follows_endpoint.
     #[prost(string, tag = "5")]
     pub endpoint: ::prost::alloc::string::String,
     /// The protocol version to speak.
@@ -3573,7 +3583,8 @@ pub struct RestoreSessionResponse {
     #[prost(uint64, tag = "3")]
     pub client_nodes: u64,
 }
-/// What the server allows.
+/// What the server allows. A principal's bytes, tensors, programs, compute seconds and sessions count over all servers of
+/// a cluster. There, what is allocated within about a second may exceed the limit.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Limits {
     /// Bytes of one message, either way.
@@ -4337,6 +4348,15 @@ pub struct ClusterNode {
     /// Time since its report. A node that is silent for three seconds gets no sessions.
     #[prost(uint64, tag = "8")]
     pub silent_ms: u64,
+    /// The types of its devices, such as "cuda".
+    #[prost(string, repeated, tag = "9")]
+    pub device_types: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Its version of gradwire.
+    #[prost(string, tag = "10")]
+    pub version: ::prost::alloc::string::String,
+    /// The address of its metrics, HOST:PORT; empty if it serves none.
+    #[prost(string, tag = "11")]
+    pub metrics: ::prost::alloc::string::String,
 }
 /// A session as an administrator sees it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

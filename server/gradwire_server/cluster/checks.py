@@ -1,0 +1,107 @@
+"""Checks before a node starts: its storage is the cluster's, its version fits, and Ray is not open to others."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from gradwire_server.common.addresses import is_loopback
+
+_MARK = "cluster"  # file in the state directory, with the cluster's name
+_NAME_LENGTH = 16
+_WRITTEN_SECONDS = 2.0  # another node's time to write the name after it made the file
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_TLS_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+
+
+class CheckFailed(Exception):
+    """A node must not start; the message says why, and what to do."""
+
+
+def check_storage(folder: Path, token: Path, joins: bool) -> None:
+    """Check that a state directory can be written and is this cluster's, and mark it so.
+
+    A cluster's name follows from its token. With `joins` another node must have used the directory. Raises CheckFailed.
+    """
+    name = hashlib.sha256(b"gradwire cluster " + token.read_bytes().strip()).hexdigest()[:_NAME_LENGTH]
+    mark = folder / _MARK
+    try:
+        # Clusters of before have no mark, but their servers' locks.
+        if joins and not mark.exists() and not (folder / "servers").is_dir():
+            raise CheckFailed(
+                f"the cluster does not use {folder}: no node has stored anything there. --state-dir must name the "
+                "directory that all machines share"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        found = _written(mark, name)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise CheckFailed(f"the state directory {folder} cannot be written: {error.strerror or error}") from None
+    if found != name:
+        raise CheckFailed(
+            f"the state directory {folder} is another cluster's: its token differs. Use another directory. If that "
+            f"cluster is gone, delete {mark}"
+        )
+
+
+def _written(mark: Path, name: str) -> str:
+    """The name in a mark, which is made if there is none. Raises OSError."""
+    try:
+        with mark.open("x") as file:
+            file.write(name)
+            file.flush()
+            os.fsync(file.fileno())
+        return name
+    except FileExistsError:
+        ends = time.monotonic() + _WRITTEN_SECONDS
+        while len(found := mark.read_text()) < _NAME_LENGTH and time.monotonic() < ends:
+            time.sleep(_WRITTEN_SECONDS / 20)
+        return found
+
+
+def check_version(own: str, nodes: Mapping[str, str]) -> None:
+    """Check a new node's version against those of the nodes, by endpoint. "" is not known, and fits.
+
+    Minor versions may differ by one, so that nodes can be upgraded one after the other. Raises CheckFailed.
+    """
+    for endpoint, version in nodes.items():
+        mine, other = _VERSION.match(own), _VERSION.match(version)
+        if mine is None or other is None:
+            continue
+        if mine[1] != other[1] or abs(int(mine[2]) - int(other[2])) > 1:
+            raise CheckFailed(
+                f"this is gradwire {own}, and the node {endpoint} has {version}: they may differ by one minor version. "
+                "Upgrade the nodes one after the other, through each minor version"
+            )
+
+
+def check_network(host: str, private_network: bool) -> None:
+    """Check that Ray is not reachable by others by oversight. Raises CheckFailed."""
+    if os.environ.get("RAY_USE_TLS") == "1":
+        for name in _TLS_FILES:
+            path = os.environ.get(name, "")
+            if not os.access(path, os.R_OK):
+                raise CheckFailed(f"RAY_USE_TLS=1 needs {name}, the path of a file that can be read, not {path!r}")
+        return
+    if not is_loopback(host) and not private_network:
+        raise CheckFailed(
+            f"{host} can be reached by others, and whoever reaches Ray and sees its token runs programs there. Set "
+            "RAY_USE_TLS=1 and Ray's certificates, or pass --private-network if the network has trusted machines only."
+        )
+
+
+def check_token(path: Path) -> None:
+    """Check that only its owner reads the token: whoever has it runs programs on all nodes. Raises CheckFailed."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        raise CheckFailed(f"there is no {path}: copy it from the machine where the cluster was started") from None
+    if mode & 0o077:
+        raise CheckFailed(f"others can read {path} (mode {mode:o}), and with it run programs here: chmod 600 {path}")
