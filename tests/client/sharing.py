@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,11 +18,13 @@ from tests.ports import free_port
 class Node:
     """A server with one worker and a write-ahead log."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, host: str = "127.0.0.1", within: Sequence[str] = ()) -> None:
+        """`within` is a command that runs the server somewhere, such as a network namespace that has `host`."""
         port = free_port()
-        self.endpoint = f"127.0.0.1:{port}"
+        self.endpoint = f"{host}:{port}"
         self._command = [
-            sys.executable, "-m", "gradwire_server", f"--port={port}", "--workers=1", f"--state-dir={folder}",
+            *within, sys.executable, "-m", "gradwire_server", f"--host={host}", f"--port={port}", "--workers=1",
+            f"--state-dir={folder}",
             f"--endpoint={self.endpoint}", "--log-level=error", "--log-format=json", *flags,
         ]  # fmt: skip
         self.start()

@@ -1,5 +1,6 @@
 """`gradwire cluster` on this machine. The tests with Ray need the extra [cluster] and are skipped without it."""
 
+import errno
 import importlib.util
 import os
 import re
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 
 import gradwire
 from gradwire_server.cluster import cli
+from gradwire_server.cluster.checks import CheckFailed, check_storage, check_version
 from gradwire_server.cluster.cli import cluster
 from gradwire_server.cluster.ray_process import make_token
 from tests.client.sharing import train
@@ -177,6 +179,73 @@ def test_a_missing_token_or_cluster_is_named(tmp_path: Path) -> None:
     for command in (("status",), ("drain", "a:1"), ("down",)):
         assert f"no cluster is up in {tmp_path}" in told(*command, f"--folder={tmp_path}")
     assert f"there is no {tmp_path}/token" in told("status", f"--folder={tmp_path}", "--address=10.0.0.1:6379")
+
+
+def marked(tmp_path: Path, token: str = "first") -> tuple[Path, Path]:
+    """A state directory that a cluster uses, and another cluster's token."""
+    for name in ("first", token):
+        (tmp_path / name).write_text(name)
+        (tmp_path / name).chmod(0o600)
+    check_storage(tmp_path / "state", tmp_path / "first", joins=False)
+    return tmp_path / "state", tmp_path / token
+
+
+def test_two_clusters_on_one_storage_are_refused(tmp_path: Path) -> None:
+    folder, second = marked(tmp_path, "second")
+    check_storage(folder, tmp_path / "first", joins=True)  # the same cluster, once more
+    with pytest.raises(CheckFailed, match=r"is another cluster's: its token differs.*delete .*state/cluster"):
+        check_storage(folder, second, joins=False)
+
+
+def test_a_directory_that_is_not_the_cluster_s_is_refused(tmp_path: Path) -> None:
+    _, token = marked(tmp_path)
+    with pytest.raises(CheckFailed, match=r"the cluster does not use .*local"):
+        check_storage(tmp_path / "local", token, joins=True)
+    assert not (tmp_path / "local").exists()
+    (tmp_path / "older" / "servers").mkdir(parents=True)  # of a version that made no mark
+    check_storage(tmp_path / "older", token, joins=True)
+
+
+def test_storage_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, token = marked(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckFailed, match=r"state directory .*file/state cannot be written: Not a directory"):
+        check_storage(tmp_path / "file" / "state", token, joins=False)
+
+    def refuse(path: Path, data: bytes) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    with pytest.raises(CheckFailed, match="cannot be written: Read-only file system"):
+        check_storage(folder, token, joins=True)
+
+
+def test_a_node_of_another_version_is_refused_by_name() -> None:
+    nodes = {"a:1": "1.4.2", "b:1": ""}
+    for fits in ("1.3.9", "1.4.0", "1.5.0", "unknown"):
+        check_version(fits, nodes)
+    for other in ("1.2.0", "1.6.0", "2.4.0"):
+        with pytest.raises(CheckFailed, match=rf"this is gradwire {other}, and the node a:1 has 1\.4\.2"):
+            check_version(other, nodes)
+
+
+@pytest.mark.usefixtures("ray_found")
+def test_what_is_not_safe_or_not_there_is_refused_before_ray_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, token = marked(tmp_path, "token")
+    command = ["join", "127.0.0.1:6379", f"--folder={tmp_path}"]
+    assert "is another cluster's" in told(*command, f"--state-dir={state}")
+    token.chmod(0o644)
+    assert "others can read" in told(*command, f"--state-dir={state}")
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    monkeypatch.delenv("RAY_TLS_SERVER_CERT", raising=False)
+    assert "needs RAY_TLS_SERVER_CERT" in told(*command, f"--state-dir={state}", status=2)
+
+
+def test_prometheus_finds_the_nodes() -> None:
+    loads = {"a:1": {"metrics": "a:9464"}, "b:1": {"metrics": ""}, "c:1": {}}
+    assert cli.metrics_targets(loads) == [{"targets": ["a:9464"], "labels": {"node": "a:1"}}]
 
 
 def test_a_token_is_private_and_stays(tmp_path: Path) -> None:
