@@ -16,7 +16,7 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "requirements"
-EXTRAS = ("server", "cuda12", "cuda13")
+EXTRAS = ("server", "cuda12", "cuda13", "cluster")
 ALSO = ("otel", "web")  # what images have besides
 
 

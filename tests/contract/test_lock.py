@@ -99,4 +99,5 @@ def test_images_install_what_is_locked_and_nothing_else() -> None:
     assert len(installs) == 3
     assert all("--require-hashes -r requirements/" in line or "--no-deps /opt/build/dist/" in line for line in installs)
     arguments = re.findall(r"EXTRA=(\w+)", text + (ROOT / "docker-compose.yml").read_text())
+    arguments += re.findall(r"EXTRA: (\w+)$", (ROOT / "docker-compose.cluster.yml").read_text(), re.MULTILINE)
     assert set(arguments) <= set(EXTRAS)

@@ -16,6 +16,7 @@ from gradwire.v1 import commands_pb2, service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.registry import shared_catalog
+from gradwire_server.registry.handed_over import HandedOver
 from gradwire_server.registry.session_catalog import digest_of
 from gradwire_server.registry.shared_catalog import SharedCatalog
 from gradwire_server.registry.thread_backend import InProcessBackend
@@ -173,6 +174,22 @@ def test_a_server_that_ends_hands_its_sessions_over(tmp_path: Path, logs: bool) 
         assert draining.result(WAIT) == 0
 
 
+def test_a_session_that_is_given_up_is_refused_until_its_new_server_is_known() -> None:
+    given = HandedOver()
+    given.check("s1")
+    given.begin()
+    given.leaving("s1")
+    for session_id in ("s1", "s2"):
+        with pytest.raises(Refusal) as busy:
+            given.check(session_id)
+        assert busy.value.reason == "UNAVAILABLE"
+    given.left("s1", "b:1")
+    assert given.refusal("s2") is None
+    with pytest.raises(Refusal) as moved:
+        given.check("s1")
+    assert (moved.value.reason, moved.value.metadata) == ("SESSION_MOVED", {"endpoint": "b:1"})
+
+
 def test_a_given_up_session_that_was_taken_over_stays_its_new_owner_s(tmp_path: Path) -> None:
     folder = tmp_path / ("ab" * 32)
     ownership.begin(folder, "a:1")
@@ -326,6 +343,31 @@ def test_the_owner_is_asked_before_a_session_is_taken_over(stored: tuple[Path, s
     assert catalog.locate(session_id, "") is not None
     assert catalog.locate(session_id, "") is not None, "its own session"
     assert asked == ["a:1", "a:1"]
+
+
+def test_lookups_of_many_sessions_of_a_silent_server_share_a_check() -> None:
+    """A lost machine's sessions are looked up in few threads; each check of it takes a second."""
+    asked: list[str] = []
+    both = threading.Event()
+
+    def answers(endpoint: str) -> bool:
+        asked.append(endpoint)
+        assert both.wait(WAIT)
+        return False
+
+    checks = shared_catalog._Checks(answers)
+    found: list[bool] = []
+    asking = [threading.Thread(target=lambda: found.append(checks.answers("a:1"))) for _ in range(8)]
+    for each in asking:
+        each.start()
+    until(lambda: bool(asked), "the check")
+    both.set()
+    for each in asking:
+        each.join(WAIT)
+    assert found == [False] * 8
+    assert checks.answers("a:1") is False
+    # A thread that began after the first check's end found the server silent; no other was made.
+    assert asked == ["a:1"]
 
 
 def test_a_damaged_head_is_refused_and_nothing_is_claimed(stored: tuple[Path, str]) -> None:

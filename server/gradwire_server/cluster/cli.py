@@ -25,7 +25,7 @@ from gradwire_server.cluster.checks import CheckFailed, check_network, check_sto
 from gradwire_server.cluster.director import director
 from gradwire_server.cluster.node import nodes, start_node
 from gradwire_server.cluster.placement import SILENT_SECONDS
-from gradwire_server.cluster.ray_process import RayError, RayProcess, connect, make_token, use_token
+from gradwire_server.cluster.ray_process import MACHINE, RayError, RayProcess, connect, make_token, use_token
 from gradwire_server.common.addresses import address_of
 
 _FOLDER = Path("~/.gradwire/cluster")
@@ -180,6 +180,20 @@ def status(address: str | None, folder: Path) -> None:
             for each in _FIGURES:
                 sums[each] += 0 if load is None else load[each]
         click.echo(_ROW.format("all", *sums.values(), "", ""))
+
+
+@cluster.command()
+@click.argument("count", type=click.IntRange(1, 10_000))
+@_address
+@_folder
+@_with_ray
+def scale(count: int, address: str | None, folder: Path) -> None:
+    """Ask Ray's autoscaler for COUNT machines besides the first. It takes no machine away whose node is not drained."""
+    with _connected(address, folder):
+        from ray.autoscaler.sdk import request_resources
+
+        request_resources(bundles=[{MACHINE: 1}] * count)
+    click.echo(f"asked for {count} machines")
 
 
 @cluster.command()

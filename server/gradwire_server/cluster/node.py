@@ -129,24 +129,28 @@ class Node:
     def _answer_server(self, connection: socket.socket) -> None:
         """Pass the server's reports on, and answer its questions, until it closes the connection."""
         writing = threading.Lock()
+        reported: concurrent.futures.Future[dict[str, list[int]]] | None = None
 
         def answer(message: dict[str, Any]) -> None:
             with writing, contextlib.suppress(OSError):  # the reading side ends the connection
                 connection.sendall(json.dumps(message).encode() + b"\n")
 
-        def tell_elsewhere(reported: concurrent.futures.Future[dict[str, list[int]]]) -> None:
-            if reported.exception() is None:  # without the Director, the server's last sums hold
-                answer({"elsewhere": reported.result()})
+        def tell_elsewhere(told: concurrent.futures.Future[dict[str, list[int]]]) -> None:
+            if not told.cancelled() and told.exception() is None:  # without the Director, the last sums hold
+                answer({"elsewhere": told.result()})
 
         with connection, connection.makefile("r", encoding="utf-8") as lines, contextlib.suppress(OSError):
             for line in lines:
                 message = json.loads(line)
                 if "load" in message:
+                    if reported is not None and not reported.done():
+                        continue  # the Director is busy or away: reports must not pile up
                     load = Load.of(message["load"])
                     load = replace(load, draining=load.draining or self._draining)
                     told = self._director.report.remote(self.endpoint, asdict(load), message.get("usage"))
+                    reported = told.future()
                     if "usage" in message:
-                        told.future().add_done_callback(tell_elsewhere)
+                        reported.add_done_callback(tell_elsewhere)
                 elif "nodes" in message:
                     answer({"nodes": message["nodes"], "found": self._told(self._director.nodes.remote(), {})})
                 else:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 NAMESPACE = "gradwire"  # of the cluster's actors
+MACHINE = "gradwire_node"  # resource of each machine that joined, by which Ray's autoscaler counts them
 _START_SECONDS = 60.0
 _END_SECONDS = 5.0
 _STORE_BYTES = 80_000_000  # of Ray's object store, which holds nothing here; Ray's minimum is 75 MiB
@@ -77,7 +78,9 @@ def connect(address: str, seconds: float = 0.0) -> None:
             return
         except Exception as error:
             if time.monotonic() >= ends:
-                raise RayError(f"Ray at {address} cannot be reached: {error}") from error
+                raise RayError(
+                    f"Ray at {address} cannot be reached: {error}. Are the address and the token right?"
+                ) from error
         time.sleep(0.3)
 
 
@@ -96,7 +99,7 @@ class RayProcess:
         """
         folder = tempfile.mkdtemp(prefix="gw-ray-", dir="/tmp")  # paths of sockets in it must be short
         role = [f"--address={address}"] if address else ["--head", f"--port={port}", "--include-dashboard=false"]
-        resources = json.dumps({resource(each): 1 for each in endpoints})
+        resources = json.dumps({**{resource(each): 1 for each in endpoints}, **({MACHINE: 1} if address else {})})
         command = [
             sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *role, f"--node-ip-address={host}",
             f"--resources={resources}", "--num-cpus=0", f"--object-store-memory={_STORE_BYTES}",

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,6 +27,7 @@ from gradwire_server.storage import ownership
 from gradwire_server.storage.ownership import Claim
 from gradwire_server.storage.snapshot_files import make_folder
 
+_SILENT_SECONDS = 1.0  # how long a server that did not answer is taken to be silent
 _FRESH_SECONDS = 5.0  # how long a lookup's result holds
 _MOST_LOOKUPS = 10_000
 _ABANDONED_SECONDS = 86_400.0  # age after which the folder of a session that was never stored is deleted
@@ -43,6 +45,7 @@ class SharedCatalog(SessionCatalog):
         super().__init__(*args, **named)
         self.endpoint = endpoint
         self.answers = answers
+        self._checks = _Checks(lambda endpoint: self.answers(endpoint))  # as it is then
         self._terms: dict[bytes, int] = {}  # of the sessions that this process owns
         self._found_at: dict[bytes, float] = {}  # when a lookup found a session of `stored_sessions` to be owned
         self._taking: set[bytes] = set()
@@ -151,7 +154,7 @@ class SharedCatalog(SessionCatalog):
         if self._terms.get(digest) != newest:
             self._terms.pop(digest, None)
             holder = ownership.owner_of(folder, newest)
-            if holder not in ("", self.endpoint) and self.answers(holder):
+            if holder not in ("", self.endpoint) and self._checks.answers(holder):
                 raise ownership.moved_to(holder)
             try:
                 own = ownership.take_over(folder, newest, self.endpoint)
@@ -215,6 +218,41 @@ class SharedCatalog(SessionCatalog):
 
 def _claimed() -> Refusal:
     return Refusal("UNAVAILABLE", "the session is being taken over; try again")
+
+
+class _Checks:
+    """Checks whether servers answer. Lookups of many sessions of one server share a check, which may take a second."""
+
+    def __init__(self, answers: Callable[[str], bool]) -> None:
+        self._answers = answers
+        self._lock = threading.Lock()
+        self._under_way: dict[str, Future[bool]] = {}  # by endpoint
+        self._silent: dict[str, float] = {}  # by endpoint, until when a server counts as silent
+
+    def answers(self, endpoint: str) -> bool:
+        """Whether a server answers. One that did not within the last second is not asked again."""
+        with self._lock:
+            if self._silent.get(endpoint, 0.0) > time.monotonic():
+                return False
+            found = self._under_way.get(endpoint)
+            mine = found is None
+            if found is None:
+                found = self._under_way[endpoint] = Future()
+        if not mine:
+            return found.result()
+        try:
+            found.set_result(self._answers(endpoint))
+        except BaseException as error:
+            found.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._under_way[endpoint]
+                now = time.monotonic()
+                self._silent = {each: until for each, until in self._silent.items() if until > now}
+                if found.exception() is None and not found.result():
+                    self._silent[endpoint] = now + _SILENT_SECONDS
+        return found.result()
 
 
 class Lookups:

@@ -32,6 +32,12 @@ class Backend:
     def when_answered(self, then: Any) -> None:
         self.then = then
 
+    def admits_in_drain(self, method: str) -> bool:
+        return method == "OpenSession"
+
+    def refusal_in_drain(self, session_id: str | None = None) -> Refusal:
+        return Refusal("SESSION_MOVED" if session_id == "s3" else "UNAVAILABLE", "")
+
     def check_traffic(self, session_id: str, size: int) -> None:
         self.did.append(("traffic", session_id))
 
@@ -199,6 +205,8 @@ def test_a_draining_server_admits_only_what_ends_and_sessions_that_finish() -> N
     front.finishing = frozenset(["s1"])
     assert unary(front, "Op", NEG) == b"answer"
     assert refused(front, "Op", commands_pb2.OpRequest(session_id="s2"))[1] == "UNAVAILABLE"
+    assert refused(front, "Op", commands_pb2.OpRequest(session_id="s3"))[1] == "SESSION_MOVED"
+    front.admit("OpenSession")  # it is sent to another server
 
 
 def test_calls_count_as_active_until_they_are_answered() -> None:
