@@ -92,7 +92,7 @@ def up(count: int, port: int, folder: Path, serve_arguments: tuple[str, ...]) ->
     """Make a cluster on this machine, in the background. `gradwire cluster down` ends it."""
     folder = folder.expanduser()
     record = folder / "cluster.json"
-    if record.exists() and _is_ours(_read(record)["pid"]):
+    if record.exists() and _recorded(record).alive:
         raise click.ClickException(f"the cluster of {folder} is up; `gradwire cluster down` ends it")
     (folder / "state").mkdir(parents=True, exist_ok=True)
     make_token(folder / "token")
@@ -256,9 +256,8 @@ def down(grace_seconds: float, address: str | None, folder: Path) -> None:
         ray.kill(director())
     record = folder.expanduser() / "cluster.json"
     if address is None and record.exists():
-        told = _read(record)
-        if _is_ours(told["pid"]):
-            RayProcess(told["pid"], told["folder"]).stop()
+        if (started := _recorded(record)).is_known:
+            started.stop()
         record.unlink()
 
 
@@ -393,12 +392,10 @@ def _read(record: Path) -> dict[str, Any]:
     return told
 
 
-def _is_ours(pid: int) -> bool:
-    """Whether a process is `ray start`, and not another one that got its number."""
-    try:
-        return b"ray.scripts.scripts" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
+def _recorded(record: Path) -> RayProcess:
+    """The Ray that `up` started."""
+    told = _read(record)
+    return RayProcess(told["pid"], told["folder"])
 
 
 def _free_ports(count: int) -> list[int]:

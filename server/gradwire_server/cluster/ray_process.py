@@ -5,6 +5,7 @@ Ray is the control plane only. A token is needed to reach it, since whoever reac
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ NAMESPACE = "gradwire"  # of the cluster's actors
 MACHINE = "gradwire_node"  # resource of each machine that joined, by which Ray's autoscaler counts them
 _START_SECONDS = 60.0
 _END_SECONDS = 5.0
+_RAYLET, _GCS = b"/raylet/raylet", b"/gcs/gcs_server"  # Ray's processes of a machine, and of the head
 _STORE_BYTES = 80_000_000  # of Ray's object store, which holds nothing here; Ray's minimum is 75 MiB
 # Ray's defaults notice a lost node after a minute. With these it takes 4 seconds.
 _SETTINGS = {
@@ -85,15 +87,19 @@ def connect(address: str, seconds: float = 0.0) -> None:
 
 
 class RayProcess:
-    """`ray start --block` in a session of its own, so that it can be ended without harm to another Ray."""
+    """What `ray start` starts, in a session of its own, so that it can be ended without harm to another Ray.
 
-    def __init__(self, process: int, folder: str) -> None:
-        self.pid = process
+    `ray start` itself ends then: with --block it would hold 90 MiB to wait.
+    """
+
+    def __init__(self, session: int, folder: str) -> None:
+        """`session` is the id of the processes' session."""
+        self.pid = session
         self.folder = folder
 
     @classmethod
     def start(cls, host: str, endpoints: Sequence[str], log: Any, port: int = 0, address: str = "") -> RayProcess:
-        """Start a head at `port`, or without one a node of the cluster at `address`.
+        """Start a head at `port`, or without one a node of the cluster at `address`. Raises RayError.
 
         `endpoints` are the servers that run here: each is a resource, by which Ray finds the machine (node.py).
         """
@@ -101,7 +107,7 @@ class RayProcess:
         role = [f"--address={address}"] if address else ["--head", f"--port={port}", "--include-dashboard=false"]
         resources = json.dumps({**{resource(each): 1 for each in endpoints}, **({MACHINE: 1} if address else {})})
         command = [
-            sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *role, f"--node-ip-address={host}",
+            sys.executable, "-m", "ray.scripts.scripts", "start", *role, f"--node-ip-address={host}",
             f"--resources={resources}", "--num-cpus=0", f"--object-store-memory={_STORE_BYTES}",
             "--include-log-monitor=false", "--disable-usage-stats",
         ]  # fmt: skip
@@ -110,32 +116,37 @@ class RayProcess:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
-        return cls(process.pid, folder)
+        made = cls(process.pid, folder)
+        try:
+            failed = process.wait(_START_SECONDS) != 0
+        except subprocess.TimeoutExpired:
+            failed = True
+        if failed:
+            made.stop()
+            where = f" at {address}: are the address and the token right?" if address else ""
+            raise RayError(f"`ray start` has failed{where}")
+        return made
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
-        try:
-            ended, _ = os.waitpid(self.pid, os.WNOHANG)
-        except ChildProcessError:  # another process started it
-            return Path(f"/proc/{self.pid}").exists()
-        return not ended
+        """Whether Ray runs on this machine: its raylet does."""
+        return any(_RAYLET in _command(each) for each in _session(self.pid))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the session is Ray's still, and its id not another one's since."""
+        return any(name in _command(each) for each in _session(self.pid) for name in (_RAYLET, _GCS))
 
     def stop(self) -> None:
         """End all its processes."""
-        try:
-            os.kill(self.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            pass
-        else:
-            ends = time.monotonic() + _END_SECONDS
-            while self.alive and time.monotonic() < ends:
-                time.sleep(0.05)
+        for each in _session(self.pid):
+            if any(name in _command(each) for name in (_RAYLET, _GCS)):
+                _signal(each, signal.SIGTERM)
+        ends = time.monotonic() + _END_SECONDS
+        while self.alive and time.monotonic() < ends:
+            time.sleep(0.05)
         for each in _session(self.pid):  # what SIGTERM has not ended
-            try:
-                os.kill(each, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+            _signal(each, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def connect(self, address: str) -> None:
@@ -143,7 +154,7 @@ class RayProcess:
         ends = time.monotonic() + _START_SECONDS
         while True:
             if not self.alive:
-                raise RayError("`ray start` has ended")
+                raise RayError("Ray has ended")
             try:
                 connect(address)
                 return
@@ -164,3 +175,16 @@ def _session(leader: int) -> list[int]:
             except (ProcessLookupError, PermissionError):
                 continue
     return found
+
+
+def _command(pid: int) -> bytes:
+    """A process's program, with its path; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
+    except OSError:
+        return b""
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        os.kill(pid, number)

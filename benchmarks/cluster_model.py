@@ -1,0 +1,199 @@
+"""A discrete model of a cluster of any size: what opens, the Director and fail-over take. Needs SimPy: `.[bench]`.
+
+    python -m benchmarks.cluster_model              prints a table for 3 to 3,000 nodes with 1,000 sessions each
+    python -m benchmarks.cluster_model --calibrate  measures on this machine what it can without Ray
+
+What one step costs was measured on a real cluster of this machine; `Costs` says how. The model adds what cannot be
+measured here: how these steps queue when there are many. The Director is one thread; nodes report to it, and fronts ask
+it for places and give up after 0.8 s. Clients of a lost node try the addresses that they know, in order. Its sessions
+are then taken over by those servers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import simpy
+
+from gradwire_server.cluster.placement import Load, Placement
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds. Measured on 2 shared cores of a machine at load 30; a quiet machine is about twice as fast."""
+
+    report: float = 670e-6  # Director's processor time of a report through Ray: 4,000 calls
+    place: float = 600e-6  # the same of a placement among three nodes
+    place_per_node: float = 1.2e-6  # Placement.choose: --calibrate
+    round_trip: float = 1.2e-3  # of an idle actor's call: median of 400
+    open: float = 10e-3  # processor time of a front and its client, with a log: 60 sessions
+    take_over: float = 20e-3  # the same, for a session of one small tensor
+    check: float = 1.0  # until a server of a lost machine counts as silent
+    silence: float = 3.0  # after which a client tries another server
+
+
+#: What the program does, and would not be changed by a faster machine.
+REPORT_SECONDS = 0.4
+GIVE_UP_SECONDS = 0.8
+LOOKUPS_AT_ONCE = 8
+
+
+@dataclass
+class Findings:
+    """What a run found. Lists are in seconds."""
+
+    opens: list[float] = field(default_factory=list)
+    reports: list[float] = field(default_factory=list)  # from a report's making to its end
+    unplaced: int = 0
+    busy: float = 0.0  # of the Director
+
+
+class Cluster:
+    """Nodes that report, clients that open sessions, and a Director. `opens` are per second, over all nodes."""
+
+    def __init__(self, nodes: int, opens: float, costs: Costs, seed: int = 0) -> None:
+        self.env = simpy.Environment()
+        self.nodes, self.opens, self.costs = nodes, opens, costs
+        self.random = random.Random(seed)
+        self.director = simpy.Resource(self.env, 1)
+        self.fronts = [simpy.Resource(self.env, 1) for _ in range(nodes)]
+        self.found = Findings()
+
+    def run(self, seconds: float) -> Findings:
+        """Simulate some seconds."""
+        for _ in range(self.nodes):
+            self.env.process(self._report())
+        self.env.process(self._arrive())
+        self.env.run(until=seconds)
+        self.found.busy /= seconds
+        return self.found
+
+    def _direct(self, cost: float) -> Iterator[Any]:
+        """A call of the Director."""
+        with self.director.request() as turn:
+            yield turn
+            yield self.env.timeout(cost)
+            self.found.busy += cost
+        yield self.env.timeout(self.costs.round_trip)
+
+    def _report(self) -> Iterator[Any]:
+        """A node reports at its interval, and not before its last report was answered."""
+        yield self.env.timeout(self.random.uniform(0, REPORT_SECONDS))
+        while True:
+            made = self.env.now
+            yield from self._direct(self.costs.report)
+            self.found.reports.append(self.env.now - made)
+            yield self.env.timeout(-(self.env.now - made) % REPORT_SECONDS)
+
+    def _arrive(self) -> Iterator[Any]:
+        while True:
+            yield self.env.timeout(self.random.expovariate(self.opens))
+            self.env.process(self._open())
+
+    def _open(self) -> Iterator[Any]:
+        began = self.env.now
+        place = self.env.process(self._direct(self.costs.place + self.costs.place_per_node * self.nodes))
+        yield place | self.env.timeout(GIVE_UP_SECONDS)
+        if not place.triggered:
+            self.found.unplaced += 1
+        with self.fronts[self.random.randrange(self.nodes)].request() as turn:
+            yield turn
+            yield self.env.timeout(self.costs.open)
+        self.found.opens.append(self.env.now - began)
+
+
+def fail_over(sessions: int, servers: int, costs: Costs, seed: int = 0) -> list[float]:
+    """Seconds until each session of a lost machine continues, where its clients know so many other servers.
+
+    Each server looks up some sessions at once, shares the check of the silent owner, and takes over one at a time.
+    """
+    env, chosen = simpy.Environment(), random.Random(seed)
+    threads = [simpy.Resource(env, LOOKUPS_AT_ONCE) for _ in range(servers)]
+    fronts = [simpy.Resource(env, 1) for _ in range(servers)]
+    checks: dict[int, Any] = {}
+    found: list[float] = []
+
+    def continue_one() -> Iterator[Any]:
+        yield env.timeout(costs.silence * chosen.uniform(1.0, 1.3))
+        server = chosen.randrange(servers)
+        with threads[server].request() as thread:
+            yield thread
+            if server not in checks:
+                checks[server] = env.timeout(costs.check)
+            yield checks[server]
+            with fronts[server].request() as turn:
+                yield turn
+                yield env.timeout(costs.take_over)
+        found.append(env.now)
+
+    for _ in range(sessions):
+        env.process(continue_one())
+    env.run()
+    return found
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """A quantile; 0 of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def table(sizes: Sequence[int], sessions: int, lifetime: float, seconds: float, costs: Costs) -> Iterator[str]:
+    """A line for each number of nodes, with so many sessions each, which live so many seconds."""
+    yield "| nodes | sessions | opens/s | Director busy | report, p99 | open, p50 | open, p99 | not placed |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for nodes in sizes:
+        opens = nodes * sessions / lifetime
+        found = Cluster(nodes, opens, costs).run(seconds)
+        made = len(found.opens) or 1
+        yield (
+            f"| {nodes:,} | {nodes * sessions:,} | {opens:.1f} | {found.busy:.0%} "
+            f"| {1000 * quantile(found.reports, 0.99):.0f} ms | {1000 * quantile(found.opens, 0.5):.0f} ms "
+            f"| {1000 * quantile(found.opens, 0.99):.0f} ms | {found.unplaced / made:.0%} |"
+        )
+
+
+def calibrate(costs: Costs) -> Costs:
+    """Measure how the Director's choice grows with the number of nodes, on this machine."""
+
+    def choice(nodes: int) -> float:
+        placement, times = Placement(), []
+        for number in range(nodes):
+            placement.report(f"n{number}:1", Load(workers=8, sessions=number % 7))
+        for _ in range(30):
+            began = time.process_time()
+            placement.choose("n0:1")
+            times.append(time.process_time() - began)
+        return statistics.median(times)
+
+    return replace(costs, place_per_node=(choice(4000) - choice(1000)) / 3000)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[3, 30, 100, 300, 600, 1000, 3000])
+    parser.add_argument("--sessions", type=int, default=1000, help="per node")
+    parser.add_argument("--lifetime", type=float, default=3600.0, help="of a session, in seconds")
+    parser.add_argument("--seconds", type=float, default=20.0, help="simulated")
+    parser.add_argument("--calibrate", action="store_true", help="measure the choice of a node on this machine")
+    arguments = parser.parse_args()
+    costs = Costs()
+    if arguments.calibrate:
+        costs = calibrate(costs)
+        print(f"choice of a node: {1e6 * costs.place_per_node:.2f} µs per node")
+    for line in table(arguments.nodes, arguments.sessions, arguments.lifetime, arguments.seconds, costs):
+        print(line)
+    print(f"\nA lost machine with {arguments.sessions:,} sessions, by the number of other addresses that clients know:")
+    for servers in (1, 3, 10, 100):
+        times = fail_over(arguments.sessions, servers, costs)
+        print(f"{servers:4} servers: half continue after {quantile(times, 0.5):.1f} s, all after {max(times):.1f} s")
+
+
+if __name__ == "__main__":
+    main()
