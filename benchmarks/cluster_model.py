@@ -5,8 +5,8 @@
 
 What one step costs was measured on a real cluster of this machine; `Costs` says how. The model adds what cannot be
 measured here: how these steps queue when there are many. The Director is one thread; nodes report to it, and fronts ask
-it for places and give up after 0.8 s. Clients of a lost node try the addresses that they know, in order. Its sessions
-are then taken over by those servers.
+it for places and give up after 0.8 s. Clients of a lost node try the addresses that they know, a random one first.
+Those servers then take its sessions over.
 """
 
 from __future__ import annotations

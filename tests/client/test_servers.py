@@ -1,6 +1,10 @@
 """A client that knows several servers of a cluster, or that a server sends to another one."""
 
-from collections.abc import Iterator
+import contextlib
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 
@@ -11,8 +15,22 @@ import gradwire
 from gradwire._transport.connection_advice import checked_all
 from gradwire._transport.credentials import Credentials
 from gradwire._transport.servers import Servers
-from gradwire.v1 import service_pb2
+from gradwire.v1 import service_pb2, snapshots_pb2
 from tests.ports import free_port
+
+
+@contextmanager
+def serving(method: str, answer: Callable[[bytes, grpc.ServicerContext], bytes]) -> Iterator[str]:
+    """A server with one RPC. Yields its address."""
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    handler = {method: grpc.unary_unary_rpc_method_handler(answer)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("gradwire.v1.AutogradService", handler),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0)
 
 
 @contextmanager
@@ -24,15 +42,8 @@ def sending_to(endpoint: str) -> Iterator[tuple[str, list[service_pb2.OpenSessio
         requests.append(service_pb2.OpenSessionRequest.FromString(raw))
         return service_pb2.OpenSessionResponse(endpoint=endpoint).SerializeToString()
 
-    server = grpc.server(futures.ThreadPoolExecutor(1))
-    handler = {"OpenSession": grpc.unary_unary_rpc_method_handler(open_session)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("gradwire.v1.AutogradService", handler),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield f"127.0.0.1:{port}", requests
-    finally:
-        server.stop(0)
+    with serving("OpenSession", open_session) as address:
+        yield address, requests
 
 
 def test_a_session_is_opened_at_the_server_that_is_named(server_address: str) -> None:
@@ -59,14 +70,16 @@ def test_addresses_are_a_list_with_commas() -> None:
         checked_all(",")
 
 
-def test_servers_are_used_in_turn_and_the_named_one_is_remembered() -> None:
+def test_servers_are_used_in_turn_and_the_named_one_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = Servers(("a:1", "b:2"), Credentials(), [])
     try:
         assert servers.several
         assert servers.move("a:1") and servers.address == "b:2"
         assert not servers.move("a:1"), "another thread has already left it"
         assert servers.move("b:2", "c:3") and servers.address == "c:3"
-        assert servers.move("c:3") and servers.address == "a:1"
+        with monkeypatch.context() as chosen:
+            chosen.setattr(random, "choice", lambda addresses: addresses[0])
+            assert servers.move("c:3") and servers.address == "a:1"
         assert servers.move("a:1", "no address") and servers.address == "b:2", "a bad endpoint is passed over"
         assert servers.move("b:2") and servers.address == "c:3"
     finally:
@@ -83,3 +96,57 @@ def test_a_single_server_has_no_other() -> None:
         assert servers.several
     finally:
         servers.close()
+
+
+def test_sessions_of_a_lost_server_are_spread_over_the_addresses() -> None:
+    addresses = ("a:1", "b:2", "c:3")
+    found = set()
+    for _ in range(200):
+        servers = Servers(addresses, Credentials(), [])
+        servers.move("a:1", "d:4")
+        servers.move("d:4")
+        found.add(servers.address)
+        servers.close()
+    assert found == set(addresses)
+
+
+def test_a_session_is_restored_at_the_server_that_is_named(server_address: str) -> None:
+    """The named one is asked without follows_endpoint; here it stores nothing."""
+    requests: list[snapshots_pb2.RestoreSessionRequest] = []
+
+    def restore(raw: bytes, context: grpc.ServicerContext) -> bytes:
+        requests.append(snapshots_pb2.RestoreSessionRequest.FromString(raw))
+        opened = service_pb2.OpenSessionResponse(endpoint=server_address)
+        return service_pb2.RestoreSessionResponse(session=opened).SerializeToString()
+
+    with serving("RestoreSession", restore) as address, pytest.raises(gradwire.GradwireError, match="state-dir"):
+        gradwire.restore("weights", address, device_type="cpu")
+    assert [(each.follows_endpoint, each.device_type) for each in requests] == [(True, "cpu")]
+
+
+def test_a_device_type_that_no_server_has_is_refused(server_address: str) -> None:
+    with gradwire.connect(server_address, device_type="cpu") as session:
+        session.close()
+    with pytest.raises(RuntimeError, match="no server was found with a device of the type 'tpu'; this one has cpu"):
+        gradwire.connect(server_address, device_type="tpu")
+
+
+def test_a_seed_that_is_no_gradwire_server_is_left_for_the_next(server_address: str) -> None:
+    """It accepts connections and speaks something else."""
+
+    def answer(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        thread = threading.Thread(target=answer, args=(listening,), daemon=True)
+        thread.start()
+        with gradwire.connect(f"127.0.0.1:{listening.getsockname()[1]},{server_address}") as session:
+            assert session.address == server_address
+            session.close()
+        listening.shutdown(socket.SHUT_RDWR)

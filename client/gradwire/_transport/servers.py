@@ -7,6 +7,7 @@ A channel stays open until `close`: another thread may have a call on it.
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -49,9 +50,11 @@ class Servers:
                 if endpoint:
                     self._named = checked(endpoint)
                     return self._use(self._named)
+            if self.address not in self.given:
+                # All sessions of a lost server would go to the first address, and wait there for each other.
+                return self._use(random.choice(self.given))
             known = [*self.given, *(() if self._named in ("", *self.given) else (self._named,))]
-            at = known.index(self.address) if self.address in known else -1
-            return self._use(known[(at + 1) % len(known)])
+            return self._use(known[(known.index(self.address) + 1) % len(known)])
 
     def _use(self, address: str) -> bool:
         if address == self.address:
