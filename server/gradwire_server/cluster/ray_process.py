@@ -23,6 +23,7 @@ from typing import Any
 NAMESPACE = "gradwire"  # of the cluster's actors
 MACHINE = "gradwire_node"  # resource of each machine that joined, by which Ray's autoscaler counts them
 _START_SECONDS = 60.0
+_COMMAND_SECONDS = 120.0  # for `ray start`, which ends once Ray runs
 _END_SECONDS = 5.0
 _RAYLET, _GCS = b"/raylet/raylet", b"/gcs/gcs_server"  # Ray's processes of a machine, and of the head
 _STORE_BYTES = 80_000_000  # of Ray's object store, which holds nothing here; Ray's minimum is 75 MiB
@@ -118,7 +119,7 @@ class RayProcess:
         )
         made = cls(process.pid, folder)
         try:
-            failed = process.wait(_START_SECONDS) != 0
+            failed = process.wait(_COMMAND_SECONDS) != 0
         except subprocess.TimeoutExpired:
             failed = True
         if failed:

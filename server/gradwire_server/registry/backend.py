@@ -21,6 +21,7 @@ from gradwire_server.registry.files import Files
 from gradwire_server.registry.group_homes import Homes
 from gradwire_server.registry.group_nodes import GroupNodes
 from gradwire_server.registry.groups import Groups
+from gradwire_server.registry.handed_over import HandedOver
 from gradwire_server.registry.peer_links import Peers
 from gradwire_server.registry.persistence import Persistence, instruction_of
 from gradwire_server.registry.placement import PlacementClient
@@ -153,13 +154,14 @@ class Backend:
 
     def refusal_in_drain(self, session_id: str | None = None) -> Refusal:
         """Why a call is refused while the server ends: the session may be at another server already."""
-        moved = None if self.persistence is None else self.persistence.handed_over.refusal(session_id)
-        return moved or Refusal("UNAVAILABLE", "the server is shutting down")
+        gone = HandedOver() if self.persistence is None else self.persistence.handed_over
+        return gone.refusal(session_id)
 
-    async def hand_over(self) -> None:
-        """Give the sessions to other servers of the cluster, if there are any."""
+    async def hand_over(self, finishing: frozenset[str]) -> None:
+        """Give the sessions to other servers of the cluster, if there are any, but not those that finish here."""
         if self.persistence is not None:
-            await self.persistence.hand_over(_nowhere if self.placement is None else self.placement.choose)
+            choose = _nowhere if self.placement is None else self.placement.choose
+            await self.persistence.hand_over(choose, finishing)
 
     async def stop(self, grace: float) -> int:
         """Store the sessions to keep, free all, end the workers within the grace. Returns how many were not stored."""

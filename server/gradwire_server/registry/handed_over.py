@@ -5,10 +5,10 @@ from gradwire_server.storage import ownership
 
 
 class HandedOver:
-    """By session id, the refusal of calls. Empty until the server ends; then it takes no session back."""
+    """Where each session went, by its id. Empty until the server ends; then it takes no session back."""
 
     def __init__(self) -> None:
-        self._refusals: dict[str, Refusal] = {}
+        self._endpoints: dict[str, str | None] = {}  # None while no other server can have the session
         self._begun = False
 
     def begin(self) -> None:
@@ -17,17 +17,20 @@ class HandedOver:
 
     def leaving(self, session_id: str) -> None:
         """Note that a session is being given up; no other server can have it yet."""
-        self._refusals[session_id] = Refusal("UNAVAILABLE", "the session is being handed over; try again")
+        self._endpoints[session_id] = None
 
     def left(self, session_id: str, endpoint: str) -> None:
         """Note that another server may have the session; `endpoint` is "" if none was named."""
-        self._refusals[session_id] = ownership.moved_to(endpoint)
+        self._endpoints[session_id] = endpoint
 
-    def refusal(self, session_id: str | None) -> Refusal | None:
-        """Why calls of a session are refused; None if it was not given up."""
-        return self._refusals.get(session_id or "")
+    def refusal(self, session_id: str | None) -> Refusal:
+        """Why calls of a session are refused: SESSION_MOVED, or UNAVAILABLE."""
+        endpoint = self._endpoints.get(session_id or "")
+        if endpoint is not None:
+            return ownership.moved_to(endpoint)
+        return Refusal("UNAVAILABLE", "the server is shutting down")
 
     def check(self, session_id: str) -> None:
         """Check that a session may be restored here. Raises Refusal: SESSION_MOVED, UNAVAILABLE."""
         if self._begun:
-            raise self.refusal(session_id) or Refusal("UNAVAILABLE", "the server is shutting down")
+            raise self.refusal(session_id)

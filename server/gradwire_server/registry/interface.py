@@ -54,8 +54,8 @@ class SessionBackend(Protocol):
     def refusal_in_drain(self, session_id: str | None = None) -> Refusal:
         """Why a call is refused while the server ends: UNAVAILABLE, or SESSION_MOVED."""
 
-    async def hand_over(self) -> None:
-        """Give the sessions to other servers, each once its calls are answered."""
+    async def hand_over(self, finishing: frozenset[str]) -> None:
+        """Give the sessions to other servers, each once its calls are answered, but not those that finish here."""
 
     async def stop(self, grace: float) -> int:
         """Store the sessions to keep, and end. Returns how many of them could not be stored."""

@@ -287,14 +287,15 @@ class Persistence:
             self._drop(entry)
             log.info("session is at another server", extra={"session": entry.short_id, "principal": entry.owner})
 
-    async def hand_over(self, choose: Callable[[], Awaitable[str]]) -> None:
+    async def hand_over(self, choose: Callable[[], Awaitable[str]], finishing: frozenset[str]) -> None:
         """Give all sessions to the servers that `choose` names, each once its calls are answered.
 
-        Does nothing where no other server has the directory. Sessions that cannot be stored stay.
+        Does nothing where no other server has the directory. Sessions that cannot be stored stay. So do those that are
+        `finishing`: their clients' calls are still answered, also after a snapshot.
         """
         if not isinstance(self.catalog, SharedCatalog):
             return
-        entries, kept = self.backend.registry.entries, set[str]()
+        entries, kept = self.backend.registry.entries, set(finishing)
         at_once = asyncio.Semaphore(_HANDED_AT_ONCE)
         self.handed_over.begin()
 

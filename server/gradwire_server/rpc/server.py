@@ -114,7 +114,9 @@ class Server:
         self.backend.begin_drain()
         log.info("draining", extra={"active": self.front.active, "waiting": len(self.front.finishing)})
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.gather(self.backend.hand_over(), self._finished()), grace)
+            await asyncio.wait_for(
+                asyncio.gather(self.backend.hand_over(self.front.finishing), self._finished()), grace
+            )
         self.front.finishing = frozenset()
         lost = await self.backend.stop(grace)
         if self.interceptor is not None:
