@@ -135,6 +135,7 @@ def connect(
     key: str | os.PathLike[str] | None = None,
     tls: bool | None = None,
     patience: float | None = None,
+    device_type: str | None = None,
 ) -> AsyncSession:
     """A session for `async with`, which opens it. The arguments and errors equal those of gradwire.connect().
 
@@ -143,7 +144,9 @@ def connect(
     """
 
     def opening() -> Session:
-        return open_session(address, token=token, ca=ca, cert=cert, key=key, tls=tls, patience=patience)
+        return open_session(
+            address, token=token, ca=ca, cert=cert, key=key, tls=tls, patience=patience, device_type=device_type
+        )
 
     return AsyncSession(opening)
 

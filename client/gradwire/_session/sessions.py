@@ -82,7 +82,7 @@ def open_session(
     key: str | os.PathLike[str] | None,
     tls: bool | None,
     patience: float | None,
-    device_type: str | None = None,
+    device_type: str | None,
 ) -> Session:
     """Open a session that is not the process's default; the arguments and errors are those of connect()."""
     address = address or os.environ.get("GRADWIRE_ADDRESS") or None
