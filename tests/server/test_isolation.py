@@ -193,10 +193,10 @@ NAMES = {
     "saved", "dirty", "group", "non_differentiable", "unpacked", "page_token", "principal", "file",
 }  # fmt: skip
 OWN = {
-    "acknowledged_seq", "after", "any_peer", "attempt", "client", "count", "device", "epoch", "first", "first_seq",
-    "grace_ms", "key", "known_hash", "lease_ms", "max_protocol", "min_protocol", "moved", "nonce", "numbers",
-    "offset", "op", "page_size", "peer", "prefix", "program", "rank", "repeat", "seed", "size", "sliced", "state",
-    "string", "tag", "through_seq", "timeout_ms", "total_bytes", "traceparent", "ttl_ms", "value", "words",
+    "acknowledged_seq", "after", "any_peer", "attempt", "client", "count", "device", "device_type", "epoch", "first",
+    "first_seq", "grace_ms", "key", "known_hash", "lease_ms", "max_protocol", "min_protocol", "moved", "nonce",
+    "numbers", "offset", "op", "page_size", "peer", "prefix", "program", "rank", "repeat", "seed", "size", "sliced",
+    "state", "string", "tag", "through_seq", "timeout_ms", "total_bytes", "traceparent", "ttl_ms", "value", "words",
     "writer",
 }  # fmt: skip
 _NAMING = {
