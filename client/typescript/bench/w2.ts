@@ -177,18 +177,21 @@ class Unary {
     const transferId = result.case === "transfer" ? result.value.transferId : "";
     const request = toBinary(DownloadRequestSchema, create(DownloadRequestSchema, { sessionId, transferId }));
     const begun = performance.now();
+    const data = new Uint8Array(mib << 20);
     let received = 0;
     await new Promise<void>((resolve, reject) => {
       const path = `/${AutogradService.typeName}/Download`;
       const call = this.client.makeServerStreamRequest(path, asIs, (bytes: Buffer) => bytes, request);
       call.on("data", (bytes: Buffer) => {
-        received += fromBinary(DownloadResponseSchema, bytes).data.length;
+        const part = fromBinary(DownloadResponseSchema, bytes).data;
+        data.set(part, received);
+        received += part.length;
       });
       call.on("error", reject);
       call.on("end", resolve);
     });
     const taken = seconds(begun);
-    if (received !== mib << 20) throw new Error(`${received} bytes came, not ${mib << 20}`);
+    if (received !== data.length) throw new Error(`${received} bytes came, not ${data.length}`);
     await this.call(AutogradService.method.release, { sessionId, tensors: [tensor] });
     return taken;
   }
