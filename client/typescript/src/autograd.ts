@@ -3,7 +3,7 @@
 import type { CommandInit } from "./batch.js";
 import { Call } from "./call.js";
 import { fromMessage, GradwireError, Reason, refusal } from "./errors.js";
-import { type HookCall, HookKind, type TensorSpec } from "./gen/gradwire/v1/types_pb.js";
+import { GradMode, type HookCall, HookKind, type TensorSpec } from "./gen/gradwire/v1/types_pb.js";
 import type { Session } from "./session.js";
 import type { Tensor } from "./tensor.js";
 
@@ -30,8 +30,12 @@ export interface GradOptions extends Omit<BackwardOptions, "inputs"> {
 type Gradient = (gradient: Tensor) => Tensor | void | Promise<Tensor | void>;
 type Accumulated = (leaf: Tensor) => void | Promise<void>;
 
-/** @internal The function of a hook. */
-export type HookEntry = { gradient: Gradient } | { accumulated: Accumulated; leaf: Tensor };
+type BeforeNode = (outputs: (Tensor | null)[]) => Replaced;
+type AfterNode = (inputs: (Tensor | null)[], outputs: (Tensor | null)[]) => Replaced;
+type Replaced = readonly (Tensor | null)[] | void | Promise<readonly (Tensor | null)[] | void>;
+
+/** @internal Answers a stop of a backward: the gradients that replace the given ones, or nothing to leave these. */
+export type HookAnswer = (due: HookCall) => Promise<readonly (Tensor | null)[] | undefined>;
 
 /** A registered hook. */
 export class Hook {
@@ -83,7 +87,7 @@ export async function backward(tensors: readonly Tensor[], options: BackwardOpti
   const lists = { tensors: ids(tensors), gradients: ids(options.gradients), inputs: ids(options.inputs) };
   const command: CommandInit = { case: "backward", value: { ...lists, ...common(options), answersHooks } };
   if (answersHooks) {
-    await runHooks(session, command);
+    await runHooks(session, command, options.createGraph);
     return;
   }
   session.sink.send(command);
@@ -121,7 +125,7 @@ export async function grad(
     await session.sink.room();
     return made;
   }
-  const specs = await runHooks(session, command);
+  const specs = await runHooks(session, command, options.createGraph);
   return made.map((each, place) => {
     if (specs[place]?.id) return each;
     each.release();
@@ -132,31 +136,78 @@ export async function grad(
 // Hooks
 
 /** @internal */
-export function registerHook(tensor: Tensor, gradient: Gradient): Hook {
-  return register(tensor, { gradient }, HookKind.TENSOR);
+export function registerHook(tensor: Tensor, f: Gradient): Hook {
+  const { session } = tensor;
+  return register(tensor, HookKind.TENSOR, async (due) => {
+    const [gradient] = adopted(session, due.gradients);
+    const replacement = gradient && (await f(gradient));
+    return replacement ? [replacement] : undefined;
+  });
 }
 
 /** @internal */
-export function registerAccumulatedHook(leaf: Tensor, accumulated: Accumulated): Hook {
-  return register(leaf, { accumulated, leaf }, HookKind.ACCUMULATED);
+export function registerAccumulatedHook(leaf: Tensor, f: Accumulated): Hook {
+  return register(leaf, HookKind.ACCUMULATED, async () => {
+    await f(leaf);
+    return undefined;
+  });
 }
 
-function register(tensor: Tensor, entry: HookEntry, kind: HookKind): Hook {
+/** The node of the graph that made a tensor (grad_fn). It keeps the tensor's graph only as long as the tensor lives. */
+export class Node {
+  /** @internal */
+  constructor(private readonly tensor: Tensor) {}
+
+  /**
+   * Call f with the gradients of the node's inputs and outputs, after the node's formulas (Node.register_hook). null is
+   * where there is none. f returns the gradients of all inputs, or nothing to leave them, or a promise of these.
+   */
+  registerHook(f: AfterNode): Hook {
+    const { session } = this.tensor;
+    return register(this.tensor, HookKind.AFTER, async (due) => {
+      return (await f(adopted(session, due.gradients), adopted(session, due.others))) || undefined;
+    });
+  }
+
+  /**
+   * Call f with the gradients of the node's outputs, before the node's formulas (Node.register_prehook). null is where there
+   * is none. f returns the gradients of all outputs, or nothing to leave them, or a promise of these.
+   */
+  registerPrehook(f: BeforeNode): Hook {
+    const { session } = this.tensor;
+    return register(this.tensor, HookKind.BEFORE, async (due) => {
+      return (await f(adopted(session, due.gradients))) || undefined;
+    });
+  }
+}
+
+function register(tensor: Tensor, kind: HookKind, answer: HookAnswer): Hook {
   const { session, error } = tensor;
   if (error || session.isRecording) {
     session.sink.failed(error ?? refusal(Reason.NOT_SUPPORTED, "a program has no hooks"));
     return new Hook(session, 0);
   }
-  const hook = session.newId();
-  session.hooks.set(hook, entry);
+  const hook = addAnswer(session, answer);
   session.sink.send({ case: "registerHook", value: { hook: BigInt(hook), tensor: BigInt(tensor.id), kind } });
   return new Hook(session, hook);
 }
 
-/** Send a backward and run the hooks at which it stops. Returns the gradients of `grad`. */
-async function runHooks(session: Session, command: CommandInit): Promise<TensorSpec[]> {
+/** @internal Add a function that backwards call, under a new number. */
+export function addAnswer(session: Session, answer: HookAnswer): number {
+  const hook = session.newId();
+  session.hooks.set(hook, answer);
+  return hook;
+}
+
+/** @internal Tensors of the ids that the server made; null where there is none. */
+export function adopted(session: Session, specs: readonly TensorSpec[]): (Tensor | null)[] {
+  return specs.map((spec) => (spec.id ? session.adopt(Number(spec.id)) : null));
+}
+
+/** Send a backward and run the functions at which it stops. Returns the gradients of `grad`. */
+async function runHooks(session: Session, command: CommandInit, createGraph = false): Promise<TensorSpec[]> {
   let next = command;
-  let own: { thrown: unknown } | undefined; // of a hook
+  let own: { thrown: unknown } | undefined; // of a function
   for (;;) {
     const { result } = await session.sink.ask(next);
     if (result.case === "error") {
@@ -172,33 +223,30 @@ async function runHooks(session: Session, command: CommandInit): Promise<TensorS
       if (failure) throw failure;
       return gradients;
     }
-    let replacement: Tensor | undefined;
+    let replacement: readonly (Tensor | null)[] | undefined;
     try {
-      replacement = await runHook(session, due);
-      if (replacement?.error) throw replacement.error;
+      replacement = await answered(session, due, createGraph);
+      for (const each of replacement ?? []) if (each?.error) throw each.error;
     } catch (thrown) {
       own = { thrown };
     }
     const replaces = !own && replacement !== undefined;
     const value = { backward: due.backward, abandon: own !== undefined, replaces };
-    next = {
-      case: "resumeBackward",
-      value: { ...value, gradients: replacement && replaces ? ids([replacement]) : [] },
-    };
+    next = { case: "resumeBackward", value: { ...value, gradients: replaces ? ids(replacement) : [] } };
   }
 }
 
-/** Call the function of a hook. */
-async function runHook(session: Session, due: HookCall): Promise<Tensor | undefined> {
-  const entry = session.hooks.get(Number(due.hook));
-  if (!entry) {
+/** Call the function of a stop. Its ops up to its first await record a graph only for `createGraph`. */
+function answered(session: Session, due: HookCall, createGraph: boolean): ReturnType<HookAnswer> {
+  const answer = session.hooks.get(Number(due.hook));
+  if (!answer) {
     throw new GradwireError(`the backward stopped at hook ${due.hook} of another client`, { reason: Reason.RUNTIME });
   }
-  for (const spec of due.others) if (spec.id) session.adopt(Number(spec.id)).release();
-  if ("accumulated" in entry) {
-    await entry.accumulated(entry.leaf);
-    return undefined;
+  const before = session.gradMode;
+  session.gradMode = createGraph ? GradMode.ENABLED : GradMode.DISABLED;
+  try {
+    return answer(due);
+  } finally {
+    session.gradMode = before;
   }
-  const id = due.gradients[0]?.id;
-  return id ? (await entry.gradient(session.adopt(Number(id)))) || undefined : undefined;
 }

@@ -6,7 +6,7 @@
  * @packageDocumentation
  */
 
-export { type BackwardOptions, backward, type GradOptions, grad, Hook } from "./autograd.js";
+export { type BackwardOptions, backward, type GradOptions, grad, Hook, Node } from "./autograd.js";
 export {
   Call,
   Complex,
@@ -19,6 +19,7 @@ export {
   Slice,
   slice,
 } from "./call.js";
+export { CustomFunction, FunctionContext } from "./custom-function.js";
 export * from "./errors.js";
 export * as fft from "./fft.js";
 export * as functional from "./functional.js";
@@ -26,6 +27,7 @@ export * as linalg from "./linalg.js";
 export { type Body, type InputLike, Program, type RunOptions, type Signature } from "./program.js";
 export { FileProgram, ProgramFile } from "./program-file.js";
 export { Session, type SessionOptions, type TensorOptions, VERSION } from "./session.js";
+export type { Restored } from "./snapshot.js";
 export * as special from "./special.js";
 export { type Description, Tensor } from "./tensor.js";
 export * from "./torch.js";

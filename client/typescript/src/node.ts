@@ -31,7 +31,8 @@ import {
 } from "./gen/gradwire/v1/service_pb.js";
 import { connected, overSocket, usable } from "./local.js";
 import { Session, type SessionOptions } from "./session.js";
-import type { Channel, Explained, Receiver, Wire } from "./transport.js";
+import { type Restored, restored } from "./snapshot.js";
+import type { Channel, Dial, Explained, Receiver, Wire } from "./transport.js";
 
 export * from "./index.js";
 
@@ -61,6 +62,20 @@ export interface ConnectOptions extends SessionOptions {
  * commas: the first that answers is used. A session that moves to another server of the cluster is followed.
  */
 export async function connect(address: string | readonly string[], options: ConnectOptions = {}): Promise<Session> {
+  return Session.open(...route(address, options), options);
+}
+
+/** Open a session from a snapshot that `Session.save` made. The addresses and options are those of `connect`. */
+export async function restore(
+  address: string | readonly string[],
+  name: string,
+  options: ConnectOptions = {},
+): Promise<Restored> {
+  return restored(...route(address, options), name, options);
+}
+
+/** The servers' addresses, and how to connect to one. */
+function route(address: string | readonly string[], options: ConnectOptions): [readonly string[], Dial] {
   const addresses = typeof address === "string" ? address.split(",").map((each) => each.trim()) : address;
   for (const each of addresses) {
     const mistake = mistakeOf(each);
@@ -84,11 +99,7 @@ export async function connect(address: string | readonly string[], options: Conn
   const { localStream = true } = options;
   const metadata = new grpc.Metadata();
   if (options.token) metadata.set("authorization", `Bearer ${options.token}`);
-  return Session.open(
-    addresses,
-    (each) => new GrpcChannel(each, credentials, settings, metadata, localStream),
-    options,
-  );
+  return [addresses, (each) => new GrpcChannel(each, credentials, settings, metadata, localStream)];
 }
 
 function credentialsOf(options: ConnectOptions): grpc.ChannelCredentials {

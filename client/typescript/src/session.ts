@@ -1,7 +1,13 @@
 /** Sessions: what holds tensors on a server. */
 
-import { create } from "@bufbuild/protobuf";
-import type { HookEntry } from "./autograd.js";
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  type MessageInitShape,
+  type MessageShape,
+} from "@bufbuild/protobuf";
+import type { HookAnswer } from "./autograd.js";
 import type { CommandInit } from "./batch.js";
 import { download, upload } from "./bulk.js";
 import type { Call } from "./call.js";
@@ -66,6 +72,11 @@ export interface Sink {
   origin(failure: GradwireError): GradwireError;
 }
 
+/** @internal The fields of a request for a session. */
+export function requested(options: SessionOptions): { client: string; leaseMs: number } {
+  return { client: options.client ?? `gradwire-typescript/${VERSION}`, leaseMs: 1000 * (options.lease ?? 0) };
+}
+
 interface Live {
   readonly writer: Writer;
   readonly servers: Servers;
@@ -80,7 +91,7 @@ export class Session extends SessionMethods {
   /** @internal The mode of the ops that follow. */
   gradMode: GradMode = GradMode.UNSPECIFIED;
   /** @internal */
-  readonly hooks = new Map<number, HookEntry>();
+  readonly hooks = new Map<number, HookAnswer>();
   private lastId: number;
   private readonly scopes: Tensor[][] = [];
   private recent: string[] = []; // hashes of programs, the most recently run last
@@ -107,19 +118,26 @@ export class Session extends SessionMethods {
   }
 
   /** @internal Open a session on one of several servers. */
-  static async open(addresses: readonly string[], dial: Dial, options: SessionOptions): Promise<Session> {
+  static open(addresses: readonly string[], dial: Dial, options: SessionOptions): Promise<Session> {
+    return Session.begin(addresses, dial, options, async (servers) => {
+      const { openSession } = AutogradService.method;
+      const opened = await servers.open(openSession, { ...requested(options), followsEndpoint: true });
+      if (!opened.endpoint) return opened;
+      servers.move(opened.endpoint);
+      return servers.open(openSession, requested(options));
+    });
+  }
+
+  /** @internal Open a session by a call that makes one. */
+  static async begin(
+    addresses: readonly string[],
+    dial: Dial,
+    options: SessionOptions,
+    open: (servers: Servers) => Promise<OpenSessionResponse>,
+  ): Promise<Session> {
     const servers = new Servers(addresses, dial, 1000 * (options.patience ?? PATIENCE_SECONDS));
     try {
-      const request = {
-        client: options.client ?? `gradwire-typescript/${VERSION}`,
-        leaseMs: 1000 * (options.lease ?? 0),
-      };
-      const { openSession } = AutogradService.method;
-      let opened = await servers.open(openSession, { ...request, followsEndpoint: true });
-      if (opened.endpoint) {
-        servers.move(opened.endpoint);
-        opened = await servers.open(openSession, request);
-      }
+      const opened = await open(servers);
       if (!opened.firstId) throw new GradwireRuntimeError("the server gives this client no ids; it is too old");
       servers.channel.offered(opened.localStream);
       const writer = new Writer(servers, opened);
@@ -389,6 +407,41 @@ export class Session extends SessionMethods {
   /** Load a model that Python exported, given its file's bytes (gradwire.load_program). */
   loadProgram(data: Uint8Array): Promise<ProgramFile> {
     return loadProgram(this, data);
+  }
+
+  // Snapshots
+
+  /**
+   * Store the session under a name: values, gradients, the graph and the random generator. Waits for all commands. `restore`
+   * opens it, and returns the given tensors by their names. The server keeps it for `ttl` seconds; without one, as long as
+   * it keeps any. It needs --state-dir.
+   */
+  async save(
+    name: string,
+    tensors: Readonly<Record<string, Tensor>> = {},
+    options: { ttl?: number } = {},
+  ): Promise<void> {
+    const named = Object.entries(tensors).map(([key, tensor]) => {
+      if (tensor.error) throw tensor.error;
+      if (tensor.session !== this) throw refusal(Reason.ARGUMENT_VALUE, `"${key}" is a tensor of another session`);
+      return { name: key, id: BigInt(tensor.id) };
+    });
+    await this.wait();
+    const ttlMs = BigInt(Math.round(1000 * (options.ttl ?? 0)));
+    await this.call(AutogradService.method.saveSession, { sessionId: this.id, name, ttlMs, tensors: named });
+  }
+
+  /** Delete a snapshot of the caller's on the session's server. */
+  async deleteSnapshot(name: string): Promise<void> {
+    await this.call(AutogradService.method.deleteSnapshot, { name });
+  }
+
+  private call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+  ): Promise<MessageShape<O>> {
+    if (!this.live) throw refusal(Reason.NOT_SUPPORTED, "a program has no calls of its own");
+    return this.live.servers.call(method, request);
   }
 
   /** @internal Note that a program is the most recently run one. Returns whether the server may have forgotten it. */

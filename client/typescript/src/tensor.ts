@@ -1,6 +1,6 @@
 /** Tensors: names of values on the server. Ops are methods, which `ops.ts` has. */
 
-import { type BackwardOptions, backward, type Hook, registerAccumulatedHook, registerHook } from "./autograd.js";
+import { type BackwardOptions, backward, type Hook, Node, registerAccumulatedHook, registerHook } from "./autograd.js";
 import type { CommandInit } from "./batch.js";
 import { Call, type IndexItem, type Operand } from "./call.js";
 import { type GradwireError, Reason, refusal } from "./errors.js";
@@ -196,6 +196,11 @@ export class Tensor extends TensorMethods {
   /** Call f with the leaf after a backward has added to its gradient (Tensor.register_post_accumulate_grad_hook). */
   registerPostAccumulateGradHook(f: (leaf: Tensor) => void | Promise<void>): Hook {
     return registerAccumulatedHook(this, f);
+  }
+
+  /** The node of the graph that made the tensor, to register hooks of it (Tensor.grad_fn). A leaf has none. */
+  get gradFn(): Node {
+    return new Node(this);
   }
 
   // Indexing

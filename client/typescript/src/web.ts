@@ -17,7 +17,8 @@ import {
   type UploadStartSchema,
 } from "./gen/gradwire/v1/service_pb.js";
 import { Session, type SessionOptions } from "./session.js";
-import type { Channel, Explained, Receiver, Wire } from "./transport.js";
+import { type Restored, restored } from "./snapshot.js";
+import type { Channel, Dial, Explained, Receiver, Wire } from "./transport.js";
 
 export * from "./index.js";
 
@@ -36,12 +37,22 @@ export function connect(
   address: string | URL = globalThis.location?.origin,
   options: ConnectOptions = {},
 ): Promise<Session> {
+  return Session.open(...route(address, options), options);
+}
+
+/** Open a session from a snapshot that `Session.save` made. The address and options are those of `connect`. */
+export async function restore(address: string | URL, name: string, options: ConnectOptions = {}): Promise<Restored> {
+  return restored(...route(address, options), name, options);
+}
+
+/** The gateway's address, and how to connect to it. */
+function route(address: string | URL, options: ConnectOptions): [readonly string[], Dial] {
   const gateway = new URL(address);
   const dial = (each: string): Channel | undefined => {
     // A page reaches servers by their gateway only, so it does not follow a session to another server's address.
     return each === gateway.href ? new WebChannel(gateway, options) : undefined;
   };
-  return Session.open([gateway.href], dial, options);
+  return [[gateway.href], dial];
 }
 
 const SUBPROTOCOL = "gradwire.v1";
