@@ -12,11 +12,11 @@ import io.github.gradwire.v1.UploadStart;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ClientCallStreamObserver;
 import io.grpc.stub.ClientResponseObserver;
-import java.util.ArrayList;
+import java.nio.ByteBuffer;
 import java.util.Iterator;
-import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.function.Consumer;
 
 /** Moves large values in chunks. After a broken call it goes on where that one broke. */
 final class Bulk {
@@ -28,29 +28,32 @@ final class Bulk {
     this.session = session;
   }
 
-  /** Sends values. Before each try it asks how many bytes have arrived. */
-  Transfer upload(byte[] data) {
+  /** Sends values. After a broken call it asks how many bytes have arrived. */
+  Transfer upload(Source source) {
     UploadStart start =
         UploadStart.newBuilder()
             .setSessionId(session.id())
-            .setTotalBytes(data.length)
+            .setTotalBytes(source.size())
             .setRequestId(session.requestId())
             .build();
+    UploadResponse state = UploadResponse.getDefaultInstance();
     Retry retry = new Retry(session.servers(), session.patience);
-    while (true) {
+    for (boolean first = true; ; first = false) {
       Servers.Link link = session.servers().link();
       try {
-        UploadResponse state = new Upload(link, start, data, data.length).answer();
-        int at = (int) state.getReceivedBytes();
-        if (at < data.length) {
-          UploadStart.Builder again = start.toBuilder();
-          again.setTransferId(state.getTransferId()).setOffset(at);
-          state = new Upload(link, again.build(), data, at).answer();
+        if (!first) {
+          state = new Upload(link, start, source, source.size()).answer();
         }
-        if (state.getReceivedBytes() == data.length) {
+        long at = state.getReceivedBytes();
+        if (at < source.size()) {
+          UploadStart.Builder rest = start.toBuilder();
+          rest.setTransferId(state.getTransferId()).setOffset(at);
+          state = new Upload(link, rest.build(), source, at).answer();
+        }
+        if (state.getReceivedBytes() == source.size()) {
           return Transfer.newBuilder()
               .setTransferId(state.getTransferId())
-              .setTotalBytes(data.length)
+              .setTotalBytes(source.size())
               .build();
         }
         if (state.getReceivedBytes() > at) {
@@ -68,17 +71,17 @@ final class Bulk {
   /** One call of Upload: sends the bytes from a place on, as fast as the transport takes them. */
   private final class Upload implements ClientResponseObserver<UploadRequest, UploadResponse> {
     private final CompletableFuture<UploadResponse> end = new CompletableFuture<>();
-    private final byte[] data;
+    private final Source source;
     private final UploadStart start;
     private final int chunk;
-    private int at;
+    private long at;
     private boolean begun;
     private boolean complete;
     private ClientCallStreamObserver<UploadRequest> requests;
 
-    Upload(Servers.Link link, UploadStart start, byte[] data, int at) {
+    Upload(Servers.Link link, UploadStart start, Source source, long at) {
       this.start = start;
-      this.data = data;
+      this.source = source;
       this.at = at;
       int told = (int) session.opened.getLimits().getChunkBytes();
       this.chunk = told > 0 ? told : DEFAULT_CHUNK;
@@ -100,10 +103,9 @@ final class Bulk {
         if (!begun) {
           begun = true;
           requests.onNext(UploadRequest.newBuilder().setStart(start).build());
-        } else if (at < data.length) {
-          int size = Math.min(chunk, data.length - at);
-          ByteString part = UnsafeByteOperations.unsafeWrap(data, at, size);
-          requests.onNext(UploadRequest.newBuilder().setData(part).build());
+        } else if (at < source.size()) {
+          int size = (int) Math.min(chunk, source.size() - at);
+          requests.onNext(UploadRequest.newBuilder().setData(source.part(at, size)).build());
           at += size;
         } else {
           complete = true;
@@ -130,12 +132,18 @@ final class Bulk {
 
   /** Fetches values. */
   Payload download(Transfer transfer) {
-    // The parts stay as they came: the values are converted from them, without another copy.
-    List<ByteString> received = new ArrayList<>();
-    int total = Math.toIntExact(transfer.getTotalBytes());
-    int at = 0;
+    byte[] data = new byte[Math.toIntExact(transfer.getTotalBytes())];
+    ByteBuffer left = ByteBuffer.wrap(data);
+    download(transfer, 1, left::put);
+    return Payload.of(transfer, UnsafeByteOperations.unsafeWrap(data));
+  }
+
+  /** Fetches values, and hands on little-endian bytes of whole elements of a width, in order. */
+  void download(Transfer transfer, int width, Consumer<ByteBuffer> elements) {
+    Collector collector = new Collector(width, elements);
+    long at = 0;
     Retry retry = new Retry(session.servers(), session.patience);
-    while (at < total) {
+    while (at < transfer.getTotalBytes()) {
       Servers.Link link = session.servers().link();
       DownloadRequest request =
           DownloadRequest.newBuilder()
@@ -146,9 +154,9 @@ final class Bulk {
       try {
         Iterator<DownloadResponse> parts = link.blocking().download(request);
         while (parts.hasNext()) {
-          DownloadResponse part = parts.next();
-          received.add(part.getData());
-          at += part.getData().size();
+          ByteString part = parts.next().getData();
+          part.asReadOnlyByteBufferList().forEach(collector::take);
+          at += part.size();
           retry.progress();
         }
       } catch (StatusRuntimeException broken) {
@@ -158,6 +166,5 @@ final class Bulk {
         }
       }
     }
-    return Payload.of(transfer, ByteString.copyFrom(received));
   }
 }

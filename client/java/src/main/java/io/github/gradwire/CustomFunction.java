@@ -1,23 +1,16 @@
 package io.github.gradwire;
 
-import io.github.gradwire.v1.Command;
-import io.github.gradwire.v1.HookCall;
-import io.github.gradwire.v1.Reason;
-import io.github.gradwire.v1.RecordFunctionRequest;
-import java.lang.ref.Reference;
-import java.util.Arrays;
-import java.util.Collections;
 import java.util.List;
 
 /**
  * A function with one result, whose derivative the program computes itself
- * (torch.autograd.Function).
+ * (torch.autograd.Function). {@link MultiOutputFunction} has several results.
  *
  * <p>Subclass it and call {@link #apply}. While a graph needs a function's derivative, backwards of
  * the session wait for their end.
  */
 public abstract class CustomFunction {
-  private final String name;
+  private final MultiOutputFunction general;
 
   /**
    * Makes a function.
@@ -25,14 +18,25 @@ public abstract class CustomFunction {
    * @param name the function's name: "Square" makes nodes named "SquareBackward"
    */
   protected CustomFunction(String name) {
-    this.name = name;
+    general =
+        new MultiOutputFunction(name) {
+          @Override
+          protected List<Tensor> forward(Context context, List<Tensor> inputs) {
+            return List.of(CustomFunction.this.forward(context, inputs));
+          }
+
+          @Override
+          protected List<Tensor> backward(Context context, List<Tensor> gradients) {
+            return CustomFunction.this.backward(context, gradients.get(0));
+          }
+        };
   }
 
   /** What a call of a function keeps for its derivative. */
   public static final class Context {
     private List<Tensor> saved = List.of();
 
-    private Context() {}
+    Context() {}
 
     /** Keeps inputs, results or other tensors. Call it in forward. */
     public void save(Tensor... tensors) {
@@ -53,48 +57,6 @@ public abstract class CustomFunction {
 
   /** Calls the function. */
   public final Tensor apply(Tensor... inputs) {
-    List<Tensor> given = List.of(inputs);
-    Session session = Autograd.sessionOf(name, given);
-    Context context = new Context();
-    Tensor made;
-    try (GradModeScope mode = session.noGrad()) {
-      made = forward(context, given);
-    }
-    if (given.contains(made)) {
-      throw GradwireException.mistake(
-          Reason.REASON_NOT_SUPPORTED, name, "forward returned an input; return a new tensor");
-    }
-    int count = inputs.length;
-    long hook = session.hooks.add(due -> gradients(session, due, count));
-    RecordFunctionRequest.Builder request =
-        RecordFunctionRequest.newBuilder()
-            .setHook(hook)
-            .setName(name + "Backward")
-            .addAllInputs(Autograd.ids(given))
-            .addOutputs(made.id())
-            .addAllSaved(Autograd.ids(context.saved));
-    session.sink.send(Command.newBuilder().setRecordFunction(request));
-    Reference.reachabilityFence(context.saved);
-    Reference.reachabilityFence(given);
-    return made;
-  }
-
-  /** Answers a stop of a backward at the function. */
-  private Tensor[] gradients(Session session, HookCall due, int count) {
-    Tensor gradient = session.hooks.adopted(due.getGradientsList())[0];
-    Context context = new Context();
-    context.saved =
-        Collections.unmodifiableList(Arrays.asList(session.hooks.adopted(due.getOthersList())));
-    List<Tensor> found = backward(context, gradient);
-    if (found.size() != count) {
-      throw GradwireException.mistake(
-          Reason.REASON_RUNTIME,
-          "",
-          "function %sBackward returned an incorrect number of gradients (expected %d, got %d)",
-          name,
-          count,
-          found.size());
-    }
-    return found.toArray(Tensor[]::new);
+    return general.apply(inputs).get(0);
   }
 }

@@ -33,4 +33,19 @@ public final class Gradwire {
     options.accept(given);
     return Session.open(address, given);
   }
+
+  /**
+   * Opens a session from a snapshot that {@link Session#save} made. The address is that of {@link
+   * #connect(String)}.
+   */
+  public static Restored restore(String address, String name) {
+    return restore(address, name, options -> {});
+  }
+
+  /** Does {@link #restore(String, String)} with options. */
+  public static Restored restore(String address, String name, Consumer<ConnectOptions> options) {
+    ConnectOptions given = new ConnectOptions();
+    options.accept(given);
+    return Session.restore(address, name, given);
+  }
 }

@@ -42,13 +42,6 @@ public final class Payload {
     return data.asReadOnlyByteBuffer().order(ByteOrder.LITTLE_ENDIAN);
   }
 
-  /** The bytes in parts that hold whole elements. */
-  private List<ByteBuffer> parts(int size) {
-    List<ByteBuffer> parts = data.asReadOnlyByteBufferList();
-    boolean whole = parts.stream().allMatch(part -> part.remaining() % size == 0);
-    return whole ? parts : List.of(buffer());
-  }
-
   /** A copy of the bytes. */
   public byte[] bytes() {
     return data.toByteArray();
@@ -62,12 +55,7 @@ public final class Payload {
   public float[] floats() {
     float[] made = new float[length()];
     if (dtype == DType.FLOAT32) {
-      int at = 0;
-      for (ByteBuffer part : parts(Float.BYTES)) { // one by one: a whole buffer would be a copy
-        int count = part.remaining() / Float.BYTES;
-        part.order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(made, at, count);
-        at += count;
-      }
+      buffer().asFloatBuffer().get(made);
       return made;
     }
     double[] values = doubles();

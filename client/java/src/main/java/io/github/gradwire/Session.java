@@ -1,27 +1,34 @@
 package io.github.gradwire;
 
-import com.google.protobuf.UnsafeByteOperations;
 import io.github.gradwire.v1.AutogradServiceGrpc.AutogradServiceBlockingStub;
 import io.github.gradwire.v1.CancelRequest;
 import io.github.gradwire.v1.CloseSessionRequest;
 import io.github.gradwire.v1.Command;
 import io.github.gradwire.v1.CreateRequest;
+import io.github.gradwire.v1.DeleteSnapshotRequest;
 import io.github.gradwire.v1.Error;
 import io.github.gradwire.v1.GradMode;
 import io.github.gradwire.v1.KeepAliveRequest;
 import io.github.gradwire.v1.ManualSeedRequest;
+import io.github.gradwire.v1.NamedTensor;
 import io.github.gradwire.v1.OpenSessionRequest;
 import io.github.gradwire.v1.OpenSessionResponse;
 import io.github.gradwire.v1.RandomAlgorithm;
 import io.github.gradwire.v1.Reason;
+import io.github.gradwire.v1.RestoreSessionRequest;
+import io.github.gradwire.v1.RestoreSessionResponse;
+import io.github.gradwire.v1.RestoredTensor;
 import io.github.gradwire.v1.Result;
+import io.github.gradwire.v1.SaveSessionRequest;
 import io.grpc.StatusRuntimeException;
 import java.lang.ref.Cleaner;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
+import java.lang.ref.Reference;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -105,6 +112,55 @@ public final class Session extends SessionOps implements AutoCloseable {
   }
 
   static Session open(String address, ConnectOptions options) {
+    OpenSessionRequest request =
+        OpenSessionRequest.newBuilder()
+            .setClient(options.clientName)
+            .setLeaseMs((int) options.lease.toMillis())
+            .build();
+    OpenSessionRequest follows = request.toBuilder().setFollowsEndpoint(true).build();
+    return begin(
+        address,
+        options,
+        servers -> {
+          OpenSessionResponse opened = opened(servers, options, stub -> stub.openSession(follows));
+          if (opened.getEndpoint().isEmpty()) {
+            return opened;
+          }
+          servers.leave(servers.link(), opened.getEndpoint());
+          return opened(servers, options, stub -> stub.openSession(request));
+        });
+  }
+
+  static Restored restore(String address, String name, ConnectOptions options) {
+    RestoreSessionRequest request =
+        RestoreSessionRequest.newBuilder()
+            .setName(name)
+            .setClient(options.clientName)
+            .setLeaseMs((int) options.lease.toMillis())
+            .setNamedOnly(true)
+            .build();
+    List<RestoredTensor> named = new ArrayList<>();
+    Session session =
+        begin(
+            address,
+            options,
+            servers -> {
+              RestoreSessionResponse answer =
+                  opened(servers, options, stub -> stub.restoreSession(request));
+              named.addAll(answer.getTensorsList());
+              return answer.getSession();
+            });
+    Map<Long, Tensor> known = new HashMap<>(); // a tensor may have several names
+    Map<String, Tensor> tensors = new HashMap<>();
+    for (RestoredTensor each : named) {
+      tensors.put(each.getName(), known.computeIfAbsent(each.getSpec().getId(), session::adopt));
+    }
+    return new Restored(session, Map.copyOf(tensors));
+  }
+
+  /** Makes a session of what a call opens. */
+  private static Session begin(
+      String address, ConnectOptions options, Function<Servers, OpenSessionResponse> open) {
     List<String> addresses =
         Arrays.stream(address.split(","))
             .map(String::trim)
@@ -113,17 +169,7 @@ public final class Session extends SessionOps implements AutoCloseable {
     (addresses.isEmpty() ? List.of(address) : addresses).forEach(Advice::check);
     Servers servers = new Servers(addresses, options::dial);
     try {
-      OpenSessionRequest request =
-          OpenSessionRequest.newBuilder()
-              .setClient(options.clientName)
-              .setLeaseMs((int) options.lease.toMillis())
-              .build();
-      OpenSessionRequest follows = request.toBuilder().setFollowsEndpoint(true).build();
-      OpenSessionResponse opened = opened(servers, options, follows);
-      if (!opened.getEndpoint().isEmpty()) {
-        servers.leave(servers.link(), opened.getEndpoint());
-        opened = opened(servers, options, request);
-      }
+      OpenSessionResponse opened = open.apply(servers);
       if (opened.getFirstId() == 0) {
         throw GradwireException.mistake(
             Reason.REASON_PROTOCOL_VERSION,
@@ -140,14 +186,14 @@ public final class Session extends SessionOps implements AutoCloseable {
   }
 
   /** Makes the first call. Gives up sooner than later calls, and tells what to do. */
-  private static OpenSessionResponse opened(
-      Servers servers, ConnectOptions options, OpenSessionRequest request) {
+  private static <R> R opened(
+      Servers servers, ConnectOptions options, Function<AutogradServiceBlockingStub, R> call) {
     boolean impatient = options.patience.compareTo(OPENING) < 0;
     Retry retry = new Retry(servers, impatient ? options.patience : OPENING);
     while (true) {
       Servers.Link link = servers.link();
       try {
-        return link.blocking().openSession(request);
+        return call.apply(link.blocking());
       } catch (StatusRuntimeException thrown) {
         Advice.Told told = Advice.of(thrown, link.address(), options);
         boolean last = told.last() && servers.isAlone();
@@ -372,35 +418,27 @@ public final class Session extends SessionOps implements AutoCloseable {
 
   /** Makes a leaf of zero dimensions and FLOAT32. */
   public Tensor scalar(float value) {
-    return fromBytes(DType.FLOAT32, little(4).putFloat(value).array());
+    return leaf(DType.FLOAT32, Source.of(new float[] {value}));
   }
 
   /** Makes a leaf of floats in row-major order. Without a shape it has one dimension. */
   public Tensor tensor(float[] values, long... shape) {
-    ByteBuffer bytes = little(4 * values.length);
-    bytes.asFloatBuffer().put(values);
-    return fromBytes(DType.FLOAT32, bytes.array(), shapeOf(shape, values.length));
+    return leaf(DType.FLOAT32, Source.of(values), shapeOf(shape, values.length));
   }
 
   /** Makes a leaf of doubles in row-major order. Without a shape it has one dimension. */
   public Tensor tensor(double[] values, long... shape) {
-    ByteBuffer bytes = little(8 * values.length);
-    bytes.asDoubleBuffer().put(values);
-    return fromBytes(DType.FLOAT64, bytes.array(), shapeOf(shape, values.length));
+    return leaf(DType.FLOAT64, Source.of(values), shapeOf(shape, values.length));
   }
 
   /** Makes a leaf of longs in row-major order. Without a shape it has one dimension. */
   public Tensor tensor(long[] values, long... shape) {
-    ByteBuffer bytes = little(8 * values.length);
-    bytes.asLongBuffer().put(values);
-    return fromBytes(DType.INT64, bytes.array(), shapeOf(shape, values.length));
+    return leaf(DType.INT64, Source.of(values), shapeOf(shape, values.length));
   }
 
   /** Makes a leaf of ints in row-major order. Without a shape it has one dimension. */
   public Tensor tensor(int[] values, long... shape) {
-    ByteBuffer bytes = little(4 * values.length);
-    bytes.asIntBuffer().put(values);
-    return fromBytes(DType.INT32, bytes.array(), shapeOf(shape, values.length));
+    return leaf(DType.INT32, Source.of(values), shapeOf(shape, values.length));
   }
 
   /** Makes a leaf of bools in row-major order. Without a shape it has one dimension. */
@@ -410,10 +448,6 @@ public final class Session extends SessionOps implements AutoCloseable {
       bytes[i] = (byte) (values[i] ? 1 : 0);
     }
     return fromBytes(DType.BOOL, bytes, shapeOf(shape, values.length));
-  }
-
-  private static ByteBuffer little(int size) {
-    return ByteBuffer.allocate(size).order(ByteOrder.LITTLE_ENDIAN);
   }
 
   private static long[] shapeOf(long[] shape, int length) {
@@ -426,11 +460,15 @@ public final class Session extends SessionOps implements AutoCloseable {
    * the server has them.
    */
   public Tensor fromBytes(DType dtype, byte[] data, long... shape) {
+    return leaf(dtype, Source.of(data), shape);
+  }
+
+  private Tensor leaf(DType dtype, Source source, long... shape) {
     long expected = dtype.size();
     for (long size : shape) {
       expected *= size;
     }
-    if (expected != data.length) {
+    if (expected != source.size()) {
       throw GradwireException.mistake(
           Reason.REASON_PAYLOAD_SIZE,
           "",
@@ -438,19 +476,19 @@ public final class Session extends SessionOps implements AutoCloseable {
           Arrays.toString(shape),
           dtype,
           expected,
-          data.length);
+          source.size());
     }
     List<Long> sizes = Arrays.stream(shape).boxed().toList();
     CreateRequest.Builder request = CreateRequest.newBuilder().setGradMode(gradMode());
-    if (!isRecording() && data.length > opened.getLimits().getMaxInlineBytes()) {
+    if (!isRecording() && source.size() > opened.getLimits().getMaxInlineBytes()) {
       request.setTransfer(
-          new Bulk(this).upload(data).toBuilder().setDtype(dtype.proto).addAllShape(sizes));
+          new Bulk(this).upload(source).toBuilder().setDtype(dtype.proto).addAllShape(sizes));
     } else {
       request.setPayload(
           io.github.gradwire.v1.Payload.newBuilder()
               .setDtype(dtype.proto)
               .addAllShape(sizes)
-              .setData(UnsafeByteOperations.unsafeWrap(data)));
+              .setData(source.all()));
     }
     Tensor made = newTensor();
     sink.send(Command.newBuilder().setCreate(request.setId(made.id())));
@@ -526,5 +564,32 @@ public final class Session extends SessionOps implements AutoCloseable {
   /** Loads a program file that Python's gradwire.export wrote, given its bytes. Waits. */
   public ProgramFile loadProgram(byte[] data) {
     return ProgramFile.load(this, data);
+  }
+
+  // Snapshots
+
+  /**
+   * Stores the session under a name: values, gradients, the graph and the random generator. Waits
+   * for all commands. {@link Gradwire#restore} opens it, and returns the given tensors by their
+   * names. The server needs --state-dir.
+   *
+   * @param live how long the server keeps it; zero takes the server's limit
+   */
+  public void save(String name, Map<String, Tensor> tensors, Duration live) {
+    SaveSessionRequest.Builder request =
+        SaveSessionRequest.newBuilder().setSessionId(id()).setName(name).setTtlMs(live.toMillis());
+    tensors.forEach(
+        (key, tensor) ->
+            request.addTensors(
+                NamedTensor.newBuilder().setName(key).setId(own("save", tensor).id())));
+    await();
+    retried(servers, patience, stub -> stub.saveSession(request.build()));
+    Reference.reachabilityFence(tensors);
+  }
+
+  /** Deletes a snapshot of the caller's on the session's server. */
+  public void deleteSnapshot(String name) {
+    DeleteSnapshotRequest request = DeleteSnapshotRequest.newBuilder().setName(name).build();
+    retried(servers, patience, stub -> stub.deleteSnapshot(request));
   }
 }

@@ -15,6 +15,9 @@ import io.github.gradwire.v1.SetRequiresGradRequest;
 import io.github.gradwire.v1.TensorSpec;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
+import java.nio.DoubleBuffer;
+import java.nio.FloatBuffer;
+import java.nio.LongBuffer;
 import java.util.List;
 import java.util.function.Consumer;
 import java.util.function.UnaryOperator;
@@ -112,26 +115,63 @@ public final class Tensor extends TensorOps implements AutoCloseable {
 
   /** Fetches the values. Waits, and throws the first refusal since the last wait or read. */
   public Payload read() {
+    return payload(fetch());
+  }
+
+  private ReadResponse fetch() {
     ReadRequest.Builder request = ReadRequest.newBuilder().setTensor(id);
-    ReadResponse answer = ask(Command.newBuilder().setRead(request)).getRead();
+    return ask(Command.newBuilder().setRead(request)).getRead();
+  }
+
+  private Payload payload(ReadResponse answer) {
     return answer.hasTransfer()
         ? new Bulk(session).download(answer.getTransfer())
         : Payload.of(answer.getPayload());
   }
 
+  /** How many elements a large answer has, if they are of this type; else -1. */
+  private static int large(ReadResponse answer, DType dtype) {
+    boolean is = answer.hasTransfer() && answer.getTransfer().getDtype() == dtype.proto;
+    return is ? Math.toIntExact(answer.getTransfer().getTotalBytes() / dtype.size()) : -1;
+  }
+
   /** Reads a tensor of any real element type as floats. Waits. */
   public float[] floats() {
-    return read().floats();
+    ReadResponse answer = fetch();
+    int count = large(answer, DType.FLOAT32);
+    if (count < 0) {
+      return payload(answer).floats();
+    }
+    FloatBuffer made = FloatBuffer.allocate(count);
+    new Bulk(session)
+        .download(answer.getTransfer(), Float.BYTES, part -> made.put(part.asFloatBuffer()));
+    return made.array();
   }
 
   /** Reads a tensor of any real element type as doubles. Waits. */
   public double[] doubles() {
-    return read().doubles();
+    ReadResponse answer = fetch();
+    int count = large(answer, DType.FLOAT64);
+    if (count < 0) {
+      return payload(answer).doubles();
+    }
+    DoubleBuffer made = DoubleBuffer.allocate(count);
+    new Bulk(session)
+        .download(answer.getTransfer(), Double.BYTES, part -> made.put(part.asDoubleBuffer()));
+    return made.array();
   }
 
   /** Reads a tensor of integers or bools. Waits. */
   public long[] longs() {
-    return read().longs();
+    ReadResponse answer = fetch();
+    int count = large(answer, DType.INT64);
+    if (count < 0) {
+      return payload(answer).longs();
+    }
+    LongBuffer made = LongBuffer.allocate(count);
+    new Bulk(session)
+        .download(answer.getTransfer(), Long.BYTES, part -> made.put(part.asLongBuffer()));
+    return made.array();
   }
 
   /** Reads a tensor of one element. Waits. */

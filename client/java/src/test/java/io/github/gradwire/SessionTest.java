@@ -19,6 +19,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
@@ -210,6 +211,33 @@ class SessionTest {
         };
     Tensor failed = failing.apply(x).sum();
     assertEquals("own", assertThrows(IllegalStateException.class, failed::backward).getMessage());
+  }
+
+  @Test
+  void aCustomFunctionWithSeveralResults() {
+    MultiOutputFunction sumAndDifference =
+        new MultiOutputFunction("SumAndDifference") {
+          @Override
+          protected List<Tensor> forward(CustomFunction.Context context, List<Tensor> inputs) {
+            Tensor a = inputs.get(0);
+            Tensor b = inputs.get(1);
+            return List.of(a.add(b), a.sub(b));
+          }
+
+          @Override
+          protected List<Tensor> backward(CustomFunction.Context context, List<Tensor> gradients) {
+            check(gradients.get(1), 0, 0); // it has no part in the loss
+            return Arrays.asList(gradients.get(0).mul(3), null);
+          }
+        };
+    Tensor a = session.tensor(new float[] {1, 2}).requiresGrad(true);
+    Tensor b = session.tensor(new float[] {3, 4}).requiresGrad(true);
+    List<Tensor> made = sumAndDifference.apply(a, b);
+    check(made.get(0), 4, 6);
+    check(made.get(1), -2, -2);
+    made.get(0).sum().backward();
+    check(a.grad(), 3, 3);
+    assertFalse(b.hasGrad());
   }
 
   private long count() {

@@ -321,13 +321,16 @@ final class W2 {
       DownloadRequest request =
           DownloadRequest.newBuilder().setSessionId(session).setTransferId(transfer).build();
       long begun = System.nanoTime();
-      long received = 0;
+      byte[] data = new byte[mib << 20];
+      int received = 0;
       Iterator<DownloadResponse> parts = stub.download(request);
       while (parts.hasNext()) {
-        received += parts.next().getData().size();
+        ByteString part = parts.next().getData();
+        part.copyTo(data, received);
+        received += part.size();
       }
       double taken = seconds(begun);
-      if (received != (long) mib << 20) {
+      if (received != data.length) {
         throw new IllegalStateException(received + " bytes came");
       }
       release(held);
