@@ -4,7 +4,16 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { connect, functional as F, GradwireRuntimeError, Reason, type Tensor } from "../src/node.js";
+import {
+  CustomFunction,
+  connect,
+  functional as F,
+  type FunctionContext,
+  GradwireRuntimeError,
+  Reason,
+  restore,
+  type Tensor,
+} from "../src/node.js";
 import { ADDRESS, NO_SERVER, PACKAGE } from "./support.js";
 
 test("the page's code", { skip: NO_SERVER }, async () => {
@@ -41,6 +50,27 @@ test("the page's code", { skip: NO_SERVER }, async () => {
   hook.remove();
   console.log(await a.grad.array()); // [ 4, 8, 12 ]
 
+  class Square extends CustomFunction {
+    forward(context: FunctionContext, x: Tensor) {
+      context.save(x);
+      return x.mul(x);
+    }
+
+    backward(context: FunctionContext, gradient: Tensor) {
+      const [x] = context.saved as [Tensor];
+      return x.mul(gradient).mul(2);
+    }
+  }
+  a.grad = null;
+  await new Square("Square").apply(a).sum().backward();
+  console.log(await a.grad.array()); // [ 2, 4, 6 ]
+
+  await session.save("epoch-1", { a }, { ttl: 3600 });
+  const { session: again, tensors } = await restore(ADDRESS, "epoch-1");
+  console.log(await tensors["a"]?.array()); // [ 1, 2, 3 ]
+  await again.close();
+  await session.deleteSnapshot("epoch-1");
+
   const program = await session.trace({ inputs: [{ shape: [3] }] }, (_recording, [input]) => {
     return [(input as Tensor).mul(2).sum()];
   });
@@ -54,7 +84,7 @@ test("the page's code", { skip: NO_SERVER }, async () => {
 
   assert.ok(Math.abs((said.shift() as number) - 3) < 1e-4);
   const refusal = "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)";
-  assert.deepEqual(said, [[2, 4, 6], [1, 1, 1], "matmul", refusal, [4, 8, 12], 12]);
+  assert.deepEqual(said, [[2, 4, 6], [1, 1, 1], "matmul", refusal, [4, 8, 12], [2, 4, 6], [1, 2, 3], 12]);
 });
 
 test("the page's code is tested", () => {
