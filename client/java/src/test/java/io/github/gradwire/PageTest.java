@@ -7,7 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
@@ -58,6 +60,21 @@ class PageTest {
         total = a.exp().sum().keep();
       }
       assertTrue(total.item() > 30);
+    }
+  }
+
+  @Test
+  void snapshots() {
+    String address = TestServer.address();
+    try (Session session = TestServer.connect()) {
+      Tensor a = session.tensor(new float[] {1, 2, 3});
+      session.save("epoch-1", Map.of("a", a), Duration.ofHours(1));
+      float[] values;
+      try (Restored again = Gradwire.restore(address, "epoch-1")) {
+        values = again.tensors().get("a").floats(); // 1, 2, 3
+      }
+      session.deleteSnapshot("epoch-1");
+      assertArrayEquals(new float[] {1, 2, 3}, values);
     }
   }
 
