@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
 	pb "github.com/gradwire/gradwire/client/go/gradwirepb"
@@ -14,28 +15,33 @@ import (
 
 const defaultChunk = 256 << 10
 
+// endedEarly is the failure of a transfer whose call ended well, but without all bytes: it is tried again.
+func endedEarly() *Error { return &Error{Code: codes.Unavailable, Message: "the transfer ended early"} }
+
 // upload sends values in chunks. After a broken call it asks how many bytes have arrived, and sends the others.
 func (s *Session) upload(ctx context.Context, data []byte) (*pb.Transfer, error) {
-	start := &pb.UploadStart{SessionId: s.ID(), TotalBytes: uint64(len(data)), RequestId: s.requestID()}
+	made := &pb.Transfer{TotalBytes: uint64(len(data))}
+	request, arrived, broke := s.requestID(), uint64(0), false
 	err := s.resumed(ctx, func() (bool, *Error) {
-		state, failure := s.uploadFrom(ctx, start, nil)
-		if failure == nil {
-			at := state.GetReceivedBytes()
-			start.TransferId, start.Offset = state.GetTransferId(), at
-			state, failure = s.uploadFrom(ctx, start, data[at:])
-			start.TransferId, start.Offset = "", 0
-			return failure == nil && state.GetReceivedBytes() > at, failure
+		start := &pb.UploadStart{SessionId: s.ID(), TotalBytes: made.TotalBytes, RequestId: request}
+		before := arrived
+		if broke {
+			state, failure := s.uploadFrom(ctx, start, nil)
+			if failure != nil {
+				return false, failure
+			}
+			arrived = min(state.GetReceivedBytes(), made.TotalBytes)
+			start.TransferId, start.Offset = state.GetTransferId(), arrived
 		}
-		return false, failure
+		broke = true
+		state, failure := s.uploadFrom(ctx, start, data[arrived:])
+		if failure == nil && state.GetReceivedBytes() != made.TotalBytes {
+			failure = endedEarly()
+		}
+		made.TransferId = state.GetTransferId()
+		return arrived > before, failure
 	})
-	if err != nil {
-		return nil, err
-	}
-	state, failure := s.uploadFrom(ctx, start, nil)
-	if failure != nil {
-		return nil, failure
-	}
-	return &pb.Transfer{TransferId: state.GetTransferId(), TotalBytes: uint64(len(data))}, nil
+	return made, err
 }
 
 // uploadFrom makes one call of Upload.
@@ -71,21 +77,30 @@ func (s *Session) noted(address string, failure *Error) *Error {
 // download fetches a transfer's bytes, and goes on after a broken call where it broke.
 func (s *Session) download(ctx context.Context, transfer *pb.Transfer) ([]byte, error) {
 	data := make([]byte, transfer.GetTotalBytes())
+	preferHugePages(data)
 	at := uint64(0)
 	err := s.resumed(ctx, func() (bool, *Error) {
 		before := at
 		_, address := s.places.current()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
 		var trailer metadata.MD
 		request := &pb.DownloadRequest{SessionId: s.ID(), TransferId: transfer.GetTransferId(), Offset: at}
 		stream, err := s.client.Download(ctx, request, grpc.Trailer(&trailer))
 		for err == nil {
 			var part *pb.DownloadResponse
 			if part, err = stream.Recv(); err == nil {
-				at = part.GetOffset() + uint64(copy(data[part.GetOffset():], part.GetData()))
+				if part.GetOffset() != at || len(part.GetData()) > len(data)-int(at) {
+					return false, refusal(pb.Reason_REASON_INTERNAL, "", "the server sent other bytes than those of the transfer")
+				}
+				at += uint64(copy(data[at:], part.GetData()))
 			}
 		}
-		if errors.Is(err, io.EOF) || at == transfer.GetTotalBytes() {
+		switch {
+		case at == transfer.GetTotalBytes():
 			return true, nil
+		case errors.Is(err, io.EOF):
+			return at > before, endedEarly()
 		}
 		return at > before, s.noted(address, fromStatus(err, trailer))
 	})

@@ -20,10 +20,12 @@ import (
 // scripted is a server that does what a live one does not do on demand.
 type scripted struct {
 	pb.UnimplementedAutogradServiceServer
-	stream func(attempt uint32, stream pb.AutogradService_StreamServer) error
-	mu     sync.Mutex
-	alive  int
-	fails  int // OpenSession calls that still fail
+	stream   func(attempt uint32, stream pb.AutogradService_StreamServer) error
+	upload   func(stream pb.AutogradService_UploadServer) error
+	download func(request *pb.DownloadRequest, stream pb.AutogradService_DownloadServer) error
+	mu       sync.Mutex
+	alive    int
+	fails    int // OpenSession calls that still fail
 }
 
 func (s *scripted) OpenSession(context.Context, *pb.OpenSessionRequest) (*pb.OpenSessionResponse, error) {
@@ -56,6 +58,12 @@ func (s *scripted) Stream(stream pb.AutogradService_StreamServer) error {
 		return err
 	}
 	return s.stream(first.GetAttach().GetAttempt(), stream)
+}
+
+func (s *scripted) Upload(stream pb.AutogradService_UploadServer) error { return s.upload(stream) }
+
+func (s *scripted) Download(request *pb.DownloadRequest, stream pb.AutogradService_DownloadServer) error {
+	return s.download(request, stream)
 }
 
 // open serves a script and opens a session on it.
