@@ -23,7 +23,8 @@ const Version = "0.1.0"
 
 const (
 	defaultPatience = 120 * time.Second
-	collectEvery    = 1024 // tensors beyond those that the last collection left, after which another one is due
+	openingPatience = 5 * time.Second // how long an unreachable server is tried while a session is opened
+	collectEvery    = 1024            // tensors beyond those that the last collection left, after which another one is due
 )
 
 // sink takes a session's commands: the writer of a live session, or the recorder of a program.
@@ -92,7 +93,7 @@ func begin(
 	}
 	s := &Session{
 		places: places, client: pb.NewAutogradServiceClient(places), hooks: map[uint64]*hookEntry{},
-		stopped: make(chan struct{}), unary: hex.EncodeToString(random), patient: o.patience,
+		stopped: make(chan struct{}), unary: hex.EncodeToString(random), patient: min(o.patience, openingPatience),
 	}
 	if s.opened, err = open(s, &o); err != nil {
 		_ = places.close() // it has no session
@@ -101,6 +102,7 @@ func begin(
 	if s.opened.GetFirstId() == 0 {
 		return nil, errors.Join(errors.New("gradwire: the server gives this client no ids; it is too old"), places.close())
 	}
+	s.patient = o.patience
 	s.nextID.Store(s.opened.GetFirstId() - 1)
 	s.writer = newWriter(newStreams(s, o.local).connect, s.opened, o.patience)
 	s.writer.dropped = s.dropHooks

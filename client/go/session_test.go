@@ -175,6 +175,7 @@ func TestAClosedSession(t *testing.T) {
 }
 
 func TestNoServer(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := gradwire.Connect(ctx, "127.0.0.1:1"); !errors.Is(err, context.DeadlineExceeded) {
@@ -182,6 +183,13 @@ func TestNoServer(t *testing.T) {
 	}
 	_, err := gradwire.Connect(t.Context(), "127.0.0.1:1", gradwire.WithPatience(50*time.Millisecond))
 	if err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+	// A mistake is told before the session's patience ends.
+	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = gradwire.Connect(ctx, "127.0.0.1:1")
+	if err == nil || !strings.Contains(err.Error(), "No server listens there: start `gradwire serve`") {
 		t.Error(err)
 	}
 }
