@@ -4,6 +4,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -21,7 +22,7 @@ std::string contents(const std::string& path) {
 }
 
 std::shared_ptr<grpc::ChannelCredentials> credentials_of(const ConnectOptions& options) {
-    if (!options.tls && options.ca.empty() && options.certificate.empty()) return grpc::InsecureChannelCredentials();
+    if (!encrypts(options)) return grpc::InsecureChannelCredentials();
     grpc::SslCredentialsOptions ssl;
     ssl.pem_root_certs = contents(options.ca);
     ssl.pem_cert_chain = contents(options.certificate);
@@ -91,6 +92,15 @@ std::shared_ptr<grpc::Channel> Connection::channel(const std::string& address) c
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // sessions break and reconnect independently
     return grpc::CreateCustomChannel(address, credentials_, arguments);
+}
+
+pb::OpenSessionResponse Connection::open(const pb::OpenSessionRequest& request) {
+    try {
+        return tried(&pb::AutogradService::Stub::OpenSession, request,
+                     std::min<std::chrono::milliseconds>(options_.patience, opening));
+    } catch (const Error& error) {
+        raise(advised(error.failure(), options_));
+    }
 }
 
 std::shared_ptr<pb::AutogradService::Stub> Connection::stub() const {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "advice.hpp"
 #include "failures.hpp"
 #include "gradwire/session.hpp"
 #include "gradwire/v1/service.grpc.pb.h"
@@ -22,6 +23,9 @@ namespace gradwire::detail {
 
 /// The refusal of a call, or its status without a reason, if the connection failed.
 Failure failure_of(const grpc::Status& status, const grpc::ClientContext& context);
+
+/// How long an unreachable server is tried while a session is opened. Later the session's patience counts.
+inline constexpr std::chrono::seconds opening{5};
 
 /// Where the session is: the seeds, and the server in use. Threads may share it.
 class Connection {
@@ -39,11 +43,21 @@ class Connection {
     /// Opens a stream by gRPC.
     std::unique_ptr<Wire> stream() const;
 
+    /// Opens a session. If that fails, the error says what to do where that is known.
+    pb::OpenSessionResponse open(const pb::OpenSessionRequest& request);
+
     /// Makes a unary call, and the same call again while the connection fails. The request should have a request id
     /// where it changes something.
     template <class Request, class Response>
     Response call(grpc::Status (pb::AutogradService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                   const Request& request) {
+        return tried(method, request, options_.patience);
+    }
+
+  private:
+    template <class Request, class Response>
+    Response tried(grpc::Status (pb::AutogradService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                   const Request& request, std::chrono::milliseconds patience) {
         auto begun = Clock::now();
         auto pause = first_pause;
         for (;;) {
@@ -54,13 +68,12 @@ class Connection {
             if (status.ok()) return response;
             Failure failure = failure_of(status, context);
             failed(failure);
-            if (!may_retry(failure) || Clock::now() - begun > options_.patience) raise(failure);
+            if (!may_retry(failure) || distrusts(failure) || Clock::now() - begun > patience) raise(failure);
             std::this_thread::sleep_for(pause);
             pause = std::min(2 * pause, longest_pause);
         }
     }
 
-  private:
     std::shared_ptr<grpc::Channel> channel(const std::string& address) const;
     void use(const std::string& address);
 

@@ -53,7 +53,7 @@ std::shared_ptr<Core> Core::open(const std::string& addresses, const ConnectOpti
     pb::OpenSessionRequest request;
     request.set_client(options.client.empty() ? std::string("gradwire-cpp/") + version : options.client);
     request.set_lease_ms(static_cast<std::uint32_t>(std::max<std::int64_t>(0, options.lease.count())));
-    core->opened_ = core->connection_->call(&pb::AutogradService::Stub::OpenSession, request);
+    core->opened_ = core->connection_->open(request);
     if (core->opened_.first_id() == 0) {
         raise(mistake(Reason::ProtocolVersion, "", "the server gives this client no ids; it is too old"));
     }

@@ -41,7 +41,7 @@ Payload Tensor::read() const {
     read_into([&](DType dtype, std::vector<std::int64_t> shape, std::size_t size) {
         made.dtype = dtype;
         made.shape = std::move(shape);
-        made.data.resize(size);
+        resize_for_read(made.data, size);
         return made.data.data();
     });
     return made;

@@ -1,6 +1,10 @@
 // Element types, and values of tensors in this program's memory.
 #include "gradwire/values.hpp"
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -75,6 +79,25 @@ double from_brain(std::uint16_t half) {
 }
 
 }  // namespace
+
+namespace detail {
+
+/// The first write to each small page of fresh memory is a page fault. Together these take longer than the copy.
+void prefer_huge_pages(void* memory, std::size_t bytes) noexcept {
+#ifdef __linux__
+    constexpr std::uintptr_t huge = 2 << 20;
+    const auto address = reinterpret_cast<std::uintptr_t>(memory);
+    const std::uintptr_t begin = (address + huge - 1) / huge * huge;
+    const std::uintptr_t end = (address + bytes) / huge * huge;
+    // It is a hint: a system without huge pages refuses it, and takes small ones.
+    if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+    static_cast<void>(memory);
+    static_cast<void>(bytes);
+#endif
+}
+
+}  // namespace detail
 
 std::string_view name_of(DType dtype) noexcept { return known(dtype).name; }
 

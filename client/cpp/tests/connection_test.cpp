@@ -73,6 +73,36 @@ TEST(Tls, AWrongAuthorityOrNoEncryptionIsRefused) {
     EXPECT_THROW(Session(support::variable("GRADWIRE_SECURE"), secured("no variable", token)), ConnectionError);
 }
 
+/// What a mistake of connecting says.
+std::string told(const std::string& address, const ConnectOptions& options) {
+    try {
+        Session session(address, options);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+TEST(Advice, SaysWhatToDo) {
+    NEEDS("GRADWIRE_SECURE");
+    NEEDS_A_SERVER();
+    const std::string secure = support::variable("GRADWIRE_SECURE");
+    const std::string token = support::variable("GRADWIRE_SECURE_TOKEN");
+    const char* ca = "GRADWIRE_SECURE_CA";
+    ConnectOptions plain;
+    plain.patience = 200ms;
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {told("127.0.0.1:1", plain), "No server listens there: start `gradwire serve`"},
+        {told("nowhere.invalid:50051", plain), "The host's name cannot be resolved"},
+        {told(secure, secured(ca, "")), "No token was given: set ConnectOptions::token"},
+        {told(secure, secured(ca, "wrong")), "The token of ConnectOptions::token is unknown to this server"},
+        {told(secure, secured("GRADWIRE_SECURE_OTHER_CA", token)), "The server's certificate is not trusted"},
+        {told(secure, plain), "The server seems to use TLS"},
+        {told(support::address(), secured(ca, "")), "The server seems not to use TLS"},
+    };
+    for (const auto& [message, wanted] : cases) EXPECT_NE(message.find("\n  " + wanted), std::string::npos) << message;
+}
+
 TEST(Moves, ASessionThatMovesIsFollowed) {
     NEEDS("GRADWIRE_MOVING");
     ConnectOptions options;

@@ -157,6 +157,10 @@ TEST(Ops, TakeTypedArguments) {
     expect_values(functional::leaky_relu(-a), {-0.03, -0.01, -0.02, -0.06, -0.05, -0.04});
     expect_values(linalg::norm(a), {std::sqrt(91)});
     expect_values(fft::fft(a).abs().sum({.dim = {1}}), {6 + 2 * std::sqrt(3), 15 + 2 * std::sqrt(3)});
+    for (const auto& scalar : {session.zeros({}), session.full({}, 0.0), session.tensor({0.f}).reshape({})}) {
+        EXPECT_TRUE(scalar.shape().empty());
+        EXPECT_EQ(scalar.item(), 0);
+    }
     const auto parts = a.split_int(2, {.dim = 1});
     ASSERT_EQ(parts.size(), 2U);
     expect_values(parts[1], {2, 4});
@@ -224,6 +228,9 @@ TEST(Sessions, NoServer) {
     options.patience = std::chrono::milliseconds(50);
     EXPECT_THROW(Session("127.0.0.1:1", options), ConnectionError);
     EXPECT_THROW(Session(" , "), ArgumentValueError);
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_THROW(Session("127.0.0.1:1"), ConnectionError);
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(60)) << "it waits for its patience";
     options.ca = "/nowhere/ca.pem";
     EXPECT_THROW(Session("127.0.0.1:1", options), ArgumentValueError);
 }

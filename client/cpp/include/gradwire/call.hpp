@@ -149,6 +149,11 @@ class Call {
 
     /// Adds an argument by place.
     Call& arg(Argument value) { return named({}, std::move(value)); }
+    /// Adds a list by place. An absent one is empty: `session.zeros({})` has no dimensions.
+    template <class T>
+    Call& arg(const List<T>& value) {
+        return named({}, value.given() ? Argument(value) : Argument(List<T>(std::vector<T>())));
+    }
     /// Adds an argument by name.
     Call& named(std::string_view name, Argument value);
     /// Adds an argument by name, if it is given.

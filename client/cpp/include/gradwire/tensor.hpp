@@ -70,7 +70,7 @@ class Tensor : public detail::TensorMethods {
         } else {
             read_into([&](DType dtype, const std::vector<std::int64_t>&, std::size_t size) {
                 expect(dtype, dtype_of<T>());
-                made.resize((size + sizeof(T) - 1) / sizeof(T));
+                detail::resize_for_read(made, (size + sizeof(T) - 1) / sizeof(T));
                 return reinterpret_cast<char*>(made.data());
             });
         }

@@ -106,4 +106,19 @@ struct Payload {
     std::vector<double> to_doubles() const;
 };
 
+namespace detail {
+
+/// Asks the system for huge pages in memory that is about to be written, if it is large. Linux only.
+void prefer_huge_pages(void* memory, std::size_t bytes) noexcept;
+
+/// Resizes a container of values into which a large tensor is read.
+template <class Values>
+void resize_for_read(Values& values, std::size_t size) {
+    values.reserve(size);
+    prefer_huge_pages(values.data(), size * sizeof(typename Values::value_type));
+    values.resize(size);
+}
+
+}  // namespace detail
+
 }  // namespace gradwire
