@@ -25,6 +25,9 @@ pub(crate) type Service = InterceptedService<Channel, Bearer>;
 /// Bytes that may be under way: enough for a fast connection.
 const WINDOW: u32 = 8 << 20;
 
+/// How long an unreachable server is tried while a session is opened. Later the session's patience counts.
+const OPENING: Duration = Duration::from_secs(5);
+
 /// Adds the token to each call.
 #[derive(Clone)]
 pub struct Bearer(Option<MetadataValue<Ascii>>);
@@ -150,13 +153,31 @@ impl Connection {
         Q: Clone,
         F: Future<Output = std::result::Result<Response<R>, Status>>,
     {
+        self.retried_for(self.options.patience, request, call).await
+    }
+
+    /// Makes a call that opens a session. If it fails, the error says what to do where that is known.
+    pub async fn open<Q, R, F>(&self, request: Q, call: impl Fn(Client, Q) -> F) -> Result<R>
+    where
+        Q: Clone,
+        F: Future<Output = std::result::Result<Response<R>, Status>>,
+    {
+        let answer = self.retried_for(self.options.patience.min(OPENING), request, call).await;
+        answer.map_err(|error| self.options.advised(error))
+    }
+
+    async fn retried_for<Q, R, F>(&self, patience: Duration, request: Q, call: impl Fn(Client, Q) -> F) -> Result<R>
+    where
+        Q: Clone,
+        F: Future<Output = std::result::Result<Response<R>, Status>>,
+    {
         let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
             let error = match call(self.client()?, request.clone()).await {
                 Ok(answer) => return Ok(answer.into_inner()),
                 Err(status) => self.failed(&status),
             };
-            if !error.may_retry() || error.distrusts() || begun.elapsed() > self.options.patience {
+            if !error.may_retry() || error.distrusts() || begun.elapsed() > patience {
                 return Err(error);
             }
             tokio::time::sleep(pause).await;

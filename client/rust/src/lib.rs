@@ -33,7 +33,7 @@
 //!
 //! A dropped tensor is released with the next batch. Clones of a tensor are the same tensor.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 use std::sync::{Mutex, MutexGuard};
@@ -43,6 +43,7 @@ mod bulk;
 mod call;
 mod connection;
 mod error;
+mod memory;
 mod operators;
 #[rustfmt::skip]
 mod ops;

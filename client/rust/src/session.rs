@@ -74,7 +74,7 @@ impl Session {
         let address = address.to_owned();
         let opened = runtime.spawn(async move {
             let connection = Arc::new(Connection::new(&address, options)?);
-            let answer = open(&connection).await.map_err(|error| connection.options.advised(error))?;
+            let answer = open(&connection).await?;
             Ok((connection, answer))
         });
         Pending::new(async move {
@@ -355,13 +355,13 @@ async fn open(connection: &Connection) -> Result<proto::OpenSessionResponse> {
         ..Default::default()
     };
     let call = |mut client: Client, request| async move { client.open_session(request).await };
-    let answer = connection.retried(request.clone(), call).await?;
+    let answer = connection.open(request.clone(), call).await?;
     if answer.endpoint.is_empty() || !answer.session_id.is_empty() {
         return Ok(answer);
     }
     connection.move_to(&answer.endpoint)?;
     request.follows_endpoint = false;
-    connection.retried(request, call).await
+    connection.open(request, call).await
 }
 
 /// Renews the lease three times in its length.

@@ -70,8 +70,7 @@ impl Session {
         let opened = runtime.spawn(async move {
             let connection = Arc::new(Connection::new(&address, options)?);
             let call = |mut client: Client, request| async move { client.restore_session(request).await };
-            let answer = connection.retried(request, call).await;
-            let answer = answer.map_err(|error| connection.options.advised(error))?;
+            let answer = connection.open(request, call).await?;
             Ok((connection, answer))
         });
         Pending::new(async move {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::autograd::grad_mode;
 use crate::error::{Error, Reason, Result};
+use crate::memory::prefer_huge_pages;
 use crate::pending::Pending;
 use crate::proto::{self, command::Command, create_request::Source, read_response::Result as Told};
 use crate::session::Session;
@@ -49,10 +50,12 @@ macro_rules! element {
         impl Sealed for $type {
             const SIZE: usize = size_of::<$type>();
 
+            #[inline]
             fn write(self, to: &mut [u8]) {
                 to.copy_from_slice(&self.to_le_bytes());
             }
 
+            #[inline]
             fn read(from: &[u8]) -> $type {
                 <$type>::from_le_bytes(from.try_into().expect("a chunk has the size of an element"))
             }
@@ -72,10 +75,12 @@ impl Element for bool {
 impl Sealed for bool {
     const SIZE: usize = 1;
 
+    #[inline]
     fn write(self, to: &mut [u8]) {
         to[0] = self.into();
     }
 
+    #[inline]
     fn read(from: &[u8]) -> bool {
         from[0] != 0
     }
@@ -92,12 +97,14 @@ impl Element for Complex<f64> {
 impl<T: Sealed> Sealed for Complex<T> {
     const SIZE: usize = 2 * T::SIZE;
 
+    #[inline]
     fn write(self, to: &mut [u8]) {
         let (re, im) = to.split_at_mut(T::SIZE);
         self.re.write(re);
         self.im.write(im);
     }
 
+    #[inline]
     fn read(from: &[u8]) -> Complex<T> {
         let (re, im) = from.split_at(T::SIZE);
         Complex { re: T::read(re), im: T::read(im) }
@@ -123,10 +130,12 @@ impl DType {
     }
 }
 
-// The loops over chunks of a constant size compile to vector instructions, for each type.
+// The loops over chunks of a constant size compile to vector instructions, for each type. They are compiled in the
+// user's crate, so `read` and `write` must be inlined there: a call for each element took longer than the network.
 
 pub(crate) fn bytes_of<T: Element>(values: &[T]) -> Vec<u8> {
     let mut made = vec![0; values.len() * T::SIZE];
+    prefer_huge_pages(&mut made);
     made.chunks_exact_mut(T::SIZE).zip(values).for_each(|(to, value)| value.write(to));
     made
 }
@@ -143,7 +152,9 @@ pub(crate) struct Arriving<T> {
 
 impl<T: Element> Arriving<T> {
     pub(crate) fn new(total_bytes: u64) -> Arriving<T> {
-        Arriving { values: Vec::with_capacity(total_bytes as usize / T::SIZE), rest: Vec::with_capacity(T::SIZE) }
+        let mut values = Vec::with_capacity(total_bytes as usize / T::SIZE);
+        prefer_huge_pages(values.spare_capacity_mut());
+        Arriving { values, rest: Vec::with_capacity(T::SIZE) }
     }
 
     /// How many bytes have arrived.

@@ -151,6 +151,9 @@ fn no_server() {
     let error = Session::connect_with("127.0.0.1:1", options).wait().unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
     assert!(Session::connect("no address at all").wait().is_err());
+    let told = Session::connect("127.0.0.1:1").wait_timeout(Duration::from_secs(60));
+    let error = told.expect("a mistake is told before the session's patience ends").unwrap_err();
+    assert!(error.to_string().contains("No server listens there: start `gradwire serve`"), "{error}");
 }
 
 #[test]
