@@ -158,7 +158,11 @@ func (t *Tensor) RegisterPostAccumulateGradHook(f func(leaf *Tensor) error) *Hoo
 
 func (t *Tensor) register(entry *hookEntry, kind pb.HookKind) *Hook {
 	hook := &Hook{session: t.session}
-	if t.err != nil || t.session.writer == nil {
+	if t.err != nil {
+		t.send(nil) // notes the error
+		return hook
+	}
+	if t.session.writer == nil {
 		t.session.sink.failed(refusal(pb.Reason_REASON_NOT_SUPPORTED, "", "a program has no hooks"))
 		return hook
 	}
@@ -253,8 +257,8 @@ func (s *Session) runHook(due *pb.HookCall) (*Tensor, error) {
 	}
 	gradient := s.adopt(due.GetGradients()[0].GetId())
 	replacement, err := entry.gradient(gradient)
-	if replacement != nil && replacement.err != nil {
-		err = replacement.err
+	if replacement != nil && err == nil {
+		err = gradient.mistakeOf("a hook's gradient", replacement)
 	}
 	return replacement, err
 }

@@ -350,7 +350,7 @@ func (a *arg) message() *pb.Argument {
 // key appends what two calls must have in common to be calls of one prepared op: all but ids and floats. It says
 // whether the op can be prepared.
 func (c *Call) key(key []byte, mode pb.GradMode, results int) ([]byte, bool) {
-	key = append(append(key, c.op...), 0, byte(mode), byte(results))
+	key = binary.LittleEndian.AppendUint32(append(append(key, c.op...), 0, byte(mode)), uint32(results))
 	for i := range c.args {
 		a := &c.args[i]
 		key = append(append(key, byte(a.kind)), a.name...)

@@ -371,3 +371,58 @@ func TestProgramsThatTheServerForgetsAreRegisteredAgain(t *testing.T) {
 		check(t, each.Run([]*gradwire.Tensor{x})[0], 1+float64(i))
 	}
 }
+
+// TestATensorOfAnotherSession is refused where its id would mean another tensor.
+func TestATensorOfAnotherSession(t *testing.T) {
+	session, other, ctx := connect(t), connect(t), t.Context()
+	a := gradwire.FromSlice(session, []float32{1, 2}).SetRequiresGrad(true)
+	foreign := gradwire.FromSlice(other, []float32{5, 5})
+	refused := func(name string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "belongs to another session") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	a.SetGrad(foreign)
+	refused("SetGrad", session.Wait(ctx))
+	a.SetData(foreign)
+	refused("SetData", session.Wait(ctx))
+	hook := a.RegisterHook(func(*gradwire.Tensor) (*gradwire.Tensor, error) { return foreign, nil })
+	refused("a hook", a.Mul(2).Sum().Backward(ctx))
+	hook.Remove()
+	if has, err := a.HasGrad(ctx); has || err != nil {
+		t.Error(has, err)
+	}
+	check(t, a, 1, 2)
+}
+
+// TestAFailedTensorFails in all of its methods with its own error.
+func TestAFailedTensorFails(t *testing.T) {
+	session, ctx := connect(t), t.Context()
+	a := gradwire.FromSlice(session, []float32{1, 2})
+	failed := gradwire.FromSlice(session, []float32{1, 2}, 3).Exp()
+	failed.RegisterHook(func(gradient *gradwire.Tensor) (*gradwire.Tensor, error) { return nil, nil }).Remove()
+	failed.SetGrad(a)
+	a.SetGrad(failed)
+	failed.SetData(failed)
+	failed.RetainGrad().SetRequiresGrad(true).ZeroGrad()
+	for name, err := range map[string]error{"Backward": failed.Backward(ctx), "Err": failed.Err(), "Wait": session.Wait(ctx)} {
+		if err == nil || !strings.Contains(err.Error(), "has 12 bytes, not 8") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	check(t, a, 1, 2)
+}
+
+// TestManyResults: calls whose numbers of results differ by a multiple of 256 are not the same prepared op.
+func TestManyResults(t *testing.T) {
+	session := connect(t)
+	long, short := session.Arange(257, gradwire.ArangeOptions{}), session.Arange(1, gradwire.ArangeOptions{})
+	unbound := func(a *gradwire.Tensor, count int) *gradwire.Tensor {
+		return gradwire.NewCall(nil, "unbind").Tensor("", a).Several(count)[count-1]
+	}
+	for range 4 {
+		check(t, unbound(short, 1), 0)
+		check(t, unbound(long, 257), 256)
+	}
+}

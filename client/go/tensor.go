@@ -55,8 +55,8 @@ func (t *Tensor) Release() {
 func (t *Tensor) send(command *pb.Command) {
 	if t.err == nil {
 		t.session.sink.send(command)
-	} else if t.session != nil {
-		t.session.sink.failed(t.err)
+	} else {
+		t.fails(t.err)
 	}
 	runtime.KeepAlive(t)
 }
@@ -127,12 +127,27 @@ func (t *Tensor) HasGrad(ctx context.Context) (bool, error) {
 	return result.GetGrad().GetGrad() != nil, err
 }
 
+// mistakeOf says why another tensor cannot be used with this one: an id means another tensor in another session.
+func (t *Tensor) mistakeOf(name string, other *Tensor) error {
+	if other.err == nil && other.session != t.session {
+		return refusal(ReasonArgumentValue, "", "%s: the tensor belongs to another session", name)
+	}
+	return other.err
+}
+
+// fails notes a mistake for the next wait. A tensor that could not be made may have no session.
+func (t *Tensor) fails(err error) {
+	if t.session != nil {
+		t.session.sink.failed(err)
+	}
+}
+
 // SetGrad sets the gradient; nil clears it.
 func (t *Tensor) SetGrad(grad *Tensor) {
 	request := &pb.SetGradRequest{Tensor: t.id}
 	if grad != nil {
-		if grad.err != nil {
-			t.session.sink.failed(grad.err)
+		if err := t.mistakeOf("SetGrad", grad); err != nil {
+			t.fails(err)
 			return
 		}
 		request.Grad = grad.id
@@ -146,8 +161,8 @@ func (t *Tensor) ZeroGrad() { t.SetGrad(nil) }
 
 // SetData makes the tensor share another's values; no graph records it (t.data = data).
 func (t *Tensor) SetData(data *Tensor) {
-	if data.err != nil {
-		t.session.sink.failed(data.err)
+	if err := t.mistakeOf("SetData", data); err != nil {
+		t.fails(err)
 		return
 	}
 	request := &pb.SetDataRequest{Tensor: t.id, Data: data.id}
