@@ -226,7 +226,12 @@ async function runHooks(session: Session, command: CommandInit, createGraph = fa
     let replacement: readonly (Tensor | null)[] | undefined;
     try {
       replacement = await answered(session, due, createGraph);
-      for (const each of replacement ?? []) if (each?.error) throw each.error;
+      for (const each of replacement ?? []) {
+        if (each?.error) throw each.error;
+        if (each && each.session !== session) {
+          throw refusal(Reason.ARGUMENT_VALUE, "the hook's gradient belongs to another session");
+        }
+      }
     } catch (thrown) {
       own = { thrown };
     }

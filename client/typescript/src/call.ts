@@ -31,13 +31,14 @@ export class Float {
 
 /**
  * A number that is a float though it is whole. JavaScript has one type of numbers: elsewhere whole numbers are integers,
- * as in Python. The difference matters for tensors of integers: `t.mul(float(2))` is `t * 2.0`.
+ * as in Python. The difference matters for tensors of integers: `t.mul(float(2))` is `t * 2.0`. It also matters for -0,
+ * which is the integer 0 without it.
  */
 export function float(value: number): Float {
   return new Float(value);
 }
 
-/** A number as an op takes it. Whole numbers and bigints are integers; see `float`. */
+/** A number as an op takes it. Bigints and whole numbers of 64 bits are integers, larger ones floats; see `float`. */
 export type Numeric = number | bigint | boolean | Float | Complex | ProgramNumber;
 
 /** A tensor or a number. */
@@ -151,9 +152,10 @@ export class Call {
   number(name: string, value: Numeric | string | null): this {
     switch (typeof value) {
       case "number":
-        return Number.isInteger(value) ? this.integer(name, value) : this.float(name, value);
+        // A larger one is a float in Python, too: nobody writes out the 31 digits of 1e30.
+        return Number.isInteger(value) && isInt64(value) ? this.integer(name, value) : this.float(name, value);
       case "bigint":
-        return this.add(name, "integer", value);
+        return this.integer(name, value);
       case "boolean":
         return this.boolean(name, value);
       case "string":
@@ -182,12 +184,19 @@ export class Call {
 
   /** Add an integer. */
   integer(name: string, value: number | bigint): this {
+    return this.isInteger(name, value) ? this.add(name, "integer", value) : this;
+  }
+
+  /** Whether a value can be sent as an integer; otherwise the call has failed. */
+  private isInteger(name: string, value: number | bigint): boolean {
     if (typeof value === "number" && !Number.isInteger(value)) {
       const sentence = `${this.op}(): argument '${name || "by place"}' must be int, not float`;
       this.fail(refusal(Reason.ARGUMENT_TYPE, sentence, this.op));
-      return this;
+      return false;
     }
-    return this.add(name, "integer", value);
+    if (isInt64(value)) return true;
+    this.fail(refusal(Reason.ARGUMENT_VALUE, "Overflow when unpacking long long", this.op));
+    return false;
   }
 
   /** Add a bool. */
@@ -212,7 +221,8 @@ export class Call {
 
   /** Add a list of integers, or one integer where the op takes both. */
   integers(name: string, value: number | readonly number[]): this {
-    return typeof value === "number" ? this.integer(name, value) : this.add(name, "integers", value);
+    if (typeof value === "number") return this.integer(name, value);
+    return value.every((each) => this.isInteger(name, each)) ? this.add(name, "integers", value) : this;
   }
 
   /** Add a list of floats. */
@@ -232,13 +242,23 @@ export class Call {
   private indexItem(name: string, item: IndexItem): MessageInitShape<typeof IndexItemSchema> {
     if (item === null) return { item: { case: "newAxis", value: true } };
     if (item === "...") return { item: { case: "ellipsis", value: true } };
-    if (typeof item === "number") return { item: { case: "integer", value: BigInt(item) } };
+    if (typeof item === "number") return { item: { case: "integer", value: this.position(item) ?? 0n } };
     if (typeof item === "boolean") return { item: { case: "boolean", value: item } };
     if (typeof item === "string" || item instanceof Slice) {
       const { start, stop, step } = typeof item === "string" ? this.parsed(item) : item;
-      return { item: { case: "slice", value: { start: wide(start), stop: wide(stop), step: wide(step) } } };
+      const bounds = { start: this.position(start), stop: this.position(stop), step: this.position(step) };
+      return { item: { case: "slice", value: bounds } };
     }
     return { item: { case: "tensor", value: BigInt(this.idOf(name, item)) } };
+  }
+
+  /** A bound or a position of an index. */
+  private position(value: number | undefined): bigint | undefined {
+    if (value === undefined) return undefined;
+    if (Number.isSafeInteger(value)) return BigInt(value);
+    const kinds = "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices";
+    this.fail(refusal(Reason.INDEX_OUT_OF_RANGE, `${kinds} (got ${value})`, this.op));
+    return undefined;
   }
 
   /** Read "1:3". */
@@ -361,8 +381,8 @@ export class Call {
   }
 }
 
-function wide(value: number | undefined): bigint | undefined {
-  return value === undefined ? undefined : BigInt(value);
+function isInt64(value: number | bigint): boolean {
+  return value >= -(2n ** 63n) && value < 2n ** 63n;
 }
 
 function argument({ name, kind, value }: Arg): ArgumentInit {

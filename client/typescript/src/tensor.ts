@@ -7,7 +7,7 @@ import { type GradwireError, Reason, refusal } from "./errors.js";
 import type { Result } from "./gen/gradwire/v1/service_pb.js";
 import { TensorMethods } from "./ops.js";
 import type { Session } from "./session.js";
-import { type DType, type Nested, nested, type Payload, type TypedArray, typedArray } from "./values.js";
+import { DType, type Nested, nameOf, nested, type Payload, type TypedArray, typedArray } from "./values.js";
 
 /** What the server tells of a tensor without its values. */
 export interface Description {
@@ -78,6 +78,12 @@ export class Tensor extends TensorMethods {
     return Promise.reject(this.error);
   }
 
+  /** Why another tensor cannot be used with this one: an id means another tensor in another session. */
+  private mistakeOf(name: string, other: Tensor): GradwireError | undefined {
+    if (other.session === this.session) return other.error;
+    return other.error ?? refusal(Reason.ARGUMENT_VALUE, `${name}: the tensor belongs to another session`);
+  }
+
   // Reading
 
   /** Fetch the values as bytes. Throws the first refusal since the last wait or read. */
@@ -100,15 +106,21 @@ export class Tensor extends TensorMethods {
     return typedArray(await this.read());
   }
 
-  /** Fetch the values as nested arrays of numbers (Tensor.tolist). */
+  /**
+   * Fetch the values as nested arrays of numbers (Tensor.tolist). A complex number is an array of real and imaginary part.
+   * Integers beyond 2^53 are rounded; `data` has all digits.
+   */
   async array(): Promise<Nested> {
-    const payload = await this.read();
-    return nested(typedArray(payload), payload.shape);
+    return nested(await this.read());
   }
 
-  /** Fetch the value of a tensor of one element (Tensor.item). */
+  /** Fetch the value of a tensor of one element, which is real (Tensor.item). Integers beyond 2^53 are rounded. */
   async item(): Promise<number> {
-    const values = await this.data();
+    const payload = await this.read();
+    if (payload.dtype === DType.COMPLEX64 || payload.dtype === DType.COMPLEX128) {
+      throw refusal(Reason.DTYPE, `values of ${nameOf(payload.dtype)} cannot be converted to real numbers`);
+    }
+    const values = typedArray(payload);
     if (values.length !== 1) {
       const sentence = `a Tensor with ${values.length} elements cannot be converted to Scalar`;
       throw refusal(Reason.RUNTIME, sentence);
@@ -160,7 +172,8 @@ export class Tensor extends TensorMethods {
   }
 
   set grad(grad: Tensor | null) {
-    if (grad?.error) this.session.sink.failed(grad.error);
+    const mistake = grad && this.mistakeOf("grad", grad);
+    if (mistake) this.session.sink.failed(mistake);
     else this.send({ case: "setGrad", value: { tensor: BigInt(this.id), grad: BigInt(grad?.id ?? 0) } });
   }
 
@@ -178,8 +191,9 @@ export class Tensor extends TensorMethods {
 
   /** Make the tensor share another's values; no graph records it (t.data = data). */
   setData(data: Tensor): this {
-    if (data.error) {
-      this.session.sink.failed(data.error);
+    const mistake = this.mistakeOf("data", data);
+    if (mistake) {
+      this.session.sink.failed(mistake);
       return this;
     }
     return this.send({ case: "setData", value: { tensor: BigInt(this.id), data: BigInt(data.id) } });

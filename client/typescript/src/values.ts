@@ -18,7 +18,7 @@ export type TypedArray =
   | Uint32Array
   | BigUint64Array;
 
-/** A number, or nested arrays of numbers, as `tensor` takes them and `array` returns them. */
+/** A number, or nested arrays of numbers, as `array` returns them. */
 export type Nested = number | Nested[];
 
 /** What becomes a tensor: a typed array, or numbers, bigints or booleans, nested as deep as the tensor has dimensions. */
@@ -146,18 +146,38 @@ function encoded(values: Scalar[], dtype: DType): Uint8Array {
 
 type WriteElement = (view: DataView, at: number, value: Scalar) => void;
 
+/** An integer of so many bits. Fractions are cut off, as in PyTorch; what does not fit is refused, not wrapped. */
+function whole(value: Scalar, dtype: DType, least: bigint, most: bigint): bigint {
+  const given = typeof value === "number" ? Math.trunc(value) : value;
+  if (Number.isFinite(Number(given))) {
+    const found = BigInt(given);
+    if (found >= least && found <= most) return found;
+  }
+  throw refusal(Reason.RUNTIME, `value cannot be converted to type ${nameOf(dtype)} without overflow`);
+}
+
+function signed(value: Scalar, dtype: DType): bigint {
+  const half = 1n << BigInt(8 * elementSize(dtype) - 1);
+  return whole(value, dtype, -half, half - 1n);
+}
+
+function unsigned(value: Scalar, dtype: DType): bigint {
+  return whole(value, dtype, 0n, (1n << BigInt(8 * elementSize(dtype))) - 1n);
+}
+
 const WRITERS: Partial<Record<DType, WriteElement>> = {
   [DType.FLOAT32]: (view, at, value) => view.setFloat32(at, Number(value), true),
   [DType.FLOAT64]: (view, at, value) => view.setFloat64(at, Number(value), true),
-  [DType.INT8]: (view, at, value) => view.setInt8(at, Number(value)),
-  [DType.INT16]: (view, at, value) => view.setInt16(at, Number(value), true),
-  [DType.INT32]: (view, at, value) => view.setInt32(at, Number(value), true),
-  [DType.INT64]: (view, at, value) => view.setBigInt64(at, BigInt(value), true),
-  [DType.UINT8]: (view, at, value) => view.setUint8(at, Number(value)),
-  [DType.BOOL]: (view, at, value) => view.setUint8(at, value ? 1 : 0),
-  [DType.UINT16]: (view, at, value) => view.setUint16(at, Number(value), true),
-  [DType.UINT32]: (view, at, value) => view.setUint32(at, Number(value), true),
-  [DType.UINT64]: (view, at, value) => view.setBigUint64(at, BigInt(value), true),
+  [DType.INT8]: (view, at, value) => view.setInt8(at, Number(signed(value, DType.INT8))),
+  [DType.INT16]: (view, at, value) => view.setInt16(at, Number(signed(value, DType.INT16)), true),
+  [DType.INT32]: (view, at, value) => view.setInt32(at, Number(signed(value, DType.INT32)), true),
+  [DType.INT64]: (view, at, value) => view.setBigInt64(at, signed(value, DType.INT64), true),
+  [DType.UINT8]: (view, at, value) => view.setUint8(at, Number(unsigned(value, DType.UINT8))),
+  // NaN is true in Python and PyTorch, but not in JavaScript.
+  [DType.BOOL]: (view, at, value) => view.setUint8(at, value || Number.isNaN(value) ? 1 : 0),
+  [DType.UINT16]: (view, at, value) => view.setUint16(at, Number(unsigned(value, DType.UINT16)), true),
+  [DType.UINT32]: (view, at, value) => view.setUint32(at, Number(unsigned(value, DType.UINT32)), true),
+  [DType.UINT64]: (view, at, value) => view.setBigUint64(at, unsigned(value, DType.UINT64), true),
 };
 
 /**
@@ -221,12 +241,15 @@ function fromHalf(half: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
 }
 
-/** @internal Flat numbers as nested arrays of a shape. */
-export function nested(values: ArrayLike<number | bigint>, shape: readonly number[]): Nested {
-  let level: Nested[] = Array.from(values, Number);
-  for (const size of shape.slice(1).reverse()) {
-    const count = size === 0 ? 0 : level.length / size;
-    level = Array.from({ length: count }, (_, row) => level.slice(row * size, (row + 1) * size));
+/** @internal A tensor's values as nested arrays; a complex number is a pair. */
+export function nested(payload: Payload): Nested {
+  const complex = payload.dtype === DType.COMPLEX64 || payload.dtype === DType.COMPLEX128;
+  const shape = complex ? [...payload.shape, 2] : payload.shape;
+  let level: Nested[] = Array.from<number | bigint, number>(typedArray(payload), Number);
+  for (let dim = shape.length - 1; dim > 0; dim--) {
+    const size = shape[dim] as number;
+    const rows = elementsOf(shape.slice(0, dim)); // not by a division: the size may be 0
+    level = Array.from({ length: rows }, (_, row) => level.slice(row * size, (row + 1) * size));
   }
-  return shape.length === 0 ? (level[0] ?? Number.NaN) : level;
+  return shape.length === 0 ? (level[0] as number) : level;
 }

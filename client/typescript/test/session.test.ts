@@ -19,6 +19,7 @@ import {
   linalg,
   Reason,
   type Tensor,
+  viewAsComplex,
 } from "../src/node.js";
 import { OPS_HASH } from "../src/ops.js";
 import { ADDRESS, cutting, NO_PROXY, NO_SERVER, withSession } from "./support.js";
@@ -209,5 +210,82 @@ test(
       await sum.data(),
       values.map((value) => value + 1),
     );
+  }),
+);
+
+test(
+  "numbers keep their values",
+  live,
+  withSession(async (session) => {
+    const ones = session.ones([2]);
+    // Whole numbers beyond 64 bits are floats, as 1e30 is in Python.
+    assert.deepEqual(await ones.mul(2 ** 100).array(), [2 ** 100, 2 ** 100]);
+    assert.deepEqual(await ones.maskedFill(session.tensor([true, false]), -(2 ** 70)).array(), [-(2 ** 70), 1]);
+    assert.equal(await ones.copysign(float(-0)).index(0).item(), -1);
+    await assert.rejects(
+      session
+        .tensor([1n])
+        .mul(2n ** 70n)
+        .array(),
+      /Overflow when unpacking long long/,
+    );
+    // Complex numbers are pairs, and dimensions of size 0 keep their rows.
+    const complex = viewAsComplex(session.tensor([1, 2, 3, 4, 5, 6, 7, 8], { shape: [2, 2, 2] }));
+    assert.deepEqual(await complex.array(), [
+      [
+        [1, 2],
+        [3, 4],
+      ],
+      [
+        [5, 6],
+        [7, 8],
+      ],
+    ]);
+    assert.deepEqual(await complex.index(1, 0).array(), [5, 6]);
+    await assert.rejects(complex.index(1, 0).item(), /complex64 cannot be converted to real numbers/);
+    assert.deepEqual(await session.zeros([3, 0]).array(), [[], [], []]);
+    // What does not fit is refused, not wrapped.
+    for (const [value, dtype] of [
+      [300, DType.INT8],
+      [-1, DType.UINT8],
+      [-1n, DType.UINT64],
+      [2n ** 63n, DType.INT64],
+      [Number.NaN, DType.INT32],
+    ] as const) {
+      assert.throws(
+        () => session.tensor([value], { dtype }),
+        /value cannot be converted to type u?int\d+ without overflow/,
+      );
+    }
+    assert.deepEqual(await session.tensor([1.7, -1.7], { dtype: DType.INT64 }).array(), [1, -1]);
+    assert.deepEqual(await session.tensor([Number.NaN, 0], { dtype: DType.BOOL }).array(), [1, 0]);
+    // Mistakes of numbers are refusals, which surface as others do.
+    await assert.rejects(ones.sum({ dim: [0.5] }).array(), /must be int, not float/);
+    await assert.rejects(ones.index(0.5).array(), GradwireIndexError);
+    await assert.rejects(ones.index("0.5:").array(), GradwireTypeError);
+    assert.deepEqual(await ones.array(), [1, 1]);
+  }),
+);
+
+test(
+  "a tensor of another session is refused where its id would mean another tensor",
+  live,
+  withSession(async (session) => {
+    const other = await connect(ADDRESS);
+    try {
+      const a = session.tensor([1, 2], { requiresGrad: true });
+      const foreign = other.tensor([5, 5]);
+      a.grad = foreign;
+      await assert.rejects(session.wait(), /belongs to another session/);
+      a.setData(foreign);
+      await assert.rejects(session.wait(), /belongs to another session/);
+      const hook = a.registerHook(() => foreign);
+      await assert.rejects(a.mul(2).sum().backward(), /belongs to another session/);
+      hook.remove();
+      assert.equal(await a.hasGrad(), false);
+      assert.deepEqual(await a.array(), [1, 2]);
+    } finally {
+      await other.close();
+    }
   }),
 );
