@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"strings"
+	"unicode/utf8"
 
 	pb "github.com/gradwire/gradwire/client/go/gradwirepb"
 )
@@ -73,7 +74,15 @@ type Call struct {
 func NewCall(session *Session, op string) *Call {
 	call := &Call{op: op, session: session}
 	call.args = call.room[:0]
+	call.checkText(op)
 	return call
+}
+
+// checkText refuses what no message can hold: a batch that cannot be encoded would stop the session.
+func (c *Call) checkText(text string) {
+	if !utf8.ValidString(text) {
+		c.fail(refusal(ReasonArgumentValue, "", "%q is not valid UTF-8", text))
+	}
 }
 
 func (c *Call) fail(err error) {
@@ -198,6 +207,7 @@ func (c *Call) Complex(name string, value complex128) *Call {
 
 // String adds a string.
 func (c *Call) String(name, value string) *Call {
+	c.checkText(value)
 	c.args = append(c.args, arg{name: name, kind: kindString, text: value})
 	return c
 }

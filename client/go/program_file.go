@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	pb "github.com/gradwire/gradwire/client/go/gradwirepb"
 )
@@ -119,6 +120,11 @@ func (p *FileProgram) Run(named map[string]*Tensor, opts ...RunOptions) []*Tenso
 		var from *Session
 		if from, err = sessionOf("program", inputs); err == nil && from != s {
 			err = refusal(ReasonArgumentValue, "", "the inputs belong to another session")
+		}
+	}
+	for name := range named {
+		if !utf8.ValidString(name) {
+			err = refusal(ReasonArgumentValue, "", "%q is not valid UTF-8", name)
 		}
 	}
 	s.ran([32]byte(p.loaded.GetHash()))

@@ -426,3 +426,21 @@ func TestManyResults(t *testing.T) {
 		check(t, unbound(long, 257), 256)
 	}
 }
+
+// TestTextThatNoMessageCanHold is refused, and the session survives.
+func TestTextThatNoMessageCanHold(t *testing.T) {
+	session, ctx := connect(t, gradwire.WithPatience(20*time.Second)), t.Context()
+	a := gradwire.FromSlice(session, []float32{1, 2})
+	for name, made := range map[string]*gradwire.Tensor{
+		"op":       gradwire.NewCall(session, "a\xffb").Tensor("", a).One(),
+		"argument": functional.MseLoss(a, a, functional.MseLossOptions{Reduction: "\xff"}),
+	} {
+		if _, err := made.Read(ctx); err == nil || !strings.Contains(err.Error(), "is not valid UTF-8") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := session.Wait(ctx); err == nil {
+		t.Error("a wait does not tell")
+	}
+	check(t, a, 1, 2)
+}

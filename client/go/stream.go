@@ -167,14 +167,18 @@ func (w *writer) op(call *Call, mode pb.GradMode, made []*Tensor) {
 	w.scratch = key
 	number, known := w.prepared[string(key)]
 	if !known {
-		if _, again := w.seen[string(key)]; !can || !again || !w.prepare(call, mode, made) {
+		_, again := w.seen[string(key)]
+		if can && again {
+			number, known = w.prepare(call, mode, made)
+		}
+		// From here on another goroutine may have changed the scratch space.
+		if !known {
 			if can && len(w.seen) < 4*int(w.opened.GetLimits().GetMaxPrepared()) {
 				w.seen[string(key)] = struct{}{}
 			}
 			w.add(&pb.Command{Quiet: true, Command: &pb.Command_Op{Op: call.request(mode, ids(made))}}, nil)
 			return
 		}
-		number = w.prepared[string(key)]
 	}
 	before := len(w.words)
 	w.words = call.words(w.words, number, made)
@@ -183,18 +187,19 @@ func (w *writer) op(call *Call, mode pb.GradMode, made []*Tensor) {
 	w.counted()
 }
 
-// prepare adds a Prepare under the key in scratch, if the server allows one more.
-func (w *writer) prepare(call *Call, mode pb.GradMode, made []*Tensor) bool {
+// prepare adds a Prepare under the key in scratch, if the server allows one more, and returns its number. It may wait, and
+// give up mu for that time.
+func (w *writer) prepare(call *Call, mode pb.GradMode, made []*Tensor) (uint32, bool) {
 	key := string(w.scratch)
 	request := call.request(mode, ids(made))
 	if uint64(len(w.prepared)) >= w.opened.GetLimits().GetMaxPrepared() || proto.Size(request) > 256 {
-		return false
+		return 0, false
 	}
 	number := uint32(len(w.prepared))
 	w.prepared[key] = number
 	delete(w.seen, key)
 	w.add(&pb.Command{Quiet: true, Command: &pb.Command_Prepare{Prepare: &pb.Prepare{Number: number, Op: request}}}, nil)
-	return true
+	return number, true
 }
 
 func (w *writer) release(id uint64) {

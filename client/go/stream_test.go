@@ -313,3 +313,67 @@ func TestAContextEndsAWait(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGoroutinesPrepareOps: while one waits for room after a Prepare, another calls another op. Each calls its own.
+func TestGoroutinesPrepareOps(t *testing.T) {
+	script := &scripted{stream: func(_ uint32, stream pb.AutogradService_StreamServer) error {
+		if err := attached(stream, 1<<20); err != nil {
+			return err
+		}
+		<-stream.Context().Done() // no answers: batches stay under way
+		return nil
+	}}
+	session := script.open(t)
+	const most = 100
+	session.opened.Limits.MaxBatchCommands = most
+	w, tensor := session.writer, FromSlice(session, []float32{1})
+	until := func(state func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			w.mu.Lock()
+			reached := state()
+			w.mu.Unlock()
+			if reached {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the state was not reached")
+			}
+		}
+	}
+	addition := func() { NewCall(nil, "add_").Tensor("", tensor).Float("", 1).InPlace() }
+	product := func() { NewCall(nil, "mul_").Tensor("", tensor).Float("", 1).InPlace() }
+	product()
+	addition()
+	for len(w.queue) < mostSent || w.count < most-1 {
+		addition() // only this goroutine adds so far
+	}
+	var group sync.WaitGroup
+	group.Go(product)
+	until(func() bool { return len(w.prepared) == 2 }) // it has the lock until it waits
+	calls := w.calls
+	group.Go(addition)
+	until(func() bool { return w.calls == calls+1 })
+	w.mu.Lock()
+	w.queue, w.sent = nil, 0 // as if all were answered
+	w.cond.Broadcast()
+	w.mu.Unlock()
+	group.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut()
+	products := 0
+	for _, each := range w.queue {
+		for _, command := range each.run.GetCommands() {
+			words := command.GetCalls().GetWords()
+			for ; len(words) > 0; words = words[24:] { // the op's number, the tensor, the float
+				if words[0] == 1 {
+					products++
+				}
+			}
+		}
+	}
+	if products != 1 {
+		t.Errorf("%d calls of the product, not 1", products)
+	}
+}
