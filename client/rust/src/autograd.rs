@@ -325,10 +325,15 @@ fn run_hook(session: &Session, live: &Live, due: &proto::HookCall) -> std::resul
         Some(HookFunction::Gradient(f)) => match given.first() {
             Some(gradient) if gradient.id() != 0 => {
                 let replacement = f(gradient)?;
-                match replacement.as_ref().and_then(Tensor::error) {
-                    Some(error) => Err(error.clone().into()),
-                    None => Ok(replacement),
+                if let Some(error) = replacement.as_ref().and_then(Tensor::error) {
+                    return Err(error.clone().into());
                 }
+                // Its id would mean another tensor here.
+                if replacement.as_ref().and_then(Tensor::session_of).is_some_and(|of| !of.is(session)) {
+                    let message = "the hook's gradient belongs to another session";
+                    return Err(Error::refused(Reason::ArgumentValue, "", message).into());
+                }
+                Ok(replacement)
             }
             _ => Ok(None),
         },

@@ -286,7 +286,8 @@ impl Call {
     /// whether the op can be prepared.
     pub(crate) fn key(&self, key: &mut Vec<u8>, mode: GradMode, results: usize) -> bool {
         key.extend_from_slice(self.op.as_bytes());
-        key.extend_from_slice(&[0, mode as u8, results as u8]);
+        key.extend_from_slice(&[0, mode as u8]);
+        key.extend_from_slice(&(results as u32).to_le_bytes());
         for (name, value) in &self.args {
             key.push(value.tag());
             key.extend_from_slice(name.as_bytes());

@@ -134,6 +134,18 @@ fn mistakes_found_here() {
 }
 
 #[test]
+fn a_hook_returns_a_tensor_of_another_session() {
+    let (Some(session), Some(other)) = (session(), session()) else { return };
+    let foreign = other.tensor([5f32, 5.0]);
+    let a = session.tensor([1f32, 2.0]).requires_grad_(true);
+    let hook = a.register_hook(move |_| Ok(Some(foreign.clone()))).unwrap();
+    let error = (&a * 2.0).sum().backward().unwrap_err();
+    assert!(error.to_string().contains("belongs to another session"), "{error}");
+    hook.remove();
+    assert!(!a.has_grad().wait().unwrap());
+}
+
+#[test]
 fn a_closed_session() {
     let Some(session) = session() else { return };
     let a = session.tensor([1f32]);
