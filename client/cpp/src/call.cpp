@@ -1,6 +1,7 @@
 // Arguments, and what a call becomes: a message, the key of a prepared op, or the words of a prepared call.
 #include "gradwire/call.hpp"
 
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -13,11 +14,50 @@ using detail::Lists;
 
 static_assert(std::endian::native == std::endian::little, "the protocol's values are little-endian");
 
+namespace detail {
+
+void too_large() { raise(mistake(Reason::ArgumentValue, "", "Overflow when unpacking long long")); }
+
+}  // namespace detail
+
+namespace {
+
+/// Whether text is UTF-8, without overlong forms and surrogates.
+bool is_utf8(std::string_view text) {
+    for (std::size_t at = 0; at < text.size();) {
+        const auto byte = [&](std::size_t place) { return static_cast<unsigned char>(text[place]); };
+        const unsigned lead = byte(at);
+        const std::size_t more = lead < 0x80         ? 0
+                                 : lead >> 5 == 0x6  ? 1
+                                 : lead >> 4 == 0xE  ? 2
+                                 : lead >> 3 == 0x1E ? 3
+                                                     : 4;
+        if (more == 4 || text.size() - at <= more) return false;
+        std::uint32_t code = more == 0 ? lead : lead & (0x3Fu >> more);
+        for (std::size_t i = 1; i <= more; ++i) {
+            if (byte(at + i) >> 6 != 0x2) return false;
+            code = code << 6 | (byte(at + i) & 0x3Fu);
+        }
+        constexpr std::array<std::uint32_t, 4> least{0, 0x80, 0x800, 0x10000};
+        if (code < least[more] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
+        at += more + 1;
+    }
+    return true;
+}
+
+/// Refuses text that no message can hold: the server could not parse the batch, and the session would end.
+void check_text(const std::string& text) {
+    if (!is_utf8(text)) raise(detail::mistake(Reason::ArgumentValue, "", "a name or a string is not valid UTF-8"));
+}
+
+}  // namespace
+
 // Arguments
 
 Argument::Argument(const char* value) : Argument(std::string(value)) {}
 
 Argument::Argument(const std::string& value) : kind_(Kind::String) {
+    check_text(value);
     auto lists = std::make_shared<Lists>();
     lists->text = value;
     lists_ = std::move(lists);
@@ -57,11 +97,14 @@ void Argument::set_float(double value) {
 
 // Calls
 
-Call::Call(std::string op) : op_(std::move(op)) { args_.reserve(4); }
+Call::Call(std::string op) : Call(std::shared_ptr<detail::Core>(), std::move(op)) {}
 
 Call::Call(const Session& session, std::string op) : Call(session.core(), std::move(op)) {}
 
-Call::Call(std::shared_ptr<detail::Core> core, std::string op) : op_(std::move(op)), core_(std::move(core)) {}
+Call::Call(std::shared_ptr<detail::Core> core, std::string op) : op_(std::move(op)), core_(std::move(core)) {
+    check_text(op_);
+    args_.reserve(4);
+}
 
 /// Checks that a tensor is of the call's session.
 void Call::check(const std::shared_ptr<detail::Handle>& tensor, std::string_view name) {
@@ -238,7 +281,7 @@ v1::OpRequest CallAccess::request(const detail::Operation& operation) {
 bool CallAccess::key(const detail::Operation& operation, std::string& key) {
     key.append(operation.call.op_).push_back('\0');
     key.push_back(static_cast<char>(operation.mode));
-    key.push_back(static_cast<char>(operation.outputs.size()));
+    append(key, operation.outputs.size());
     for (const Argument& each : operation.call.args_) {
         key.push_back(static_cast<char>(each.kind_));
         key.append(each.name_).push_back('\0');

@@ -201,6 +201,13 @@ TEST(Errors, MistakesFoundHereAreThrownAtOnce) {
     EXPECT_THROW(session.tensor({1.f, 2.f}, {3}), ArgumentValueError);
     EXPECT_THROW(Tensor().read(), ArgumentTypeError);
     EXPECT_THROW(a.set_grad(b), ArgumentValueError);
+    EXPECT_THROW(a.mul(std::numeric_limits<std::uint64_t>::max()), ArgumentValueError);  // not -1
+    // Text that no message can hold would end the session.
+    for (const char* text : {"\xff", "a\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
+        EXPECT_THROW(Call(text).arg(a).one(), ArgumentValueError);
+        EXPECT_THROW(functional::mse_loss(a, a, {.reduction = text}), ArgumentValueError);
+    }
+    EXPECT_TRUE(contains(failure_of([&] { Call("día_不_\xf0\x9f\x98\x80").arg(a).one().read(); }).message, "día_不_"));
     EXPECT_EQ(failure_of([&] { a.to_vector<std::int64_t>(); }).reason, Reason::Dtype);
     const Failure told = failure_of([&] { session.tensor({1.f, 2.f}).item(); });
     EXPECT_TRUE(contains(told.message, "a Tensor with 2 elements cannot be converted to Scalar"));

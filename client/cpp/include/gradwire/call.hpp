@@ -5,6 +5,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@ namespace detail {
 class Core;
 struct Handle;
 struct Lists;
+/// Refuses an integer that the protocol cannot hold.
+[[noreturn]] void too_large();
 }  // namespace detail
 
 /// A placeholder for a floating-point number in a program; see Session::trace.
@@ -55,13 +58,16 @@ class Argument {
     Argument() = default;
     /// None.
     Argument(std::nullptr_t) : kind_(Kind::None) {}
-    /// A bool, an integer or a float.
+    /// A bool, an integer or a float. An integer beyond 64 bits with a sign throws an ArgumentValueError.
     template <class T>
     requires std::is_arithmetic_v<T> Argument(T value) {
         if constexpr (std::is_same_v<T, bool>) {
             kind_ = Kind::Boolean;
             bits_ = value ? 1 : 0;
         } else if constexpr (std::is_integral_v<T>) {
+            if constexpr (std::is_unsigned_v<T> && sizeof(T) >= sizeof(std::int64_t)) {
+                if (value > static_cast<T>(std::numeric_limits<std::int64_t>::max())) detail::too_large();
+            }
             kind_ = Kind::Integer;
             bits_ = static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
         } else {
