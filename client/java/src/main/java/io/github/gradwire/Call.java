@@ -271,7 +271,7 @@ public final class Call {
    * as they are.
    */
   boolean key(Words key, GradMode mode, int results) {
-    key.text(op).put((byte) mode.getNumber()).put((byte) results);
+    key.text(op).put((byte) mode.getNumber()).putLong(results);
     for (Arg each : args) {
       key.put(each.kind).text(each.name);
       switch (each.kind) {

@@ -192,11 +192,11 @@ final class Writer implements Sink {
     Integer number = can ? prepared.get(key) : null;
     if (number == null) {
       OpRequest request = call.request(mode, made);
-      if (!can || !prepare(request)) {
+      number = can ? prepare(request) : null;
+      if (number == null) {
         add(Command.newBuilder().setQuiet(true).setOp(request).build(), null);
         return;
       }
-      number = prepared.size() - 1;
     }
     int before = words.size();
     call.words(words, number, made);
@@ -205,23 +205,27 @@ final class Writer implements Sink {
     counted();
   }
 
-  /** Adds a Prepare under the present key, if the key was seen before and the server allows it. */
-  private boolean prepare(OpRequest request) {
+  /**
+   * Adds a Prepare under the present key, if the key was seen before and the server allows it, and
+   * returns its number. It may wait, and other threads may then prepare ops.
+   */
+  private Integer prepare(OpRequest request) {
     long most = opened.getLimits().getMaxPrepared();
     if (!seen.contains(key)) {
       if (seen.size() < 4 * most) {
         seen.add(key.copy());
       }
-      return false;
+      return null;
     }
     if (prepared.size() >= most || request.getSerializedSize() > MOST_PREPARED_BYTES) {
-      return false;
+      return null;
     }
-    Prepare.Builder made = Prepare.newBuilder().setNumber(prepared.size()).setOp(request);
+    int number = prepared.size();
+    Prepare.Builder made = Prepare.newBuilder().setNumber(number).setOp(request);
     seen.remove(key);
-    prepared.put(key.copy(), prepared.size());
+    prepared.put(key.copy(), number);
     add(Command.newBuilder().setQuiet(true).setPrepare(made).build(), null);
-    return true;
+    return number;
   }
 
   @Override

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.gradwire.v1.AutogradServiceGrpc;
 import io.github.gradwire.v1.CloseSessionRequest;
 import io.github.gradwire.v1.CloseSessionResponse;
+import io.github.gradwire.v1.Command;
 import io.github.gradwire.v1.Error;
 import io.github.gradwire.v1.KeepAliveRequest;
 import io.github.gradwire.v1.KeepAliveResponse;
@@ -26,11 +27,13 @@ import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.StreamObserver;
 import java.io.IOException;
+import java.nio.ByteOrder;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.AfterEach;
@@ -250,6 +253,77 @@ class StreamTest {
     assertEquals(batches.get(0), batches.get(2));
     assertEquals(List.of(1, 2, 3), attempts);
     assertEquals(2, session.reconnects());
+  }
+
+  /**
+   * While one thread waits for room after a Prepare, another prepares an op. Each calls its own.
+   */
+  @Test
+  void threadsPrepareOps() throws Exception {
+    List<StreamRequest> batches = new CopyOnWriteArrayList<>();
+    List<StreamObserver<StreamResponse>> unanswered = new ArrayList<>();
+    AtomicBoolean held = new AtomicBoolean(true);
+    open(
+        (attempt, message, answers) -> {
+          synchronized (unanswered) {
+            if (message.hasAttach()) {
+              answers.onNext(attached(1 << 20));
+              return;
+            }
+            batches.add(message);
+            if (held.get()) {
+              unanswered.add(answers);
+            } else {
+              answers.onNext(answer(0));
+            }
+          }
+        });
+    Tensor tensor = session.scalar(1);
+    Runnable sum = () -> session.call("add_").tensor("", tensor).real("", 1).inPlace();
+    Runnable product = () -> session.call("mul_").tensor("", tensor).real("", 1).inPlace();
+    Runnable difference = () -> session.call("sub_").tensor("", tensor).real("", 1).inPlace();
+    product.run();
+    difference.run();
+    // With the tensor and these two: 8 batches of 64 are under way, and one command fits in the
+    // next.
+    for (int i = 3; i < 8 * 64 + 1024 - 2; i++) { // and a Prepare
+      sum.run();
+    }
+    Thread one = waiting(product);
+    Thread other = waiting(difference);
+    synchronized (unanswered) {
+      held.set(false);
+      unanswered.forEach(each -> each.onNext(answer(0)));
+    }
+    one.join(20_000);
+    other.join(20_000);
+    session.await();
+    List<Long> called = new ArrayList<>();
+    for (StreamRequest each : batches) {
+      each.getBatch().getCommandsList().stream()
+          .filter(Command::hasCalls)
+          .map(command -> command.getCalls().getWords().asReadOnlyByteBuffer())
+          .map(words -> words.order(ByteOrder.LITTLE_ENDIAN))
+          .forEach(
+              words -> {
+                for (int at = 0; at < words.remaining(); at += 24) { // number, tensor, float
+                  called.add(words.getLong(at));
+                }
+              });
+    }
+    assertEquals(1, called.stream().filter(number -> number == 1).count());
+    assertEquals(1, called.stream().filter(number -> number == 2).count());
+  }
+
+  /** Starts a thread, and returns when it waits. */
+  private static Thread waiting(Runnable task) throws InterruptedException {
+    Thread made = new Thread(task);
+    made.start();
+    for (int i = 0; made.getState() != Thread.State.WAITING; i++) {
+      assertTrue(i < 20_000, "the thread does not wait");
+      Thread.sleep(1);
+    }
+    return made;
   }
 
   @Test
