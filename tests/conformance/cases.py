@@ -595,6 +595,14 @@ BULK = [
 ONE = tensor("w", 0.0)
 STREAMS = [
     scenario("many ops without waiting", ONE, repeat(1000, op("add_", "w", 1.0)), read("w")),
+    # More results than a byte can count, and as many less 256: they are two prepared ops.
+    scenario(
+        "prepared ops differ by their results",
+        tensor("one", [5.0]),
+        tensor("many", [float(i) for i in range(257)]),
+        repeat(3, op("unbind", "one", out=["a"]), op("unbind", "many", out=[f"r{i}" for i in range(257)])),
+        read("a", "r0", "r256"),
+    ),
     scenario("prepared ops change numbers", ONE, repeat(50, op("add_", "w", {"round": 1.5})), read("w")),
     scenario(
         "prepared ops with lists",
