@@ -86,7 +86,7 @@ _MODULES = (
 )  # fmt: skip
 # PyTorch's modules without a file: tables say what they have (`_paths`).
 _TABLES = (
-    "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes", "cpu",
+    "__future__", "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes", "cpu",
     "functional", "futures", "fx", "monitor", "mps", "mtia", "nested", "numa",
     "onnx", "package", "quantization", "random", "return_types", "serialization", "signal", "sparse", "storage",
     "xpu",
@@ -167,6 +167,10 @@ _NAMES = {
         "adaptive_max_pool1d affine_grid_generator batch_norm binary_cross_entropy_with_logits constant_pad_nd "
         "convolution cosine_embedding_loss ctc_loss embedding grid_sampler hinge_embedding_loss instance_norm "
         "kl_div margin_ranking_loss max_pool1d_with_indices native_layer_norm poisson_nll_loss triplet_margin_loss"
+    ),
+    "nn._functional.native": (
+        "grid_sampler_2d grid_sampler_3d gru_cell lstm_cell native_batch_norm native_channel_shuffle native_dropout "
+        "native_group_norm rnn_relu_cell rnn_tanh_cell segment_reduce"
     ),
     "_base.errors": (
         "GradwireConnectionError GradwireError GradwireIndexError GradwireLinAlgError GradwireMemoryError "

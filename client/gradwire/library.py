@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any
 
 from gradwire._base.refused import refusal, refused
@@ -159,8 +160,20 @@ def _run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in _derivatives and not kwargs:
         return _derivatives[name].apply(*args)
     if name not in _implementations:
+        function = _of_torch(name)
+        if function is not None:
+            return function(*args, **kwargs)
         raise refusal("ops." + name.replace("::", "."), _COMPILED)
     return _implementations[name](*args, **kwargs)
+
+
+def _of_torch(name: str) -> Callable[..., Any] | None:
+    """The function of torch that computes an op of ATen; None if it has no such name."""
+    namespace, _, short = name.partition("::")
+    if namespace != "aten" or short.startswith("_"):
+        return None
+    found = getattr(import_module("gradwire"), short, None)
+    return found if callable(found) else None
 
 
 class _Op:

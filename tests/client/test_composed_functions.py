@@ -130,6 +130,46 @@ VALUES = {
     "empty_strided": lambda t, x: [t.empty_strided((2, 3), (1, 4)).stride(), x.new_empty_strided((2,), (3,)).dtype],
     "empty_permuted": lambda t, x: t.empty_permuted((2, 3, 4), (0, 2, 1), dtype=t.float64).stride(),
     "detach_copy": lambda t, x: t.detach_copy(x),
+    "signal windows": lambda t, x: [
+        getattr(t.signal.windows, name)(length, sym=sym, dtype=t.float64)
+        for name in [
+            "bartlett",
+            "blackman",
+            "cosine",
+            "exponential",
+            "gaussian",
+            "hamming",
+            "hann",
+            "kaiser",
+            "nuttall",
+        ]
+        for length in (0, 1, 2, 7)
+        for sym in (True, False)
+    ],
+    "signal windows with arguments": lambda t, x: [
+        t.signal.windows.exponential(6, center=1.5, tau=2.0, sym=False),
+        t.signal.windows.gaussian(6, std=0.4),
+        t.signal.windows.kaiser(6, beta=3.0),
+        t.signal.windows.general_cosine(6, a=[0.5, 0.3, 0.2]),
+        t.signal.windows.general_hamming(6, alpha=0.6, sym=False),
+    ],
+    "tensordot broadcasts": lambda t, x: t.tensordot(x[:1, :, None], x.reshape(4, 2, 2), dims=[[0, 1], [2, 0]]),
+    "sum_to_size of nothing": lambda t, x: (x[0, 0] > 0).sum_to_size([]),
+    "istft of whole spectra": lambda t, x: t.istft(t.complex(x, x.T), 4, window=t.ones(4).double()),
+    "gather of nothing": lambda t, x: t.gather(x, 0, t.zeros(0, dtype=t.uint8)),
+    "pixel_shuffle of nothing": lambda t, x: [
+        t.nn.functional.pixel_shuffle(x[:0].reshape(2, 0, 1, 1), 2),
+        t.nn.functional.pixel_unshuffle(x[:0].reshape(2, 0, 2, 2), 2),
+    ],
+    "masks of one byte": lambda t, x: [
+        x[t.tensor(0, dtype=t.uint8)],
+        x[t.tensor(1, dtype=t.uint8)],
+        x[0, t.tensor(1, dtype=t.uint8)],
+    ],
+    "clamp of bools": lambda t, x: [(x > 0).clamp_max(x[0, 0] > 0), t.clamp(x > 0, min=x[1, 1] > 0)],
+    "operators by method": lambda t, x: [x.__rdiv__(2), x.__rmatmul__(x.T)],
+    "gradient without spacing": lambda t, x: t.gradient(x, spacing=None),
+    "ops of ATen": lambda t, x: [t.ops.aten.slice_copy(x, 0, 0, 2), t.ops.aten.add.Tensor(x, x)],
     "copies are no views": lambda t, x: [t.view_copy(x, (16,))._is_view(), t.alias_copy(x) is x],
     "copies to out": lambda t, x: t.permute_copy(x, (1, 0), out=t.empty(4, 4, dtype=t.float64)),
 }
@@ -203,6 +243,20 @@ REFUSALS = [
     (lambda t: t.pca_lowrank(t.ones(3, 2), q=5), ValueError, "non-negative integer"),
     (lambda t: t.as_strided_scatter(t.ones(4), t.ones(3), (2,), (1,)), RuntimeError, "expected src to have a size"),
     (lambda t: t.range(0, 3, 0), RuntimeError, "step must be nonzero"),
+    (lambda t: t.ones(2).flip(), TypeError, 'missing 1 required positional arguments: "dims"'),
+    (lambda t: t.ones(2).expand(), TypeError, 'missing 1 required positional arguments: "size"'),
+    (lambda t: t.ones(2, 2).movedim((0, 0), (0, 1)), RuntimeError, "repeated dim in `source`"),
+    (lambda t: t.ones(2, 2).movedim((0, 1), (1, 1)), RuntimeError, "repeated dim in `destination`"),
+    (lambda t: t.ones(2, 0)[1, t.tensor([1])], IndexError, "for dimension with size 0"),
+    (lambda t: t.ones(2).__delitem__(0), TypeError, "does not support deleting"),
+    (lambda t: t.signal.windows.gaussian(3, std=-1), ValueError, "must be positive"),
+    (lambda t: t.signal.windows.hann(-1), ValueError, "non-negative window length"),
+    (lambda t: t.segment_reduce(t.ones(3), "sum", lengths=t.tensor([1, 1])), RuntimeError, "(?i)expected all rows"),
+    (
+        lambda t: t.nn.functional.linear_cross_entropy(t.ones(2, 3), t.ones(2, 2), t.ones(2)),
+        RuntimeError,
+        "in_features",
+    ),
     (lambda t: t.range(3, 0), RuntimeError, "inconsistent with step sign"),
     (lambda t: t.slice_copy(t.ones(3), 0, 0, 2, 0), RuntimeError, "step must be positive"),
     (lambda t: t.view_copy(t.ones(2), (2,), out=t.ones(2).int()), RuntimeError, "(?i)int"),

@@ -1,6 +1,9 @@
 """Hooks of all modules: around forwards and backwards, at registrations, and after failures."""
 
+import collections
 import contextlib
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -91,5 +94,58 @@ def test_registrations_are_seen_and_replaced():
             handle.remove()
         last = t.nn.Sequential(t.nn.ReLU())
         return seen, norm.running_mean, repr(outer), repr(last)
+
+    agree(told)
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+def test_backward_hooks_keep_named_tuples():
+    def told(t):
+        class Two(t.nn.Module):
+            def forward(self, x):
+                return Pair(x * 2, x * 3)
+
+        two = Two()
+        two.register_full_backward_hook(lambda module, ins, outs: None)
+        made = two(t.ones(2, requires_grad=True))
+        return type(made).__name__, made.second.detach()
+
+    agree(told)
+
+
+def test_handles_and_marks_of_hooks_have_pytorchs_names():
+    def told(t):
+        module = t.nn.Linear(2, 2)
+        seen = []
+        pre = module.register_forward_pre_hook(lambda module, args, kwargs: None, with_kwargs=True)
+        post = module.register_forward_hook(lambda module, args, kwargs, out: None, with_kwargs=True, always_call=True)
+        marks = (
+            module._forward_pre_hooks_with_kwargs,
+            module._forward_hooks_with_kwargs,
+            module._forward_hooks_always_called,
+        )
+        seen.append([pre.id in marks[0], post.id in marks[1], post.id in marks[2], len(post.hooks_dict_ref())])
+        pre.remove()
+        post.remove()
+        return [*seen, [len(mark) for mark in marks]]
+
+    agree(told)
+
+
+def test_a_hook_of_loading_does_not_keep_its_module():
+    def told(t):
+        module = t.nn.Linear(2, 2)
+        seen = []
+        module.register_load_state_dict_pre_hook(lambda module, *rest: seen.append(type(module).__name__))
+        module.load_state_dict(module.state_dict())
+        weak = weakref.ref(module)
+        gc.disable()
+        try:
+            del module
+            return seen, weak() is None
+        finally:
+            gc.enable()
 
     agree(told)

@@ -173,6 +173,15 @@ def test_a_step_before_the_optimizers_warns():
             scheduler.step()
 
 
+def test_an_overridden_step_warns():
+    for optim, tensor in ((gw.optim, gw.tensor), (torch.optim, torch.tensor)):
+        optimizer = optim.SGD([tensor([1.0], requires_grad=True)], lr=0.1)
+        schedule = optim.lr_scheduler.StepLR(optimizer, 2)
+        optimizer.step = lambda: None
+        with pytest.warns(UserWarning, match="overridden after learning rate scheduler initialization.*how-to-adjust"):
+            schedule.step()
+
+
 def test_a_schedule_that_has_ended_refuses_more():
     for library in (gw, torch):
         optimizer, scheduler = made(library, OPTIMIZERS[0], "OneCycleLR(o, 0.1, total_steps=2)")

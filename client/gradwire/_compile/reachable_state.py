@@ -42,7 +42,7 @@ from gradwire._proxy.handle import Handle
 _MOST = 50_000
 TOO_MUCH = f"more than {_MOST} objects can be read by it"
 # Attributes of this package's objects that do not affect what a call computes.
-_IGNORED = frozenset(("_owner", "_steps", "_stepping", "_opt_called"))
+_IGNORED = frozenset(("_owner", "_steps", "_stepping", "_opt_called", "_scheduled_step"))
 _WALKED_PACKAGES = ("gradwire.nn", "gradwire.optim", "gradwire.distributions", "gradwire.amp", "gradwire.func")
 _ALWAYS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
 

@@ -147,6 +147,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     or 2, the order at the ends. Raises RuntimeError for a dimension with fewer than edge_order + 1 elements.
     """
     dims = _dims(input, spacing, dim)
+    spacing = 1 if spacing is None else spacing
     steps = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
     if len(steps) != len(dims):
         raise refuse(

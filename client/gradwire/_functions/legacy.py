@@ -167,3 +167,26 @@ def set_num_threads(number: int) -> None:
 def get_num_threads() -> int:
     """Setting of set_num_threads, initially 1."""
     return _Switches.threads
+
+
+_conversion = {"overwrite": False, "swap": False}
+
+
+def get_overwrite_module_params_on_conversion() -> bool:
+    """What `set_overwrite_module_params_on_conversion` set (torch.__future__)."""
+    return _conversion["overwrite"]
+
+
+def set_overwrite_module_params_on_conversion(value: bool) -> None:
+    """Store the setting. `Module.to` keeps the parameter objects either way (torch.__future__)."""
+    _conversion["overwrite"] = value
+
+
+def get_swap_module_params_on_conversion() -> bool:
+    """What `set_swap_module_params_on_conversion` set (torch.__future__)."""
+    return _conversion["swap"]
+
+
+def set_swap_module_params_on_conversion(value: bool) -> None:
+    """Store the setting. `Module.to` keeps the parameter objects either way (torch.__future__)."""
+    _conversion["swap"] = value

@@ -35,6 +35,8 @@ class RemovableHandle:
 
     def __init__(self, remove: Callable[[], None]) -> None:
         self.id = next(self._numbers)
+        #: Gives the dictionary that has the hook, as PyTorch's weak reference does.
+        self.hooks_dict_ref: Callable[[], dict[int, Any] | None] = lambda: None
         self._remove: Callable[[], None] | None = remove
 
     def remove(self) -> None:
@@ -50,11 +52,19 @@ class RemovableHandle:
         self.remove()
 
 
-def add_hook(hooks: dict[int, Any], hook: Any, first: bool = False) -> RemovableHandle:
-    """Keep a hook in a dictionary, in order, until its handle removes it; `first` puts it before the others."""
+def add_hook(
+    hooks: dict[int, Any], hook: Any, first: bool = False, marks: Sequence[dict[int, bool]] = ()
+) -> RemovableHandle:
+    """Keep a hook in a dictionary, in order, until its handle removes it; `first` puts it before the others.
+
+    `marks` are dictionaries that note the hook's number as long as it is kept.
+    """
     handle = RemovableHandle(lambda: None)
     number = handle.id
-    handle._remove = lambda: _forget(hooks, number)
+    handle._remove = lambda: _forget((hooks, *marks), number)
+    handle.hooks_dict_ref = lambda: hooks
+    for mark in marks:
+        mark[number] = True
     before = dict(hooks) if first else {}
     if first:
         hooks.clear()
@@ -63,8 +73,9 @@ def add_hook(hooks: dict[int, Any], hook: Any, first: bool = False) -> Removable
     return handle
 
 
-def _forget(hooks: dict[int, Any], number: int) -> None:
-    hooks.pop(number, None)
+def _forget(dictionaries: Sequence[dict[int, Any]], number: int) -> None:
+    for each in dictionaries:
+        each.pop(number, None)
 
 
 def hook_tensor(tensor: Handle, hook: Hook) -> RemovableHandle:

@@ -91,6 +91,7 @@ REEXPORTS: dict[str, str] = {
     "serialization": "_io.files _io.pytorch_globals",
     "storage": "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_io.pytorch_globals.TypedStorage",
     "_tensor": "_tensor.tensor",
+    "__future__": "_functions.legacy",
     "_jit_internal": "jit",
     "_dynamo._trace_wrapped_higher_order_op": "TransformGetItemToIndex=_tensor.subclasses.DisableTorchFunction",
     "_C._nn": "nn.functional _parse_to=nn._module.parse_to",
@@ -101,6 +102,6 @@ REEXPORTS: dict[str, str] = {
     "Size=_base.dtypes.Size dtype=_base.dtypes.dtype device=_base.dtypes.device _LinAlgError=linalg.LinAlgError",
     "_custom_ops": "library",
     "_utils": "_io.pytorch_globals",
-    "signal.windows": ".",
+    "signal.windows": "_functions.windows",
     "sparse": "",
 }

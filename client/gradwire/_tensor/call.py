@@ -446,8 +446,18 @@ def _renamed(name: str, given: Any, unset: Any, second: str, value: Any) -> Any:
     return value
 
 
+def _missing_sizes(caller: CodeType) -> GradwireTypeError:
+    """The refusal of a call without sizes by a function of sizes given one by one, or by a helper of such functions."""
+    separate = caller.co_flags & inspect.CO_VARARGS
+    name = caller.co_varnames[caller.co_argcount + caller.co_kwonlyargcount] if separate else "size"
+    function = caller.co_name if separate else "a function of sizes"
+    return GradwireTypeError(f'{function}() missing 1 required positional arguments: "{name}"')
+
+
 def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given as separate arguments or as one tuple: zeros(2, 3), zeros((2, 3))."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         return tuple(sizes[0])
+    if not sizes:
+        raise _missing_sizes(_getframe(1).f_code)
     return sizes

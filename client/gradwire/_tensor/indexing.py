@@ -25,6 +25,9 @@ _SEQUENCE = (
 )
 
 
+_BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
+
+
 class Index:
     """An index expression: its items from left to right."""
 
@@ -92,6 +95,10 @@ def _bound(part: Any) -> int:
 def _tensor(item: Handle) -> Handle:
     if item._spec.dtype.name not in _INDEX_DTYPES:
         raise GradwireIndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if item._spec.dtype.name == "uint8":
+        if not item._spec.shape:  # a mask of one element, not a number
+            return item.bool()  # type: ignore[attr-defined,no-any-return]
+        warnings.warn(_BYTES, UserWarning, stacklevel=6)
     return item
 
 

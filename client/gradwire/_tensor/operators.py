@@ -59,6 +59,8 @@ class Operators:
     def __rtruediv__(self, other: Any) -> Any:
         return _call("mul", (_call("reciprocal", (self,)), other)) if _taken(other) else NotImplemented
 
+    __rdiv__ = __rtruediv__  # PyTorch keeps Python 2's name
+
     def __itruediv__(self, other: Any) -> Any:
         return _call("div_", (self, other)) if _taken(other) else NotImplemented
 
@@ -91,6 +93,9 @@ class Operators:
 
     def __matmul__(self, other: Any) -> Any:
         return _call("matmul", (self, other)) if isinstance(other, Handle) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _call("matmul", (other, self)) if isinstance(other, Handle) else NotImplemented
 
     def __neg__(self) -> Any:
         return _call("neg", (self,))

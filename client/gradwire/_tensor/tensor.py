@@ -572,6 +572,10 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if view is not None:
             view.written = True
 
+    def __delitem__(self, key: Any) -> None:
+        """Refuse it, as PyTorch does."""
+        raise TypeError("Tensor does not support deleting items")
+
     # Text.
 
     def __repr__(self) -> str:
@@ -710,7 +714,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def sum_to_size(self, *size: Any) -> Tensor:
         """Sum over the dimensions that broadcasting from `size` would expand; this tensor if the shapes are equal."""
         sizes = _sizes(size)
-        return self if sizes and sizes == self._spec.shape else _call("sum_to_size", (self, sizes))
+        if not sizes:  # in PyTorch a plain sum, which widens integers
+            return _call("sum", (self,))
+        return self if sizes == self._spec.shape else _call("sum_to_size", (self, sizes))
 
     def adjoint(self) -> Tensor:
         """The last two dimensions exchanged, conjugated."""

@@ -77,8 +77,9 @@ class Module(_state.StateHooks):
         set_plainly("_forward_hooks", {})
         set_plainly("_backward_pre_hooks", {})
         set_plainly("_backward_hooks", {})
-        set_plainly("_hooks_with_kwargs", set())
-        set_plainly("_always_called", set())
+        set_plainly("_forward_pre_hooks_with_kwargs", {})
+        set_plainly("_forward_hooks_with_kwargs", {})
+        set_plainly("_forward_hooks_always_called", {})
         for hooks in _state.HOOKS:
             set_plainly(hooks, {})
 
@@ -249,7 +250,7 @@ class Module(_state.StateHooks):
             # Hooks that are called after a failure too, unless they have run.
             for number in [each for each in ALWAYS_CALLED if each in HOOKS and each not in ended]:
                 HOOKS[number](self, args, kwargs, None)
-            for number in [each for each in self._always_called if each in self._forward_hooks and each not in ended]:
+            for number in [each for each in self._forward_hooks_always_called if each not in ended]:
                 self._forward_hooks[number](self, args, None)
             raise
         if session is not None:
@@ -262,7 +263,7 @@ class Module(_state.StateHooks):
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
         for number, hook in list(self._forward_pre_hooks.items()):
-            if number in self._hooks_with_kwargs:
+            if number in self._forward_pre_hooks_with_kwargs:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
                     if not isinstance(changed, tuple) or len(changed) != 2:
@@ -291,7 +292,7 @@ class Module(_state.StateHooks):
                 result = changed
         for number, hook in list(self._forward_hooks.items()):
             ended.add(number)
-            named = (kwargs,) if number in self._hooks_with_kwargs else ()
+            named = (kwargs,) if number in self._forward_hooks_with_kwargs else ()
             changed = hook(self, args, *named, result)
             if changed is not None:
                 result = changed
@@ -304,10 +305,8 @@ class Module(_state.StateHooks):
 
         `with_kwargs`: it is called with the named arguments, too, and returns both. `prepend`: before the other hooks.
         """
-        handle = add_hook(self._forward_pre_hooks, hook, prepend)
-        if with_kwargs:
-            self._hooks_with_kwargs.add(handle.id)
-        return handle
+        marks = [self._forward_pre_hooks_with_kwargs] if with_kwargs else []
+        return add_hook(self._forward_pre_hooks, hook, prepend, marks)
 
     def register_forward_hook(
         self,
@@ -322,12 +321,10 @@ class Module(_state.StateHooks):
         `with_kwargs`: it is called with the named arguments, too. `prepend`: before the other hooks. `always_call`:
         also where forward raises.
         """
-        handle = add_hook(self._forward_hooks, hook, prepend)
-        if with_kwargs:
-            self._hooks_with_kwargs.add(handle.id)
+        marks = [self._forward_hooks_with_kwargs] if with_kwargs else []
         if always_call:
-            self._always_called.add(handle.id)
-        return handle
+            marks.append(self._forward_hooks_always_called)
+        return add_hook(self._forward_hooks, hook, prepend, marks)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when backward has passed the module.

@@ -5,7 +5,6 @@ Loading checks everything before it copies, so a refused dictionary does not cha
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -38,6 +37,7 @@ class IncompatibleKeys(NamedTuple):
 #: The attributes of a module that hold its hooks of `state_dict` and `load_state_dict`.
 HOOKS = (
     "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+    "_load_state_dict_pre_hooks_with_module",
 )  # fmt: skip
 EXTRA_STATE_KEY = "_extra_state"
 # The copies that the running `load_state_dict` makes once nothing is refused; None outside of it.
@@ -56,6 +56,8 @@ class StateHooks:
     _state_dict_hooks: dict[int, Any]
     _state_dict_pre_hooks: dict[int, Any]
     _load_state_dict_pre_hooks: dict[int, Any]
+    #: Numbers of those that get the module. The hooks hold no reference to it, so no cycle keeps it alive.
+    _load_state_dict_pre_hooks_with_module: dict[int, bool]
     _load_state_dict_post_hooks: dict[int, Any]
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -83,7 +85,8 @@ class StateHooks:
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
         """The same; the hook gets the module only `with_module`."""
-        return add_hook(self._load_state_dict_pre_hooks, functools.partial(hook, self) if with_module else hook)
+        marks = [self._load_state_dict_pre_hooks_with_module] if with_module else []
+        return add_hook(self._load_state_dict_pre_hooks, hook, marks=marks)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, incompatible_keys)` after loading; it may change the lists of keys."""
@@ -121,8 +124,8 @@ class StateHooks:
     ) -> None:
         """Take this module's own state, without that of submodules; report keys and errors in the lists."""
         args = (state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
-        for hook in list(self._load_state_dict_pre_hooks.values()):
-            hook(*args)
+        for number, hook in list(self._load_state_dict_pre_hooks.items()):
+            hook(*((self, *args) if number in self._load_state_dict_pre_hooks_with_module else args))
         own = self._own_state()
         copies = _copies.get()
         for name in own:

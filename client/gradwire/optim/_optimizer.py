@@ -73,6 +73,8 @@ class Optimizer:
     #: Whether it has made a step, which a scheduler asks.
     _opt_called = False
     _stepping = False
+    #: The function of `step` when a scheduler was made, which notices that it is overridden later.
+    _scheduled_step: Any = None
     #: Makes guards of compiled functions compare its groups and state, but not its rates (`_compile.reach`).
     __has_param_groups__ = True
 

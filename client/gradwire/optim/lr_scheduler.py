@@ -65,6 +65,19 @@ def _per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     return list(value)
 
 
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
+    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed "
+    "form is used instead of the new chainable form, where available."
+)
+_ORDER = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+
+
+def _function(method: Any) -> Any:
+    """The function of a method, which is the same object each time."""
+    return getattr(method, "__func__", method)
+
+
 class LRScheduler:
     """The base of all schedulers; a subclass defines `get_lr()`: the next learning rates, one per group.
 
@@ -91,6 +104,7 @@ class LRScheduler:
                 )
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
+        optimizer._scheduled_step = _function(optimizer.step)
         self._initial_step()
 
     def _initial_step(self) -> None:
@@ -111,17 +125,30 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Set the learning rates of the next epoch, or of a given one (deprecated in PyTorch, with its warning)."""
-        if self._step_count == 1 and not self.optimizer._opt_called:
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. Call them in the opposite order: "
-                "`optimizer.step()` before `lr_scheduler.step()`; else the first value of the schedule is skipped.",
-                UserWarning,
-                stacklevel=2,
-            )
+        if self._step_count == 1:
+            self._warn_of_order()
         self._step_count += 1
         if epoch is not None:
             _warn_of_epoch()
         self._update_lr(epoch)
+
+    def _warn_of_order(self) -> None:
+        optimizer = self.optimizer
+        if _function(optimizer.step) is not getattr(optimizer, "_scheduled_step", None):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                f"Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. {_ORDER}",
+                UserWarning,
+                stacklevel=3,
+            )
+        elif not optimizer._opt_called:
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. Call them in the opposite order: "
+                "`optimizer.step()` before `lr_scheduler.step()`; else the first value of the schedule is skipped. "
+                f"{_ORDER}",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _update_lr(self, epoch: int | None = None) -> None:
         self._get_lr_called_within_step = True
@@ -171,12 +198,7 @@ class LRScheduler:
 
 
 def _warn_of_epoch() -> None:
-    warnings.warn(
-        "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please "
-        "use `scheduler.step()` to step the scheduler.",
-        UserWarning,
-        stacklevel=3,
-    )
+    warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=3)
 
 
 _LRScheduler = LRScheduler  # its name before PyTorch 2.0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
+from gradwire._base.errors import refuse
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 
@@ -135,6 +137,54 @@ def cross_entropy(
     reduction = resolve_reduction(size_average, reduce, reduction)
     return ops.cross_entropy(
         input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+    )
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """cross_entropy of linear(input, linear_weight, linear_bias) (torch.nn.functional.linear_cross_entropy).
+
+    input: (n, d) or (d,); linear_weight: (c, d), or (c, *k, d) for a loss per place of k; target: as for cross_entropy.
+    `options`, PyTorch's way to save memory, is accepted: the result is the same. Raises RuntimeError for other sizes.
+    """
+    if input.ndim not in (1, 2):
+        raise refuse(f"expected input with dimensionality 1 or 2, got {input.ndim}")
+    if linear_weight.ndim < 2:
+        raise refuse(f"expected linear_weight with dimensionality at least 2, got {linear_weight.ndim}")
+    places, width = tuple(linear_weight.shape[:-1]), linear_weight.shape[-1]
+    if input.shape[-1] != width:
+        raise refuse(
+            "expected equal input and linear_weight last dimensions (in_features), got "
+            f"{input.shape[-1]} and {width}, respectively"
+        )
+    if linear_bias is not None and tuple(linear_bias.shape) != places:
+        raise refuse(f"expected linear_bias shape {places}, got {tuple(linear_bias.shape)}")
+    if len(places) > 1 and input.ndim == 1:
+        raise refuse(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input, "
+            f"(N, {width}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = ops.linear(input, linear_weight.reshape(-1, width), bias).reshape(*input.shape[:-1], *places)
+    if ignore_index is not None and target.shape == logits.shape:
+        raise refuse("ignore_index cannot be specified when target contains probabilities")
+    return cross_entropy(
+        logits,
+        target,
+        weight,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
     )
 
 

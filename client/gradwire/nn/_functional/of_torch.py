@@ -47,7 +47,12 @@ def _reduction(number: int) -> str:
 
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     """The input with a border of one value; `pad` as for nn.functional.pad (torch.constant_pad_nd)."""
-    return ops.pad(input, pad, "constant", value)
+    if isinstance(value, complex):
+        if not input.is_complex():
+            raise refuse("value cannot be converted to type float without overflow")
+        real, imag = (constant_pad_nd(*each) for each in ((input.real, pad, value.real), (input.imag, pad, value.imag)))
+        return ops.complex(real, imag)
+    return ops.pad(input, pad, "constant", int(value) if isinstance(value, bool) else value)
 
 
 def embedding(

@@ -109,7 +109,7 @@ def _behind_a_node(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int],
     for place, each in zip(places, hand_on(_NODE, [values[place] for place in places]), strict=True):
         made[place] = each
         node = node or each.grad_fn
-    return tuple(made), places, node
+    return (type(values)(*made) if hasattr(values, "_fields") else tuple(made)), places, node
 
 
 def _spread(places: list[int], count: int, gradients: Sequence[Any]) -> tuple[Any, ...]:

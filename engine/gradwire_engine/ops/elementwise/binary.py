@@ -398,7 +398,7 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
     if dtypes.category(input.dtype) == dtypes.COMPLEX:
         raise EngineError(Reason.NOT_SUPPORTED, "clamp is not supported for complex types")
     bounds: list[Any] = [bound for bound in (min, max) if bound is not None]
-    one_tensor = len(bounds) == 1 and np.ndim(bounds[0]) > 0
+    one_tensor = len(bounds) == 1 and not _is_number(bounds[0])
     if input.dtype == dtypes.bool_ and not one_tensor:
         raise EngineError(Reason.NOT_SUPPORTED, "\"clamp_cpu\" not implemented for 'Bool'", op="clamp")
     if dtypes.category(input.dtype) == dtypes.FLOAT:  # NumPy's clip is several times as fast with both bounds

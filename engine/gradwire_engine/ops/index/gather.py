@@ -246,6 +246,8 @@ index_fill.grad(
 
 def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Array) -> Array:
     """Flat positions of the elements at the indices `index` along `dim`. Raises EngineError: RUNTIME."""
+    if name == "gather" and not index.size:  # as in PyTorch, of any dtype and any number of dimensions
+        return xp.zeros(index.shape, dtypes.int64)
     index = _to_int64(name, index)
     if index.ndim != len(shape) and index.size and not (index.ndim <= 1 and len(shape) <= 1):
         raise EngineError(

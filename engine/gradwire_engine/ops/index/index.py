@@ -36,6 +36,8 @@ def checked(xp: Any, index: Array, size: int, dim: int, reason: Reason = Reason.
     if not index.size:
         return index
     low, high = int(index.min()), int(index.max())
+    if not size:
+        raise EngineError(reason, "index is out of bounds for dimension with size 0", dim=dim, size=size)
     if low < -size or high >= size:
         raise EngineError(
             reason,

@@ -341,8 +341,9 @@ def movedim(input: Array, source: Ints, destination: Ints) -> Array:
         )
     sources = tuple(normalize_dim(dim, input.ndim) for dim in sources)
     places = tuple(normalize_dim(dim, input.ndim) for dim in places)
-    if len(set(sources)) != len(sources) or len(set(places)) != len(places):
-        raise EngineError(Reason.RUNTIME, "movedim: repeated dim in `source` or `destination`")
+    for name, dims in (("source", sources), ("destination", places)):
+        if len(set(dims)) != len(dims):
+            raise EngineError(Reason.RUNTIME, f"movedim: repeated dim in `{name}` ({list(dims)})")
     if not input.ndim:
         return alias(input)
     order = [dim for dim in range(input.ndim) if dim not in sources]

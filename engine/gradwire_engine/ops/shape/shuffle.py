@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradwire_engine.core.device import Array
@@ -31,7 +32,7 @@ def pixel_shuffle(xp: Any, input: Array, upscale_factor: int) -> Array:
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
             f"but input.size(-3)={channels} is not divisible by {r * r}"
         )
-    parts = input.reshape(-1, channels // (r * r), r, r, height, width)
+    parts = input.reshape(math.prod(lead), channels // (r * r), r, r, height, width)
     return parts.transpose(0, 1, 4, 2, 5, 3).copy().reshape(*lead, channels // (r * r), height * r, width * r)
 
 
@@ -47,7 +48,7 @@ def pixel_unshuffle(xp: Any, input: Array, downscale_factor: int) -> Array:
                 f"pixel_unshuffle expects {word} to be divisible by downscale_factor, but input.size({place})={size} "
                 f"is not divisible by {r}"
             )
-    parts = input.reshape(-1, channels, height // r, r, width // r, r)
+    parts = input.reshape(math.prod(lead), channels, height // r, r, width // r, r)
     return parts.transpose(0, 1, 3, 5, 2, 4).copy().reshape(*lead, channels * r * r, height // r, width // r)
 
 

@@ -135,8 +135,8 @@ def istft(
         )
     hop, win = _lengths(n_fft, hop_length, win_length)
     is_complex = window is not None and window.dtype.kind == "c"
-    one = (not is_complex and not return_complex) if onesided is None else onesided
-    _check_inverse(input, n_fft, hop, win, onesided, is_complex or return_complex)
+    one = (input.ndim > 1 and input.shape[-2] != n_fft) if onesided is None else onesided
+    _check_inverse(input, n_fft, hop, win, one, is_complex or return_complex)
     spectra = transpose(unsqueeze(input, 0) if input.ndim == 2 else input, 1, 2)
     whole = _padded_window(name, input, window, n_fft, win)
     if whole.dtype.itemsize < 4:  # half precision is too coarse for the sum of squares
@@ -181,7 +181,7 @@ def _frames(spectra: Any, n_fft: int, scale: int, onesided: bool, return_complex
 
 
 def _check_inverse(
-    input: Any, n_fft: int, hop: int, win: int, onesided: bool | None, is_complex: bool
+    input: Any, n_fft: int, hop: int, win: int, onesided: bool, is_complex: bool
 ) -> None:  # fmt: skip
     name = "istft"
     if not input.size:
@@ -192,12 +192,10 @@ def _check_inverse(
             f"{name}: expected a tensor with 2 or 3 dimensions, but got {input.ndim}: Dimension out of range",
         )
     frequencies = input.shape[-2]
-    if onesided is not False and not is_complex:
+    if onesided:
         wanted, rule = n_fft // 2 + 1, "when onesided=True"
     else:
         wanted, rule = n_fft, "when onesided=False"
-    if onesided and is_complex:
-        raise EngineError(Reason.RUNTIME, "Cannot have onesided output if window or input is complex")
     if frequencies != wanted:
         raise _refuse(
             name,
@@ -209,3 +207,5 @@ def _check_inverse(
         raise _refuse(name, input, f"expected 0 < hop_length <= win_length, but got {hop} and {win}")
     if not 0 < win <= n_fft:
         raise _refuse(name, input, f"expected 0 < win_length <= n_fft, but got {win} and {n_fft}")
+    if onesided and is_complex:
+        raise EngineError(Reason.RUNTIME, "Cannot have onesided output if window or input is complex")
