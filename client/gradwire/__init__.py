@@ -86,8 +86,8 @@ _MODULES = (
 )  # fmt: skip
 # PyTorch's modules without a file: tables say what they have (`_paths`).
 _TABLES = (
-    "__future__", "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes", "cpu",
-    "functional", "futures", "fx", "monitor", "mps", "mtia", "nested", "numa",
+    "__future__", "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes",
+    "cpu", "functional", "futures", "fx", "monitor", "mps", "mtia", "nested", "numa",
     "onnx", "package", "quantization", "random", "return_types", "serialization", "signal", "sparse", "storage",
     "xpu",
 )  # fmt: skip

@@ -157,10 +157,9 @@ VALUES = {
     "sum_to_size of nothing": lambda t, x: (x[0, 0] > 0).sum_to_size([]),
     "istft of whole spectra": lambda t, x: t.istft(t.complex(x, x.T), 4, window=t.ones(4).double()),
     "gather of nothing": lambda t, x: t.gather(x, 0, t.zeros(0, dtype=t.uint8)),
-    "pixel_shuffle of nothing": lambda t, x: [
-        t.nn.functional.pixel_shuffle(x[:0].reshape(2, 0, 1, 1), 2),
-        t.nn.functional.pixel_unshuffle(x[:0].reshape(2, 0, 2, 2), 2),
-    ],
+    "pixel_shuffle of nothing": lambda t, x: t.nn.functional.pixel_shuffle(x[:0].reshape(2, 0, 1, 1), 2),
+    "native_channel_shuffle": lambda t, x: t.native_channel_shuffle(x.reshape(1, 4, 4), 2),
+    "constant_pad_nd of bools": lambda t, x: t.constant_pad_nd(x > 0, (1, 1), True),
     "masks of one byte": lambda t, x: [
         x[t.tensor(0, dtype=t.uint8)],
         x[t.tensor(1, dtype=t.uint8)],

@@ -27,13 +27,11 @@ CALLS = {
         each.detach() if at else each for at, each in enumerate(t.native_layer_norm(x, (6,), y[0], y[1], 1e-5))
     ],
     "constant_pad_nd complex": lambda t, x, y: t.view_as_real(t.constant_pad_nd(t.complex(x, y), (1, -1), 2 + 3j)),
-    "constant_pad_nd bool": lambda t, x, y: t.constant_pad_nd(x.detach() > 0, (1, 1), True),
     "native_batch_norm": lambda t, x, y: t.native_batch_norm(x, y[0], y[1], None, None, True, 0.1, 1e-5),
     "native_batch_norm running": lambda t, x, y: t.native_batch_norm(
         x, None, None, y[0].detach(), y[1].detach() ** 2, False, 0.1, 1e-5
     ),
     "native_group_norm": lambda t, x, y: t.native_group_norm(x.reshape(2, 4, 3), y[0, :4], None, 2, 4, 3, 2, 1e-5),
-    "native_channel_shuffle": lambda t, x, y: t.native_channel_shuffle(x.reshape(1, 4, 6), 2),
     "rnn_tanh_cell": lambda t, x, y: t.rnn_tanh_cell(x, y, x.T @ y, x.T @ x, x[0], y[0]),
     "rnn_relu_cell": lambda t, x, y: t.rnn_relu_cell(x, y, x.T @ y, x.T @ x),
     "gru_cell": lambda t, x, y: t.gru_cell(x, y, *[t.cat([x.T @ y, y.T @ x, x.T @ x])] * 2),
@@ -47,9 +45,7 @@ CALLS = {
     "linear_cross_entropy": lambda t, x, y: [
         t.nn.functional.linear_cross_entropy(x, y, t.tensor([0, 3, 1, -100]), linear_bias=x[:, 0]),
         t.nn.functional.linear_cross_entropy(x, y, y @ y.T, reduction="sum", label_smoothing=0.1),
-        t.nn.functional.linear_cross_entropy(
-            x[:, :3], y.reshape(4, 2, 3), t.zeros(4, 2, dtype=t.int64), reduction="none"
-        ),
+        t.nn.functional.linear_cross_entropy(x[:, :3], y.reshape(4, 2, 3), t.zeros(4, 2).long(), reduction="none"),
     ],
     "convolution": lambda t, x, y: t.convolution(
         x.reshape(2, 3, 4), y.reshape(2, 3, 4)[..., :2], None, (1,), (1,), (2,), False, (0,), 1

@@ -326,7 +326,8 @@ def _floating(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shape(size: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, ...]:
-    return _sizes(size or ((options.pop("size"),) if "size" in options else ()))
+    given = size or ((options.pop("size"),) if "size" in options else ())
+    return _sizes(given) if given else ()
 
 
 def zeros(*size: Any, **options: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Windows of signal processing (torch.signal.windows), symmetric unless `sym` is False, which makes them periodic."""
+"""Windows of signal processing (torch.signal.windows): symmetric, or periodic if `sym` is False."""
 
 from __future__ import annotations
 

@@ -447,11 +447,9 @@ def _renamed(name: str, given: Any, unset: Any, second: str, value: Any) -> Any:
 
 
 def _missing_sizes(caller: CodeType) -> GradwireTypeError:
-    """The refusal of a call without sizes by a function of sizes given one by one, or by a helper of such functions."""
-    separate = caller.co_flags & inspect.CO_VARARGS
-    name = caller.co_varnames[caller.co_argcount + caller.co_kwonlyargcount] if separate else "size"
-    function = caller.co_name if separate else "a function of sizes"
-    return GradwireTypeError(f'{function}() missing 1 required positional arguments: "{name}"')
+    """The refusal of a call without sizes, by a method that takes them one by one."""
+    name = caller.co_varnames[caller.co_argcount + caller.co_kwonlyargcount]
+    return GradwireTypeError(f'{caller.co_name}() missing 1 required positional arguments: "{name}"')
 
 
 def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""ATen's own forms of layers that torch exports: norms with their statistics, dropout with its mask, segments, cells."""
+"""ATen's forms of layers that torch exports: norms with statistics, dropout with its mask, segments, cells."""
 
 from __future__ import annotations
 
