@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import gradwire
-from tests.client.oracle import alike, plain, refuse, torch
+from tests.client.oracle import agree, alike, plain, refuse, torch
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -594,3 +594,13 @@ def test_compiled_functions():
     expected = values(step(x, v))
     for _ in range(4):
         assert alike(values(compiled(x, v)), expected)
+
+
+def test_the_open_level_is_told():
+    def told(t):
+        level = t.autograd.forward_ad
+        before = level._current_level
+        with level.dual_level():
+            return before, level._current_level, t._utils._element_size(t.complex64)
+
+    agree(told)

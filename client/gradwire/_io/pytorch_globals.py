@@ -222,3 +222,8 @@ def safe_globals(safe_globals: Sequence[Any]) -> Iterator[None]:
 def safe_global(module: str, name: str) -> Any:
     """What a name means in a file that is read with weights_only; None if it is not allowed."""
     return PLAIN.get((module, name), _safe.get((module, name)))
+
+
+def _element_size(dtype: dtypes.dtype) -> int:
+    """Bytes of an element (torch._utils._element_size)."""
+    return dtype.itemsize

@@ -166,3 +166,11 @@ def _unbatched(tensor: Tensor) -> Tensor:
     while "_value" in tensor.__dict__:
         tensor = tensor.__dict__["_value"]
     return tensor
+
+
+def __getattr__(name: str) -> Any:
+    """`_current_level`, which libraries read: the number of the level that is open, -1 outside of any."""
+    if name != "_current_level":
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
+    levels = DUAL_LEVELS.get()
+    return levels[-1].depth - 1 if levels else -1
