@@ -170,4 +170,5 @@ def gru_cell(
     given, held = _gates(input, hx, w_ih, w_hh, b_ih, b_hh)
     (reset_in, update_in, new_in), (reset, update, new) = ops.chunk(given, 3, 1), ops.chunk(held, 3, 1)
     candidate = (new_in + (reset_in + reset).sigmoid() * new).tanh()
-    return (hx - candidate) * (update_in + update).sigmoid() + candidate
+    made: Tensor = (hx - candidate) * (update_in + update).sigmoid() + candidate
+    return made
