@@ -29,6 +29,7 @@ if _TYPE_CHECKING:
     from gradwire import optim as optim
     from gradwire import overrides as overrides
     from gradwire import profiler as profiler
+    from gradwire import sparse as sparse
     from gradwire import special as special
     from gradwire import testing as testing
     from gradwire import torch_version as torch_version
@@ -78,17 +79,20 @@ if _TYPE_CHECKING:
     from gradwire.func import vmap as vmap
     from gradwire.library import ops as ops
     from gradwire.nn._summary import summary as summary
+    from gradwire.sparse import sparse_coo_tensor as sparse_coo_tensor
+    from gradwire.sparse import spmm as spmm
 
 _MODULES = (
     "accelerator", "aio", "amp", "array_api", "autograd", "backends", "compiler", "cuda", "distributed",
     "distributions", "export", "fft", "func", "hub", "jit", "library", "linalg", "masked", "multiprocessing", "nn",
-    "optim", "overrides", "profiler", "special", "testing", "torch_version", "types", "utils", "version", "__config__",
+    "optim", "overrides", "profiler", "sparse", "special", "testing", "torch_version", "types", "utils", "version",
+    "__config__",
 )  # fmt: skip
 # PyTorch's modules without a file: tables say what they have (`_paths`).
 _TABLES = (
     "__future__", "_C", "_custom_ops", "_dynamo", "_jit_internal", "_subclasses", "_tensor", "_utils", "ao", "classes",
     "cpu", "functional", "futures", "fx", "monitor", "mps", "mtia", "nested", "numa",
-    "onnx", "package", "quantization", "random", "return_types", "serialization", "signal", "sparse", "storage",
+    "onnx", "package", "quantization", "random", "return_types", "serialization", "signal", "storage",
     "xpu",
 )  # fmt: skip
 _NAMES = {
@@ -147,6 +151,8 @@ _NAMES = {
         "expand_copy narrow_copy permute_copy select_copy slice_copy split_copy split_with_sizes_copy squeeze_copy "
         "t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy view_as_complex_copy view_as_real_copy view_copy"
     ),
+    "sparse": "spmm",
+    "sparse._coo": "sparse_coo_tensor",
     "_functions.counts": "gradient histogram histogramdd nonzero_static unravel_index",
     "_functions.matrix_factors": (
         "cholesky frobenius_norm lu lu_solve lu_unpack norm_except_dim nuclear_norm orgqr ormqr pca_lowrank "
@@ -188,7 +194,9 @@ _WIRED = {
     "make_tensor": "_functions.create",
     "namespace": "array_api._info",
     "reduce_tensor": "_functions.pickled",
+    "sparse_mask": "sparse._rules",
     "stored_array": "_functions.pickled",
+    "to_sparse": "sparse._coo",
 }
 # PyTorch's second names of dtypes, and of functions.
 _ALIASES = {

@@ -66,6 +66,8 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         for name, loaded in tuple(sys.modules.items()):
             if name.startswith(f"{module.__name__}."):
                 sys.modules.setdefault(f"torch{name.removeprefix('gradwire')}", loaded)
+        if spec.name == "torch":
+            module.__name__ = "torch"  # libraries compare it, and build paths of functions to replace with it
 
 
 def alias() -> None:

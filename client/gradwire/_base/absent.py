@@ -12,11 +12,11 @@ PYTORCH: dict[str, str] = {
     "gradwire": """
         as_strided_ dequantize eig embedding_bag embedding_renorm_ gru gru_cell lstm lstm_cell lstsq
         native_batch_norm native_dropout native_group_norm quantize_per_channel quantize_per_tensor rnn_relu
-        rnn_tanh segment_reduce solve sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
+        rnn_tanh segment_reduce solve sparse_bsr_tensor sparse_csc_tensor sparse_csr_tensor
         symeig""",
     "gradwire.linalg": "ldl_factor ldl_factor_ex ldl_solve",
     "gradwire.nn.functional": "conv_tbc grouped_mm linear_cross_entropy scaled_grouped_mm scaled_mm",
-    "Tensor": "coalesce indices lstsq reinforce resize_ set_ sparse_mask to_sparse values",
+    "Tensor": "lstsq reinforce resize_ set_ to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr",
 }
 
 

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-_PREFIX = "tensor("
+#: The beginning of a tensor's text.
+PREFIX = "tensor("
 # Most rows and columns of an HTML table, for readability. Larger edgeitems raise the limits.
 _TABLE_ROWS = 16
 _TABLE_COLUMNS = 12
@@ -90,12 +91,14 @@ def format_tensor(
     default_dtype: str = "float32",
     summarized: bool = False,
     tangent: str | None = None,
+    prefix: str = PREFIX,
 ) -> str:
     """Format a tensor as PyTorch does (torch.Tensor.__repr__, torch.nn.Parameter.__repr__).
 
     `values` holds the elements, with bfloat16 as float32. With `summarized`, it holds only the corners that
     `edge_indices` selects in every dimension of `shape`. `dtype` and `default_dtype` are PyTorch's names without
-    "torch.". `grad_fn` is the node's name. `tangent` is the text of the tangent.
+    "torch.". `grad_fn` is the node's name. `tangent` is the text of the tangent. `prefix` is the text before the
+    elements.
     """
     values, summarized = _shown(values, shape, summarized)
     empty = math.prod(shape) == 0
@@ -106,7 +109,7 @@ def format_tensor(
     else:
         cells, width = _cells(values, dtype)
         grid = np.array(cells, dtype=object).reshape(values.shape)
-        body = _nested(grid, shape, width, len(_PREFIX), summarized)
+        body = _nested(grid, shape, width, len(prefix), summarized)
 
     suffixes = [] if device == "cpu" else [f"device='{device}'"]
     if len(shape) != 1 if empty else PRINT_OPTIONS.edgeitems == 0:
@@ -119,7 +122,7 @@ def format_tensor(
         suffixes.append("requires_grad=True")
     if tangent is not None:
         suffixes.append(f"tangent={tangent}")
-    return ("Parameter containing:\n" if is_parameter else "") + _with_suffixes(_PREFIX + body, suffixes)
+    return ("Parameter containing:\n" if is_parameter else "") + _with_suffixes(prefix + body, suffixes)
 
 
 def format_html(
@@ -257,8 +260,8 @@ def _with_suffixes(text: str, suffixes: Iterable[str]) -> str:
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         if column + len(suffix) + 2 > PRINT_OPTIONS.linewidth:
-            text += ",\n" + " " * len(_PREFIX) + suffix
-            column = len(_PREFIX) + len(suffix)
+            text += ",\n" + " " * len(PREFIX) + suffix
+            column = len(PREFIX) + len(suffix)
         else:
             text += ", " + suffix
             column += len(suffix) + 2

@@ -34,7 +34,7 @@ REASONS: dict[str, str] = {
     "ao": "there are no quantized tensors; cast the model with model.half() or model.bfloat16()",
     "nested": "there are no nested tensors; use nn.utils.rnn.pad_sequence",
     "masked": "there are no masked tensors; its functions take a tensor and mask=",
-    "sparse": "there are no sparse tensors",
+    "sparse": "of sparse tensors there is the COO form; call to_dense() for other ops",
     "package": "save the state_dict with torch.save",
     "futures": "use concurrent.futures",
     "monitor": "the server's metrics tell what it does",
@@ -147,8 +147,9 @@ VALUES: dict[str, dict[str, Any]] = {
     "backends.quantized": {"engine": "none", "supported_engines": []},
     "fx.graph_module": {"_USER_PRESERVED_ATTRIBUTES_KEY": "_user_preserved_attributes"},
     "fx.node": {"Target": object, "Argument": object},
-    "sparse": dict.fromkeys(("FloatTensor", "DoubleTensor", "HalfTensor"), _NoTensors),
     "cuda.sparse": dict.fromkeys(("FloatTensor", "DoubleTensor", "HalfTensor"), _NoTensors),
+    # Types in annotations.
+    "serialization": {"MAP_LOCATION": Any, "FileLike": Any, "FILE_LIKE": Any, "Storage": Any},
     "_dynamo": {"allow_in_graph": _same, "assume_constant_result": _same, "disable": _same_or_decorator},
     "return_types": {},
     "classes": {},
@@ -320,8 +321,7 @@ REFUSED: dict[str, str] = {
     "_dynamo.exc": "BackendCompilerFailed TensorifyScalarRestartAnalysis TorchDynamoException Unsupported",
     "_subclasses.fake_tensor": "FakeTensor FakeTensorMode",
     "sparse": """
-        addmm as_sparse_gradcheck log_softmax mm sampled_addmm softmax spdiags spsolve sum
-        to_sparse_semi_structured SparseSemiStructuredTensor""",
+        as_sparse_gradcheck sampled_addmm spdiags spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "PyTorchFileReader PyTorchFileWriter",
     "nn": "CrossMapLRN2d",
     "nn.parameter": "UninitializedBuffer",

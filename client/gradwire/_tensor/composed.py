@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
 from gradwire._proxy.handle import Handle
 
@@ -133,6 +134,40 @@ class Composed(Handle):
         """This tensor, which is dense, or with `dtype` its cast (torch.Tensor.to_dense)."""
         target: Any = self
         return target if dtype is None else target.to(dtype)
+
+    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+        """The nonzero elements as a sparse tensor in COO form, differentiable (torch.Tensor.to_sparse).
+
+        `sparse_dim`: how many leading dimensions have indices; None for all. Raises NotImplementedError for another
+        `layout` than `sparse_coo`.
+        """
+        if layout is not None and repr(layout) != "torch.sparse_coo":
+            raise refusal(f"Tensor.to_sparse(layout={layout})", "of sparse tensors there is the COO form")
+        return wired("to_sparse")(self, sparse_dim)
+
+    def to_sparse_coo(self) -> Any:
+        """`to_sparse` of all dimensions (torch.Tensor.to_sparse_coo)."""
+        return wired("to_sparse")(self)
+
+    def sparse_mask(self, mask: Any) -> Any:
+        """The elements at the stored indices of a sparse tensor, sparse (torch.Tensor.sparse_mask)."""
+        return wired("sparse_mask")(self, mask)
+
+    def coalesce(self) -> Any:
+        """Raises RuntimeError: this tensor is dense (torch.Tensor.coalesce)."""
+        raise refuse("coalesce expected sparse coordinate tensor layout but got Strided")
+
+    def is_coalesced(self) -> Any:
+        """Raises RuntimeError: this tensor is dense (torch.Tensor.is_coalesced)."""
+        raise refuse("is_coalesced expected sparse coordinate tensor layout but got Strided")
+
+    def indices(self) -> Any:
+        """Raises RuntimeError: this tensor is dense (torch.Tensor.indices)."""
+        raise refuse("indices expected sparse coordinate tensor layout but got Strided")
+
+    def values(self) -> Any:
+        """Raises RuntimeError: this tensor is dense (torch.Tensor.values)."""
+        raise refuse("values expected sparse tensor layout but got Strided")
 
     def dim_order(self) -> tuple[int, ...]:
         """The dimensions from the outermost to the innermost in memory (torch.Tensor.dim_order)."""

@@ -18,6 +18,11 @@ def overriding(value: Any) -> bool:
     return hasattr(type(value), "__torch_function__") and not isinstance(value, Handle)
 
 
+def disabled_override(func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    """A `__torch_function__` that calls the function itself (torch._C._disabled_torch_function_impl)."""
+    return func(*args, **(kwargs or {}))
+
+
 def _among(values: Any) -> list[Any]:
     """The values that override functions, also those in lists."""
     found: list[Any] = []
@@ -36,7 +41,10 @@ def _functions(op: str, as_method: bool) -> list[Any]:
     *path, name = op.split(".")
     for each in path:
         owner = getattr(owner, each, None)
-    found = [getattr(owner, name, None), getattr(facade.Tensor, name, None)]
+    found = [
+        getattr(owner, name, getattr(facade.nn.functional, name, None)),
+        getattr(facade.Tensor, name, None),
+    ]
     return [each for each in (reversed(found) if as_method else found) if each is not None]
 
 

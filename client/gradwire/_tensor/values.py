@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
-from gradwire._base.printing import PRINT_OPTIONS, edge_indices, format_html, format_tensor, needs_summary
+from gradwire._base.printing import PREFIX, PRINT_OPTIONS, edge_indices, format_html, format_tensor, needs_summary
 from gradwire._proxy.dual_levels import DUAL_LEVELS
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.call import _call
@@ -89,8 +89,8 @@ def _shown(source: Any) -> tuple[Array, bool]:
     return read_array(corner), True
 
 
-def show(source: Any, is_parameter: bool = False) -> str:
-    """Text in PyTorch's format."""
+def show(source: Any, is_parameter: bool = False, prefix: str | None = None) -> str:
+    """Text in PyTorch's format. With `prefix`, the text begins with that, not "tensor(", and leaves out the dtype."""
     spec = source._spec
     values, summarized = _shown(source)
     return format_tensor(
@@ -101,8 +101,9 @@ def show(source: Any, is_parameter: bool = False) -> str:
         requires_grad=spec.requires_grad,
         grad_fn=spec.grad_fn or None,
         is_parameter=is_parameter,
-        default_dtype=dtypes.get_default_dtype().name,
+        default_dtype=dtypes.get_default_dtype().name if prefix is None else spec.dtype.name,
         summarized=summarized,
+        prefix=prefix or PREFIX,
         tangent=_shown_tangent(source),
     )
 

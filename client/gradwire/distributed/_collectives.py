@@ -33,6 +33,10 @@ class ReduceOp(enum.Enum):
     BXOR = pb.REDUCE_OP_BXOR
 
 
+# PyTorch's class of the members, which libraries name in annotations.
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
+
+
 class Work:
     """A collective that was begun (torch.distributed.Work)."""
 

@@ -1,0 +1,78 @@
+"""Sparse tensors in COO form (torch.sparse): for adjacency matrices and the like, with gradients.
+
+Other forms (CSR, CSC, BSR, BSC) and ops that are not listed with `SparseTensor` raise NotImplementedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradwire._base import dtypes
+from gradwire._base.refused import refusal
+from gradwire._base.wiring import names_of_paths
+from gradwire._tensor.tensor import Tensor
+from gradwire.sparse import _rules
+from gradwire.sparse._coo import SparseTensor, sparse_coo_tensor
+
+__all__ = ["SparseTensor", "addmm", "log_softmax", "mm", "softmax", "sum"]
+
+
+def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
+    """The product of two matrices, at least one sparse (torch.sparse.mm). Dense if one of them is dense.
+
+    Gradients flow to the values of sparse matrices and to dense ones. The product of two sparse matrices needs the
+    memory of two dense results.
+    """
+    if reduce is not None:
+        raise refusal("sparse.mm(reduce=)", "products are summed")
+    return _rules.mm(mat1, mat2)
+
+
+def addmm(mat: Tensor, mat1: Any, mat2: Any, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+    """`beta * mat + alpha * (mat1 @ mat2)`, dense, of a sparse `mat1` (torch.sparse.addmm)."""
+    made: Tensor = _rules.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+    return made
+
+
+def sum(input: SparseTensor, dim: int | Sequence[int] | None = None, dtype: dtypes.dtype | None = None) -> Any:
+    """The sum of all elements, or along dimensions, then sparse while a sparse dimension is left (torch.sparse.sum)."""
+    return _rules.total(input, dim, dtype=dtype)
+
+
+def softmax(input: SparseTensor, dim: int, *, dtype: dtypes.dtype | None = None) -> SparseTensor:
+    """Softmax along a dimension; elements that are not stored count as -inf (torch.sparse.softmax)."""
+    return _rules.normalized(input, dim, False, dtype)
+
+
+def log_softmax(input: SparseTensor, dim: int, *, dtype: dtypes.dtype | None = None) -> SparseTensor:
+    """Logarithm of `softmax` (torch.sparse.log_softmax)."""
+    return _rules.normalized(input, dim, True, dtype)
+
+
+def spmm(input: Any, mat2: Any) -> Any:
+    """The matrix product `mm` (torch.spmm)."""
+    return _rules.mm(input, mat2)
+
+
+class _SparseType(type):
+    """A class that names a dtype: sparse tensors of that dtype are its instances."""
+
+    dtype: dtypes.dtype
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, SparseTensor) and instance.dtype is cls.dtype
+
+    def __call__(cls, *args: Any) -> SparseTensor:
+        """A sparse tensor of this dtype, from indices, values and sizes."""
+        if len(args) < 2:
+            return sparse_coo_tensor(*(args or ((0,),)), dtype=cls.dtype)
+        return sparse_coo_tensor(*args, dtype=cls.dtype)
+
+
+FloatTensor = _SparseType("FloatTensor", (), {"dtype": dtypes.float32})
+DoubleTensor = _SparseType("DoubleTensor", (), {"dtype": dtypes.float64})
+HalfTensor = _SparseType("HalfTensor", (), {"dtype": dtypes.float16})
+LongTensor = _SparseType("LongTensor", (), {"dtype": dtypes.int64})
+
+__getattr__ = names_of_paths(__name__)

@@ -1,0 +1,415 @@
+"""What functions and methods do with sparse tensors: the table that `SparseTensor` looks in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from gradwire._base import dtypes
+from gradwire._base.errors import refuse
+from gradwire._base.modes import no_grad
+from gradwire._base.refused import refusal
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
+from gradwire.sparse._coo import RULES, SparseTensor, summed, to_sparse
+
+_DENSE_SUM = "add(sparse, dense) is not supported. Use add(dense, sparse) instead."
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _rule(*names: str) -> Callable[[_Function], _Function]:
+    """Enter a function into the table under these names."""
+
+    def enter(function: _Function) -> _Function:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return enter
+
+
+# Products.
+
+
+def _checked_matrix(name: str, matrix: Any, *others: Any) -> None:
+    for each in (matrix, *others):
+        if isinstance(each, SparseTensor) and (each.sparse_dim() != 2 or each.dense_dim()):
+            raise refuse(f"{name}: expected sparse matrices of 2 sparse dimensions, but got {list(each.shape)}")
+
+
+def _sparse_times_dense(left: SparseTensor, right: Tensor) -> Tensor:
+    """(n, m) by (m, k) or (m,): each stored element times its row of `right`, added to its row of the result."""
+    if right.ndim not in (1, 2) or left.shape[1] != right.shape[0]:
+        raise refuse(f"mat1 and mat2 shapes cannot be multiplied ({_sizes(left)} and {_sizes(right)})")
+    if left.dtype is not right.dtype:
+        raise refuse(f"expected m1 and m2 to have the same dtype, but got: {left.dtype} != {right.dtype}")
+    rows, columns = left._i.unbind(0)
+    values = left._v if right.ndim == 1 else left._v.unsqueeze(1)
+    return summed(values * right.index_select(0, columns), rows, left.shape[0])
+
+
+def _sizes(each: Any) -> str:
+    return "x".join(map(str, each.shape))
+
+
+def _sparse_times_sparse(left: SparseTensor, right: SparseTensor) -> SparseTensor:
+    """The product at the elements that have a pair of stored ones. It needs the memory of two dense results."""
+    with no_grad():
+        pattern = _sparse_times_dense(_ones(left), _ones(right).to_dense())
+        indices = pattern.nonzero().t().contiguous()
+    product = _sparse_times_dense(left, right.to_dense())
+    return SparseTensor(indices, product[tuple(indices)], product.shape, True)
+
+
+def _ones(each: SparseTensor) -> SparseTensor:
+    return each.like(ops.ones_like(each._v.detach()).to(dtypes.float32))
+
+
+@_rule("mm", "matmul", "mv", "spmm", "dsmm")
+def mm(input: Any, mat2: Any) -> Any:
+    """The matrix product. Dense if one operand is dense, else sparse."""
+    _checked_matrix("mm", input, mat2)
+    if not isinstance(input, SparseTensor):
+        return _sparse_times_dense(transpose(mat2, 0, 1), input.t() if input.ndim > 1 else input).t()
+    if isinstance(mat2, SparseTensor):
+        return _sparse_times_sparse(input, mat2)
+    return _sparse_times_dense(input, mat2)
+
+
+@_rule("addmm")
+def addmm(input: Tensor, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """`beta * input + alpha * (mat1 @ mat2)`, dense."""
+    product = mm(mat1, mat2)
+    if isinstance(product, SparseTensor) or isinstance(input, SparseTensor):
+        raise refusal("addmm of sparse tensors", "only a product with a dense matrix is added, to a dense matrix")
+    return beta * input + alpha * product
+
+
+@_rule("linear")
+def linear(input: Any, weight: Any, bias: Tensor | None = None) -> Any:
+    """`input @ weight.T + bias`, of a sparse input or weight."""
+    product = mm(input, transpose(weight, 0, 1) if isinstance(weight, SparseTensor) else weight.t())
+    return product if bias is None else product + bias
+
+
+# Elementwise.
+
+
+def _of_values(name: str) -> None:
+    def apply(input: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
+        made = input.coalesce()
+        return made.like(getattr(made._v, name)(*args, **kwargs))
+
+    RULES[name] = apply
+
+
+# Zero stays zero under these, so only the values change.
+_KEEP_ZERO = (
+    "abs absolute asin arcsin asinh arcsinh atan arctan atanh arctanh ceil deg2rad erf erfinv expm1 floor frac isinf "
+    "isnan isneginf isposinf log1p positive rad2deg relu round sgn sign signbit sin sinh sqrt square tan tanh trunc fix"
+)
+for _name in _KEEP_ZERO.split():
+    _of_values(_name)
+
+
+@_rule("neg", "negative")
+def neg(input: SparseTensor) -> SparseTensor:
+    """The negative values."""
+    return input.like(-input._v)
+
+
+@_rule("pow")
+def power(input: SparseTensor, exponent: Any) -> SparseTensor:
+    """The values to the power of a number that is not 0."""
+    if not isinstance(input, SparseTensor) or not isinstance(exponent, (int, float)) or exponent == 0:
+        raise refusal("pow of a sparse tensor", "only its power by a number other than 0 is sparse")
+    made = input.coalesce()
+    return made.like(made._v**exponent)
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, SparseTensor) and (not isinstance(value, Tensor) or value.ndim == 0)
+
+
+@_rule("mul", "multiply")
+def mul(input: Any, other: Any) -> SparseTensor:
+    """The product with a number, or by element with a dense or sparse tensor of the same sizes."""
+    one: SparseTensor
+    one, other = (input, other) if isinstance(input, SparseTensor) else (other, input)
+    if _is_scalar(other):
+        return one.like(one._v * other)
+    if tuple(one.shape) != tuple(other.shape):
+        raise refusal("mul of a sparse tensor", "operands have equal sizes, since sparse tensors are not broadcast")
+    if isinstance(other, SparseTensor):
+        return _common(one, other)
+    return one.like(one._v * other[tuple(one._i)])
+
+
+def _common(one: SparseTensor, other: SparseTensor) -> SparseTensor:
+    """The product at the elements that both store."""
+    both = one._coalesced and other._coalesced
+    one, other = one.coalesce(), other.coalesce()
+    if one.sparse_dim() != other.sparse_dim():
+        raise refuse("mul operands have incompatible number of sparse dimensions")
+    if not other._nnz():
+        return other
+    with no_grad():
+        wanted, there = one.flat_indices(), other.flat_indices()
+        place = ops.searchsorted(there, wanted).clamp(max=there.shape[0] - 1)
+        kept = (there[place] == wanted).nonzero().squeeze(1)
+        place = place[kept]
+    return SparseTensor(one._i[:, kept], one._v[kept] * other._v[place], one.shape, both)
+
+
+@_rule("div", "divide", "true_divide")
+def div(input: SparseTensor, other: Any) -> SparseTensor:
+    """The values divided by a number."""
+    if not isinstance(input, SparseTensor) or not _is_scalar(other):
+        raise refuse("Sparse division requires a scalar or zero-dim dense tensor divisor")
+    return input.like(input._v / other)
+
+
+@_rule("add")
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """The sum of two sparse tensors, sparse, or of a dense and a sparse one, dense."""
+    if not isinstance(other, SparseTensor):
+        raise refuse(_DENSE_SUM)
+    other = other if alpha == 1 else mul(other, alpha)
+    if not isinstance(input, SparseTensor):
+        return input + other.to_dense()
+    if tuple(input.shape) != tuple(other.shape) or input.sparse_dim() != other.sparse_dim():
+        raise refuse(f"add: expected sizes of 'self' and 'other' to match, but {_sizes(input)} != {_sizes(other)}")
+    if input._i is other._i:
+        return input.like(input._v + other._v)
+    indices, values = ops.cat((input._i, other._i), 1), ops.cat((input._v, other._v))
+    made = SparseTensor(indices, values, input.shape)
+    return made.coalesce() if input._coalesced and other._coalesced else made
+
+
+@_rule("sub", "subtract")
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """The difference of two sparse tensors, sparse, or of a dense and a sparse one, dense."""
+    return add(input, other, alpha=-alpha)
+
+
+# Reductions.
+
+
+@_rule("sum")
+def total(
+    input: SparseTensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """The sum of all elements, dense, or along dimensions, sparse and coalesced while a sparse dimension is left."""
+    if keepdim:
+        raise refusal("sum of a sparse tensor with keepdim=True", "unsqueeze the result")
+    input = input if dtype is None else input.like(input._v.to(dtype))
+    ndim, sparse = input.dim(), input.sparse_dim()
+    given = range(ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    summed_dims = {_dim(each, ndim) for each in given}
+    dense = [each - sparse + 1 for each in summed_dims if each >= sparse]
+    values = input._v.sum(dense) if dense else input._v
+    kept = [each for each in range(sparse) if each not in summed_dims]
+    if not kept:
+        return values.sum(0)
+    size = [input.shape[each] for each in range(ndim) if each not in summed_dims]
+    if len(kept) == sparse:
+        return SparseTensor(input._i, values, size, input._coalesced).coalesce()
+    return SparseTensor(ops.stack([input._i[each] for each in kept]), values, size).coalesce()
+
+
+def _dim(dim: int, ndim: int) -> int:
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})")
+    return dim % ndim
+
+
+@_rule("norm")
+def norm(input: SparseTensor, p: Any = 2) -> Tensor:
+    """The norm of all elements."""
+    return input.coalesce()._v.norm(p)
+
+
+def normalized(input: SparseTensor, dim: int, log: bool, dtype: Any = None) -> SparseTensor:
+    """Softmax, or its logarithm, along a sparse dimension; elements that are not stored count as -inf."""
+    made = input.coalesce()
+    made = made if dtype is None else made.like(made._v.to(dtype))
+    dim = _dim(dim, made.dim())
+    if dim >= made.sparse_dim():
+        place = dim - made.sparse_dim() + 1
+        return made.like(made._v.log_softmax(place) if log else made._v.softmax(place))
+    if not made._nnz():
+        return made
+    others = [each for each in range(made.sparse_dim()) if each != dim]
+    with no_grad():
+        flat = made._i[0] * 0
+        for each in others:
+            flat = flat * made.shape[each] + made._i[each]
+        found, group = ops.unique(flat, return_inverse=True)
+        count = found.shape[0]
+        largest = made._v.new_zeros(count, *made._v.shape[1:])
+        places = group.view(-1, *[1] * made.dense_dim()).expand(made._v.shape)
+        largest = largest.scatter_reduce(0, places, made._v.detach(), "amax", include_self=False)
+    shifted = made._v - largest[group]
+    sums = summed(shifted.exp(), group, count)[group]
+    return made.like(shifted - sums.log() if log else shifted.exp() / sums)
+
+
+# Shapes.
+
+
+@_rule("transpose", "swapaxes", "swapdims")
+def transpose(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
+    """Two sparse dimensions swapped."""
+    one, other = (_dim(each, input.dim()) for each in (dim0, dim1))
+    if max(one, other) >= input.sparse_dim():
+        raise refuse("transpose: can only transpose sparse dimensions of a sparse tensor")
+    order = list(range(input.sparse_dim()))
+    order[one], order[other] = other, one
+    size = list(input.shape)
+    size[one], size[other] = size[other], size[one]
+    return SparseTensor(input._i[order], input._v, size, input._coalesced and one == other)
+
+
+@_rule("t")
+def t(input: SparseTensor) -> SparseTensor:
+    """The transposed matrix."""
+    if input.dim() != 2:
+        raise refuse(f"t() expects a tensor with <= 2 dimensions, but self is {input.dim()}D")
+    return transpose(input, 0, 1)
+
+
+@_rule("select")
+def select(input: SparseTensor, dim: int, index: int) -> Any:
+    """The part at one index of a dimension: sparse, or dense if no sparse dimension is left."""
+    dim = _dim(dim, input.dim())
+    if not -input.shape[dim] <= index < input.shape[dim]:
+        sizes = list(input.shape)
+        raise IndexError(f"select(): index {index} out of range for tensor of size {sizes} at dimension {dim}")
+    index %= input.shape[dim]
+    size = [each for place, each in enumerate(input.shape) if place != dim]
+    if dim >= input.sparse_dim():
+        return SparseTensor(input._i, input._v.select(dim - input.sparse_dim() + 1, index), size, input._coalesced)
+    kept = (input._i[dim] == index).nonzero().squeeze(1)
+    if input.sparse_dim() == 1:
+        return input._v[kept].sum(0)
+    rest = [each for each in range(input.sparse_dim()) if each != dim]
+    return SparseTensor(input._i[rest][:, kept], input._v[kept], size, input._coalesced)
+
+
+@_rule("index_select")
+def index_select(input: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
+    """The parts at the given indices of a sparse dimension."""
+    dim = _dim(dim, input.dim())
+    if dim >= input.sparse_dim():
+        values = input._v.index_select(dim - input.sparse_dim() + 1, index)
+        return SparseTensor(input._i, values, _resized(input, dim, index.shape[0]), input._coalesced)
+    new, old = (index.unsqueeze(1) == input._i[dim]).nonzero(as_tuple=True)
+    rows = [new if each == dim else input._i[each][old] for each in range(input.sparse_dim())]
+    return SparseTensor(ops.stack(rows), input._v[old], _resized(input, dim, index.shape[0]))
+
+
+def _resized(input: SparseTensor, dim: int, size: int) -> list[int]:
+    return [size if place == dim else each for place, each in enumerate(input.shape)]
+
+
+@_rule("unsqueeze")
+def unsqueeze(input: SparseTensor, dim: int) -> SparseTensor:
+    """A new sparse dimension of size 1."""
+    dim = _dim(dim, input.dim() + 1)
+    if dim > input.sparse_dim():
+        raise refusal("unsqueeze of a sparse tensor", "the new dimension must not follow a dense one")
+    indices = ops.cat((input._i[:dim], ops.zeros_like(input._i[:1]), input._i[dim:]))
+    return SparseTensor(indices, input._v, [*input.shape[:dim], 1, *input.shape[dim:]], input._coalesced)
+
+
+@_rule("cat", "concat", "concatenate")
+def cat(tensors: Sequence[SparseTensor], dim: int = 0) -> SparseTensor:
+    """Sparse tensors joined along a sparse dimension."""
+    first = tensors[0]
+    if not all(isinstance(each, SparseTensor) for each in tensors):
+        raise refuse("Concatenating sparse tensors, but a dense tensor was found")
+    dim = _dim(dim, first.dim())
+    if dim >= first.sparse_dim():
+        raise refusal("cat of sparse tensors", "they are joined along a sparse dimension")
+    moved, start = [], 0
+    for each in tensors:
+        if _resized(each, dim, 0) != _resized(first, dim, 0):
+            raise refuse(f"All tensors must have the same shape except along dimension {dim}")
+        rows = list(each._i.unbind(0))
+        rows[dim] = rows[dim] + start
+        moved.append(ops.stack(rows))
+        start += each.shape[dim]
+    return SparseTensor(ops.cat(moved, 1), ops.cat([each._v for each in tensors]), _resized(first, dim, start))
+
+
+@_rule("stack")
+def stack(tensors: Sequence[SparseTensor], dim: int = 0) -> SparseTensor:
+    """Sparse tensors joined along a new sparse dimension."""
+    return cat([unsqueeze(each, dim) for each in tensors], dim)
+
+
+# Copies and casts.
+
+
+@_rule("clone")
+def clone(input: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
+    """A differentiable copy."""
+    return input.like(input._v.clone())
+
+
+@_rule("detach")
+def detach(input: SparseTensor) -> SparseTensor:
+    """The same tensor without history."""
+    return input.like(input._v.detach())
+
+
+@_rule("to_sparse")
+def itself(input: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
+    """The tensor, which is sparse already."""
+    return input
+
+
+@_rule("zeros_like")
+def zeros_like(input: SparseTensor, *, dtype: Any = None, **unused: Any) -> SparseTensor:
+    """A sparse tensor of these sizes without stored elements."""
+    return SparseTensor(input._i[:, :0], input._v.detach()[:0].to(dtype or input.dtype), input.shape, True)
+
+
+@_rule("to")
+def to(input: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
+    """The tensor with another dtype or on another device, like Tensor.to."""
+    plain = [each._v if isinstance(each, SparseTensor) else each for each in args]
+    values = input._v.to(*plain, **kwargs)
+    return input if values is input._v else _moved(input, values)
+
+
+def _moved(input: SparseTensor, values: Tensor) -> SparseTensor:
+    return SparseTensor(input._i.to(values.device), values, input.shape, input._coalesced)
+
+
+def _cast(name: str) -> None:
+    def cast(input: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
+        return _moved(input, getattr(input._v, name)(*args, **kwargs))
+
+    RULES[name] = cast
+
+
+_CASTS = "float double half bfloat16 int long short char byte bool cfloat cdouble cpu cuda type_as"
+for _name in _CASTS.split():
+    _cast(_name)
+
+_QUESTIONS = ["is_floating_point", "is_complex", "is_signed", "element_size"]
+for _name in _QUESTIONS:
+    RULES[_name] = lambda input, _name=_name: getattr(input._v, _name)()
+
+
+@_rule("sparse_mask")
+def sparse_mask(input: Tensor, mask: SparseTensor) -> SparseTensor:
+    """The elements of a dense tensor at the stored indices of a sparse one."""
+    if isinstance(input, SparseTensor) or tuple(input.shape) != tuple(mask.shape):
+        raise refusal("sparse_mask", "it takes a dense tensor and a sparse one of equal sizes")
+    return mask.like(input[tuple(mask._i)])
+
+
+__all__ = ["addmm", "mm", "normalized", "sparse_mask", "to_sparse", "total"]

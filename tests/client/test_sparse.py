@@ -1,0 +1,196 @@
+"""Sparse tensors in COO form: values, structure, gradients, text and refusals are those of PyTorch."""
+
+import copy
+
+import pytest
+
+import gradwire
+from tests.client.oracle import agree, refuse
+
+pytestmark = [
+    pytest.mark.usefixtures("deferring"),
+    pytest.mark.filterwarnings("ignore:.*(Sparse invariant checks|Sparse CSR tensor|SparseTensor).*:UserWarning"),
+]
+
+
+def part(t, **options):
+    """A matrix with an element that is stored twice."""
+    indices = t.tensor([[0, 1, 1, 1], [2, 0, 2, 2]])
+    return t.sparse_coo_tensor(indices, t.tensor([3.0, 4.0, 5.0, 1.0]), (2, 3), **options)
+
+
+def structure(sparse):
+    """Everything that a program can see of a sparse tensor, whatever the order of its elements."""
+    whole = sparse.coalesce()
+    return sparse.is_coalesced(), tuple(sparse.shape), whole.indices(), whole.values(), sparse.to_dense()
+
+
+RESULTS = {
+    "coalesce": lambda t, s: s.coalesce(),
+    "t": lambda t, s: s.t(),
+    "transpose": lambda t, s: s.transpose(-1, 0),
+    "neg": lambda t, s: -s,
+    "times a number": lambda t, s: 2 * s / 3,
+    "sum of itself": lambda t, s: s + s,
+    "sum": lambda t, s: s.coalesce() + t.eye(3)[:2].to_sparse(),
+    "difference": lambda t, s: t.eye(3)[:2].to_sparse() - s.coalesce(),
+    "product": lambda t, s: s.coalesce() * t.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 4.0]]).to_sparse(),
+    "times dense": lambda t, s: s * t.arange(6.0).reshape(2, 3),
+    "dense times": lambda t, s: t.arange(6.0).reshape(2, 3) * s,
+    "square": lambda t, s: s**2,
+    "abs": lambda t, s: (-s).abs(),
+    "sqrt": lambda t, s: t.sqrt(s),
+    "relu": lambda t, s: t.relu(-s),
+    "sum of rows": lambda t, s: s.sum(0),
+    "sum of columns": lambda t, s: t.sparse.sum(s, dim=-1),
+    "softmax": lambda t, s: t.sparse.softmax(s, 1),
+    "log_softmax": lambda t, s: t.sparse.log_softmax(s, 0),
+    "sparse product": lambda t, s: t.sparse.mm(s, s.t()),
+    "cat": lambda t, s: t.cat([s, s], 1),
+    "stack": lambda t, s: t.stack([s, s]),
+    "unsqueeze": lambda t, s: s.unsqueeze(1),
+    "select": lambda t, s: s[1],
+    "select column": lambda t, s: s[:, 2],
+    "index_select": lambda t, s: s.index_select(0, t.tensor([1, 0, 1])),
+    "double": lambda t, s: s.double(),
+    "to": lambda t, s: s.to("cpu", t.float64),
+    "clone": lambda t, s: s.clone(),
+    "zeros_like": lambda t, s: t.zeros_like(s),
+    "sparse_mask": lambda t, s: t.arange(6.0).reshape(2, 3).sparse_mask(s.coalesce()),
+    "to_sparse": lambda t, s: t.tensor([[0.0, 2.0], [1.0, 0.0]]).to_sparse(),
+    "to_sparse of rows": lambda t, s: t.tensor([[0.0, 0.0], [1.0, 0.0]]).to_sparse(1),
+    "inferred size": lambda t, s: t.sparse_coo_tensor([[0, 4], [2, 0]], [1.0, 2.0]),
+    "without values": lambda t, s: t.sparse_coo_tensor((2, 3)),
+    "legacy": lambda t, s: t.sparse.FloatTensor(s._indices(), s._values(), t.Size([2, 3])),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_sparse_result_is_that_of_pytorch(name):
+    agree(lambda t: structure(RESULTS[name](t, part(t))))
+
+
+def test_products_with_dense_matrices_agree():
+    def case(t):
+        s, d = part(t), t.arange(6.0).reshape(3, 2)
+        return [
+            *(
+                s @ d,
+                t.mm(s, d),
+                t.spmm(s, d),
+                t.sparse.mm(s, d),
+                s.matmul(d),
+                d.t() @ s.t(),
+                s @ d[:, 0],
+                s.mv(d[:, 1]),
+            ),
+            t.addmm(t.ones(2, 2), s, d, beta=0.5, alpha=2),
+            t.sparse.addmm(t.ones(2, 2), s, d),
+            t.nn.functional.linear(s, d.t()),
+            *(t.ones(2, 3) + s, t.ones(2, 3) - s, s.sum(), t.sparse.sum(s), s.norm(), s[1, 2]),
+        ]
+
+    agree(case)
+
+
+@pytest.mark.parametrize("coalesced", [False, True])
+def test_gradients_flow_to_sparse_and_dense_matrices(coalesced):
+    def case(t):
+        s = part(t)
+        s = (s.coalesce() if coalesced else s).detach().requires_grad_()
+        d = t.arange(6.0).reshape(3, 2).requires_grad_()
+        (t.sparse.mm(s, d) ** 2).sum().backward()
+        return structure(s.grad)[1:], d.grad, s.is_leaf, s.requires_grad
+
+    agree(case)
+
+
+def test_gradients_pass_from_dense_through_sparse_to_dense():
+    def case(t):
+        x = t.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]], requires_grad=True)
+        weights = t.arange(6.0).reshape(2, 3)
+        (t.sparse.softmax(x.to_sparse(), 1).to_dense() * weights).sum().backward()
+        first, x.grad = x.grad, None
+        values = (x * 2).to_sparse().values()
+        (t.sparse_coo_tensor([[0, 0, 1], [1, 1, 0]], values, (2, 2)).to_dense() ** 2).sum().backward()
+        return first, x.grad
+
+    agree(case)
+
+
+def test_a_graph_convolution_learns_the_same():
+    def case(t):
+        t.manual_seed(0)
+        adjacency = t.sparse_coo_tensor([[0, 1, 1, 2, 3], [1, 0, 2, 1, 3]], t.ones(5), (4, 4)).coalesce()
+        layers = t.nn.Linear(3, 5), t.nn.Linear(5, 2)
+        features, labels = t.randn(4, 3), t.tensor([0, 1, 0, 1])
+        optimizer = t.optim.Adam([p for each in layers for p in each.parameters()], lr=0.1)
+        losses = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            hidden = t.relu(t.spmm(adjacency, layers[0](features)))
+            loss = t.nn.functional.cross_entropy(t.sparse.mm(adjacency, layers[1](hidden)), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return losses
+
+    agree(case)
+
+
+def test_dense_dimensions_follow_the_sparse_ones():
+    def case(t):
+        s = t.sparse_coo_tensor([[0, 1, 1]], t.arange(6.0).reshape(3, 2), (3, 2))
+        return structure(s), structure(s.sum(1)), t.sparse.sum(s, 0), s.sparse_dim(), s.dense_dim(), s.numel(), len(s)
+
+    agree(case)
+
+
+def test_text_is_that_of_pytorch():
+    def case(t):
+        wide = t.sparse_coo_tensor(t.arange(40).reshape(2, 20) % 7, t.arange(20.0) * 1.5, (7, 7))
+        return [str(each) for each in (part(t), part(t).double(), part(t, requires_grad=True), wide.coalesce())] + [
+            str(t.sparse_coo_tensor((2, 3))),
+            str(t.sparse_coo_tensor(t.arange(3000).reshape(1, -1), t.ones(3000))),
+            str(part(t, requires_grad=True) * 2),
+            str(copy.deepcopy(part(t))),
+            str(part(t).layout),
+            part(t).type(),
+            isinstance(part(t), t.sparse.FloatTensor),
+        ]
+
+    agree(case)
+
+
+REFUSED = {
+    "Cannot get indices on an uncoalesced": lambda t, s: s.indices(),
+    "Use add\\(dense, sparse\\)": lambda t, s: s + t.ones(2, 3),
+    "same nnz": lambda t, s: t.sparse_coo_tensor([[0, 1]], [1.0], (3,)),
+    "sparse_dim \\+ dense_dim": lambda t, s: t.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (3, 2)),
+    "found negative index": lambda t, s: t.sparse_coo_tensor([[-1]], [1.0], (3,), check_invariants=True),
+    "size is inconsistent": lambda t, s: t.sparse_coo_tensor([[5]], [1.0], (3,), check_invariants=True),
+    "more than one value is ambiguous": lambda t, s: bool(s),
+    "coalesce expected sparse": lambda t, s: t.ones(2).coalesce(),
+    "requires a scalar": lambda t, s: s / t.ones(2, 3),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_misuse_raises_as_in_pytorch(words):
+    refuse(lambda t: REFUSED[words](t, part(t)), RuntimeError, words)
+
+
+MISSING = {
+    "exp": lambda s: s.exp(),
+    "max": lambda s: gradwire.max(s),
+    "eq": lambda s: s == s,
+    "sparse.spsolve": lambda s: gradwire.sparse.spsolve(s, s),
+    "to_sparse_csr": lambda s: gradwire.ones(2).to_sparse_csr(),
+    "layout=torch.sparse_csr": lambda s: gradwire.ones(2).to_sparse(layout=gradwire.sparse_csr),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_is_refused_by_name(name):
+    with pytest.raises(NotImplementedError, match=name):
+        MISSING[name](part(gradwire))
