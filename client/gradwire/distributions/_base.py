@@ -17,7 +17,7 @@ from gradwire._base.modes import no_grad
 from gradwire._functions.create import tensor
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.distributions.constraints import Constraint
+from gradwire.distributions.constraints import Constraint, is_dependent
 
 D = TypeVar("D", bound="Distribution")
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -65,14 +65,15 @@ class Distribution:
     support: Any = None
     has_rsample = False
     has_enumerate_support = False
-    _default_validate: ClassVar[bool] = __debug__
+    _validate_args: bool = __debug__  # of instances without `validate_args`, too
 
     def __init__(
         self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (), validate_args: bool | None = None
     ) -> None:
         self._batch_shape = Size(batch_shape)
         self._event_shape = Size(event_shape)
-        self._validate_args = Distribution._default_validate if validate_args is None else validate_args
+        if validate_args is not None:
+            self._validate_args = validate_args
         if self._validate_args:
             self._check_arguments()
 
@@ -81,12 +82,12 @@ class Distribution:
         """Whether distributions check their arguments by default. Raises ValueError for no bool."""
         if value not in (True, False):
             raise ValueError("set_default_validate_args takes True or False")
-        Distribution._default_validate = value
+        Distribution._validate_args = value
 
     def _check_arguments(self) -> None:
         for name, constraint in self.arg_constraints.items():
             value = self.__dict__.get(name)
-            if not isinstance(value, Tensor) or not isinstance(constraint, Constraint):
+            if not isinstance(value, Tensor) or not isinstance(constraint, Constraint) or is_dependent(constraint):
                 continue
             who = f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution"
             with no_grad():
