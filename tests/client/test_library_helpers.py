@@ -99,3 +99,65 @@ def test_ranks_share_the_samples_as_in_pytorch(count, drop_last, shuffle):
 
 def test_a_rank_out_of_range_is_refused():
     refuse(lambda t: t.utils.data.distributed.DistributedSampler([1], 2, 2), ValueError, "Invalid rank 2")
+
+
+def test_checks_of_distributions_are_a_setting_of_the_class():
+    def case(t):
+        before = t.distributions.Distribution._validate_args
+        t.distributions.Distribution.set_default_validate_args(False)
+        unchecked = t.distributions.Normal(0.0, -1.0).scale
+        found = t.distributions.Normal._validate_args
+        t.distributions.Distribution.set_default_validate_args(True)
+        return before, unchecked, found
+
+    agree(case)
+
+
+def test_a_divergence_is_registered_for_a_class_beside_distributions():
+    def case(t):
+        class Own:
+            pass
+
+        class Both(Own, t.distributions.Normal):
+            pass
+
+        t.distributions.register_kl(Own, Own)(lambda p, q: p.loc - q.loc)
+        return t.distributions.kl_divergence(Both(3.0, 1.0), Both(1.0, 1.0))
+
+    agree(case)
+
+
+def test_a_dependent_constraint_of_an_argument_is_not_checked():
+    def case(t):
+        class Point(t.distributions.Distribution):
+            arg_constraints = {"v": t.distributions.constraints.dependent}
+
+            def __init__(self, v):
+                self.v = v
+                super().__init__(v.shape, validate_args=True)
+
+        return Point(t.ones(2)).batch_shape
+
+    agree(case)
+
+
+def test_a_function_of_layers_can_be_overridden():
+    def case(t):
+        class Own:
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                return func.__name__
+
+        return t.nn.functional.linear(Own(), t.ones(2, 2)), t.exp(Own())
+
+    agree(case)
+
+
+def test_tensors_are_grouped_by_device_and_dtype():
+    def case(t):
+        group = __import__(f"{t.__name__}.utils._foreach_utils", fromlist=["_"])._group_tensors_by_device_and_dtype
+        one, other, third = t.ones(1), t.ones(2).double(), t.ones(3)
+        found = group([[one, other, third], [third, None, one]], with_indices=True)
+        return [(str(key[1]).split(".")[1], *value) for key, value in found.items()]
+
+    agree(case)

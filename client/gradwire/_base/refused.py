@@ -29,6 +29,10 @@ class RefusedClass(ABCMeta):
         path = f"{cls._path}.{name}"
         return RefusedConstant(path) if name.isupper() else _refused_function(path, cls._why)
 
+    def __getitem__(cls, item: Any) -> Any:
+        """The class itself: annotations subscript it."""
+        return cls
+
 
 class RefusedConstant:
     """A constant of a refused class: comparable and printable only."""

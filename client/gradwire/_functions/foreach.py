@@ -100,6 +100,22 @@ _OTHERS: dict[str, Callable[..., list[Tensor]]] = {
 }
 
 
+def grouped(tensorlistlist: Sequence[Sequence[Tensor | None]], with_indices: bool = False) -> dict[Any, Any]:
+    """Lists of equal lengths, split by device and dtype of the first list's tensors.
+
+    Each (device, dtype) has the parts of the lists, and with `with_indices` the places, else [].
+    (torch.utils._foreach_utils._group_tensors_by_device_and_dtype)
+    """
+    places: dict[Any, list[int]] = {}
+    for place, each in enumerate(tensorlistlist[0]):
+        assert each is not None, "the first list has tensors only"
+        places.setdefault((each.device, each.dtype), []).append(place)
+    return {
+        kind: ([[each[place] for place in chosen] for each in tensorlistlist], chosen if with_indices else [])
+        for kind, chosen in places.items()
+    }
+
+
 def __getattr__(name: str) -> Any:
     if not name.startswith(_PREFIX):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

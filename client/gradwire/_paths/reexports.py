@@ -101,6 +101,8 @@ REEXPORTS: dict[str, str] = {
     "DispatchKey=_tensor.subclasses.DispatchKey DispatchKeySet=_tensor.subclasses.DispatchKeySet "
     "_ExcludeDispatchKeyGuard=_tensor.subclasses.ExcludeDispatchKeyGuard TensorBase=_tensor.tensor.Tensor "
     "Size=_base.dtypes.Size dtype=_base.dtypes.dtype device=_base.dtypes.device _LinAlgError=linalg.LinAlgError",
+    "utils._foreach_utils": "_group_tensors_by_device_and_dtype=_functions.foreach.grouped",
+    "_tensor_str": "PRINT_OPTS=_base.printing.PRINT_OPTIONS set_printoptions=_base.printing.set_printoptions",
     "_custom_ops": "library",
     "_utils": "_io.pytorch_globals",
     "signal.windows": "_functions.windows",

@@ -46,6 +46,8 @@ REASONS: dict[str, str] = {
     "nn.attention.flex_attention": "use torch.nn.functional.scaled_dot_product_attention with attn_mask",
     "nn.attention.bias": "use torch.nn.functional.scaled_dot_product_attention with attn_mask",
     "nn.utils.prune": "multiply the weight by a mask, with nn.utils.parametrize",
+    "nn.parallel": "a process computes on one device; DistributedDataParallel uses several processes",
+    "_tensor_str": "use repr(tensor)",
     "nn.intrinsic": "there are no quantized tensors",
     "nn.quantized": "there are no quantized tensors",
     "nn.qat": "there are no quantized tensors",
@@ -116,6 +118,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "_dynamo.utils": {"is_compile_supported": False},
     "_dynamo.exc": {},
     "_dynamo.eval_frame": {"is_dynamo_supported": False},
+    "utils._foreach_utils": {"_device_has_foreach_support": False, "_has_foreach_support": False},
     "utils._python_dispatch": {"is_traceable_wrapper_subclass": False},
     "utils.data.datapipes": {},
     "utils.data.datapipes.iter": {},
@@ -305,6 +308,8 @@ REFUSED: dict[str, str] = {
     "nn.intrinsic": "ConvReLU2d LinearReLU",
     "nn.quantized": "Linear Conv2d",
     "nn.qat": "Conv2d Linear",
+    "nn.parallel.scatter_gather": "gather scatter scatter_kwargs",
+    "_tensor_str": "_tensor_str _str",
     "utils.cpp_extension": """
         CUDAExtension CppExtension BuildExtension load load_inline include_paths library_paths""",
     "utils.benchmark": "Compare Fuzzer Measurement Timer",
@@ -322,7 +327,7 @@ REFUSED: dict[str, str] = {
     "_subclasses.fake_tensor": "FakeTensor FakeTensorMode",
     "sparse": """
         as_sparse_gradcheck sampled_addmm spdiags spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
-    "": "PyTorchFileReader PyTorchFileWriter",
+    "": "Future PyTorchFileReader PyTorchFileWriter",
     "nn": "CrossMapLRN2d",
     "nn.parameter": "UninitializedBuffer",
     "cuda": """

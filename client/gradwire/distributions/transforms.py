@@ -18,6 +18,9 @@ from gradwire.distributions._transform import (
     Transform,
     identity_transform,
 )
+from gradwire.distributions._transform import (
+    _Inverse as _InverseTransform,  # noqa: F401 -- libraries name PyTorch's class
+)
 from gradwire.distributions._utils import broadcast_all
 from gradwire.distributions._vector_transforms import (
     CatTransform,
