@@ -101,7 +101,7 @@ gradwire.alias()
 import torch
 import torch.nn.modules.linear
 assert torch is gradwire and torch.nn.modules.linear.Linear is gradwire.nn.Linear
-assert importlib.metadata.version("torch") == "2.13.0"
+assert importlib.metadata.version("torch") == "2.13.0" and torch.__name__ == "torch"
 assert torch.__version__ >= (2, 4) and torch.__version__ < "3" and str(torch.__version__).startswith("2.13.0+gradwire")
 assert importlib.util.find_spec("torch.nothing") is None
 try:

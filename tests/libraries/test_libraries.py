@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = sorted((Path(__file__).parent / "programs").rglob("use_*.py"))
+PROGRAMS = sorted((Path(__file__).parent / "programs").rglob("use_*.py"), key=lambda path: path.stem)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from-pytorch.md"
 
 

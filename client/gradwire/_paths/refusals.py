@@ -250,6 +250,7 @@ REFUSED: dict[str, str] = {
     "distributed.tensor": """
         DTensor DeviceMesh Partial Placement Replicate Shard distribute_module distribute_tensor empty full
         init_device_mesh ones rand randn zeros""",
+    "distributed.tensor._utils": "compute_local_shape_and_global_offset",
     "distributed.tensor.placement_types": "Partial Placement Replicate Shard",
     "distributed.tensor.parallel": """
         ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleInputOutput PrepareModuleOutput
@@ -261,7 +262,8 @@ REFUSED: dict[str, str] = {
     "distributed._composable.fsdp": """
         CPUOffloadPolicy FSDPModule MixedPrecisionPolicy OffloadPolicy fully_shard register_fsdp_forward_method""",
     "distributed._functional_collectives": """
-        all_gather_tensor all_reduce all_to_all_single reduce_scatter_tensor AsyncCollectiveTensor""",
+        all_gather_tensor all_reduce all_to_all_single all_to_all_single_autograd reduce_scatter_tensor wait_tensor
+        AsyncCollectiveTensor""",
     "distributed.nn": """
         all_gather all_reduce all_to_all all_to_all_single broadcast gather reduce reduce_scatter scatter""",
     "distributed.nn.functional": """
