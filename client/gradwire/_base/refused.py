@@ -65,7 +65,7 @@ def refused(path: str, why: str) -> Any:
     A class can be a base class, an annotation and an argument of isinstance; making an instance raises.
     """
     name = path.rpartition(".")[2]
-    if not name[0].isupper():
+    if not name.lstrip("_")[0].isupper():
         return _refused_function(path, why)
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> Any:

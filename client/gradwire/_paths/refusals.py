@@ -251,7 +251,7 @@ REFUSED: dict[str, str] = {
         DTensor DeviceMesh Partial Placement Replicate Shard distribute_module distribute_tensor empty full
         init_device_mesh ones rand randn zeros""",
     "distributed.tensor._utils": "compute_local_shape_and_global_offset",
-    "distributed.tensor.placement_types": "Partial Placement Replicate Shard",
+    "distributed.tensor.placement_types": "Partial Placement Replicate Shard _StridedShard",
     "distributed.tensor.parallel": """
         ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleInputOutput PrepareModuleOutput
         RowwiseParallel SequenceParallel loss_parallel parallelize_module""",
