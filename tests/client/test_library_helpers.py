@@ -130,7 +130,7 @@ def test_a_divergence_is_registered_for_a_class_beside_distributions():
 def test_a_dependent_constraint_of_an_argument_is_not_checked():
     def case(t):
         class Point(t.distributions.Distribution):
-            arg_constraints = {"v": t.distributions.constraints.dependent}
+            arg_constraints = {"v": t.distributions.constraints.dependent}  # noqa: RUF012
 
             def __init__(self, v):
                 self.v = v
