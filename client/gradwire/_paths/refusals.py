@@ -15,7 +15,7 @@ class _NoTensors:
 
 @dataclass(frozen=True)
 class _Replicate:
-    """Says that each rank has the whole tensor (torch.distributed.tensor.Replicate). Libraries make it when imported."""
+    """Says that each rank has the whole tensor (torch.distributed.tensor.Replicate). Imports of libraries make it."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,13 @@ class _Shard:
     """Says that each rank has a part, along a dimension (torch.distributed.tensor.Shard)."""
 
     dim: int
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """Says that the ranks' tensors are still to be reduced (torch.distributed.tensor.Partial)."""
+
+    reduce_op: str = "sum"
 
 
 # Why the names of a path and of the paths below it are refused.
@@ -164,8 +171,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "fx.graph_module": {"_USER_PRESERVED_ATTRIBUTES_KEY": "_user_preserved_attributes"},
     "fx.node": {"Target": object, "Argument": object},
     "cuda.sparse": dict.fromkeys(("FloatTensor", "DoubleTensor", "HalfTensor"), _NoTensors),
-    "distributed.tensor": {"Replicate": _Replicate, "Shard": _Shard},
-    "distributed.tensor.placement_types": {"Replicate": _Replicate, "Shard": _Shard},
+    "distributed.tensor": {"Partial": _Partial, "Replicate": _Replicate, "Shard": _Shard},
+    "distributed.tensor.placement_types": {"Partial": _Partial, "Replicate": _Replicate, "Shard": _Shard},
     # Types in annotations.
     "serialization": {"MAP_LOCATION": Any, "FileLike": Any, "FILE_LIKE": Any, "Storage": Any},
     "_dynamo": {"allow_in_graph": _same, "assume_constant_result": _same, "disable": _same_or_decorator},
@@ -266,7 +273,7 @@ REFUSED: dict[str, str] = {
         DTensor DeviceMesh Partial Placement Replicate Shard distribute_module distribute_tensor empty full
         init_device_mesh ones rand randn zeros""",
     "distributed.tensor._utils": "compute_local_shape_and_global_offset",
-    "distributed.tensor.placement_types": "Partial Placement _StridedShard",
+    "distributed.tensor.placement_types": "Placement _StridedShard",
     "distributed.tensor.parallel": """
         ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleInputOutput PrepareModuleOutput
         RowwiseParallel SequenceParallel loss_parallel parallelize_module""",
