@@ -13,7 +13,8 @@ from gradwire._base.refused import refusal
 from gradwire._base.wiring import names_of_paths
 from gradwire._tensor.tensor import Tensor
 from gradwire.sparse import _rules
-from gradwire.sparse._coo import SparseTensor, sparse_coo_tensor
+from gradwire.sparse._coo import SparseTensor
+from gradwire.sparse._coo import sparse_coo_tensor as sparse_coo_tensor
 
 __all__ = ["SparseTensor", "addmm", "log_softmax", "mm", "softmax", "sum"]
 
