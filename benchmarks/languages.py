@@ -15,7 +15,7 @@ python_side.py. The sides take turns. A language without its toolchain is left o
 | upload | MiB | make a float32 tensor from an array by the SDK, and wait until the server has made it |
 | bare-upload | MiB | send as many bytes by the stub's `Upload`, in chunks of limits.chunk_bytes |
 | download | MiB | read a float32 tensor into an array by the SDK |
-| bare-download | MiB | receive as many bytes by the stub's `Download`, and drop them |
+| bare-download | MiB | receive as many bytes by the stub's `Download`; TypeScript and Java fill an array |
 | memory | steps | steps like those of `stream`, with sizes 8-8-4 and a batch of 4 |
 
 W2 is the network 64-256-10 with a batch of 128. A session of the bare stub asks for a lease of an hour. Only the
