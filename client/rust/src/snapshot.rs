@@ -66,6 +66,7 @@ impl Session {
             lease_ms: options.lease.as_millis() as u32,
             client: options.client.clone(),
             named_only: true,
+            ..Default::default()
         };
         let opened = runtime.spawn(async move {
             let connection = Arc::new(Connection::new(&address, options)?);
