@@ -9,6 +9,7 @@ mod readme;
 mod servers;
 mod session;
 mod snapshots;
+mod stubs;
 
 #[path = "../../examples/digits.rs"]
 #[allow(dead_code)]
