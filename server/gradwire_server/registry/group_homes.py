@@ -7,8 +7,10 @@ The server of rank 0 makes the second file, which exists until the group ends. A
 it left behind. All functions may wait for the disk, so the front calls them in threads.
 """
 
+import errno
 import hashlib
 import json
+import logging
 import os
 import secrets
 from contextlib import suppress
@@ -18,6 +20,8 @@ from pathlib import Path
 from gradwire_server.storage.snapshot_files import make_folder
 
 _KEY_BYTES = 32
+
+log = logging.getLogger("gradwire.server")
 
 
 @dataclass(frozen=True)
@@ -37,16 +41,26 @@ class Homes:
         self.folder = folder
 
     def open(self, endpoint: str) -> bytes:
-        """The servers' secret; forgets what this endpoint left behind. Raises OSError."""
+        """The servers' secret; forgets what this endpoint left behind, and damaged files. Raises OSError."""
         make_folder(self.folder)
         for path in self.folder.iterdir():
-            held = None if path.suffix or path.name == "key" else self._read(path)
+            if path.suffix or path.name == "key":
+                continue
+            try:
+                held = self._read(path)
+            except (ValueError, TypeError):
+                log.warning("a damaged file of a group is removed", extra={"file": path.name})
+                path.unlink(missing_ok=True)
+                continue
             if held is not None and held.endpoint == endpoint:
                 path.unlink(missing_ok=True)
-        key = self.folder / "key"
+        path = self.folder / "key"
         with suppress(FileExistsError):
-            self._make(key, secrets.token_bytes(_KEY_BYTES))
-        return key.read_bytes()
+            self._make(path, secrets.token_bytes(_KEY_BYTES))
+        key = path.read_bytes()
+        if len(key) != _KEY_BYTES:  # an empty one would admit all
+            raise OSError(errno.EIO, f"it has {len(key)} bytes, not {_KEY_BYTES}. Stop all servers and delete it", path)
+        return key
 
     def _make(self, path: Path, content: bytes) -> None:
         """Make a file, whole from the first moment. Raises FileExistsError, OSError."""
@@ -54,6 +68,8 @@ class Homes:
         try:
             with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
             os.link(beside, path)
         finally:
             beside.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,20 @@ class _Membership:
         self.tokens: set[int] = set()
 
 
+@dataclass
+class _Taking:
+    """A message for a rank here: its receiver, the link to the group's home, and its file, once it was copied."""
+
+    entry: Entry
+    home: Link | None
+    fd: int = -1
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
 class GroupNodes:
     """This server's part in groups of several servers."""
 
@@ -59,7 +73,8 @@ class GroupNodes:
         self._joining: dict[tuple[Entry, str], asyncio.Task[None]] = {}
         self._joined: dict[tuple[Link, int, int], asyncio.Future[bool]] = {}  # by session and token
         self._spreads: dict[int, tuple[Spread, Link | None]] = {}  # by group, with the link to its home
-        self._taking: dict[int, tuple[int, Link | None]] = {}  # messages for ranks here: a file or -1, and the home
+        self._taking: dict[int, _Taking] = {}  # messages for ranks here
+        self._making: set[tuple[Link, int, str]] = set()  # groups that become this server's: by link, session, name
         self._withdrawals: dict[tuple[str, str], asyncio.Task[None]] = {}  # of homes' files, by owner and name
         self._pulls = asyncio.Semaphore(_MOST_PULLED)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -155,6 +170,8 @@ class GroupNodes:
         for member in held:
             self._drop(member)
         self.transfers.withdraw(entry)
+        for number in [number for number, each in self._taking.items() if each.entry is entry]:
+            self._taking.pop(number).close()  # its worker may have ended, and never answer
 
     def graces(self, entry: Entry) -> list[float]:
         """Seconds for which the session's groups of other servers bear it without a stream."""
@@ -206,6 +223,8 @@ class GroupNodes:
 
     async def _join_at(self, link: Link, entry: Entry, message: dict[str, Any], makes: bool = False) -> bool:
         """Ask a home to add a rank; whether it has the group, or `makes` it. Raises OSError if the link ends."""
+        if link.is_closing():  # its end was or will be noted without this request
+            raise ConnectionError(f"the connection to server {link.peer.endpoint} has ended")
         key = link, entry.number, message["token"]
         self._joined[key] = known = asyncio.get_running_loop().create_future()
         member = _Membership(entry, message["group"], link, grace_of(message))
@@ -229,7 +248,8 @@ class GroupNodes:
         try:
             return await asyncio.shield(found)
         except (OSError, Refusal):
-            self._links.pop(home.endpoint, None)
+            if self._links.get(home.endpoint) is found:
+                del self._links[home.endpoint]
             raise
 
     async def _open_link(self, home: Address) -> Link:
@@ -316,7 +336,7 @@ class GroupNodes:
             return True
         if "message" in fields:
             place = Address(*fields["place"]) if "place" in fields else self.peers.address
-            self._taking[fields["number"]] = -1, home
+            self._taking[fields["number"]] = _Taking(entry, home)
             if place != self.peers.address:
                 self._start(self._pull(entry, fields, place))
                 return True
@@ -324,12 +344,13 @@ class GroupNodes:
 
     def took(self, message: dict[str, Any]) -> bool:
         """Whether a worker's answer to a message is for another server. Then it was taken."""
-        fd, home = self._taking.pop(message["message"], (-1, None))
-        if fd >= 0:
-            os.close(fd)
-        if home is not None:
-            home.send(do="took", message=message)
-        return home is not None
+        taking = self._taking.pop(message["message"], None)
+        if taking is None:
+            return False
+        taking.close()
+        if taking.home is not None:
+            taking.home.send(do="took", message=message)
+        return taking.home is not None
 
     # Values.
 
@@ -365,7 +386,7 @@ class GroupNodes:
             notify(entry, {**fields, "answer": {}})
         except Refusal as refusal:
             notify(entry, {**fields, "refusal": fields_of(refusal)})
-        except (OSError, ValueError, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a rank waits for the answer
             what = f"values of the other servers' ranks cannot be fetched: {error}"
             notify(entry, {**fields, "refusal": fields_of(Refusal("GROUP_BROKEN", what))})
 
@@ -375,14 +396,17 @@ class GroupNodes:
         try:
             async with self._pulls:
                 fd = await self.transfers.pull(place, message["file"], message["size"])
-        except (OSError, ValueError, Refusal) as error:
+        except Exception as error:  # noqa: BLE001 - the sender waits for the answer
             what = f"the message from server {place.endpoint} cannot be taken: {error}"
             answer = {"do": "took", "message": number, "refusal": fields_of(Refusal("MEMORY_LIMIT", what))}
             if not self.took(answer):
                 self.groups.took(answer)
             return
-        home = self._taking.get(number, (-1, None))[1]
-        self._taking[number] = fd, home
+        taking = self._taking.get(number)
+        if taking is None:  # the receiver has ended meanwhile
+            os.close(fd)
+            return
+        taking.fd = fd
         told = {key: value for key, value in fields.items() if key != "place"}
         if entry.worker.alive:
             notify(entry, {**told, "message": {**message, "file": location(fd)}})
@@ -406,6 +430,7 @@ class GroupNodes:
             return
         number = envelope["session"]
         if do == "ended":
+            self._making = {each for each in self._making if each[:2] != (link, number)}
             gone = ranks.pop(number, None)
             if gone is not None:
                 self.groups.session_ended(gone, envelope["why"])
@@ -417,12 +442,15 @@ class GroupNodes:
         if message["do"] == "join":
             if envelope.get("makes"):
                 ranks[number] = rank
-                self._start(self._make(rank, message, link))
+                self._making.add((link, number, message["group"]))
+                self._start(self._make(ranks, rank, message, link))
                 return
             if not self.groups.has(owner, message["group"]):
                 self._start(self._deny(link, number, message, owner))
                 return
             link.send(do="joined", session=number, token=message["token"], known=True)
+        if message["do"] == "withdraw":
+            self._making.discard((link, number, message["group"]))
         ranks[number] = rank
         self.groups.handle(rank, message)
         if not self.groups.is_member(rank):
@@ -433,19 +461,26 @@ class GroupNodes:
         await self._withdrawn(owner, message["group"])
         link.send(do="joined", session=number, token=message["token"], known=False)
 
-    async def _make(self, rank: RemoteRank, message: dict[str, Any], link: Link) -> None:
-        """Become the home of a group whose rank 0 has another server."""
+    async def _make(self, ranks: dict[int, RemoteRank], rank: RemoteRank, message: dict[str, Any], link: Link) -> None:
+        """Become the home of a group whose rank 0 has another server, unless it gives up meanwhile."""
         name, own = message["group"], self.peers.address
         await self._withdrawn(rank.owner, name)
         try:
             known = await self._in_thread(self.homes.publish, rank.owner, name, own)
             known = known or await self._in_thread(self.homes.find, rank.owner, name) == own
-        except OSError as error:
+        except (OSError, ValueError, TypeError) as error:
             log.warning("the home of a group cannot be published: %s", error)
             known = False
+        key = link, rank.number, name
+        if link.is_closing() or key not in self._making:
+            self._making.discard(key)
+            if known and not self.groups.has(rank.owner, name):
+                await self._withdraw(rank.owner, name)
+            return
+        self._making.remove(key)
         link.send(do="joined", session=rank.number, token=message["token"], known=known)
-        if known and not link.is_closing():
-            self.groups.handle(rank, message)
+        if known:
+            self.groups.handle(ranks.setdefault(rank.number, rank), message)
 
     def places(self, members: Iterable[Session]) -> list[list[Any]] | None:
         """Where the servers of ranks are reached; None if all have this one."""

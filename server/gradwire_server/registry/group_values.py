@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import struct
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -76,6 +77,7 @@ class Transfers:
         self.spreads: dict[int, Spread] = {}  # by group
         self._threads = ThreadPoolExecutor(_MOST_TRANSFERS, "gradwire-transfers")
         self._idle: dict[Address, list[socket.socket]] = {}
+        self._idle_lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._offered: dict[tuple[object, int], list[int]] = {}  # files of messages, by session and token
 
@@ -90,10 +92,11 @@ class Transfers:
     def close_unused(self) -> None:
         """Close the connections to servers that no group has."""
         used = {place for spread in self.spreads.values() for place in spread.places}
-        for place in self._idle.keys() - used:
-            for connection in self._idle.pop(place):
-                self._open.discard(connection)
-                connection.close()
+        with self._idle_lock:
+            unused = [each for place in self._idle.keys() - used for each in self._idle.pop(place)]
+        for connection in unused:
+            self._open.discard(connection)
+            connection.close()
 
     # What this server gives.
 
@@ -176,21 +179,22 @@ class Transfers:
     async def _copy(self, place: Address, asked: dict[str, Any], fd: int, target: int) -> None:
         own = os.dup(fd)  # the thread's: the group may end meanwhile
         try:
-            receiving = asyncio.get_running_loop().run_in_executor(
-                self._threads, self._receive, place, asked, own, target
-            )
+            receiving = self._threads.submit(self._receive, place, asked, own, target)
         except RuntimeError:
             os.close(own)
             raise ConnectionAbortedError("the server ends") from None
-        await receiving
+        receiving.add_done_callback(lambda done: os.close(own))  # also if it is cancelled before a thread begins
+        await asyncio.wrap_future(receiving)
 
     def _receive(self, place: Address, asked: dict[str, Any], fd: int, target: int) -> None:
-        """Ask for a range, and write it to a file at `target`; closes the file. Raises OSError, Refusal."""
-        idle = self._idle.setdefault(place, [])
-        connection = None
+        """Ask for a range, and write it to a file at `target`. Raises OSError, Refusal."""
+        with self._idle_lock:
+            idle = self._idle.get(place)
+            connection = idle.pop() if idle else None
         try:
-            connection = idle.pop() if idle else self._peers.connect_blocking(place, TRANSFER)
-            self._open.add(connection)
+            if connection is None:
+                connection = self._peers.connect_blocking(place, TRANSFER)
+                self._open.add(connection)
             connection.sendall(encoded(asked))
             piece = memoryview(bytearray(min(_PIECE, max(asked["count"], 1 << 10))))
             _fill(connection, piece[: _SIZE.size])
@@ -210,9 +214,8 @@ class Transfers:
                 self._open.discard(connection)
                 connection.close()
             raise
-        finally:
-            os.close(fd)
-        self._idle.setdefault(place, []).append(connection)
+        with self._idle_lock:
+            self._idle.setdefault(place, []).append(connection)
 
 
 def _fill(connection: socket.socket, room: memoryview) -> None:
@@ -221,7 +224,7 @@ def _fill(connection: socket.socket, room: memoryview) -> None:
     while room:
         try:
             count = connection.recv_into(room, 0, 0 if encrypted else socket.MSG_WAITALL)
-        except BlockingIOError:
+        except (BlockingIOError, TimeoutError):
             raise ConnectionError("the other server sends nothing") from None
         if not count:
             raise ConnectionResetError("the other server ended the connection")

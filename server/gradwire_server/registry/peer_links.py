@@ -202,7 +202,10 @@ class Peers:
         return reader, writer
 
     def connect_blocking(self, peer: Address, kind: str) -> socket.socket:
-        """The same for a thread. Reading raises BlockingIOError after _SILENT_SECONDS. Raises OSError, Refusal."""
+        """The same for a thread. Raises OSError, Refusal.
+
+        Reading raises BlockingIOError or, with TLS, TimeoutError after _SILENT_SECONDS without a byte.
+        """
         connection = socket.create_connection((peer.host, peer.port), _HANDSHAKE_SECONDS)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -215,7 +218,8 @@ class Peers:
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _SILENT_SECONDS, 0))
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connection.settimeout(None)
+            # The kernel's limit does not end a read of TLS. Without TLS, Python's would end MSG_WAITALL.
+            connection.settimeout(_SILENT_SECONDS if peer.certificate else None)
         except (ValueError, KeyError) as error:
             connection.close()
             raise ConnectionError(f"server {peer.endpoint} does not answer at {peer.host}:{peer.port}") from error

@@ -1,0 +1,186 @@
+"""Groups of several servers when something fails halfway: nothing stays open, and no rank waits for ever."""
+
+import asyncio
+import os
+import socket
+import ssl
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gradwire_server.registry import peer_links
+from gradwire_server.registry.group_homes import Address, Homes
+from gradwire_server.registry.group_nodes import GroupNodes
+from gradwire_server.registry.group_values import Transfers, _fill
+from gradwire_server.registry.groups import Groups
+from gradwire_server.registry.peer_links import TRANSFER, Peers, encoded
+from tests.certificates import Authority
+
+SECONDS = 20
+HERE, THERE = Address("a", "127.0.0.1", 1), Address("b", "127.0.0.1", 2)
+
+
+class _Link(SimpleNamespace):
+    """A connection to another server that keeps what is sent."""
+
+    def __init__(self, closed: bool = False) -> None:
+        super().__init__(peer=THERE, closed=closed, sent=[])
+
+    def send(self, **message: Any) -> None:
+        self.sent.append(message)
+
+    def is_closing(self) -> bool:
+        return bool(self.closed)
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class _Entry(SimpleNamespace):
+    """A session whose worker has ended."""
+
+    number, owner, id, worker = 1, "", "s", SimpleNamespace(alive=False)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def group_nodes(folder: Path) -> GroupNodes:
+    homes, peers = Homes(folder), Peers("a", "127.0.0.1", None)
+    peers.address = HERE
+    homes.open("a")
+    groups = Groups(lambda number: None)
+    groups.nodes = nodes = GroupNodes(groups, homes, peers)
+    return nodes
+
+
+def joining(rank: int = 0) -> dict[str, Any]:
+    return {
+        "do": "join",
+        "group": "g",
+        "rank": rank,
+        "size": 2,
+        "token": 1,
+        "timeout": 0,
+        "grace": 0,
+        "file": [1, 2, 3],
+    }
+
+
+def holders(fd: int) -> int:
+    """How many of this process's descriptors are of this file."""
+    file, found = os.fstat(fd), 0
+    for each in os.listdir("/proc/self/fd"):
+        try:
+            found += os.path.samestat(os.fstat(int(each)), file)
+        except OSError:
+            continue
+    return found
+
+
+def test_a_transfer_that_is_cancelled_before_it_begins_closes_its_file() -> None:
+    async def use() -> None:
+        transfers, busy = Transfers(Peers("a", "127.0.0.1", None)), threading.Event()
+        fd = os.memfd_create("values")
+        try:
+            for _ in range(8):
+                transfers._threads.submit(busy.wait, SECONDS)
+            waiting = asyncio.create_task(transfers._copy(THERE, {"count": 1}, fd, 0))
+            await asyncio.sleep(0)
+            assert holders(fd) == 2
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert holders(fd) == 1
+        finally:
+            busy.set()
+            transfers.close()
+            os.close(fd)
+
+    asyncio.run(use())
+
+
+def test_an_encrypted_transfer_from_a_silent_server_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = Authority(tmp_path).issue("localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    listening, done, failures = socket.create_server(("127.0.0.1", 0)), threading.Event(), []
+    monkeypatch.setattr(peer_links, "_SILENT_SECONDS", 1)
+
+    def silent() -> None:
+        with context.wrap_socket(listening.accept()[0], server_side=True) as accepted:
+            accepted.sendall(encoded({"version": peer_links.VERSION, "nonce": "1"}))
+            done.wait(SECONDS)
+
+    def read() -> None:
+        digest = peer_links._digest(ssl.PEM_cert_to_DER_cert(certificate.read_text()))
+        place = Address("b", "127.0.0.1", listening.getsockname()[1], digest)
+        connection = Peers("a", "127.0.0.1", None).connect_blocking(place, TRANSFER)
+        with connection, pytest.raises(ConnectionError, match="the other server sends nothing"):
+            _fill(connection, memoryview(bytearray(8)))
+        failures.append("told")
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (silent, read)]
+    for each in threads:
+        each.start()
+    threads[1].join(SECONDS)
+    done.set()
+    threads[0].join(SECONDS)
+    listening.close()
+    assert failures == ["told"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"endpoint": "a"}'])
+def test_a_damaged_file_of_a_group_keeps_no_server_from_starting(tmp_path: Path, content: bytes) -> None:
+    damaged = tmp_path / ("0" * 64)
+    damaged.write_bytes(content)
+    key = Homes(tmp_path).open("a")
+    assert len(key) == 32 and not damaged.exists()
+
+
+def test_a_damaged_secret_is_refused(tmp_path: Path) -> None:
+    """An empty one would let everybody prove it."""
+    (tmp_path / "key").write_bytes(b"")
+    with pytest.raises(OSError, match="it has 0 bytes, not 32"):
+        Homes(tmp_path).open("a")
+
+
+def test_a_message_s_file_is_closed_when_its_receiver_s_worker_has_ended(tmp_path: Path) -> None:
+    nodes, entry = group_nodes(tmp_path), _Entry()
+    fields = {"session": 1, "group": 5, "message": {"file": [1, 2, 3], "size": 1}, "number": 7}
+    assert not nodes.deliver(entry, fields)  # type: ignore[arg-type]
+    fd = os.memfd_create("message")
+    nodes._taking[7].fd = os.dup(fd)
+    try:
+        assert holders(fd) == 2
+        nodes.left(entry, "its worker has ended")  # type: ignore[arg-type]
+        assert holders(fd) == 1 and not nodes._taking
+    finally:
+        os.close(fd)
+
+
+def test_no_rank_waits_for_an_answer_of_a_closed_connection(tmp_path: Path) -> None:
+    nodes = group_nodes(tmp_path)
+    join = nodes._join_at(_Link(closed=True), _Entry(), joining())  # type: ignore[arg-type]
+    with pytest.raises(ConnectionError, match="to server b has ended"):
+        asyncio.run(asyncio.wait_for(join, SECONDS))
+
+
+@pytest.mark.parametrize("end", [{"do": "withdraw", "group": "g"}, {"do": "ended"}])
+def test_a_rank_that_gives_up_while_its_group_is_made_leaves_no_group(tmp_path: Path, end: dict[str, Any]) -> None:
+    nodes, link, ranks = group_nodes(tmp_path), _Link(), dict[int, Any]()
+
+    def tell(message: dict[str, Any], **more: Any) -> None:
+        nodes._from_node(ranks, link, {"session": 1, "owner": "", "message": message, "do": "from", **more})  # type: ignore[arg-type]
+
+    async def use() -> None:
+        tell(joining(), makes=True)
+        if end["do"] == "ended":
+            nodes._from_node(ranks, link, {"do": "ended", "session": 1, "why": ""})  # type: ignore[arg-type]
+        else:
+            tell(end)
+        await asyncio.wait_for(asyncio.gather(*nodes._tasks), SECONDS)
+
+    asyncio.run(use())
+    assert not nodes.groups.has("", "g") and nodes.homes.find("", "g") is None
+    assert not link.sent
