@@ -203,10 +203,10 @@ def tensordot(a: Array, b: Array, dims: Ints = 2) -> Any:
     if len(over_a) != len(over_b):
         raise EngineError(Reason.RUNTIME, "both dimension lists should have same length")
     for i, j in zip(over_a, over_b, strict=True):
-        if a.shape[i] == 1 != b.shape[j]:  # broadcast: the products with one element add up
-            b = total(b, (j,), True)
+        if a.shape[i] == 1 != b.shape[j]:  # broadcast: the products with one element add up, in the same dtype
+            b = total(b, (j,), True, dtype=b.dtype)
         elif b.shape[j] == 1 != a.shape[i]:
-            a = total(a, (i,), True)
+            a = total(a, (i,), True, dtype=a.dtype)
         elif a.shape[i] != b.shape[j]:
             raise EngineError(
                 Reason.RUNTIME,

@@ -4,9 +4,10 @@ import pytest
 
 from gradwire_engine import Reason
 from gradwire_engine.ops.linalg import contract
-from tests.engine.oracle import Refused, Same, normal, refused, same, torch
+from tests.engine.oracle import Refused, Same, integers, normal, refused, same, torch
 
 A, B = normal(3, 4), normal(4, 5)
+INTS = integers(1, 9, 2, 1, dtype="int32"), integers(1, 9, 3, 4, dtype="int32")
 
 
 def _einsum(equation: str, *operands):
@@ -37,6 +38,9 @@ SAME = [
     same(contract.tensordot, torch.tensordot, A, B, 0),
     same(contract.tensordot, torch.tensordot, normal(2, 3, 4), normal(4, 5, 2), ([2, 0], [0, 2])),
     same(contract.tensordot, torch.tensordot, A, normal(5, 4), ([-1], [-1])),
+    same(contract.tensordot, torch.tensordot, normal(2, 1), normal(3, 4), 1),
+    same(contract.tensordot, torch.tensordot, *INTS, 1),
+    same(contract.tensordot, torch.tensordot, *INTS, ([1], [1])),
     same(contract.kron, torch.kron, A, normal(2, 2)),
     same(contract.kron, torch.kron, normal(3), normal(2, 2)),
 ]
