@@ -41,7 +41,7 @@ def check_storage(folder: Path, token: Path, joins: bool) -> None:
         found = _written(mark, name)
         probe = folder / f".probe-{os.getpid()}"
         probe.write_bytes(b"")
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # a node of another machine may have the same number
     except OSError as error:
         raise CheckFailed(f"the state directory {folder} cannot be written: {error.strerror or error}") from None
     if found != name:

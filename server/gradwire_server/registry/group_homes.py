@@ -59,7 +59,9 @@ class Homes:
             self._make(path, secrets.token_bytes(_KEY_BYTES))
         key = path.read_bytes()
         if len(key) != _KEY_BYTES:  # an empty one would admit all
-            raise OSError(errno.EIO, f"it has {len(key)} bytes, not {_KEY_BYTES}. Stop all servers and delete it", path)
+            raise OSError(
+                errno.EIO, f"it has {len(key)} bytes, not {_KEY_BYTES}. Stop all servers and delete it", str(path)
+            )
         return key
 
     def _make(self, path: Path, content: bytes) -> None:

@@ -480,7 +480,8 @@ class Groups:
             groups.discard(group)
             if not groups:
                 del self._of_session[entry]
-                self._entries.pop(entry.number, None)
+                if self._entries.get(entry.number) is entry:  # other servers' sessions have the same numbers
+                    del self._entries[entry.number]
 
 
 def notify(entry: SessionEntry[Worker], fields: dict[str, Any]) -> None:

@@ -124,8 +124,7 @@ class Peers:
         if self._files is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*self._files)
-            first = self._files[0].read_text().partition("-----END CERTIFICATE-----")
-            certificate = _digest(ssl.PEM_cert_to_DER_cert(first[0][first[0].index("-----BEGIN") :] + first[1]))
+            certificate = _digest(ssl.PEM_cert_to_DER_cert(_first_certificate(self._files[0].read_text())))
 
         def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.create_task(self._take(reader, writer, accepted, serve))
@@ -244,6 +243,13 @@ def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
+
+
+def _first_certificate(text: str) -> str:
+    """The server's own certificate in a file: before those of its authorities, and maybe after its key."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    start = text.index(begin)
+    return text[start : text.index(end, start) + len(end)]
 
 
 def _digest(certificate: bytes) -> str:

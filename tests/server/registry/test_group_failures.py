@@ -15,7 +15,7 @@ from gradwire_server.registry import peer_links
 from gradwire_server.registry.group_homes import Address, Homes
 from gradwire_server.registry.group_nodes import GroupNodes
 from gradwire_server.registry.group_values import Transfers, _fill
-from gradwire_server.registry.groups import Groups
+from gradwire_server.registry.groups import Groups, RemoteRank
 from gradwire_server.registry.peer_links import TRANSFER, Peers, encoded
 from tests.certificates import Authority
 
@@ -130,6 +130,23 @@ def test_an_encrypted_transfer_from_a_silent_server_fails(tmp_path: Path, monkey
     assert failures == ["told"]
 
 
+def test_a_file_with_the_key_before_the_certificate_names_the_certificate(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("localhost")
+    both = tmp_path / "both.pem"
+    both.write_text(key.read_text() + certificate.read_text() * 2)
+
+    async def started() -> str:
+        async def never(*connection: Any) -> None:
+            raise AssertionError
+
+        peers = Peers("127.0.0.1:1", "127.0.0.1", (both, both))
+        await peers.start(b"secret", never, never)
+        await peers.stop()
+        return peers.address.certificate
+
+    assert asyncio.run(started()) == peer_links._digest(ssl.PEM_cert_to_DER_cert(certificate.read_text()))
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"endpoint": "a"}'])
 def test_a_damaged_file_of_a_group_keeps_no_server_from_starting(tmp_path: Path, content: bytes) -> None:
     damaged = tmp_path / ("0" * 64)
@@ -157,6 +174,17 @@ def test_a_message_s_file_is_closed_when_its_receiver_s_worker_has_ended(tmp_pat
         assert holders(fd) == 1 and not nodes._taking
     finally:
         os.close(fd)
+
+
+def test_a_session_of_another_server_that_leaves_takes_no_session_of_this_one_away() -> None:
+    """Servers number their sessions on their own."""
+    groups = Groups(lambda number: None)
+    here = SimpleNamespace(number=1, owner="", id="s", worker=SimpleNamespace(alive=True, notify=lambda *told: None))
+    entry, remote = _Entry(**vars(here)), RemoteRank(_Link(), 1, "", lambda *told: None)
+    groups.handle(entry, joining())  # type: ignore[arg-type]
+    groups.handle(remote, {**joining(), "group": "other"})
+    groups.session_ended(remote, "it ended")
+    assert groups._entries == {1: entry}
 
 
 def test_no_rank_waits_for_an_answer_of_a_closed_connection(tmp_path: Path) -> None:
