@@ -138,8 +138,9 @@ class Peers:
 
             task.add_done_callback(ended)
 
-        self._server = await asyncio.start_server(take, self._bind, 0, limit=_LINE_BYTES, ssl=context)
-        port = self._server.sockets[0].getsockname()[1]
+        listening = await asyncio.get_running_loop().run_in_executor(None, _listening, self._bind)
+        self._server = await asyncio.start_server(take, sock=listening, limit=_LINE_BYTES, ssl=context)
+        port = listening.getsockname()[1]
         host = self.endpoint.rpartition(":")[0].strip("[]")
         self.address = Address(self.endpoint, host, port, certificate)
 
@@ -236,6 +237,14 @@ class Peers:
             raise Refusal("NOT_SUPPORTED", f"{what}, and this one version {VERSION}")
         proof = _proof(self._key, str(greeting["nonce"]), kind)
         return {"kind": kind, "proof": proof, "address": vars(self.address)}
+
+
+def _listening(host: str) -> socket.socket:
+    """A socket at a free port of a host; for :: also of IPv4, as gRPC does. Raises OSError."""
+    if host == "::" and socket.has_dualstack_ipv6():
+        return socket.create_server((host, 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return socket.create_server(address[:2], family=family)
 
 
 def _context() -> ssl.SSLContext:

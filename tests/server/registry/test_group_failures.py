@@ -147,6 +147,23 @@ def test_a_file_with_the_key_before_the_certificate_names_the_certificate(tmp_pa
     assert asyncio.run(started()) == peer_links._digest(ssl.PEM_cert_to_DER_cert(certificate.read_text()))
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the system has no IPv6")
+def test_servers_that_listen_at_all_addresses_reach_each_other_by_ipv4() -> None:
+    async def reached() -> None:
+        async def close(*connection: Any) -> None:
+            pass
+
+        peers = Peers("127.0.0.1:1", "::", None)
+        await peers.start(b"secret", close, close)
+        try:
+            _, writer = await peers.connect(peers.address, TRANSFER)
+            writer.close()
+        finally:
+            await peers.stop()
+
+    asyncio.run(asyncio.wait_for(reached(), SECONDS))
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"endpoint": "a"}'])
 def test_a_damaged_file_of_a_group_keeps_no_server_from_starting(tmp_path: Path, content: bytes) -> None:
     damaged = tmp_path / ("0" * 64)
