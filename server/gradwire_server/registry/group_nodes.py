@@ -180,22 +180,24 @@ class GroupNodes:
     # Joining.
 
     async def _join(self, entry: Entry, message: dict[str, Any]) -> None:
-        name, timeout = message["group"], message["timeout"] / 1000
+        timeout, trouble = message["timeout"] / 1000, list[str]()
         try:
-            if not await asyncio.wait_for(self._reach_home(entry, message), timeout or None):
+            if not await asyncio.wait_for(self._reach_home(entry, message, trouble), timeout or None):
                 self.groups.handle(entry, message)
             return
         except asyncio.TimeoutError:
-            what = f"rank {message['rank']} of group {name!r} waited {timeout:g} s for rank 0 to join"
-            refusal = Refusal("DEADLINE_EXCEEDED", what, rank=message["rank"])
+            refusal = _waited(message, trouble)
         except (OSError, ValueError, TypeError) as error:
             refusal = Refusal("UNAVAILABLE", f"the servers' directory of groups cannot be used: {error}")
         except Refusal as refused:
             refusal = refused
         notify(entry, {"token": message["token"], "refusal": fields_of(refusal)})
 
-    async def _reach_home(self, entry: Entry, message: dict[str, Any]) -> bool:
-        """Join at the group's home; False if that is this server. Raises OSError, Refusal: NOT_SUPPORTED."""
+    async def _reach_home(self, entry: Entry, message: dict[str, Any], trouble: list[str]) -> bool:
+        """Join at the group's home; False if that is this server. Raises OSError, Refusal: NOT_SUPPORTED.
+
+        trouble: receives why the home cannot be reached, while that is so.
+        """
         name, owner, is_first = message["group"], entry.owner, message["rank"] == 0
         older = next(iter(self._memberships.get(entry, {}).values()), None)
         if is_first and older is not None:
@@ -214,8 +216,12 @@ class GroupNodes:
                 try:
                     if await self._join_at(await self._link(found), entry, message):
                         return True
+                    trouble.clear()
                 except OSError as error:
-                    log.info("the home of a group cannot be reached: %s", error)
+                    why = f"the server {found.endpoint}, which keeps the group's record, cannot be reached: {error}"
+                    if trouble != [why]:  # each try would be logged
+                        log.warning(why)
+                        trouble[:] = [why]
                 if is_first:  # a server that ended has left it behind
                     await self._in_thread(self.homes.withdraw, owner, name, found)
                     continue
@@ -511,6 +517,13 @@ class GroupNodes:
         task = self._withdrawals.get((owner, name))
         if task is not None:
             await asyncio.wait((task,))
+
+
+def _waited(message: dict[str, Any], trouble: list[str]) -> Refusal:
+    """Why a rank did not find its group's home in time."""
+    rank, seconds = message["rank"], message["timeout"] / 1000
+    what = f"rank {rank} of group {message['group']!r} waited {seconds:g} s for rank 0 to join"
+    return Refusal("DEADLINE_EXCEEDED", "; ".join([what, *trouble]), rank=rank)
 
 
 def _tell(link: Link, session: int, fields: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gradwire_server.registry import peer_links
 from gradwire_server.registry.group_homes import Address, Homes
-from gradwire_server.registry.group_nodes import GroupNodes
+from gradwire_server.registry.group_nodes import GroupNodes, _waited
 from gradwire_server.registry.group_values import Transfers, _fill
 from gradwire_server.registry.groups import Groups, RemoteRank
 from gradwire_server.registry.peer_links import TRANSFER, Peers, encoded
@@ -209,6 +209,29 @@ def test_no_rank_waits_for_an_answer_of_a_closed_connection(tmp_path: Path) -> N
     join = nodes._join_at(_Link(closed=True), _Entry(), joining())  # type: ignore[arg-type]
     with pytest.raises(ConnectionError, match="to server b has ended"):
         asyncio.run(asyncio.wait_for(join, SECONDS))
+
+
+def test_a_rank_is_told_that_the_server_of_rank_0_cannot_be_reached(tmp_path: Path) -> None:
+    nodes, trouble = group_nodes(tmp_path), list[str]()
+    assert nodes.homes.publish("", "g", Address("127.0.0.1:9", "127.0.0.1", 9))
+
+    async def told_of() -> None:
+        while not trouble:
+            await asyncio.sleep(0.01)
+
+    async def use() -> None:
+        reaching = asyncio.create_task(nodes._reach_home(_Entry(), joining(1), trouble))  # type: ignore[arg-type]
+        await asyncio.wait_for(told_of(), SECONDS)
+        reaching.cancel()
+        await asyncio.wait((reaching,))
+
+    asyncio.run(use())
+    told = _waited({**joining(1), "timeout": 1500}, trouble)
+    assert (told.reason, told.metadata["rank"]) == ("DEADLINE_EXCEEDED", "1")
+    assert told.message.startswith(
+        "rank 1 of group 'g' waited 1.5 s for rank 0 to join; the server 127.0.0.1:9, which keeps the group's record, "
+        "cannot be reached: "
+    )
 
 
 @pytest.mark.parametrize("end", [{"do": "withdraw", "group": "g"}, {"do": "ended"}])
