@@ -17,7 +17,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.threads import POOL
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
-from gradwire_engine.ops.nn.recurrent import backward
+from gradwire_engine.ops.nn.recurrent import backward, forward
 from tests.engine.compile.fusing import KERNELS, NotedLoops
 
 pytest.importorskip("llvmlite")
@@ -174,6 +174,16 @@ def test_a_batch_of_layers_is_computed_by_numpy(noted: NotedLoops) -> None:
     given = [np.stack([each, each + each]) for each in _drawn("gru", np.float32, False)]
     engine.call("gru_layer", [engine.tensor(each) for each in given], {})
     assert not {name for name, _ in noted.found} & {*recurrent.STEPS}
+
+
+def test_nothing_is_made_for_loops_of_arrays_on_a_gpu(noted: NotedLoops) -> None:
+    on_gpu: Any = object()
+    for attempt in (forward._lstm, forward._gru):
+        assert attempt(noted, np, [on_gpu] * 4, (), False, True) is None
+    gradients: list[Any] = [on_gpu, on_gpu, None, None, None]
+    assert backward._lstm_by_loop(noted, gradients, [on_gpu] * 4, (), False, on_gpu, on_gpu, on_gpu) is None
+    assert backward._gru_by_loop(noted, gradients, [on_gpu] * 3, (), False, on_gpu, on_gpu) is None
+    assert not noted.found
 
 
 def test_layers_declare_their_loops() -> None:

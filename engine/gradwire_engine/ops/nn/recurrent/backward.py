@@ -17,7 +17,7 @@ from gradwire_engine.graph.graph import Meta
 from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.basic import conj
 from gradwire_engine.ops.base.loops import Loops, with_loop
-from gradwire_engine.ops.nn.recurrent.step_loops import beside, columns, step_loop
+from gradwire_engine.ops.nn.recurrent.step_loops import beside, columns, in_host_memory, step_loop
 from gradwire_engine.ops.nn.recurrent.steps import Ints, Step, by_rows, extent, rows_of, steps_of, wide
 
 BLOCK = 1 << 18  # elements of a block's gates
@@ -129,7 +129,7 @@ def _lstm_by_loop(
     loops: Loops, gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array, gates: Array, cells: Array
 ) -> Any:
     """What `lstm` returns, by a loop. None if none fits: with a projection, or gradients of what is saved."""
-    if len(tensors) > _LSTM_TENSORS or gs[3] is not None or gs[4] is not None:
+    if not in_host_memory(output) or len(tensors) > _LSTM_TENSORS or gs[3] is not None or gs[4] is not None:
         return None
     run = _Sweep(gs, tensors, sizes, reverse, output, 2)
     first_cell, weight = run.others
@@ -227,7 +227,7 @@ def _gru_by_loop(
     loops: Loops, gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array, gates: Array
 ) -> Any:
     """What `gru` returns, by a loop. None if none fits: with gradients of what is saved."""
-    if gs[2] is not None:
+    if not in_host_memory(output) or gs[2] is not None:
         return None
     run = _Sweep(gs, tensors, sizes, reverse, output, 1)
     weight, width, (carried,) = run.others[0], run.first.shape[-1], run.carried

@@ -17,7 +17,7 @@ from gradwire_engine.op.op import op
 from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.loops import Loops, with_loop
 from gradwire_engine.ops.nn.recurrent import backward, recorded_backward
-from gradwire_engine.ops.nn.recurrent.step_loops import beside, step_loop
+from gradwire_engine.ops.nn.recurrent.step_loops import beside, in_host_memory, step_loop
 from gradwire_engine.ops.nn.recurrent.steps import Ints, by_rows, steps_of, wide
 
 _WORK = 12.0  # operations per gate of a step
@@ -117,6 +117,8 @@ def _lstm(
     loops: Loops | None, xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool
 ) -> tuple[Array, ...] | None:
     """What `lstm` returns. With `loops`, by one of them; None if none fits."""
+    if loops is not None and not in_host_memory(tensors[0]):
+        return None
     width = tensors[2].shape[-1]
     run = _Forward(xp, tensors, sizes, reverse, 4 * width if keep else 0)
     cell, weight, *projection = run.others
@@ -190,6 +192,8 @@ def _gru(
     loops: Loops | None, xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, keep: bool
 ) -> tuple[Array, ...] | None:
     """What `gru` returns. With `loops`, by one of them; None if none fits."""
+    if loops is not None and not in_host_memory(tensors[0]):
+        return None
     width = tensors[1].shape[-1]
     run = _Forward(xp, tensors, sizes, reverse, 4 * width if keep else 0)
     weight, *bias = run.others

@@ -13,6 +13,11 @@ from gradwire_engine.ops.base.loops import Loop, Loops, StepLoop
 Operand = tuple[Array, bool]
 
 
+def in_host_memory(array: Array) -> bool:
+    """Whether loops are tried at all: an attempt makes arrays, which a GPU would hold besides those of the steps."""
+    return type(array) is np.ndarray
+
+
 def columns(values: Array, width: int) -> list[Array]:
     """The gates, each with `width` columns."""
     return [values[..., start : start + width] for start in range(0, values.shape[-1], width)]
