@@ -276,6 +276,7 @@ class GroupNodes:
             refusal = Refusal("GROUP_BROKEN", why)
             for member in [each for held in self._memberships.values() for each in held.values() if each.link is link]:
                 for token in member.tokens:
+                    self.transfers.forget(member.entry, token)
                     notify(member.entry, {"token": token, "refusal": fields_of(refusal)})
                 if member.number is not None:
                     self._tell_broken(member, refusal)

@@ -13,7 +13,7 @@ import pytest
 
 from gradwire_server.registry import peer_links
 from gradwire_server.registry.group_homes import Address, Homes
-from gradwire_server.registry.group_nodes import GroupNodes, _waited
+from gradwire_server.registry.group_nodes import GroupNodes, _Membership, _waited
 from gradwire_server.registry.group_values import Transfers, _fill
 from gradwire_server.registry.groups import Groups, RemoteRank
 from gradwire_server.registry.peer_links import TRANSFER, Peers, encoded
@@ -202,6 +202,20 @@ def test_a_session_of_another_server_that_leaves_takes_no_session_of_this_one_aw
     groups.handle(remote, {**joining(), "group": "other"})
     groups.session_ended(remote, "it ended")
     assert groups._entries == {1: entry}
+
+
+def test_a_message_is_offered_no_longer_when_the_home_is_gone(tmp_path: Path) -> None:
+    async def ended(receive: Any) -> None:
+        pass
+
+    nodes, entry, link = group_nodes(tmp_path), _Entry(), _Link()
+    link.run, link.close = ended, lambda: None
+    member = _Membership(entry, "g", link, 1.0)  # type: ignore[arg-type]
+    nodes._memberships[entry] = {"g": member}  # type: ignore[index]
+    member.tokens.add(3)
+    nodes.transfers.offer(entry, 3, [1, 2, 3])
+    asyncio.run(nodes._follow(link))  # type: ignore[arg-type]
+    assert not nodes.transfers._offered and not nodes._memberships
 
 
 def test_no_rank_waits_for_an_answer_of_a_closed_connection(tmp_path: Path) -> None:
