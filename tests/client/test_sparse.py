@@ -162,6 +162,53 @@ def test_text_is_that_of_pytorch():
     agree(case)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float64"])
+def test_parts_and_sums_have_the_dtypes_of_pytorch(dtype):
+    def case(t):
+        s = part(t).to(getattr(t, dtype)).coalesce()
+        rows = t.sparse_coo_tensor([[0, 1, 1]], t.arange(6).reshape(3, 2).to(s.dtype), (3, 2))
+        return (
+            s[1, 2],
+            rows[1],
+            rows[0, 1],
+            structure(s.sum(1)),
+            structure(t.sparse.sum(s, 1)),
+            s.sum(),
+            t.sparse.sum(s),
+        )
+
+    agree(case)
+
+
+def test_selected_indices_count_from_the_end():
+    def case(t):
+        s = part(t)
+        return structure(s.index_select(0, t.tensor([-1, 0, -2]))), structure(
+            s.index_select(1, t.tensor([], dtype=t.long))
+        )
+
+    agree(case)
+
+
+def test_sparse_tensors_of_no_dimensions_and_no_elements():
+    def case(t):
+        nothing = t.empty(2, 0, dtype=t.int64)
+        twice = t.sparse_coo_tensor(t.empty(0, 2, dtype=t.int64), t.tensor([1.0, 2.0]), ())
+        made = [
+            *(t.tensor(3.0).to_sparse(), t.tensor(0.0).to_sparse(), twice),
+            *(t.sparse_coo_tensor(nothing, t.empty(0)), t.sparse_coo_tensor(nothing, t.empty(0, 3))),
+            t.eye(2, dtype=t.complex64).to_sparse() * t.sparse_coo_tensor((2, 2), dtype=t.float64),
+            t.ones(3).to_sparse().t(),
+        ]
+        return [structure(each) for each in made]
+
+    agree(case)
+
+
+def test_a_matrix_times_beta_0_does_not_count():
+    agree(lambda t: t.addmm(t.full((2, 2), float("nan")), part(t), t.arange(6.0).reshape(3, 2), beta=0, alpha=2))
+
+
 REFUSED = {
     "Cannot get indices on an uncoalesced": lambda t, s: s.indices(),
     "Use add\\(dense, sparse\\)": lambda t, s: s + t.ones(2, 3),
@@ -172,6 +219,13 @@ REFUSED = {
     "more than one value is ambiguous": lambda t, s: bool(s),
     "coalesce expected sparse": lambda t, s: t.ones(2).coalesce(),
     "requires a scalar": lambda t, s: s / t.ones(2, 3),
+    "found negative index -1 for dim 0": lambda t, s: t.sparse_coo_tensor([[-1, 2]], [1.0, 2.0]),
+    "(?i)size.* \\[1, 3\\] ": lambda t, s: t.ones(1, 3) + s,
+    "(?i)size.* \\[4, 2, 3\\] ": lambda t, s: t.ones(4, 2, 3) - s,
+    "dim 0 appears multiple times": lambda t, s: t.sparse.sum(s, (0, -2)),
+    "sparse_dim argument must be in": lambda t, s: t.ones(2, 3).to_sparse(3),
+    "sparse_dim argument must be in >?": lambda t, s: t.ones(2, 3).to_sparse(0),
+    "Subtraction, the `-` operator, with": lambda t, s: s.bool() - s.bool(),
 }
 
 
@@ -180,7 +234,14 @@ def test_misuse_raises_as_in_pytorch(words):
     refuse(lambda t: REFUSED[words](t, part(t)), RuntimeError, words)
 
 
+@pytest.mark.parametrize("index", [2, -3])
+def test_an_index_out_of_range_is_refused(index):
+    words = f"index contains {index} that is out of range for tensor of size \\[2, 3\\] at dimension 0"
+    refuse(lambda t: part(t).index_select(0, t.tensor([0, index])), IndexError, words)
+
+
 MISSING = {
+    "mm of sparse tensors": lambda s: gradwire.ones(2, 2, 2) @ s,
     "exp": lambda s: s.exp(),
     "max": lambda s: gradwire.max(s),
     "eq": lambda s: s == s,

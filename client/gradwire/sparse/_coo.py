@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from gradwire._base import dtypes
@@ -183,6 +184,8 @@ class SparseTensor:
 
     def flat_indices(self) -> Tensor:
         """(nnz,): row-major numbers of the indices in the sparse dimensions."""
+        if not self.sparse_dim():
+            return zeros(self._nnz(), dtype=dtypes.int64, device=self.device)
         flat = self._i[0]
         for dim in range(1, self.sparse_dim()):
             flat = flat * self.shape[dim] + self._i[dim]
@@ -203,7 +206,7 @@ class SparseTensor:
             for size in reversed(self.shape[: self.sparse_dim()]):
                 rows.append(found % size)
                 found = found // size
-            return ops.stack(rows[::-1]), place
+            return ops.stack(rows[::-1]) if rows else self._i[:, : found.shape[0]], place
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
         """All elements as an ordinary tensor, differentiable; with `dtype` cast."""
@@ -226,8 +229,8 @@ class SparseTensor:
         keys = key if isinstance(key, tuple) else (key,)
         made: Any = self
         for place, each in reversed(list(enumerate(keys))):
-            if isinstance(each, int) and not isinstance(each, bool):
-                made = RULES["select"](made, place, each)
+            if isinstance(each, Integral) and not isinstance(each, bool):
+                made = RULES["select"](made, place, int(each))
             elif each != slice(None):
                 raise refusal("a sparse tensor's index", "only integers and ':' select from it")
         return made
@@ -335,7 +338,7 @@ def sparse_coo_tensor(
         )
     dense = values.ndim - 1
     if size is None:
-        size = [*(int(each) + 1 for each in indices.amax(1).tolist()), *values.shape[1:]] if indices.numel() else ()
+        size = _inferred_size(indices, values)
     if len(size) != indices.shape[0] + dense:
         raise refuse(
             f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, "
@@ -351,17 +354,25 @@ def sparse_coo_tensor(
     return SparseTensor(indices, values, size, bool(is_coalesced))
 
 
+def _inferred_size(indices: Tensor, values: Tensor) -> list[int]:
+    if not indices.numel():
+        return [0] * indices.shape[0] + list(values.shape[1:])
+    _check_range(indices, None)
+    return [*(each + 1 for each in indices.amax(1).tolist()), *values.shape[1:]]
+
+
 def _as_indices(indices: Any, device: Any) -> Tensor:
     made = as_tensor(indices, device=device)
     return made if made.dtype is dtypes.int64 else made.to(dtypes.int64)
 
 
-def _check_range(indices: Tensor, size: Sequence[int]) -> None:
+def _check_range(indices: Tensor, size: Sequence[int] | None) -> None:
+    """Raise RuntimeError for a negative index, and for one that is too large for a size."""
     least, most = indices.amin(1).tolist(), indices.amax(1).tolist()
     for dim, (low, high) in enumerate(zip(least, most, strict=True)):
         if low < 0:
             raise refuse(f"found negative index {low} for dim {dim}")
-        if high >= size[dim]:
+        if size is not None and high >= size[dim]:
             raise refuse(
                 f"size is inconsistent with indices: for dim {dim}, size is {size[dim]} but found index {high}"
             )
@@ -370,9 +381,14 @@ def _check_range(indices: Tensor, size: Sequence[int]) -> None:
 def to_sparse(dense: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     """The nonzero elements of a tensor, coalesced and differentiable. Waits for the server.
 
-    With `sparse_dim`, only the first dimensions have indices.
+    With `sparse_dim`, only the first dimensions have indices. Raises RuntimeError for none, and for more than exist.
     """
     count = dense.ndim if sparse_dim is None else sparse_dim
+    if not min(dense.ndim, 1) <= count <= dense.ndim:
+        raise refuse(f"dense_to_sparse: sparse_dim argument must be in [1,{dense.ndim}] range, but {count} is given")
+    if not dense.ndim:
+        stored = int(bool(dense != 0))
+        return SparseTensor(zeros(0, stored, dtype=dtypes.int64), dense.reshape(1)[:stored], (), True)
     with no_grad():
         full = dense != 0
         if count < dense.ndim:

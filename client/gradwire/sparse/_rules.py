@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gradwire._base import dtypes
-from gradwire._base.errors import refuse
+from gradwire._base.errors import GradwireIndexError, refuse
 from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
 from gradwire._tensor import ops
@@ -34,6 +34,10 @@ def _rule(*names: str) -> Callable[[_Function], _Function]:
 
 def _checked_matrix(name: str, matrix: Any, *others: Any) -> None:
     for each in (matrix, *others):
+        if each.ndim > 2:
+            raise refusal(
+                f"{name} of sparse tensors", f"matrices and vectors are multiplied, but got {list(each.shape)}"
+            )
         if isinstance(each, SparseTensor) and (each.sparse_dim() != 2 or each.dense_dim()):
             raise refuse(f"{name}: expected sparse matrices of 2 sparse dimensions, but got {list(each.shape)}")
 
@@ -83,7 +87,7 @@ def addmm(input: Tensor, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1)
     product = mm(mat1, mat2)
     if isinstance(product, SparseTensor) or isinstance(input, SparseTensor):
         raise refusal("addmm of sparse tensors", "only a product with a dense matrix is added, to a dense matrix")
-    return beta * input + alpha * product
+    return beta * input + alpha * product if beta else alpha * product  # nan of an input that does not count is ignored
 
 
 @_rule("linear")
@@ -153,7 +157,7 @@ def _common(one: SparseTensor, other: SparseTensor) -> SparseTensor:
     if one.sparse_dim() != other.sparse_dim():
         raise refuse("mul operands have incompatible number of sparse dimensions")
     if not other._nnz():
-        return other
+        return other.like(one._v[:0] * other._v)
     with no_grad():
         wanted, there = one.flat_indices(), other.flat_indices()
         place = ops.searchsorted(there, wanted).clamp(max=there.shape[0] - 1)
@@ -176,10 +180,13 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     if not isinstance(other, SparseTensor):
         raise refuse(_DENSE_SUM)
     other = other if alpha == 1 else mul(other, alpha)
+    size = tuple(input.shape) if isinstance(input, (Tensor, SparseTensor)) else ()
+    if size != tuple(other.shape):
+        raise refuse(f"add: expected sizes of 'self' and 'other' to match, but {list(size)} != {list(other.shape)}")
     if not isinstance(input, SparseTensor):
         return input + other.to_dense()
-    if tuple(input.shape) != tuple(other.shape) or input.sparse_dim() != other.sparse_dim():
-        raise refuse(f"add: expected sizes of 'self' and 'other' to match, but {_sizes(input)} != {_sizes(other)}")
+    if input.sparse_dim() != other.sparse_dim():
+        raise refuse("add: expected 'self' and 'other' to have the same number of sparse dimensions")
     if input._i is other._i:
         return input.like(input._v + other._v)
     indices, values = ops.cat((input._i, other._i), 1), ops.cat((input._v, other._v))
@@ -190,6 +197,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 @_rule("sub", "subtract")
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """The difference of two sparse tensors, sparse, or of a dense and a sparse one, dense."""
+    if isinstance(other, SparseTensor) and dtypes.bool_ in (other.dtype, getattr(input, "dtype", None)):
+        raise refuse("Subtraction, the `-` operator, with a bool tensor is not supported.")
     return add(input, other, alpha=-alpha)
 
 
@@ -197,16 +206,26 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 @_rule("sum")
-def total(
+def widened_total(
     input: SparseTensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
-    """The sum of all elements, dense, or along dimensions, sparse and coalesced while a sparse dimension is left."""
+    """`total`, of integers as int64 (torch.sum); torch.sparse.sum keeps their dtype."""
     if keepdim:
         raise refusal("sum of a sparse tensor with keepdim=True", "unsqueeze the result")
+    if dtype is None and not (input._v.is_floating_point() or input._v.is_complex()):
+        dtype = dtypes.int64
+    return total(input, dim, dtype=dtype)
+
+
+def total(input: SparseTensor, dim: int | Sequence[int] | None = None, *, dtype: Any = None) -> Any:
+    """The sum of all elements, dense, or along dimensions, sparse and coalesced while a sparse dimension is left."""
     input = input if dtype is None else input.like(input._v.to(dtype))
     ndim, sparse = input.dim(), input.sparse_dim()
     given = range(ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
-    summed_dims = {_dim(each, ndim) for each in given}
+    summed_dims = [_dim(each, ndim) for each in given]
+    for each in summed_dims:
+        if summed_dims.count(each) > 1:
+            raise refuse(f"dim {each} appears multiple times in the list of dims")
     dense = [each - sparse + 1 for each in summed_dims if each >= sparse]
     values = input._v.sum(dense) if dense else input._v
     kept = [each for each in range(sparse) if each not in summed_dims]
@@ -274,9 +293,9 @@ def transpose(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
 @_rule("t")
 def t(input: SparseTensor) -> SparseTensor:
     """The transposed matrix."""
-    if input.dim() != 2:
+    if input.dim() > 2:
         raise refuse(f"t() expects a tensor with <= 2 dimensions, but self is {input.dim()}D")
-    return transpose(input, 0, 1)
+    return input if input.dim() < 2 else transpose(input, 0, 1)
 
 
 @_rule("select")
@@ -292,21 +311,34 @@ def select(input: SparseTensor, dim: int, index: int) -> Any:
         return SparseTensor(input._i, input._v.select(dim - input.sparse_dim() + 1, index), size, input._coalesced)
     kept = (input._i[dim] == index).nonzero().squeeze(1)
     if input.sparse_dim() == 1:
-        return input._v[kept].sum(0)
+        return input._v[kept].sum(0).to(input.dtype)  # sum() widens integers
     rest = [each for each in range(input.sparse_dim()) if each != dim]
     return SparseTensor(input._i[rest][:, kept], input._v[kept], size, input._coalesced)
 
 
 @_rule("index_select")
 def index_select(input: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
-    """The parts at the given indices of a sparse dimension."""
+    """The parts at the given indices of a dimension. Waits for the server, which checks them."""
     dim = _dim(dim, input.dim())
     if dim >= input.sparse_dim():
         values = input._v.index_select(dim - input.sparse_dim() + 1, index)
         return SparseTensor(input._i, values, _resized(input, dim, index.shape[0]), input._coalesced)
+    index = _checked_index(input, dim, index)
     new, old = (index.unsqueeze(1) == input._i[dim]).nonzero(as_tuple=True)
     rows = [new if each == dim else input._i[each][old] for each in range(input.sparse_dim())]
     return SparseTensor(ops.stack(rows), input._v[old], _resized(input, dim, index.shape[0]))
+
+
+def _checked_index(input: SparseTensor, dim: int, index: Tensor) -> Tensor:
+    """The indices counted from the beginning. Raises IndexError for one out of range."""
+    size = input.shape[dim]
+    wrong = index[(index < -size) | (index >= size)].tolist()
+    if wrong:
+        raise GradwireIndexError(
+            f"index_select(): index contains {wrong[0]} that is out of range for tensor of size "
+            f"{list(input.shape)} at dimension {dim}"
+        )
+    return index % size if size else index
 
 
 def _resized(input: SparseTensor, dim: int, size: int) -> list[int]:
