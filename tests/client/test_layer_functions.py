@@ -42,6 +42,15 @@ CALLS = {
         for each in (x, y[:, 0])
     ],
     "segments of columns": lambda t, x, y: t.segment_reduce(x, "sum", offsets=t.tensor([[0, 2, 6]] * 4), axis=1),
+    "segments of a part": lambda t, x, y: [
+        t.segment_reduce(x, how, offsets=t.tensor([1, 2, 2, 3])) for how in ("max", "sum", "prod")
+    ],
+    "segments without elements": lambda t, x, y: t.segment_reduce(x[:0], "sum", lengths=t.tensor([0, 0])),
+    # Equal elements share a gradient, but not with `initial`.
+    "segments with ties": lambda t, x, y: [
+        t.segment_reduce(x.detach().round() * 0 + x - x.detach(), how, lengths=t.tensor([3, 1]), initial=0.0)
+        for how in ("max", "min")
+    ],
     "linear_cross_entropy": lambda t, x, y: [
         t.nn.functional.linear_cross_entropy(x, y, t.tensor([0, 3, 1, -100]), linear_bias=x[:, 0]),
         t.nn.functional.linear_cross_entropy(x, y, y @ y.T, reduction="sum", label_smoothing=0.1),

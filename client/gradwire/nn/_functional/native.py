@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
+from gradwire._base.refused import refusal
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._functional.of_torch import grid_sampler
@@ -28,7 +31,8 @@ __all__ = [
 grid_sampler_2d = grid_sampler
 grid_sampler_3d = grid_sampler
 _SEGMENTS = {"max": "amax", "min": "amin", "sum": "sum", "mean": "mean", "prod": "prod"}
-_STARTS = {"max": -float("inf"), "min": float("inf"), "sum": 0.0, "mean": float("nan"), "prod": 1.0}
+# What an empty segment gives.
+_EMPTY = {"max": -float("inf"), "min": float("inf"), "sum": 0.0, "mean": float("nan"), "prod": 1.0}
 
 
 def native_batch_norm(
@@ -92,41 +96,66 @@ def segment_reduce(
     """Reduce segments of a dimension: "max", "min", "sum", "mean" or "prod" (torch.segment_reduce).
 
     lengths: of the segments, (*, segments), with the sizes of the dimensions before `axis`; or offsets, with one more
-    element. Reads them from the server. An empty segment gives `initial`. Raises RuntimeError for neither, for an
-    unknown reduction, and for lengths that do not add up to the size.
+    element, which may leave out the ends of the dimension. Reads them from the server. An empty segment gives
+    `initial`. Raises RuntimeError for neither, for an unknown reduction, for lengths that do not add up to the size,
+    and for offsets that fall or leave the dimension.
     """
     if reduce not in _SEGMENTS:
         raise refuse(f"unsupported reduction given! {reduce}")
     if indices is not None:
         raise refuse("segment_reduce(): indices based reduction is not supported yet.")
-    if offsets is not None:
-        lengths = offsets.diff(dim=-1)
-    if lengths is None:
+    given = lengths if offsets is None else offsets
+    if given is None:
         raise refuse("segment_reduce(): Either lengths or offsets must be defined.")
+    if not data.is_floating_point():
+        raise refusal(f"segment_reduce of {data.dtype}", "it reduces floating-point numbers")
     axis = axis % max(data.ndim, 1)
-    if axis != lengths.ndim - 1:
+    if axis != given.ndim - 1:
         raise refuse("segment_reduce(): Expected axis to be the last dimension of lengths.")
-    if initial is None:
-        initial = _STARTS[reduce]
-    rows = data.reshape(-1, *data.shape[axis:])
-    counts = lengths.reshape(-1, lengths.shape[-1]).tolist()
-    if not unsafe and any(min(each, default=0) < 0 or sum(each) != rows.shape[1] for each in counts):
-        raise refuse("segment_reduce(): Expected all rows of lengths along axis to sum to data.size(axis).")
-    made = ops.stack([ops.stack(_segments(row, each, reduce, initial)) for row, each in zip(rows, counts, strict=True)])
-    return made.reshape(*data.shape[:axis], *made.shape[1:])
+    segments = given.shape[-1] - (offsets is not None)
+    shape = (*data.shape[:axis], segments, *data.shape[axis + 1 :])
+    batches = math.prod(data.shape[:axis])
+    if not segments or not batches:
+        return data.narrow(axis, 0, 0).reshape(shape)
+    numbers = given.reshape(-1, given.shape[-1]).tolist()
+    plans = [_of_offsets(each) if offsets is not None else (0, each) for each in numbers]
+    _check_plans(plans, data.shape[axis], unsafe or offsets is not None)
+    rows = data.reshape(batches, *data.shape[axis:])
+    made = [
+        ops.stack(_segments(row[begin : begin + sum(counts)], counts, reduce, initial))
+        for row, (begin, counts) in zip(rows, plans, strict=True)
+    ]
+    return ops.stack(made).reshape(shape)
 
 
-def _segments(row: Tensor, counts: Sequence[int], reduce: str, initial: float) -> list[Tensor]:
-    found = []
-    for part in ops.split_with_sizes(row[: sum(counts)], counts):
-        begin: Any = row.new_full(row.shape[1:], initial)
-        if not len(part):
-            found.append(begin)
-        elif reduce == "mean":
-            found.append(part.mean(0) if initial != initial else (part.sum(0) + begin) / len(part))
-        else:
-            whole = ops.cat([part, begin.unsqueeze(0)])
-            found.append(getattr(ops, _SEGMENTS[reduce])(whole, 0))
+def _of_offsets(offsets: Sequence[int]) -> tuple[int, list[int]]:
+    """The place of the first segment, and the lengths of all."""
+    return offsets[0], [stop - start for start, stop in pairwise(offsets)]
+
+
+def _check_plans(plans: Sequence[tuple[int, Sequence[int]]], size: int, partly: bool) -> None:
+    for begin, lengths in plans:
+        end = begin + sum(lengths)
+        if begin < 0 or min(lengths) < 0 or end > size or (end != size and not partly):
+            raise refuse("segment_reduce(): Expected all rows of lengths along axis to sum to data.size(axis).")
+
+
+def _segments(row: Tensor, lengths: Sequence[int], reduce: str, initial: float | None) -> list[Tensor]:
+    empty = _EMPTY[reduce] if initial is None else initial
+    parts = ops.split_with_sizes(row, lengths)
+    return [_reduced(part, reduce, initial) if len(part) else part.sum(0) + empty for part in parts]
+
+
+def _reduced(part: Tensor, reduce: str, initial: float | None) -> Tensor:
+    """One segment that is not empty. An element that equals `initial` takes the whole gradient, as in PyTorch."""
+    if reduce == "mean":
+        return part.mean(0) if initial is None else (part.sum(0) + initial) / len(part)
+    made = getattr(ops, _SEGMENTS[reduce])(part, 0)
+    if initial is not None and reduce in ("sum", "prod"):
+        made = made + initial if reduce == "sum" else made * initial
+    elif initial is not None:
+        made = ops.where(made < initial if reduce == "max" else made > initial, initial, made)
+    found: Tensor = made
     return found
 
 
