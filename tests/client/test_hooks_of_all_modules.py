@@ -134,6 +134,20 @@ def test_handles_and_marks_of_hooks_have_pytorchs_names():
     agree(told)
 
 
+def test_an_always_called_hook_that_a_library_took_away_hides_no_error():
+    def told(t):
+        module = t.nn.Linear(2, 2)
+        handle = module.register_forward_hook(lambda module, args, out: None, always_call=True)
+        module._forward_hooks.pop(handle.id)
+        try:
+            module(t.ones(3))
+        except RuntimeError:
+            return "refused"
+        return "computed"
+
+    agree(told)
+
+
 def test_a_hook_of_loading_does_not_keep_its_module():
     def told(t):
         module = t.nn.Linear(2, 2)

@@ -250,7 +250,8 @@ class Module(_state.StateHooks):
             # Hooks that are called after a failure too, unless they have run.
             for number in [each for each in ALWAYS_CALLED if each in HOOKS and each not in ended]:
                 HOOKS[number](self, args, kwargs, None)
-            for number in [each for each in self._forward_hooks_always_called if each not in ended]:
+            always = self._forward_hooks_always_called
+            for number in [each for each in self._forward_hooks if each in always and each not in ended]:
                 self._forward_hooks[number](self, args, None)
             raise
         if session is not None:
