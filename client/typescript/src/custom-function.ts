@@ -54,7 +54,9 @@ export abstract class CustomFunction {
     const session = this.sessionOf(inputs);
     const context = new FunctionContext();
     const made = listOf(session.noGrad(() => this.forward(context, ...inputs) as Tensor | Tensor[]));
-    for (const each of [...made, ...context.saved]) if (each.error) throw each.error;
+    const call = new Call(this.name); // an id means another tensor in another session
+    for (const each of [...inputs, ...made, ...context.saved]) call.idOf("forward", each);
+    call.check();
     if (made.some((each) => inputs.includes(each))) {
       throw refusal(Reason.NOT_SUPPORTED, `${this.name}: forward returned an input; return a new tensor`);
     }

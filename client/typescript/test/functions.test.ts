@@ -67,6 +67,30 @@ test(
 );
 
 test(
+  "forward may not return or save a tensor of another session",
+  live,
+  withSession(async (session) => {
+    const x = session.ones([2], { requiresGrad: true });
+    await withSession(async (other) => {
+      const foreign = other.ones([2]);
+      class Foreign extends Square {
+        constructor(private readonly saves: boolean) {
+          super("Foreign");
+        }
+
+        override forward(context: FunctionContext, given: Tensor): Tensor {
+          context.save(this.saves ? foreign : given);
+          return this.saves ? given.mul(2) : foreign;
+        }
+      }
+      for (const saves of [true, false]) {
+        assert.throws(() => new Foreign(saves).apply(x), /forward: the tensor belongs to another session/);
+      }
+    })();
+  }),
+);
+
+test(
   "a wrong number of gradients ends the backward",
   live,
   withSession(async (session) => {

@@ -45,6 +45,9 @@ public abstract class MultiOutputFunction {
       throw GradwireException.mistake(
           Reason.REASON_NOT_SUPPORTED, name, "forward returned an input; return a new tensor");
     }
+    for (List<Tensor> each : List.of(made, context.saved())) {
+      each.forEach(tensor -> session.own(name, tensor)); // an id means another tensor elsewhere
+    }
     int count = inputs.length;
     long hook = session.hooks.add(due -> gradients(session, due, count));
     RecordFunctionRequest.Builder request =
@@ -75,6 +78,8 @@ public abstract class MultiOutputFunction {
           count,
           found.size());
     }
-    return found.toArray(Tensor[]::new);
+    return found.stream()
+        .map(each -> each == null ? null : session.own(name, each))
+        .toArray(Tensor[]::new);
   }
 }

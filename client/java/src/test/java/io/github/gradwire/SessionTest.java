@@ -240,6 +240,42 @@ class SessionTest {
     assertFalse(b.hasGrad());
   }
 
+  @Test
+  void aCustomFunctionTakesNoTensorOfAnotherSession() {
+    try (Session other = TestServer.connect()) {
+      Tensor foreign = other.ones(2);
+      CustomFunction returning =
+          new CustomFunction("Returning") {
+            @Override
+            protected Tensor forward(Context context, List<Tensor> inputs) {
+              return foreign;
+            }
+
+            @Override
+            protected List<Tensor> backward(Context context, Tensor gradient) {
+              return List.of(gradient);
+            }
+          };
+      CustomFunction answering =
+          new CustomFunction("Answering") {
+            @Override
+            protected Tensor forward(Context context, List<Tensor> inputs) {
+              return inputs.get(0).mul(2);
+            }
+
+            @Override
+            protected List<Tensor> backward(Context context, Tensor gradient) {
+              return List.of(foreign);
+            }
+          };
+      Tensor x = session.tensor(new float[] {1, 2}).requiresGrad(true);
+      assertThrows(GradwireException.class, () -> returning.apply(x));
+      Tensor loss = answering.apply(x).sum();
+      GradwireException told = assertThrows(GradwireException.class, loss::backward);
+      assertEquals(Reason.REASON_ARGUMENT_VALUE, told.reason());
+    }
+  }
+
   private long count() {
     session.await();
     DescribeRequest request = DescribeRequest.newBuilder().setSessionId(session.id()).build();
