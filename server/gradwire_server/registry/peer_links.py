@@ -76,17 +76,22 @@ class Link:
         return self._writer.is_closing()
 
     async def run(self, receive: Receive) -> None:
-        """Call `receive` for each message, until the connection ends."""
+        """Call `receive` for each message, until the connection ends. Raises what `receive` raises."""
         try:
-            while True:
-                message = await read_message(self._reader)
+            while (message := await self._next()) is not None:
                 self._silent = 0
                 if message:
                     receive(self, message)
-        except (OSError, ValueError) as error:
-            log.info("link to %s ended: %s", self.peer.endpoint, error)
         finally:
             self.close()
+
+    async def _next(self) -> dict[str, Any] | None:
+        """The next message; None at the connection's end."""
+        try:
+            return await read_message(self._reader)
+        except (OSError, ValueError) as error:
+            log.info("link to %s ended: %s", self.peer.endpoint, error)
+            return None
 
     def close(self) -> None:
         """End the connection; `run` returns."""
@@ -177,11 +182,11 @@ class Peers:
             return
         finally:
             self._unproved -= 1
+        if hello["kind"] != TRANSFER:
+            await accepted(Link(reader, writer, peer))
+            return
         with suppress(OSError, ValueError, KeyError, TypeError):
-            if hello["kind"] == TRANSFER:
-                await serve(reader, writer)
-            else:
-                await accepted(Link(reader, writer, peer))
+            await serve(reader, writer)
 
     async def connect(self, peer: Address, kind: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to another server. Raises OSError; Refusal if it is not the one that the directory names."""

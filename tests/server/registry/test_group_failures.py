@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,7 +17,7 @@ from gradwire_server.registry.group_homes import Address, Homes
 from gradwire_server.registry.group_nodes import GroupNodes, _Membership, _waited
 from gradwire_server.registry.group_values import Transfers, _fill
 from gradwire_server.registry.groups import Groups, RemoteRank
-from gradwire_server.registry.peer_links import TRANSFER, Peers, encoded
+from gradwire_server.registry.peer_links import TRANSFER, Link, Peers, encoded
 from tests.certificates import Authority
 
 SECONDS = 20
@@ -216,6 +217,25 @@ def test_a_message_is_offered_no_longer_when_the_home_is_gone(tmp_path: Path) ->
     nodes.transfers.offer(entry, 3, [1, 2, 3])
     asyncio.run(nodes._follow(link))  # type: ignore[arg-type]
     assert not nodes.transfers._offered and not nodes._memberships
+
+
+def test_an_error_in_a_message_s_handler_is_not_taken_for_the_connection_s_end() -> None:
+    """It is logged with its place, as that of any task."""
+    abort = Mock()
+    transport = SimpleNamespace(abort=abort, get_write_buffer_size=lambda: 0)
+    writer: Any = SimpleNamespace(transport=transport, is_closing=lambda: False, write=lambda line: None)
+
+    def receive(link: Link, message: dict[str, Any]) -> None:
+        raise ValueError("a mistake")
+
+    async def use() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(encoded({"do": "over"}))
+        await Link(reader, writer, THERE).run(receive)
+
+    with pytest.raises(ValueError, match="a mistake"):
+        asyncio.run(asyncio.wait_for(use(), SECONDS))
+    assert abort.called
 
 
 def test_no_rank_waits_for_an_answer_of_a_closed_connection(tmp_path: Path) -> None:
