@@ -17,7 +17,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.threads import POOL
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
-from gradwire_engine.ops.nn.recurrent import backward, forward
+from gradwire_engine.ops.nn.recurrent import backward, forward, step_loops
 from tests.engine.compile.fusing import KERNELS, NotedLoops
 
 pytest.importorskip("llvmlite")
@@ -178,12 +178,35 @@ def test_a_batch_of_layers_is_computed_by_numpy(noted: NotedLoops) -> None:
 
 def test_nothing_is_made_for_loops_of_arrays_on_a_gpu(noted: NotedLoops) -> None:
     on_gpu: Any = object()
+    loops: Any = noted
     for attempt in (forward._lstm, forward._gru):
-        assert attempt(noted, np, [on_gpu] * 4, (), False, True) is None
+        assert attempt(loops, np, [on_gpu] * 4, (), False, True) is None
     gradients: list[Any] = [on_gpu, on_gpu, None, None, None]
-    assert backward._lstm_by_loop(noted, gradients, [on_gpu] * 4, (), False, on_gpu, on_gpu, on_gpu) is None
-    assert backward._gru_by_loop(noted, gradients, [on_gpu] * 3, (), False, on_gpu, on_gpu) is None
+    assert backward._lstm_by_loop(loops, gradients, [on_gpu] * 4, (), False, on_gpu, on_gpu, on_gpu) is None
+    assert backward._gru_by_loop(loops, gradients, [on_gpu] * 3, (), False, on_gpu, on_gpu) is None
     assert not noted.found
+
+
+def test_a_step_has_a_loop_only_for_matrices_of_one_dtype_packed_within_rows(noted: NotedLoops) -> None:
+    gates = np.zeros((4, 9 * 2), np.float32)
+    loops: Any = noted
+    on_gpu: Any = object()
+    fitting = step_loops.beside(gates, 2, True)
+    made = step_loops.beside(np.zeros((4, 8 * 2), np.float32), 2, True)
+
+    def found(last: Any) -> bool:
+        return step_loops.step_loop(loops, "lstm_step", 2, [*fitting, *made[:-1], (last, True)]) is not None
+
+    assert found(made[-1][0])
+    for other in (
+        np.zeros((4, 2)),
+        np.zeros((4, 3), np.float32),
+        np.zeros(2, np.float32),
+        np.zeros((4, 4), "f")[:, ::2],
+    ):
+        assert not found(other)
+    assert step_loops.step_loop(None, "lstm_step", 2, fitting) is None
+    assert step_loops.in_host_memory(gates) and not step_loops.in_host_memory(on_gpu)
 
 
 def test_layers_declare_their_loops() -> None:
