@@ -5,10 +5,12 @@ import com.google.protobuf.UnsafeByteOperations;
 import io.github.gradwire.v1.DownloadRequest;
 import io.github.gradwire.v1.DownloadResponse;
 import io.github.gradwire.v1.Error;
+import io.github.gradwire.v1.Reason;
 import io.github.gradwire.v1.Transfer;
 import io.github.gradwire.v1.UploadRequest;
 import io.github.gradwire.v1.UploadResponse;
 import io.github.gradwire.v1.UploadStart;
+import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ClientCallStreamObserver;
 import io.grpc.stub.ClientResponseObserver;
@@ -154,10 +156,15 @@ final class Bulk {
       try {
         Iterator<DownloadResponse> parts = link.blocking().download(request);
         while (parts.hasNext()) {
-          ByteString part = parts.next().getData();
+          DownloadResponse next = parts.next();
+          check(next, at, transfer.getTotalBytes());
+          ByteString part = next.getData();
           part.asReadOnlyByteBufferList().forEach(collector::take);
           at += part.size();
           retry.progress();
+        }
+        if (at < transfer.getTotalBytes()) { // tried again, like a broken call
+          throw Status.UNAVAILABLE.withDescription("the transfer ended early").asRuntimeException();
         }
       } catch (StatusRuntimeException broken) {
         Error failure = retry.pause(link, GradwireException.fromStatus(broken));
@@ -165,6 +172,14 @@ final class Bulk {
           throw GradwireException.of(failure);
         }
       }
+    }
+  }
+
+  /** Refuses a part that does not follow the bytes that came, or exceeds the transfer. */
+  static void check(DownloadResponse part, long at, long total) {
+    if (part.getOffset() != at || part.getData().size() > total - at) {
+      throw GradwireException.mistake(
+          Reason.REASON_INTERNAL, "", "the server sent other bytes than those of the transfer");
     }
   }
 }

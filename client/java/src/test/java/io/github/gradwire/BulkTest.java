@@ -1,8 +1,11 @@
 package io.github.gradwire;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.google.protobuf.ByteString;
+import io.github.gradwire.v1.DownloadResponse;
 import java.nio.ByteBuffer;
 import java.nio.FloatBuffer;
 import org.junit.jupiter.api.Test;
@@ -21,6 +24,18 @@ class BulkTest {
       }
       assertArrayEquals(whole, joined.toByteArray(), "parts of " + size + " bytes");
     }
+  }
+
+  @Test
+  void aPartThatDoesNotFollowIsRefused() {
+    DownloadResponse part =
+        DownloadResponse.newBuilder()
+            .setOffset(4)
+            .setData(ByteString.copyFrom(new byte[4]))
+            .build();
+    assertDoesNotThrow(() -> Bulk.check(part, 4, 8));
+    assertThrows(GradwireException.class, () -> Bulk.check(part, 0, 8)); // bytes are missing
+    assertThrows(GradwireException.class, () -> Bulk.check(part, 4, 7)); // one too many
   }
 
   @Test
