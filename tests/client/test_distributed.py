@@ -276,22 +276,3 @@ def test_a_late_backward_of_parameters_that_counted_as_unused_is_refused(alone: 
         for each in wrapped(gradwire.ones(1, 2)):
             each.backward()
     sum(wrapped(gradwire.ones(1, 2))).backward()
-
-
-def test_a_server_with_logs_refuses_groups(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gradwire_server", "--port=0", "--workers=1", "--log-format=json"]
-    server = subprocess.Popen(
-        [*command, "--state-dir", str(tmp_path), "--durability=log"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    try:
-        assert server.stdout is not None
-        address = json.loads(server.stdout.readline())["address"]
-        with (
-            gradwire.connect(address),
-            pytest.raises(NotImplementedError, match="need a server without a log"),
-        ):
-            dist.init_process_group("gloo", rank=0, world_size=1)
-        assert not dist.is_initialized()
-    finally:
-        server.kill()
-        server.wait()

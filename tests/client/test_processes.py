@@ -272,7 +272,7 @@ def test_gradwire_run_aliases_torch_for_an_unmodified_program(tmp_path, server_a
             import helper
             x = torch.ones(2, requires_grad=True)
             (found,) = grad(F.relu(x).sum(), x)
-            print(torch.__name__, found.tolist(), sys.argv[1:], __name__, helper.VALUE)
+            print(torch.__spec__.name, found.tolist(), sys.argv[1:], __name__, helper.VALUE)
             """
         )
     )

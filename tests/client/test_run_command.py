@@ -16,7 +16,7 @@ import torch
 
 def child(queue):
     import torch.nn.functional as F
-    queue.put((torch.__name__, F.relu(torch.tensor([-1.0, 2.0])).tolist()))
+    queue.put((torch.__spec__.name, F.relu(torch.tensor([-1.0, 2.0])).tolist()))
 
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
@@ -25,7 +25,7 @@ if __name__ == "__main__":
     process.start()
     print(queue.get(timeout=150))
     process.join()
-    command = [sys.executable, "-c", "import torch, os; print(torch.__name__, os.environ.get('HIDDEN'))"]
+    command = [sys.executable, "-c", "import torch, os; print(torch.__spec__.name, os.environ.get('HIDDEN'))"]
     print(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
 """
 
