@@ -26,6 +26,8 @@ from gradwire_server.registry import session_catalog
 from tests.server.harness import Id, op
 
 ROOT = Path(__file__).resolve().parents[2]
+# As .dockerignore says.
+_UNSENT = shutil.ignore_patterns("__pycache__", "node_modules", "target", "build")
 IMAGE_PATHS = {"/opt/gradwire": "opt", "/opt/build": "build", "/var/lib/gradwire": "state"}
 
 
@@ -203,7 +205,7 @@ def install_image(folder: Path, env: dict[str, str]) -> None:
     for *names, _ in copied_sources():
         for name in names:
             if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(ROOT / name, source / name, ignore=_UNSENT)
             else:
                 shutil.copy(ROOT / name, source / name)
     defaults = dict(rest.split("=") for name, rest in instructions() if name == "ARG" and "=" in rest)

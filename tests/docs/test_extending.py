@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending.md"
+# What tools have built there: gigabytes, after the tests of the SDKs.
+_BUILT = shutil.ignore_patterns("node_modules", "target", "build", "__pycache__")
 COPIED = ("client", "docs", "engine", "proto", "server", "tests", "tools", "Makefile", "pyproject.toml")
 TITLES = [
     "An op", "An RPC", "A command", "A setting", "An optimizer", "A snapshot store", "An execution backend", "A kernel",
@@ -99,7 +101,10 @@ class Copy:
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("GRADWIRE_", "PYTEST_"))}
         self.env["PYTHONPATH"] = os.pathsep.join(str(root / part) for part in ("engine", "server", "client"))
         for name in COPIED:
-            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy2)(ROOT / name, root / name)
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, root / name, ignore=_BUILT)
+            else:
+                shutil.copy2(ROOT / name, root / name)
         for piece in SECTIONS[title].pieces:
             piece.apply(root)
         for command in SECTIONS[title].commands:
