@@ -11,7 +11,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from gradwire_engine.ops.nn.convolution import conv, onednn
+from gradwire_engine.ops.nn.convolution import onednn
+from gradwire_engine.ops.nn.convolution.primitives import convolution, convolution_transpose, convolution_weight
 
 Run = Callable[[], Any]
 HEADER = (
@@ -59,13 +60,13 @@ class Shape:
             return torch.ops.aten.convolution_backward(tg, tx, tw, None, *theirs, mask)
 
         return [
-            (lambda: conv.convolution.compute((x, w, None, *window)), lambda: torch.convolution(tx, tw, None, *theirs)),
+            (lambda: convolution.compute((x, w, None, *window)), lambda: torch.convolution(tx, tw, None, *theirs)),
             (
-                lambda: conv.convolution_transpose.compute((g, w, None, *window, self.size)),
+                lambda: convolution_transpose.compute((g, w, None, *window, self.size)),
                 lambda: backward([True, False, False]),
             ),
             (
-                lambda: conv.convolution_weight.compute((x, g, *window, self.kernel)),
+                lambda: convolution_weight.compute((x, g, *window, self.kernel)),
                 lambda: backward([False, True, False]),
             ),
         ]

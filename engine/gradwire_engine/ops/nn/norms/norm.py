@@ -28,7 +28,7 @@ from gradwire_engine.ops.base.loops import ON_GPU, Loops, are_plain, each, find,
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.unary import rsqrt
 from gradwire_engine.ops.linalg.matrix import fold
-from gradwire_engine.ops.nn.convolution.conv import channel_sum, spread_channels
+from gradwire_engine.ops.nn.convolution.primitives import channel_sum, spread_channels
 from gradwire_engine.ops.nn.losses.loss import constant
 from gradwire_engine.ops.nn.norms.on_gpu import batch_norm as batch_norm_on_gpu
 from gradwire_engine.ops.nn.norms.on_gpu import batch_norm_input as batch_norm_input_on_gpu

@@ -7,7 +7,14 @@ from gradwire_engine import Reason
 from gradwire_engine.core import dtypes
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.workload import estimate_backward
-from gradwire_engine.ops.nn.convolution import conv
+from gradwire_engine.ops.nn.convolution import conv, primitives
+from gradwire_engine.ops.nn.convolution.primitives import (
+    channel_sum,
+    convolution,
+    convolution_transpose,
+    convolution_weight,
+    spread_channels,
+)
 from tests.engine.oracle import Refused, Same, normal, refused, same, torch
 
 F = torch.nn.functional
@@ -73,11 +80,11 @@ def test_the_three_primitives_are_adjoint_to_each_other(groups: int) -> None:
     rng = np.random.default_rng(groups)
     x, w = rng.standard_normal((2, 4, 6, 5)), rng.standard_normal((6, 4 // groups, 3, 2))
     how = ((2, 1), (1, 1), (1, 2), groups)
-    out = conv.convolution(x, w, None, *how)
+    out = convolution(x, w, None, *how)
     g = rng.standard_normal(out.shape)
     whole = np.sum(g * out)
-    back = conv.convolution_transpose(g, w, None, *how, (6, 5))
-    weight = conv.convolution_weight(x, g, *how, (3, 2))
+    back = convolution_transpose(g, w, None, *how, (6, 5))
+    weight = convolution_weight(x, g, *how, (3, 2))
     assert (back.shape, weight.shape) == (x.shape, w.shape)
     assert np.sum(back * x) == pytest.approx(whole)
     assert np.sum(weight * w) == pytest.approx(whole)
@@ -87,14 +94,14 @@ def test_a_batch_larger_than_the_buffer_is_computed_in_parts_alike(monkeypatch: 
     rng = np.random.default_rng(5)
     x, w = rng.standard_normal((7, 3, 8, 8)), rng.standard_normal((4, 3, 3, 3))
     how = ((1, 1), (1, 1), (1, 1), 1)
-    out = conv.convolution(x, w, None, *how)
+    out = convolution(x, w, None, *how)
     g = rng.standard_normal(out.shape)
-    whole = [out, conv.convolution_transpose(g, w, None, *how, (8, 8)), conv.convolution_weight(x, g, *how, (3, 3))]
-    monkeypatch.setattr(conv, "_BUFFER", 2 * 27 * 64)
+    whole = [out, convolution_transpose(g, w, None, *how, (8, 8)), convolution_weight(x, g, *how, (3, 3))]
+    monkeypatch.setattr(primitives, "_BUFFER", 2 * 27 * 64)
     parts = [
-        conv.convolution(x, w, None, *how),
-        conv.convolution_transpose(g, w, None, *how, (8, 8)),
-        conv.convolution_weight(x, g, *how, (3, 3)),
+        convolution(x, w, None, *how),
+        convolution_transpose(g, w, None, *how, (8, 8)),
+        convolution_weight(x, g, *how, (3, 3)),
     ]
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
@@ -102,16 +109,16 @@ def test_a_batch_larger_than_the_buffer_is_computed_in_parts_alike(monkeypatch: 
 
 def test_channel_sums_go_over_all_other_dimensions() -> None:
     array = np.random.default_rng(1).standard_normal((2, 3, 4, 5))
-    np.testing.assert_allclose(conv.channel_sum(array), array.sum((0, 2, 3)), rtol=1e-12)
-    assert conv.spread_channels(np.ones(3), 4).shape == (1, 3, 1, 1)
-    assert conv.channel_sum(array.astype(dtypes.float32)).dtype == dtypes.float32
+    np.testing.assert_allclose(channel_sum(array), array.sum((0, 2, 3)), rtol=1e-12)
+    assert spread_channels(np.ones(3), 4).shape == (1, 3, 1, 1)
+    assert channel_sum(array.astype(dtypes.float32)).dtype == dtypes.float32
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 def test_a_weight_that_is_not_finite_reaches_only_what_it_touches(bad: float) -> None:
     given, weight = np.ones((1, 4, 5, 5)), np.ones((4, 1, 3, 3))
     weight[2, 0, 0, 0] = bad
-    made = conv.convolution_transpose.compute((given, weight, None, (1, 1), (1, 1), (1, 1), 4, (5, 5)))
+    made = convolution_transpose.compute((given, weight, None, (1, 1), (1, 1), (1, 1), 4, (5, 5)))
     expected = F.conv_transpose2d(torch.tensor(given), torch.tensor(weight), padding=1, groups=4).numpy()
     np.testing.assert_array_equal(made, expected)
 
@@ -119,4 +126,4 @@ def test_a_weight_that_is_not_finite_reaches_only_what_it_touches(bad: float) ->
 def test_the_derivative_of_a_depthwise_convolution_that_a_step_can_wait_for_is_not_offloaded() -> None:
     image, weight = np.zeros((8, 64, 28, 28), np.float32), np.zeros((64, 1, 7, 7), np.float32)
     arguments = [image, weight, None, (1, 1), (3, 3), (1, 1), 64]
-    assert estimate_backward(conv.convolution, arguments) < LONG
+    assert estimate_backward(convolution, arguments) < LONG

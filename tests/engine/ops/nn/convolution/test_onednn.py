@@ -18,7 +18,8 @@ from gradwire_engine import Account, Context, EngineError, Reason, activate, bac
 from gradwire_engine.backends import onednn as bindings
 from gradwire_engine.backends.onednn import library
 from gradwire_engine.core.threads import POOL, Pool
-from gradwire_engine.ops.nn.convolution import conv, onednn, parts
+from gradwire_engine.ops.nn.convolution import onednn, parts
+from gradwire_engine.ops.nn.convolution.primitives import convolution, convolution_transpose, convolution_weight
 
 Arrays = list[np.ndarray[Any, Any]]
 needs_library = pytest.mark.skipif(library() is None, reason="needs oneDNN: pip install gradwire[onednn]")
@@ -84,12 +85,12 @@ class Drawn:
     def all_passes(self, x: Any = None, w: Any = None, bias: Any = None, g: Any = None) -> Arrays:
         """Output and gradients of input and weight."""
         x, w = self.x if x is None else x, self.w if w is None else w
-        y = conv.convolution(x, w, self.bias if bias is None else bias, *self.arguments)
+        y = convolution(x, w, self.bias if bias is None else bias, *self.arguments)
         g = np.cos(np.arange(y.size)).reshape(y.shape).astype(y.dtype) if g is None else g
         return [
             y,
-            conv.convolution_transpose(g, w, None, *self.arguments, x.shape[2:]),
-            conv.convolution_weight(x, g, *self.arguments, w.shape[2:]),
+            convolution_transpose(g, w, None, *self.arguments, x.shape[2:]),
+            convolution_weight(x, g, *self.arguments, w.shape[2:]),
         ]
 
 
@@ -200,7 +201,7 @@ def test_operands_in_any_memory_order_are_read_alike(used: list[str]) -> None:
 @pytest.mark.parametrize(("images", "channels", "made"), [(0, 3, 4), (2, 0, 4), (2, 3, 0)])
 def test_sizes_of_zero_are_left_to_numpy(images: int, channels: int, made: int, used: list[str]) -> None:
     x, w = np.ones((images, channels, 5, 5), np.float32), np.ones((made, channels, 3, 3), np.float32)
-    y = conv.convolution.compute((x, w, None, (1, 1), (0, 0), (1, 1), 1))
+    y = convolution.compute((x, w, None, (1, 1), (0, 0), (1, 1), 1))
     assert y.shape == (images, made, 3, 3)
     assert not y.any()
     assert not used
@@ -223,9 +224,9 @@ def test_half_types_are_computed_in_float32(used: list[str]) -> None:
 @needs_library
 def test_one_kernel_element_and_wide_products_are_left_to_numpy(used: list[str]) -> None:
     x = np.ones((2, 8, 6, 6), np.float32)
-    conv.convolution(x, np.ones((8, 8, 1, 1), np.float32), None, (1, 1), (0, 0), (1, 1), 1)
+    convolution(x, np.ones((8, 8, 1, 1), np.float32), None, (1, 1), (0, 0), (1, 1), 1)
     wide = np.ones((1, 32, 48, 48), np.float32)
-    conv.convolution_transpose(wide, np.ones((32, 3, 5, 5), np.float32), None, (1, 1), (2, 2), (1, 1), 1, (48, 48))
+    convolution_transpose(wide, np.ones((32, 3, 5, 5), np.float32), None, (1, 1), (2, 2), (1, 1), 1, (48, 48))
     assert not used
 
 
@@ -240,14 +241,14 @@ def test_the_gradient_of_a_wide_depthwise_kernel_is_computed_by_columns(
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((4, 64, *size), (64, 1, *kernel)))
     arguments = (stride, padding, (1, 1), 64)
-    g = rng.standard_normal(conv.convolution(x, w, None, *arguments).shape).astype(np.float32)
+    g = rng.standard_normal(convolution(x, w, None, *arguments).shape).astype(np.float32)
     monkeypatch.setattr(onednn, "_LARGE", 1 << 17)
     onednn._convolution.cache_clear()
     used.clear()
-    found = conv.convolution_weight(x, g, *arguments, kernel)
+    found = convolution_weight(x, g, *arguments, kernel)
     assert set(used) == {"weights"}
     monkeypatch.setattr(onednn, "library", lambda: None)
-    agree([found], [conv.convolution_weight(x, g, *arguments, kernel)])
+    agree([found], [convolution_weight(x, g, *arguments, kernel)])
     onednn._convolution.cache_clear()
 
 
@@ -276,9 +277,9 @@ def test_temporary_memory_is_admitted_before_it_is_allocated() -> None:
     x, w = np.ones((4, 64, 40, 40), np.float32), np.ones((64, 64, 3, 3), np.float32)
     arguments = (x, w, None, (1, 1), (1, 1), (1, 1), 1)
     with activate(Context(account=Account(limit=4 * x.nbytes))):
-        conv.convolution.compute(arguments)
+        convolution.compute(arguments)
     with activate(Context(account=Account(limit=x.nbytes + w.nbytes))), pytest.raises(EngineError) as error:
-        conv.convolution.compute(arguments)
+        convolution.compute(arguments)
     assert error.value.reason is Reason.MEMORY_LIMIT
 
 
@@ -286,7 +287,7 @@ def test_temporary_memory_is_admitted_before_it_is_allocated() -> None:
 def test_a_bounded_number_of_primitives_is_kept() -> None:
     w = np.ones((1, 1, 2), np.float32)
     for length in range(2, 2 + onednn._CACHED + 10):
-        conv.convolution(np.ones((1, 1, length), np.float32), w, None, (1,), (0,), (1,), 1)
+        convolution(np.ones((1, 1, length), np.float32), w, None, (1,), (0,), (1,), 1)
     assert onednn._convolution.cache_info().currsize == onednn._CACHED
 
 
@@ -294,7 +295,7 @@ def test_a_bounded_number_of_primitives_is_kept() -> None:
 def test_weights_of_infinity_and_nan_reach_what_they_touch() -> None:
     x, w = np.ones((1, 8, 6, 6), np.float32), np.ones((8, 8, 3, 3), np.float32)
     w[2, 0, 1, 1], w[3, 0, 1, 1] = np.inf, np.nan
-    made = conv.convolution(x, w, None, (1, 1), (1, 1), (1, 1), 1)
+    made = convolution(x, w, None, (1, 1), (1, 1), (1, 1), 1)
     assert np.isposinf(made[:, 2]).all()
     assert np.isnan(made[:, 3]).all()
     assert np.isfinite(made[:, [0, 1, 4, 5, 6, 7]]).all()
