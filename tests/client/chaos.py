@@ -30,13 +30,13 @@ from tests.client.faulty_proxy import FaultyProxy
 class Restarting:
     """The server. `address` is the proxy's address; `flags` are the server's options."""
 
-    def __init__(self, folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, twins: float = 0.0) -> None:
+    def __init__(self, folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, twin_every: int = 0) -> None:
         self.folder = folder
         self.flags = flags
         self.kills = 0
         self.slowest = 0.0  # seconds that a start took
         self.process: subprocess.Popen[str]
-        self.proxy = FaultyProxy("127.0.0.1:1", seed, most_bytes, twins=twins)
+        self.proxy = FaultyProxy("127.0.0.1:1", seed, most_bytes, twin_every=twin_every)
         self.address = self.proxy.address
         self.start()
 
@@ -100,10 +100,10 @@ class Restarting:
 
 @contextmanager
 def restarting_server(
-    folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, local: bool = False, twins: float = 0.0
+    folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, local: bool = False, twin_every: int = 0
 ) -> Iterator[Restarting]:
     """Run such a server in the block. Streams also go through the proxy, unless `local`."""
-    running = Restarting(folder, *flags, seed=seed, most_bytes=most_bytes, twins=twins)
+    running = Restarting(folder, *flags, seed=seed, most_bytes=most_bytes, twin_every=twin_every)
     with patch.dict(os.environ, GRADWIRE_LOCAL_STREAM=str(int(local))):
         try:
             yield running
@@ -192,7 +192,7 @@ def chaos(
     A step takes at least `pace` seconds. The proxy cuts a connection after at most `most_bytes`.
     """
     flags = ("--durability=log", "--snapshot-every=0.7")
-    with restarting_server(folder, *flags, seed=seed, most_bytes=most_bytes, twins=0.1) as server:
+    with restarting_server(folder, *flags, seed=seed, most_bytes=most_bytes, twin_every=10) as server:
         children = [in_its_own_process(server.address, steps, pace) for _ in range(clients)]
         for child in children:
             assert child.stdout is not None

@@ -20,12 +20,13 @@ class FaultyProxy:
     `most_bytes`, counted over both directions. Without `most_bytes` connections are not disturbed.
     """
 
-    def __init__(self, target: str, seed: int, most_bytes: int = 0, abstract: bool = False, twins: float = 0.0) -> None:
+    def __init__(self, target: str, seed: int, most_bytes: int = 0, abstract: bool = False, twin_every: int = 0) -> None:
         """With `abstract` it listens at a Unix socket with a name alone, else at a TCP port.
 
-        `twins` is the probability of a duplicate: the server gets all bytes of a connection on a second one too.
+        Each `twin_every`-th connection is duplicated: the server gets all its bytes on a second one too. Zero
+        duplicates none. A count, not a coin: a run of few connections has its duplicates for certain.
         """
-        self.twins = twins
+        self.twin_every = twin_every
         self.doubled = 0
         self.target = target
         self.random = random.Random(seed)
@@ -82,8 +83,7 @@ class FaultyProxy:
                 slowness = self.random.choice((0.0, 0.0, 0.0, 0.002)) if self.most_bytes else 0.0
             try:
                 server = self._connect()
-                with self._lock:
-                    doubles = self.random.random() < self.twins
+                doubles = self.twin_every and self.connections % self.twin_every == 0
                 twin = self._connect() if doubles else None
             except OSError:
                 client.close()

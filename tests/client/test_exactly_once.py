@@ -29,6 +29,7 @@ from gradwire._transport import retransmission
 from gradwire._transport.embedded import EmbeddedServer
 from gradwire.v1 import commands_pb2, service_pb2_grpc
 from tests.client.faulty_proxy import FaultyProxy
+from tests.server.harness import until
 
 # Seconds before a session connects again. A run is cut some fifty times, and would do little but wait.
 FIRST_WAIT = 0.005
@@ -119,7 +120,7 @@ def test_weights_are_those_of_the_undisturbed_run(server_address, seed, spoiled)
 @pytest.mark.parametrize("seed", range(2))
 def test_connections_that_reach_the_server_twice_change_nothing(server_address, seed):
     with proxy(server_address, 300 + seed, most_bytes=20_000) as spoiling:
-        spoiling.twins = 0.5
+        spoiling.twin_every = 2
         found = train(spoiling.address, 150)
     assert spoiling.doubled >= 2
     assert found == undisturbed(server_address, 150)
@@ -183,8 +184,9 @@ def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(server_addres
 
 def test_an_absent_server_gives_an_error_at_this_and_each_later_use(server_address):
     with proxy(server_address) as between:
-        session = gradwire.connect(between.address, patience=0.3)
+        session = gradwire.connect(between.address)
         x = gradwire.ones(2)
+    session._retransmission.patience = session._transport.patience = 0.3  # to connect may take longer
     for _ in range(2):
         with pytest.raises(
             gradwire.GradwireConnectionError, match=r"gave up after .*GRADWIRE_PATIENCE.* cannot be reached"
@@ -195,20 +197,41 @@ def test_an_absent_server_gives_an_error_at_this_and_each_later_use(server_addre
         session.sync()
 
 
-def test_patience_counts_from_the_last_answer(server_address):
+class Clock:
+    """time.monotonic() for the retransmission alone, which a test may put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+def test_patience_counts_from_the_last_answer(server_address, monkeypatch):
     """Several outages, each shorter than the patience, may last longer in sum. Time without requests does not count."""
+    clock = Clock()
+    monkeypatch.setattr(retransmission, "time", clock)
     with proxy(server_address) as between:
-        session = gradwire.connect(between.address, patience=1.5)
+        session = gradwire.connect(between.address, patience=100.0)
         x = gradwire.zeros(2)
-        time.sleep(1.6)
+        clock.ahead += 101.0
         for turn in range(3):
             between.target = "127.0.0.1:1"
             between.cut_all()
-            back = threading.Timer(0.8, lambda: setattr(between, "target", server_address))
+
+            def outlast() -> None:
+                until(lambda: session._retransmission._failing_since is not None, "the outage")
+                clock.ahead += 60.0
+                failures = session._retransmission._failures
+                until(lambda: session._retransmission._failures > failures + 2, "another failed attempt")
+                between.target = server_address
+
+            back = threading.Thread(target=outlast)
             back.start()
             x += 1.0
             assert x.tolist() == [turn + 1.0] * 2
             back.join()
+        monkeypatch.undo()
         session.close()
 
 
