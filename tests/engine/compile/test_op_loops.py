@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,30 +24,17 @@ from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
 from gradwire_engine.ops.nn.pooling import max_loops
 from gradwire_engine.ops.random import box_muller
-from tests.engine.compile.fusing import KERNELS, NotedLoops
+from tests.engine.compile.fusing import NotedLoops
 
 pytest.importorskip("llvmlite")
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("machine_code")
 functional = torch.nn.functional
 
 Arrays = list["np.ndarray[Any, Any]"]
 _ROWS = (48, 130)  # more than LEAST elements, and rows that fill no vector
 _WIDE = (300, 130)  # more than LEAST_OF_CHEAP
 _IMAGES = (7, 10, 9, 7)
-
-
-@pytest.fixture(autouse=True)
-def _machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OPTIONS, "mode", "on")
-    monkeypatch.setattr(OPTIONS, "kernels", KERNELS)
-
-
-@pytest.fixture
-def noted() -> Iterator[NotedLoops]:
-    """The loops of a context in which the test computes."""
-    loops = NotedLoops()
-    with engine.activate(replace(CURRENT.get(), loops=loops)):
-        yield loops
 
 
 @dataclass(frozen=True)

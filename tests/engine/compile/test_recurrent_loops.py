@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,29 +18,16 @@ from gradwire_engine.core.threads import POOL
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
 from gradwire_engine.ops.nn.recurrent import backward, forward, step_loops
-from tests.engine.compile.fusing import KERNELS, NotedLoops
+from tests.engine.compile.fusing import NotedLoops
 
 pytest.importorskip("llvmlite")
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("machine_code")
 
 Arrays = list["np.ndarray[Any, Any]"]
 _GATES = {"lstm": 4, "gru": 3}
 _WIDTH, _INPUT = 37, 5  # rows that fill no vector
 _PACKED = (40, 40, 23, 23, 9, 1)
-
-
-@pytest.fixture(autouse=True)
-def _machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OPTIONS, "mode", "on")
-    monkeypatch.setattr(OPTIONS, "kernels", KERNELS)
-
-
-@pytest.fixture
-def noted() -> Iterator[NotedLoops]:
-    """The loops of a context in which the test computes."""
-    loops = NotedLoops()
-    with engine.activate(replace(CURRENT.get(), loops=loops)):
-        yield loops
 
 
 def _drawn(kind: str, dtype: Any, packed: bool, projected: bool = False) -> Arrays:
