@@ -5,13 +5,23 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.client.test_distributed import RANKS, SECONDS, by_gradwire, clean, results
+from tests.client.test_distributed import (
+    RANKS,
+    SECONDS,
+    TRAINING,
+    by_gradwire,
+    check_weights,
+    clean,
+    killed,
+    of_way,
+    results,
+)  # fmt: skip
 from tests.ports import free_port
 
 
@@ -40,6 +50,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
         each.stop()
 
 
+@pytest.fixture(scope="module")
+def alone(servers: list[Server]) -> list[Any]:
+    return by_gradwire(1, TRAINING, "plain:50", address=servers[0].address)
+
+
 def started(servers: list[Server], size: int, script: str, *arguments: str, name: str) -> list[subprocess.Popen[str]]:
     """The processes of ranks, each with a server of its own in turn."""
     shared = {"MASTER_ADDR": name, "WORLD_SIZE": str(size)}
@@ -54,51 +69,17 @@ def started(servers: list[Server], size: int, script: str, *arguments: str, name
 
 
 @pytest.mark.parametrize(("size", "way"), [(2, "sampler"), (4, "compiled")])
-def test_ranks_at_two_servers_give_the_weights_of_one_worker(servers: list[Server], size: int, way: str) -> None:
-    script = str(RANKS / "training.py")
-    ranks = started(servers, size, script, way, "50", name=f"{size} {way}")
+def test_ranks_at_two_servers_give_the_weights_of_one_worker(
+    servers: list[Server], alone: list[Any], size: int, way: str
+) -> None:
+    ranks = started(servers, size, TRAINING, f"{way}:50", name=f"{size} {way}")
     said = [rank.communicate(timeout=SECONDS) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * size, [err for _, err in said]
     several = results("".join("[rank] " + out.splitlines()[-1] + "\n" for out, _ in said))
-    assert len({each["digest"] for each in several}) == 1
-    expected = by_gradwire(1, script, "plain", "50", address=servers[0].address)[0]["weights"]
-    assert several[0]["weights"] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    check_weights(of_way(several, way), alone, "plain")
 
 
-WAITING = """
-import time
-import torch, torch.distributed as dist
-dist.init_process_group()
-value = torch.ones(3)
-dist.all_reduce(value)
-value.tolist()
-print("met", flush=True)
-if dist.get_rank() == 1:
-    time.sleep(100)
-try:
-    dist.all_reduce(value)
-    value.tolist()
-except dist.DistBackendError as error:
-    print("told", time.time(), error.reason, error, flush=True)
-"""
-
-
-def test_a_killed_server_tells_the_ranks_of_others_within_a_second(servers: list[Server], tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(WAITING)
-    ranks = started(servers, 3, str(tmp_path / "script.py"), name="killed")
-    try:
-        for rank in ranks:
-            assert rank.stdout is not None
-            assert rank.stdout.readline() == "met\n"
-        time.sleep(0.5)  # the others wait for rank 1
-        began = time.time()
-        os.kill(servers[1].process.pid, signal.SIGKILL)
-        for rank in (0, 2):
-            word, when, reason, *message = ranks[rank].communicate(timeout=SECONDS)[0].split()
-            assert (word, reason) == ("told", "GROUP_BROKEN")
-            assert "rank 1 of group" in " ".join(message) and f"{servers[1].address} is gone" in " ".join(message)
-            assert float(when) - began < 1.0
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.communicate(timeout=SECONDS)
+def test_a_killed_server_tells_the_ranks_of_others_at_once(servers: list[Server]) -> None:
+    ranks = started(servers, 3, str(RANKS / "waiting.py"), name="killed")
+    for message in killed(ranks, lambda _: os.kill(servers[1].process.pid, signal.SIGKILL)):
+        assert "rank 1 of group" in message and f"{servers[1].address} is gone" in message

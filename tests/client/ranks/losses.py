@@ -1,17 +1,11 @@
-"""A rank that trains with several losses, several wrapped modules or unused parameters. Prints its weights, as JSON."""
+"""Training with several losses, several wrapped modules or unused parameters, by a rank that `training.py` starts."""
 
-import json
-import sys
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-STEPS = int(sys.argv[1])
-dist.init_process_group("gloo")
-rank, size = dist.get_rank(), dist.get_world_size()
 
 
 class Heads(nn.Module):
@@ -34,12 +28,12 @@ def wrapped_modules(way: str) -> list[nn.Module]:
     return [DistributedDataParallel(Heads(way in ("unused", "static")).double(), **options)]
 
 
-def train(way: str) -> dict[str, Any]:
+def train(way: str, steps: int) -> dict[str, Any]:
     torch.manual_seed(5)
     wrapped = wrapped_modules(way)
     optimizer = torch.optim.SGD([one for each in wrapped for one in each.parameters()], lr=0.1, momentum=0.9)
-    source = torch.Generator().manual_seed(3 + rank)
-    for _ in range(STEPS):
+    source = torch.Generator().manual_seed(3 + dist.get_rank())
+    for _ in range(steps):
         optimizer.zero_grad()
         x = torch.randn(6, 4, generator=source, dtype=torch.float64)
         if way == "modules":
@@ -61,9 +55,3 @@ def train(way: str) -> dict[str, Any]:
         "gradients": [value for _, one in names if one.grad is not None for value in one.grad.flatten().tolist()],
         "unset": [name for name, one in names if one.grad is None],
     }
-
-
-ways = {way: train(way) for way in ("losses", "modules", "unused", "static")}
-dist.barrier()
-dist.destroy_process_group()
-print(json.dumps({"rank": rank, "ways": ways}), flush=True)

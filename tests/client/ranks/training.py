@@ -1,10 +1,17 @@
-"""A rank that trains with DistributedDataParallel, in one of several ways. Prints a line about its weights, as JSON."""
+"""A rank that trains with DistributedDataParallel in several ways. Prints a line about the weights of each, as JSON.
+
+The arguments are ways with their number of steps, such as accumulate:5; those of `losses.py` are losses/modules:3.
+One process runs all: to start it takes longer.
+"""
 
 import contextlib
 import hashlib
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
+import losses
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -12,10 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
-WAY, STEPS, BATCH = sys.argv[1], int(sys.argv[2]), 16
+BATCH = 16
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
-torch.manual_seed(7 + (rank if WAY == "begin" else 0))
+source = torch.Generator().manual_seed(1)
+data = torch.randn(BATCH * 2, 6, generator=source, dtype=torch.float64)
+labels = torch.arange(BATCH * 2) % 3
+part = slice(rank * (BATCH // size), (rank + 1) * (BATCH // size))
+FIRST, SECOND = ((data[rows][part], labels[rows][part]) for rows in (slice(BATCH), slice(BATCH, None)))
 
 
 class Branches(nn.Module):
@@ -31,59 +42,69 @@ class Branches(nn.Module):
         return self.two(hidden) if use_two else self.one(hidden)
 
 
-norm = [nn.BatchNorm1d(8)] if WAY in ("sync", "buffers") else []
-model: nn.Module = Branches() if WAY == "unused" else nn.Sequential(nn.Linear(6, 8), *norm, nn.Tanh(), nn.Linear(8, 3))
-if WAY == "sync":
-    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-model = model.double()
-wrapped = DistributedDataParallel(model, find_unused_parameters=WAY == "unused", bucket_cap_mb=0.0002)
-optimizer = torch.optim.Adam(wrapped.parameters(), lr=0.01)
-source = torch.Generator().manual_seed(1)
-data = torch.randn(BATCH * 2, 6, generator=source, dtype=torch.float64)
-labels = torch.arange(BATCH * 2) % 3
+def model_of(way: str) -> nn.Module:
+    torch.manual_seed(7 + (rank if way == "begin" else 0))
+    if way == "unused":
+        return Branches().double()
+    norm = [nn.BatchNorm1d(8)] if way in ("sync", "buffers") else []
+    model: nn.Module = nn.Sequential(nn.Linear(6, 8), *norm, nn.Tanh(), nn.Linear(8, 3))
+    if way == "sync":
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    return model.double()
 
 
-def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    made = wrapped(x, rank % 2 == 1) if WAY == "unused" else wrapped(x)
-    loss = nn.functional.cross_entropy(made, y)
-    loss.backward()
-    return loss.detach()
+def whole_step(way: str, wrapped: nn.Module) -> Callable[[], torch.Tensor]:
+    """A step of training; its loss."""
+    optimizer = torch.optim.Adam(wrapped.parameters(), lr=0.01)
+
+    def backward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made = wrapped(x, rank % 2 == 1) if way == "unused" else wrapped(x)
+        loss = nn.functional.cross_entropy(made, y)
+        loss.backward()
+        return loss
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        if way == "accumulate":
+            with wrapped.no_sync():
+                backward(*SECOND)
+        loss = backward(x, y)
+        optimizer.step()
+        return loss
+
+    done = torch.compile(step) if way == "compiled" else step
+    return lambda: done(*FIRST)
 
 
-def compiled(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    optimizer.zero_grad()
-    loss = nn.functional.cross_entropy(wrapped(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-if WAY == "compiled":
-    compiled = torch.compile(compiled)
-part = BATCH // size
-mine, own = data[:BATCH][rank * part : (rank + 1) * part], labels[:BATCH][rank * part : (rank + 1) * part]
-second, other = data[BATCH:][rank * part : (rank + 1) * part], labels[BATCH:][rank * part : (rank + 1) * part]
-losses = []
-for _ in range(STEPS):
-    if WAY == "compiled":
-        losses.append(compiled(mine, own).item())
-        continue
-    optimizer.zero_grad()
-    if WAY == "accumulate":
-        with wrapped.no_sync():
-            step(second, other)
-    losses.append(step(mine, own).item())
-    optimizer.step()
-if WAY == "sampler":
+def check_sampler() -> None:
     dataset = TensorDataset(data, labels)
     sampler = DistributedSampler(dataset, shuffle=False)
     rows = [row.tolist() for x, _ in DataLoader(dataset, batch_size=4, sampler=sampler) for row in x]
     assert rows == data[rank::size].tolist()
-with contextlib.suppress(AttributeError):
-    assert all(name.startswith("module.") for name in wrapped.state_dict())
-flat = [value for each in wrapped.state_dict().values() for value in each.double().flatten().tolist()]
-digest = hashlib.sha256(b"".join(each.double().numpy().tobytes() for each in wrapped.state_dict().values())).hexdigest()
-unset = [name for name, each in wrapped.named_parameters() if each.grad is None]
+
+
+def train(way: str, steps: int) -> dict[str, Any]:
+    wrapped = DistributedDataParallel(model_of(way), find_unused_parameters=way == "unused", bucket_cap_mb=0.0002)
+    step = whole_step(way, wrapped)
+    values = [step().item() for _ in range(steps)]
+    if way == "sampler":
+        check_sampler()
+    state = wrapped.state_dict()
+    with contextlib.suppress(AttributeError):
+        assert all(name.startswith("module.") for name in state)
+    return {
+        "weights": [value for each in state.values() for value in each.double().flatten().tolist()],
+        "digest": hashlib.sha256(b"".join(each.double().numpy().tobytes() for each in state.values())).hexdigest(),
+        "losses": values[-1:],
+        "unset": [name for name, each in wrapped.named_parameters() if each.grad is None],
+    }
+
+
+ways = {}
+for each in sys.argv[1:]:
+    name, _, steps = each.partition(":")
+    own, _, of_losses = name.partition("losses/")
+    ways[name] = losses.train(of_losses, int(steps)) if of_losses else train(own, int(steps))
 dist.barrier()
 dist.destroy_process_group()
-print(json.dumps({"rank": rank, "weights": flat, "digest": digest, "losses": losses[-1:], "unset": unset}), flush=True)
+print(json.dumps({"rank": rank, "ways": ways}), flush=True)
