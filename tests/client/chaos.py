@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -77,9 +77,10 @@ class Restarting:
         killed = 0
         for children in Path(f"/proc/{self.process.pid}/task").glob("*/children"):  # any thread may have started it
             for child in children.read_text().split():
-                if b"gradwire_server.worker.main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    os.kill(int(child), signal.SIGKILL)
-                    killed += 1
+                with suppress(FileNotFoundError, ProcessLookupError):  # it may just have ended
+                    if b"gradwire_server.worker.main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                        os.kill(int(child), signal.SIGKILL)
+                        killed += 1
         return killed
 
     def _ended(self, cuts: bool = True) -> int:

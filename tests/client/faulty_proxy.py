@@ -20,7 +20,9 @@ class FaultyProxy:
     `most_bytes`, counted over both directions. Without `most_bytes` connections are not disturbed.
     """
 
-    def __init__(self, target: str, seed: int, most_bytes: int = 0, abstract: bool = False, twin_every: int = 0) -> None:
+    def __init__(
+        self, target: str, seed: int, most_bytes: int = 0, abstract: bool = False, twin_every: int = 0
+    ) -> None:
         """With `abstract` it listens at a Unix socket with a name alone, else at a TCP port.
 
         Each `twin_every`-th connection is duplicated: the server gets all its bytes on a second one too. Zero

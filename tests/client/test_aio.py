@@ -15,6 +15,7 @@ from gradwire._base.errors import GradwireError
 from tests.client.proxy import CuttingProxy
 
 SLOW = 700  # the size of matrices whose products take a while
+UNENDING = 10_000  # so many of them take minutes
 
 
 def ran(address: str, use: Callable[[aio.AsyncSession], Awaitable[Any]]) -> Any:
@@ -126,12 +127,12 @@ def test_a_cancelled_wait_stops_the_work_on_the_server(server_address: str) -> N
     async def use(session: aio.AsyncSession) -> float:
         begun = time.monotonic()
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(session.run(lambda: slow(2000).item()), 0.5)
+            await asyncio.wait_for(session.run(lambda: slow(UNENDING).item()), 0.5)
         taken = time.monotonic() - begun
         assert await session.item(torch.ones(3).sum()) == 3.0
         return taken
 
-    assert ran(server_address, use) < 10
+    assert ran(server_address, use) < 60
 
 
 def test_a_call_that_has_not_begun_is_dropped(server_address: str) -> None:
@@ -158,13 +159,13 @@ def test_a_call_that_has_not_begun_is_dropped(server_address: str) -> None:
 def test_the_end_of_the_block_ends_the_calls_that_wait(server_address: str) -> None:
     async def whole() -> list[BaseException]:
         async with aio.connect(server_address) as session:
-            waiting = [asyncio.create_task(session.run(lambda: slow(2000).item())) for _ in range(6)]
+            waiting = [asyncio.create_task(session.run(lambda: slow(UNENDING).item())) for _ in range(6)]
             await asyncio.sleep(0.2)
         return list(await asyncio.gather(*waiting, return_exceptions=True))
 
     begun = time.monotonic()
     ended = asyncio.run(whole())
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 60
     assert all(isinstance(each, (GradwireError, RuntimeError)) for each in ended)
 
 
@@ -226,7 +227,7 @@ def test_a_cancelled_entrance_leaves_no_session(server_address: str) -> None:
     before = open_sessions(server_address)
     asyncio.run(whole())
     gc.collect()
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 60
     while open_sessions(server_address) > before:
         assert time.monotonic() < ends
         time.sleep(0.05)

@@ -165,7 +165,7 @@ def test_ctrl_c_in_the_first_use_ends_it_in_a_second() -> None:
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in err
-    assert time.monotonic() - began < 10  # a second, on a machine that has nothing else to do
+    assert time.monotonic() - began < 30  # a second, on a machine that has nothing else to do
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from gradwire._transport.transport import Transport
 from gradwire.v1 import commands_pb2, service_pb2, service_pb2_grpc
 from tests.certificates import Authority
 from tests.client.sharing import sharing, train
-from tests.server.harness import WAIT, Id, op, refusal
+from tests.server.harness import WAIT, Id, op, refusal, until
 
 STEPS = 40
 
@@ -47,22 +47,15 @@ def test_training_continues_at_another_server_while_one_is_frozen(undisturbed: s
     """The frozen server continues later, and answers nothing of a session that it no longer owns."""
     with sharing(tmp_path, 2, "--durability=log") as nodes:
         first, second = (node.endpoint for node in nodes)
-        thaw = threading.Timer(8.0, nodes[0].signal, (signal.SIGCONT,))
 
         def disturb(step: int) -> None:
             if step == 15:
                 nodes[0].signal(signal.SIGSTOP)
-                thaw.start()
-                began.append(time.monotonic())
-            elif step == 20:
-                began.append(time.monotonic())
+            elif step == 20:  # the session has continued before the frozen server does
                 assert gradwire.current_session().address == second
-            elif step == 30:
-                thaw.join()  # from here on the former owner runs again
+                nodes[0].signal(signal.SIGCONT)
 
-        began: list[float] = []
         assert train(f"{first},{second}", STEPS, disturb) == undisturbed
-        assert began[1] - began[0] < 7.5, "the session continued before the frozen server did"
 
 
 class Writer:
@@ -116,19 +109,17 @@ def test_two_writers_at_two_servers_during_a_split_are_each_answered_once(tmp_pa
 
         threads = [threading.Thread(target=write, args=(index,)) for index in (0, 1)]
         threads[0].start()
-        time.sleep(0.5)
+        until(lambda: counts[0] > 5)
         first.signal(signal.SIGSTOP)
         threads[1].start()  # finds that the first server does not answer
-        time.sleep(2.5)
-        assert counts[1], "the second server took the session over"
+        until(lambda: counts[1], "the second server's answer")
         before = counts[0]
         first.signal(signal.SIGCONT)
-        time.sleep(1.0)
+        until(lambda: "SESSION_MOVED" in writers[0].reasons, "the first server's refusal of what it had not answered")
+        until(lambda: counts[0] > before, "the first writer's next answer")
         done.set()
         for each in threads:
             each.join(WAIT)
-        assert counts[0] > before, "the first writer continued"
-        assert "SESSION_MOVED" in writers[0].reasons, "its server refused what it had not answered"
         read = commands_pb2.ReadRequest(session_id=session.session_id, tensor=total._id)
         stub: Any = service_pb2_grpc.AutogradServiceStub(writers[1].channels[0])
         assert np.frombuffer(stub.Read(read).payload.data, np.float32).tolist() == [float(sum(counts))]

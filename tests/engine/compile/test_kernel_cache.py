@@ -406,7 +406,7 @@ def test_the_last_run_without_kernels_waits_in_pauses_and_can_be_cancelled(
     pausing = plan.run([x], (), Context(interrupt=Noting()))
     for _ in range(1000):
         next(pausing)
-    assert time.monotonic() - began < 1.0  # the waiting is left to whoever schedules
+    assert time.monotonic() - began < 20  # the waiting is left to whoever schedules
     assert len(set(noted)) == 1
     assert not noted[0].done()
     pausing.close()
@@ -490,5 +490,5 @@ def test_a_fork_does_not_wait_for_a_lock_that_another_thread_held(
     asking = threading.Thread(target=lambda: answers.extend((fusing.later(print), fusing.hurry(print))), daemon=True)
     with fusing._changed:
         asking.start()
-        asking.join(5)
+        asking.join(60)
         assert answers == [False, False]

@@ -87,13 +87,13 @@ def test_an_error_of_a_job_is_raised_after_all_jobs_ended() -> None:
 def test_a_fork_starts_helpers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(POOL, "threads", 2)
     met = threading.Barrier(2)
-    POOL.each(lambda number: met.wait(10), 2)  # a helper of the parent waits at the fork
+    POOL.each(lambda number: met.wait(60), 2)  # a helper of the parent waits at the fork
     read, write = os.pipe()
     child = os.fork()
     if not child:
         met = threading.Barrier(2)  # passed by two threads only
         try:
-            POOL.each(lambda number: met.wait(10), 2)
+            POOL.each(lambda number: met.wait(60), 2)
             os.write(write, b"+")
         finally:
             os._exit(0)
