@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
@@ -25,6 +25,8 @@ import numpy as np
 
 import gradwire
 from tests.client.faulty_proxy import FaultyProxy
+
+LAST_STEPS = 20
 
 
 class Restarting:
@@ -138,21 +140,32 @@ def train(address: str, steps: int, step_done: Callable[[int], None] = lambda st
 
 
 class Killer:
-    """Kills, terminates or suspends the server every few seconds. The first time it is down for `outage` seconds."""
+    """Kills, terminates or suspends the server every few seconds. The first time it is down for `outage` seconds.
 
-    def __init__(self, server: Restarting, seed: int, least: float, most: float, outage: float = 0.0) -> None:
+    With `events` it does these and ends: a slow machine is not disturbed faster than it gets on.
+    """
+
+    def __init__(
+        self, server: Restarting, seed: int, least: float, most: float, outage: float = 0.0, events: Sequence[str] = ()
+    ) -> None:
         self.server = server
         self.done = {"killed": 0, "terminated": 0, "suspended": 0, "worker killed": 0}
         self._random = random.Random(seed)
         self._span = least, most
         self._outage = outage
+        self._events = events
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
 
+    def _drawn(self) -> Iterator[str]:
+        while True:
+            yield self._random.choices(tuple(self.done), (4, 2, 2, 2))[0]
+
     def _work(self) -> None:
-        while not self._ended.wait(self._random.uniform(*self._span)):
-            what = self._random.choices(tuple(self.done), (4, 2, 2, 2))[0]
+        for what in self._events or self._drawn():
+            if self._ended.wait(self._random.uniform(*self._span)):
+                break
             if self._outage:
                 what = "killed"
             count = 1
@@ -170,6 +183,10 @@ class Killer:
                 self.server.start()
             self.done[what] += count
 
+    def join(self) -> None:
+        """Wait until the events are done."""
+        self._thread.join()
+
     def stop(self) -> None:
         """Stop disturbing the server, and wait for the thread."""
         self._ended.set()
@@ -177,20 +194,26 @@ class Killer:
 
 
 def in_its_own_process(address: str, steps: int, pace: float) -> "subprocess.Popen[str]":
-    """Start a client process that trains and prints the digest of its results."""
+    """Start a client process that trains and prints the digest of its results.
+
+    Before its last steps it waits until its input is closed.
+    """
     command = [sys.executable, "-m", "tests.client.chaos", "--steps", str(steps), "--pace", str(pace)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.Popen(
-        [*command, "--client", address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+        [*command, "--client", address],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
 
 
 def chaos(
-    seed: int, steps: int, folder: Path, pace: float, clients: int, outage: float = 0.0, most_bytes: int = 60_000
-) -> tuple[list[str], dict[str, int]]:
+    seed: int, steps: int, folder: Path, pace: float, clients: int, outage: float = 0.0, most_bytes: int = 60_000,
+    span: tuple[float, float] = (2.0, 5.0), events: Sequence[str] = (),
+) -> tuple[list[str], dict[str, int]]:  # fmt: skip
     """Train while the server is disturbed. Returns each client's output, and the count of each disturbance.
 
-    A step takes at least `pace` seconds. The proxy cuts a connection after at most `most_bytes`.
+    A step takes at least `pace` seconds. The proxy cuts a connection after at most `most_bytes`. Between disturbances
+    `span` seconds pass. They are `events`, all of which come before the clients' last steps, or without end.
     """
     flags = ("--durability=log", "--snapshot-every=0.7")
     with restarting_server(folder, *flags, seed=seed, most_bytes=most_bytes, twin_every=10) as server:
@@ -198,8 +221,10 @@ def chaos(
         for child in children:
             assert child.stdout is not None
             child.stdout.readline()  # it is connected
-        killer = Killer(server, seed, 2.0, 5.0, outage)
+        killer = Killer(server, seed, *span, outage, events)
         try:
+            if events:
+                killer.join()
             found = [" ".join(part.strip()[-600:] for part in child.communicate(timeout=1800)) for child in children]
         finally:
             killer.stop()
@@ -230,6 +255,8 @@ def main() -> None:
         def paced(step: int) -> None:
             if step == 0:
                 print("connected", flush=True)
+            if step == max(given.steps - LAST_STEPS, 0):
+                sys.stdin.read()
             time.sleep(given.pace)
 
         print(digest(train(given.client, given.steps, paced)))
