@@ -190,6 +190,15 @@ def test_selected_indices_count_from_the_end():
     agree(case)
 
 
+def test_selected_indices_keep_their_order_and_repeat_what_is_stored_twice():
+    def case(t):
+        s = t.sparse_coo_tensor(t.tensor([[2, 0, 2, 1], [1, 3, 0, 1]]), t.arange(1.0, 5.0), (4, 5))
+        chosen = [s.index_select(0, t.tensor([2, 3, 0, 2])), s.index_select(1, t.tensor([1, 1, 4]))]
+        return [[each._indices(), each._values(), each.to_dense()] for each in chosen]
+
+    agree(case)
+
+
 def test_sparse_tensors_of_no_dimensions_and_no_elements():
     def case(t):
         nothing = t.empty(2, 0, dtype=t.int64)

@@ -324,9 +324,20 @@ def index_select(input: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
         values = input._v.index_select(dim - input.sparse_dim() + 1, index)
         return SparseTensor(input._i, values, _resized(input, dim, index.shape[0]), input._coalesced)
     index = _checked_index(input, dim, index)
-    new, old = (index.unsqueeze(1) == input._i[dim]).nonzero(as_tuple=True)
+    new, old = _pairs(index, input._i[dim])
     rows = [new if each == dim else input._i[each][old] for each in range(input.sparse_dim())]
     return SparseTensor(ops.stack(rows), input._v[old], _resized(input, dim, index.shape[0]))
+
+
+def _pairs(wanted: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
+    """All pairs of equal numbers: their places in `wanted`, ascending, and in `stored`. Needs no table of both."""
+    order = stored.argsort(stable=True)
+    ascending = stored[order]
+    begin = ops.searchsorted(ascending, wanted)
+    counts = ops.searchsorted(ascending, wanted, right=True) - begin
+    new = ops.repeat_interleave(ops.arange(wanted.shape[0], device=wanted.device), counts)
+    first = (begin - counts.cumsum(0) + counts)[new]
+    return new, order[first + ops.arange(new.shape[0], device=wanted.device)]
 
 
 def _checked_index(input: SparseTensor, dim: int, index: Tensor) -> Tensor:
