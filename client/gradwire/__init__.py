@@ -120,7 +120,7 @@ _NAMES = {
     "_base.promotion": "can_cast promote_types",
     "_functions.create": (
         "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "
-        "ones_like rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
+        "ones_like rand rand_like randint randint_like randn randn_like randperm scalar_tensor tensor zeros zeros_like"
     ),
     "_base.modes": "enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled",
     "_graph.anomaly": "is_anomaly_check_nan_enabled is_anomaly_enabled",

@@ -3,6 +3,7 @@
 import pytest
 
 import gradwire
+from tests.client.oracle import agree
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -90,3 +91,22 @@ def test_two_sessions_draw_apart(session, server_address):
     with other:
         assert draw() == first
     other.close()
+
+
+def test_randint_like_takes_one_bound_and_normal_gives_zero_gradients():
+    def case(t):
+        t.manual_seed(0)
+        mean, std = t.zeros(3, requires_grad=True), t.ones(3, dtype=t.float64, requires_grad=True)
+        drawn = t.normal(mean, 1.0)
+        drawn.sum().backward()
+        t.normal(0.0, std).sum().backward()
+        whole = t.randint_like(mean, 5), t.randint_like(mean, 2, 5, dtype=t.int64)
+        return (
+            *[each.detach() for each in whole],
+            drawn.detach(),
+            mean.grad,
+            std.grad,
+            t.normal(0.0, 1.0, (2,), layout=t.strided),
+        )
+
+    agree(case)

@@ -439,6 +439,12 @@ def rand_like(input: Tensor, **options: Any) -> Tensor:
     return create("rand_like", (input,), options)
 
 
+def randint_like(input: Tensor, low: int, high: int | None = None, **options: Any) -> Tensor:
+    """Random whole numbers from low, or 0, to high - 1, of a tensor's size, dtype and device (torch.randint_like)."""
+    bounds = (0, low) if high is None else (low, high)
+    return create("randint_like", (input, *bounds), options)
+
+
 def randn_like(input: Tensor, **options: Any) -> Tensor:
     """Standard normal random numbers of a tensor's size, dtype and device (torch.randn_like)."""
     return create("randn_like", (input,), options)

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError
+from gradwire._base.modes import is_grad_enabled
 from gradwire._functions.create import make_tensor
 from gradwire._graph import commands
 from gradwire._session.sessions import current_session
@@ -181,9 +183,18 @@ default_generator = _SessionGenerator()
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, **options: Any
 ) -> Tensor:
-    """Random numbers of a normal distribution; `size` is needed unless mean or std is a tensor (torch.normal)."""
+    """Random numbers of a normal distribution; `size` is needed unless mean or std is a tensor (torch.normal).
+
+    The gradients of mean and std are zeros, as PyTorch's.
+    """
+    for name in ("layout", "pin_memory"):
+        options.pop(name, None)
     with (generator or default_generator).used():
-        return ops.normal(mean, std, size, **options)
+        made = ops.normal(mean, std, size, **options)
+    for each in (mean, std):
+        if isinstance(each, Tensor) and each.requires_grad and is_grad_enabled():
+            made = ops.where(ops.zeros_like(each, dtype=dtypes.bool_), each.to(made.dtype), made)
+    return made
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
