@@ -178,6 +178,10 @@ _NAMES = {
         "grid_sampler_2d grid_sampler_3d gru_cell lstm_cell native_batch_norm native_channel_shuffle native_dropout "
         "native_group_norm rnn_relu_cell rnn_tanh_cell segment_reduce"
     ),
+    "nn._functional.aten": (
+        "_chunk_cat _log_softmax_backward_data _native_batch_norm_legit _safe_softmax _softmax_backward_data "
+        "_unsafe_masked_index _unsafe_masked_index_put_accumulate hash_tensor"
+    ),
     "_base.errors": (
         "GradwireConnectionError GradwireError GradwireIndexError GradwireLinAlgError GradwireMemoryError "
         "GradwireNotImplementedError GradwireOSError GradwirePermissionError GradwireRuntimeError "

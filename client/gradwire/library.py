@@ -12,6 +12,7 @@ from typing import Any
 
 from gradwire._base.refused import refusal, refused
 from gradwire.autograd.function import Function
+from gradwire.nn._functional import aten
 
 __all__ = [
     "CustomOpDef",
@@ -170,7 +171,12 @@ def _run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _of_torch(name: str) -> Callable[..., Any] | None:
     """The function of torch that computes an op of ATen; None if it has no such name."""
     namespace, _, short = name.partition("::")
-    if namespace != "aten" or short.startswith("_"):
+    if namespace != "aten":
+        return None
+    if short in aten.__all__:
+        inner: Callable[..., Any] = getattr(aten, short)
+        return inner
+    if short.startswith("_"):
         return None
     found = getattr(import_module("gradwire"), short, None)
     return found if callable(found) else None

@@ -31,7 +31,46 @@ CALLS = {
     "native_batch_norm running": lambda t, x, y: t.native_batch_norm(
         x, None, None, y[0].detach(), y[1].detach() ** 2, False, 0.1, 1e-5
     ),
+    "native_batch_norm of half types with weights of float32": lambda t, x, y: [
+        x * y,
+        *t.native_batch_norm(x.detach().bfloat16(), t.ones(6), None, None, None, True, 0.1, 1e-5)[1:],
+    ],
     "native_group_norm": lambda t, x, y: t.native_group_norm(x.reshape(2, 4, 3), y[0, :4], None, 2, 4, 3, 2, 1e-5),
+    "_native_batch_norm_legit": lambda t, x, y: t._native_batch_norm_legit(x, y[0], y[1], True, 0.1, 1e-5),
+    "_batch_norm_with_update": lambda t, x, y: t.ops.aten._batch_norm_with_update(
+        x, y[0], y[1], t.zeros(6).double(), t.ones(6).double(), 0.1, 1e-5
+    )[0],
+    "_softmax_backward_data": lambda t, x, y: [
+        t._softmax_backward_data(x, y.detach().softmax(1), 1, t.float64).detach(),
+        t._log_softmax_backward_data(x, y.detach().log_softmax(1), 1, t.float64).detach(),
+        x * y,
+    ],
+    "_safe_softmax": lambda t, x, y: t._safe_softmax(t.cat((x, t.full((1, 6), float("-inf")))), 1),
+    "native_dropout_backward": lambda t, x, y: t.ops.aten.native_dropout_backward(x, y > 0, 2.0),
+    "max_pool2d_with_indices_backward": lambda t, x, y: t.ops.aten.max_pool2d_with_indices_backward(
+        y[None, :2, :3], x[None], [2, 2], [2, 2], [0, 0], [1, 1], False, t.tensor([[[0, 3, 5], [12, 14, 16]]])
+    ),
+    "_unsafe_masked_index": lambda t, x, y: t._unsafe_masked_index(
+        x, t.tensor([True, False, True]), [t.tensor([3, 0, 2]), t.tensor([1, 9, -1])], 0.5
+    ),
+    "_unsafe_masked_index_put_accumulate": lambda t, x, y: t._unsafe_masked_index_put_accumulate(
+        x, t.tensor([True, False, True]), [t.tensor([3, 0, 3]), t.tensor([1, 9, 1])], y[0, :3]
+    ),
+    "_chunk_cat": lambda t, x, y: [  # PyTorch has no derivative of it
+        t._chunk_cat([x.detach(), y[:3].detach()], 0, 2),
+        t._chunk_cat([x.detach(), y[:, :5].detach()], -1, 3),
+        x * y,
+    ],
+    "_upsample_bilinear2d_aa": lambda t, x, y: t.ops.aten._upsample_bilinear2d_aa(x[None, None], (2, 4), False),
+    "hash_tensor": lambda t, x, y: [
+        x * y,
+        *[
+            t.hash_tensor(each, **options).view(t.int64)
+            for each in (x.detach(), t.arange(-12, 12).reshape(4, 6), x.detach() > 0, t.tensor(3))
+            for options in ({}, {"dim": 0, "keepdim": True})
+        ],
+    ],
+    "aten's slice": lambda t, x, y: t.ops.aten.slice(x, 1, -4, None, 2),
     "rnn_tanh_cell": lambda t, x, y: t.rnn_tanh_cell(x, y, x.T @ y, x.T @ x, x[0], y[0]),
     "rnn_relu_cell": lambda t, x, y: t.rnn_relu_cell(x, y, x.T @ y, x.T @ x),
     "gru_cell": lambda t, x, y: t.gru_cell(x, y, *[t.cat([x.T @ y, y.T @ x, x.T @ x])] * 2),

@@ -47,14 +47,15 @@ def native_batch_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """batch_norm, and without gradient means and reciprocal standard deviations (torch.native_batch_norm).
 
-    input: (n, c, *); the statistics: (c,) in training, else empty.
+    input: (n, c, *); the statistics: (c,) in training, else empty. They have the dtype of the other tensors, if any.
     """
     made = ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training:
         none = input.new_empty((0,)).detach()
         return made, none, none.clone()
     dims = [dim for dim in range(input.ndim) if dim != 1]
-    given = input.detach()
+    kept = next((each for each in (weight, bias, running_mean, running_var) if each is not None), input)
+    given = input.detach().to(kept.dtype)
     return made, given.mean(dims), (given.var(dims, correction=0) + eps).rsqrt()
 
 
