@@ -22,10 +22,11 @@ from gradwire_engine.core import device as devices
 from gradwire_engine.core.context import CURRENT, Context, activate
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
-from gradwire_engine.ops.nn import windows_on_gpu
+from gradwire_engine.ops.nn import attention, windows_on_gpu
 from gradwire_engine.ops.nn.losses import on_gpu as losses_on_gpu
 from gradwire_engine.ops.nn.norms import on_gpu as norms_on_gpu
 from gradwire_engine.ops.nn.windows import Window
+from gradwire_engine.ops.shape import join
 
 Arrays = list["np.ndarray[Any, Any]"]
 TOLERANCE = {"float32": 3e-6, "float64": 1e-14}
@@ -342,6 +343,100 @@ def test_a_target_out_of_bounds_is_refused_by_name() -> None:
         pytest.raises(engine.EngineError, match="Target 9 is out"),
     ):
         engine.call("nll_loss", (x, target))
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("padding", [None, 2, -1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_embedding_by_kernels_is_numpys(dtype: str, padding: int | None, index: Any) -> None:
+    rng = np.random.default_rng(0)
+    table, places = rng.standard_normal((7, 5)).astype(dtype), rng.integers(0, 7, (4, 9)).astype(index)
+    weights = rng.standard_normal((4, 9, 5)).astype(dtype)
+
+    def computed(device: str, loops: Any) -> list[Any]:
+        with activate(replace(CURRENT.get(), loops=loops)):
+            leaf, given, slope = (
+                engine.tensor(devices.to_device(each.copy(), device), each is table)
+                for each in (table, places, weights)
+            )
+            result = engine.call("embedding", (given, leaf, padding))
+            engine.backward([result], [slope])
+            return [result.array, leaf.grad.array]
+
+    for one, other in zip(computed("cuda:0", SessionLoops(lambda: True)), computed("cpu", None), strict=True):
+        same(one, other, 10)
+
+
+@pytest.mark.parametrize("wrong", [7, -1])
+def test_an_index_out_of_range_of_an_embedding_is_refused(wrong: int) -> None:
+    table, places = (
+        engine.tensor(devices.to_device(each, "cuda:0")) for each in (np.zeros((7, 5)), np.array([0, wrong, 1]))
+    )
+    with (
+        activate(replace(CURRENT.get(), loops=SessionLoops(lambda: True))),
+        pytest.raises(engine.EngineError, match="the table has 7 rows"),
+    ):
+        engine.call("embedding", (places, table))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "bool", "uint8"])
+@pytest.mark.parametrize("name", ["cat", "stack"])
+def test_joins_by_a_kernel_are_numpys(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = []
+    given = join.join
+    monkeypatch.setattr(join, "join", lambda *args: joined.append(given(*args)) or joined[-1])
+    rng = np.random.default_rng(0)
+    lengths = {"cat": (1, 4, 2, 3), "stack": (4, 4, 4, 4)}[name]
+    for axis in (0, 1, 2, -1):
+        for count in (1, 2, 3, 4):
+            shapes = [[3, 2, 5] for _ in range(count)]
+            for shape, length in zip(shapes, lengths, strict=False):
+                shape[axis] = length
+            arrays = [(rng.standard_normal(shape) * 4).astype(dtype) for shape in shapes]
+            moved = [engine.tensor(devices.to_device(each, "cuda:0")) for each in arrays]
+            with activate(replace(CURRENT.get(), loops=SessionLoops(lambda: True))):
+                made = engine.call(name, (moved, axis))
+            expected = (np.concatenate if name == "cat" else np.stack)(arrays, axis)
+            np.testing.assert_array_equal(devices.host(made.array), expected)
+            assert (joined.pop() is not None) == (count > 1)
+
+
+def test_joins_of_other_layouts_and_skipped_tensors_are_left_to_cupy() -> None:
+    whole = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with activate(replace(CURRENT.get(), loops=SessionLoops(lambda: True))):
+        one, empty = (engine.tensor(devices.to_device(each, "cuda:0")) for each in (whole, np.zeros(0, np.float32)))
+        turned = engine.call("t", (engine.call("t", (one,)),))
+        made = engine.call("cat", ([empty, engine.call("t", (turned,)), engine.call("t", (one,))], 1))
+    np.testing.assert_array_equal(devices.host(made.array), np.concatenate([whole.T, whole.T], 1))
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("batched", [True, False])
+def test_attention_of_one_tensor_projects_it_by_one_product(
+    biased: bool, batched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(5, 2, 8) if batched else (5, 8), (24, 8), (24,), (8, 8), (8,)]
+    arrays = [rng.standard_normal(shape).astype(np.float64) for shape in shapes]
+    projected = []
+    given = attention._projected_at_once
+    monkeypatch.setattr(attention, "_projected_at_once", lambda *args: projected.append(1) or given(*args))
+
+    def computed(device: str, loops: Any) -> list[Any]:
+        with activate(replace(CURRENT.get(), loops=loops)):
+            leaves = [engine.tensor(devices.to_device(each.copy(), device), True) for each in arrays]
+            x, weight, bias, out, out_bias = leaves
+            call = (x, x, x, 8, 2, weight, bias if biased else None, None, None, False, 0.0, out, out_bias)
+            result = engine.call("multi_head_attention_forward", call, {"need_weights": False})
+            engine.backward([result], [engine.tensor(result.array * 0 + 1)])
+            used = [each for each in leaves if biased or each is not bias]
+            return [result.array, *(each.grad.array for each in used)]
+
+    expected = computed("cpu", None)
+    assert not projected
+    for one, other in zip(computed("cuda:0", SessionLoops(lambda: True)), expected, strict=True):
+        same(one, other, 100)
+    assert projected
 
 
 def test_a_leaf_takes_over_a_gradients_memory_only_if_no_other_array_shows_it() -> None:

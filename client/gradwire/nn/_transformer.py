@@ -116,7 +116,9 @@ class MultiheadAttention(Module):
         """
         turned = self.batch_first and query.ndim == 3
         if turned:
-            query, key, value = (given.transpose(0, 1) for given in (query, key, value))
+            # One tensor stays one, so that the server projects it by one product.
+            given = {id(one): one.transpose(0, 1) for one in (query, key, value)}
+            query, key, value = (given[id(one)] for one in (query, key, value))
         out, weights = F.multi_head_attention_forward(
             query,
             key,

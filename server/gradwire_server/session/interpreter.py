@@ -24,6 +24,7 @@ from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import CPU, is_writable, module_for
 from gradwire_engine.core.dtypes import name_of
 from gradwire_engine.op.op import Op
+from gradwire_engine.ops.base.updates import Updates
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal, began, refusal_of
 from gradwire_server.session.command_spec import CommandSpec
@@ -65,6 +66,7 @@ class RunScope:
         self.hooks = session.hooks
         self.groups = session.groups
         self.tracer = tracer
+        self.updates = Updates()
         self.grad_context = self.context(0)
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
@@ -161,7 +163,8 @@ class RunScope:
             mark = tracer.mark()
         self.enter(self.context(step.request.grad_mode, step.request.default_dtype))
         try:
-            result = call.apply(args)
+            gathers = step.gathers and tracer is None and type(args[0].array) is not np.ndarray
+            result = self._gathered(step, args) if gathers else call.apply(args)
         except EngineError as error:
             describe_operands(error, call.name, args)
             raise
@@ -177,6 +180,13 @@ class RunScope:
             raise Refusal("ARGUMENT_VALUE", f"{call.name}() makes {len(results)} tensors, not {len(made)}")
         for slot, tensor in zip(made, results, strict=False):
             self.store[slot] = tensor
+
+    def _gathered(self, step: Step, args: tuple[Any, ...]) -> Any:
+        """Apply a step of a row of updates, which a GPU computes by one kernel."""
+        target, *others = [given.array for given in args if type(given) is Tensor]
+        self.updates.settle(target, others)
+        with self.updates.during(step.goes_on):
+            return step.call.apply(args)  # type: ignore[union-attr]
 
 
 class _ProgramRun:
@@ -364,7 +374,7 @@ class _ProgramRun:
         done = 0
         try:
             for step in self.program.steps:
-                if monotonic() >= cancel_token.at:
+                if monotonic() >= cancel_token.at and not scope.updates.waiting:
                     if not cancel_token.stopping():
                         yield
                     if cancel_token.stopping():
@@ -378,6 +388,7 @@ class _ProgramRun:
                     yield from steps
                 done += 1
         except Exception as error:  # noqa: BLE001 - becomes this step's refusal; the unforeseen is logged
+            scope.updates.flush()  # those of earlier steps
             raise self.failed(error, done, repetition) from None
         if times is not None:
             times.begin("program", self.name)  # making its plan
@@ -393,8 +404,11 @@ class _ProgramRun:
         """Run the steps before the refused one, or all if none was, as the original run did. Raises that refusal."""
         bound = [self.slice(index, repetition) for index in range(len(self.inputs))]
         scope = RunScope(self.session, self.commands, dict(enumerate(bound, 1)), numbers)
-        for step in self.program.steps[: self.refused_step]:
-            yield from scope.run(step) or ()
+        try:
+            for step in self.program.steps[: self.refused_step]:
+                yield from scope.run(step) or ()
+        finally:
+            scope.updates.flush()
         raise began(self.session.cancel_token.refusal())
 
     def _plan(self, bound: Sequence[Tensor]) -> Plan | Tracer | None:

@@ -32,6 +32,7 @@ MAX_SLOT = 1 << 31
 HASH_BYTES = 32
 # Estimated memory of a decoded program per serialized byte; counted in the session's bytes.
 _DECODED = 16
+_GATHERED = frozenset(("add",))  # ops whose in-place forms are updates (the engine's ops/base/updates.py)
 
 
 class Slot(int):
@@ -74,6 +75,8 @@ class Step:
     made: tuple[int, ...] = ()
     used: tuple[int, ...] = ()
     unused_after: tuple[int, ...] = ()  # slots that no later step uses and that are neither inputs nor outputs
+    gathers: bool = False  # whether it updates a tensor as the step before or after it does
+    goes_on: bool = False  # whether the step after it does
 
 
 class Program:
@@ -117,6 +120,7 @@ class Program:
         self.planned_runs = self.stepwise_runs = 0
         self.stepwise_because = ""
         self._find_last_uses()
+        self._find_rows()
         self.storage = Storage(len(raw) * _DECODED, session.account)
 
     def _find_last_uses(self) -> None:
@@ -126,6 +130,21 @@ class Program:
             touched = dict.fromkeys((*step.used, *step.made))
             step.unused_after = tuple(slot for slot in touched if slot not in needed)
             needed.update(touched)
+
+    def _find_rows(self) -> None:
+        """Find steps in a row that update tensors in the same way: a GPU computes each row by one kernel.
+
+        Steps that look up a gradient may stand between them: they compute nothing.
+        """
+        before: Step | None = None
+        for step in self.steps:
+            call = step.call
+            if call is None or not call.in_place or call.op.name not in _GATHERED:
+                before = before if step.which == "grad" else None
+                continue
+            if before is not None:
+                before.gathers = before.goes_on = step.gathers = True
+            before = step
 
 
 def _over(what: str, given: int, limit: int) -> Refusal:

@@ -4,6 +4,8 @@ A flat loop is `entry(count, operands)`, one thread per element. Other loops are
 blocks of (rows at a time, lanes) threads, whose lanes stride along a row and add their sums in shared memory. An
 operand is a pointer, followed by its count for tiles and columns; a single value may also be given as a number.
 
+A flat loop may also run over several sets of arrays (`printed_many`): blocks of threads are divided among the sets.
+
 Elements of a row may lie `inner` at a time, at a distance of all rows (`across`): channels of images, columns of a
 matrix. Values are the LLVM printer's: operations are neither reordered nor contracted. Only sums have another order,
 which the lanes alone fix.
@@ -47,6 +49,18 @@ _PLACES = {WHOLE: "at", TILE: "b{} + j", COLUMN: "b{}"}
 _BODY = "const long long place = (long long)blockIdx.x * blockDim.x + threadIdx.x;"
 
 
+#: Sets of arrays of one launch at most, and arrays of a set: their addresses fit the 4 KB of a kernel's arguments.
+MOST_SETS, MOST_OF_SET = 64, 4
+
+
+def printed_many(loop: Loop, *, numbers: Container[int] = ()) -> str:
+    """The source of a flat loop over several sets of arrays: `entry(table, numbers)`.
+
+    table: MOST_SETS counts, MOST_SETS + 1 first blocks, the number of sets, and MOST_OF_SET addresses of each set.
+    """
+    return _Printer(loop, numbers, False).source_of_many()
+
+
 def printed(loop: Loop, *, numbers: Container[int] = (), across: bool = False) -> str:
     """The source of a loop. numbers: places of operands that are given as numbers. across: see the module."""
     return _Printer(loop, numbers, across).source()
@@ -78,6 +92,23 @@ class _Printer:
             self.rows()
         head = [] if self.flat else [_REDUCE]
         return "\n".join([*head, f'extern "C" __global__ void {ENTRY}({given}) {{', *self.lines, "}", ""])
+
+    def source_of_many(self) -> str:
+        places = range(len(self.loop.operands))
+        given = ", ".join(["const Table table", *(self.parameter(place) for place in places if place in self.numbers)])
+        self.say("int set = 0;")
+        self.say("while (set + 1 < table.sets && blockIdx.x >= table.first[set + 1]) set++;")
+        self.say("const long long count = table.count[set], blocks = table.first[set + 1] - table.first[set];")
+        for which, place in enumerate(place for place in places if place not in self.numbers):
+            declared = self.parameter(place)
+            pointer = declared.split("*")[0] + "*"
+            self.say(f"{declared} = ({pointer})table.address[set][{which}];")
+        self.scoped(UNIFORM)
+        self.say("long long at = (blockIdx.x - table.first[set]) * blockDim.x + threadIdx.x;")
+        self.say("for (; at < count; at += blocks * blockDim.x) {")
+        self.elements(self.passes[0], "", True)
+        self.say("}")
+        return "\n".join([_TABLE, f'extern "C" __global__ void {ENTRY}({given}) {{', *self.lines, "}", ""])
 
     def parameter(self, place: int) -> str:
         """The declaration of an operand."""
@@ -213,6 +244,10 @@ class _Printer:
         return f"a{operand}[{_PLACES[index].format(operand)}]"
 
 
+_TABLE = f"""
+struct Table {{
+  long long count[{MOST_SETS}], first[{MOST_SETS + 1}], sets, address[{MOST_SETS}][{MOST_OF_SET}];
+}};"""
 _REDUCE = f"""
 template <typename T> __device__ T least();
 template <> __device__ int least<int>() {{ return (int)0x80000000u; }}

@@ -15,7 +15,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Fit
 from gradwire_engine.op.op import op
 from gradwire_engine.op.refusals import is_dense
-from gradwire_engine.ops.base.loops import update_on_gpu
+from gradwire_engine.ops.base.updates import update_on_gpu
 
 Ints = tuple[int, ...]
 Device = str

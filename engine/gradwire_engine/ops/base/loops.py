@@ -54,6 +54,12 @@ class Kernel(Protocol):
         inner: elements of a row that follow one another, if rows lie across the operands; 0 if rows are contiguous.
         """
 
+    def launch_many(self, sets: Sequence[Sequence[Array]], numbers: Sequence[Array]) -> None:
+        """Run on several sets of arrays at once, if the loop is elementwise. No set may read what another writes."""
+
+    def prepare_many(self, arrays: int, numbers: int) -> Any:
+        """Compile what `launch_many` needs for sets of so many arrays, and numbers."""
+
 
 class Loops(Protocol):
     """The loops of a context, for arrays in host memory or on a GPU."""
@@ -91,7 +97,7 @@ def with_loop(attempt: Attempt, place: int = 1, least: int = LEAST) -> Callable[
         def computed(*args: Any, **kwargs: Any) -> Any:
             given = args[place]
             if type(given) is list:
-                given = given[0]
+                given = given[0] if given else None
             if type(given) is not np.ndarray:
                 loops = gpu_loops_of(given)
             elif given.size < least:
@@ -158,32 +164,6 @@ def gpu_loops_of(array: Any) -> Loops | None:
     loops = CURRENT.get().loops
     found: Loops | None = None if loops is None or type(array) is np.ndarray else loops.on_gpu(array)
     return found if found is not None and array.size <= _MOST_ON_GPU else None
-
-
-def update_on_gpu(
-    name: str, target: Any, *arrays: Any, numbers: tuple[Any, ...], plainly: Callable[[Array], None]
-) -> None:
-    """Overwrite an array: on a GPU by an elementwise loop over it, arrays of its shape, and numbers, if one fits.
-
-    plainly: the same by the array's module.
-    """
-    loops = gpu_loops_of(target)
-    # A kernel's compiler assumes that what is not the target does not change.
-    suits = (
-        loops is not None
-        and all(type(each) is type(target) and each.data.ptr != target.data.ptr for each in arrays)
-        and all(type(number) in (int, float) for number in numbers)
-        and fits(target, *arrays)
-    )
-    loop = loops.find(name, target.dtype.char) if loops is not None and suits else None
-    if loops is None or loop is None:
-        plainly(target)
-        return
-    expected = target.copy() if loops.verifies else None
-    run(loop, 1, target.size, target, *arrays, *(np.asarray(number, target.dtype) for number in numbers))
-    if expected is not None:
-        plainly(expected)
-        loops.check(name, target, expected)
 
 
 def along_rows(loops: Loops, name: str, dim: int, *arrays: Any) -> Array | None:

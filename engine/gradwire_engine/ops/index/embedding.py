@@ -16,6 +16,8 @@ from gradwire_engine.op.op import op
 from gradwire_engine.op.value_access import mark_changed, read_array
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.index_accumulation import combine_at
+from gradwire_engine.ops.base.loops import ON_GPU, Loops, with_loop
+from gradwire_engine.ops.index.embedding_on_gpu import lookup, lookup_grad
 
 Ints = tuple[int, ...]
 
@@ -35,7 +37,18 @@ def _looked_up_cost(weight: float, table: int) -> Cost:
     return counted(works, lambda *arrays: 15.0 * works(*arrays) + 8.0 * arrays[table].size, int(LONG / weight))
 
 
+def _lookup_on_gpu(loops: Loops, xp: Any, input: Array, weight: Array, *rest: Any) -> Array | None:
+    return lookup(input, weight)
+
+
+def _lookup_grad_on_gpu(
+    loops: Loops, xp: Any, grad: Array, input: Array, rows: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Array | None:
+    return None if scale_grad_by_freq else lookup_grad(xp.ascontiguousarray(grad), input, rows, padding_idx)
+
+
 @op(name="_embedding", node="EmbeddingBackward0", cost=_looked_up_cost(4, 1))
+@with_loop(_lookup_on_gpu, least=ON_GPU)
 def _embedding(xp: Any, input: Array, weight: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
     _check_indices(xp, input, weight.shape[0])
     admit((*input.shape, weight.shape[1]), weight.dtype)
@@ -46,6 +59,7 @@ def _embedding(xp: Any, input: Array, weight: Array, padding_idx: int, scale_gra
     name="_embedding_backward",
     cost=counted(lambda grad, input, rows, *rest: 60.0 * grad.size + 2.0 * rows * (grad.shape[-1] if grad.ndim else 1)),
 )
+@with_loop(_lookup_grad_on_gpu, least=ON_GPU)
 def _embedding_backward(
     xp: Any, grad: Array, input: Array, rows: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Array:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from gradwire_engine.core import dtypes
-from gradwire_engine.core.device import Array
+from gradwire_engine.core.device import CPU, Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted
@@ -22,7 +22,7 @@ from gradwire_engine.ops.reduce.reduce import mean, vector_norm
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.shape.join import cat
 from gradwire_engine.ops.shape.padding import pad
-from gradwire_engine.ops.shape.shape import reshape, split, squeeze, transpose, unsqueeze
+from gradwire_engine.ops.shape.shape import contiguous, permute, reshape, split, squeeze, transpose, unbind, unsqueeze
 
 Ints = Any  # an int or a sequence of ints
 
@@ -104,7 +104,6 @@ def _projected(query: Any, key: Any, value: Any, given: dict[str, Any]) -> tuple
     """Multiply query, key and value by their weights: three matrices, or one that contains all three."""
     width = query.shape[-1]
     bias = given["in_proj_bias"]
-    biases = [None] * 3 if bias is None else list(split(bias, width, 0))
     if given["use_separate_proj_weight"]:
         weights = [given[f"{name}_proj_weight"] for name in ("q", "k", "v")]
         if any(weight is None for weight in weights):
@@ -115,8 +114,19 @@ def _projected(query: Any, key: Any, value: Any, given: dict[str, Any]) -> tuple
     else:
         if given["in_proj_weight"] is None:
             raise EngineError(Reason.ARGUMENT_VALUE, "use_separate_proj_weight is False but in_proj_weight is None")
+        if query is key and key is value and query.device != CPU:
+            return _projected_at_once(query, given["in_proj_weight"], bias)
         weights = list(split(given["in_proj_weight"], width, 0))
+    biases = [None] * 3 if bias is None else list(split(bias, width, 0))
     made = [linear(x, weight, b) for x, weight, b in zip((query, key, value), weights, biases, strict=True)]
+    return made[0], made[1], made[2]
+
+
+def _projected_at_once(x: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
+    """Query, key and value of one tensor, by one product: a GPU takes longer to start three. x: (l, n, e)."""
+    length, batch, width = x.shape
+    apart = permute(reshape(linear(x, weight, bias), (length, batch, 3, width)), (2, 0, 1, 3))
+    made = unbind(contiguous(apart), 0)
     return made[0], made[1], made[2]
 
 
@@ -226,7 +236,8 @@ def multi_head_attention_forward(
         )  # fmt: skip
     batched = query.ndim == 3
     if not batched:
-        query, key, value = (unsqueeze(x, 1) for x in (query, key, value))
+        raised = {id(x): unsqueeze(x, 1) for x in (query, key, value)}  # one tensor stays one
+        query, key, value = (raised[id(x)] for x in (query, key, value))
         key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
     _check_widths(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
     length, batch, width = query.shape

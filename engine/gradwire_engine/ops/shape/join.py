@@ -14,6 +14,8 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
 from gradwire_engine.ops.base.fill import zeros
+from gradwire_engine.ops.base.loops import ON_GPU, Loops, with_loop
+from gradwire_engine.ops.shape.join_on_gpu import join
 from gradwire_engine.ops.shape.shape import (
     diagonal,
     diagonal_backward,
@@ -58,7 +60,18 @@ def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
     return axis
 
 
+def _cat_on_gpu(loops: Loops, xp: Any, tensors: list[Array], dim: int = 0) -> Array | None:
+    axis = _check_cat([tensor.shape for tensor in tensors], dim)
+    if any(_is_skipped(tensor.shape) for tensor in tensors):
+        return None
+    shape = list(tensors[0].shape)
+    shape[axis] = sum(tensor.shape[axis] for tensor in tensors)
+    admit(shape, tensors[0].dtype)
+    return join(tensors, tuple(shape), axis)
+
+
 @op(promote="same", in_place=False, cost=8)
+@with_loop(_cat_on_gpu, least=ON_GPU)
 def cat(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
     """Concatenate tensors along `dim` (torch.cat)."""
     if not tensors:
@@ -87,7 +100,18 @@ cat.grad(tensors=_cat_parts).tangent("linear")
 split.grad(tensor=lambda gs, dim: cat(list(gs), dim)).tangent("linear")
 
 
+def _stack_on_gpu(loops: Loops, xp: Any, tensors: list[Array], dim: int = 0) -> Array | None:
+    shape = list(tensors[0].shape)
+    if any(list(tensor.shape) != shape for tensor in tensors):
+        return None
+    axis = normalize_dim(dim, len(shape) + 1)
+    shape.insert(axis, len(tensors))
+    admit(shape, tensors[0].dtype)
+    return join(tensors, tuple(shape), axis)
+
+
 @op(promote="same", in_place=False, cost=4)
+@with_loop(_stack_on_gpu, least=ON_GPU)
 def stack(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
     """Stack tensors of one shape along a new dimension (torch.stack)."""
     if not tensors:
