@@ -22,11 +22,12 @@ from gradwire_engine.core import device as devices
 from gradwire_engine.core.context import CURRENT, Context, activate
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
+from gradwire_engine.ops.index import embedding_on_gpu
 from gradwire_engine.ops.nn import attention, windows_on_gpu
 from gradwire_engine.ops.nn.losses import on_gpu as losses_on_gpu
 from gradwire_engine.ops.nn.norms import on_gpu as norms_on_gpu
 from gradwire_engine.ops.nn.windows import Window
-from gradwire_engine.ops.shape import join
+from gradwire_engine.ops.shape import join, join_on_gpu
 
 Arrays = list["np.ndarray[Any, Any]"]
 TOLERANCE = {"float32": 3e-6, "float64": 1e-14}
@@ -548,6 +549,10 @@ def test_what_the_kernels_do_not_fit_is_left_to_cupy(monkeypatch: pytest.MonkeyP
         assert norms_on_gpu.batch_norm(loops.on_gpu(values), values, values[0], None, 1e-5) is not None
         assert norms_on_gpu.batch_norm(loops.on_gpu(values), values, weight, None, 1e-5) is None
         window = Window((3, 4), (2, 2), (1, 1), (0, 0), (1, 1))
+        assert join_on_gpu.join([values, values], (3, 8), 1) is not None
+        assert join_on_gpu.join([values[0], weight], (9,), 0) is None
+        assert embedding_on_gpu.lookup(target, values) is not None
+        assert embedding_on_gpu.lookup(target.astype(np.int16), values) is None
         assert windows_on_gpu.fits(window, values)
         assert not windows_on_gpu.fits(window, values.T)
     assert not windows_on_gpu.fits(window, values)  # without loops
