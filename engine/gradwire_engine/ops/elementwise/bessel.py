@@ -95,7 +95,18 @@ def _airy(xp: Any, sp: Any, x: Any) -> Any:
 
 
 def _spherical(xp: Any, sp: Any, x: Any) -> Any:
-    return xp.where(xp.isinf(x), 0, xp.sinc(xp.where(xp.isinf(x), 0, x) / xp.pi))
+    made = xp.where(xp.isinf(x), 0, xp.sinc(xp.where(xp.isinf(x), 0, x) / xp.pi))
+    return made if xp is np else xp.where(xp.isnan(x), x, made)  # CuPy's sinc of nan is 1
+
+
+def _scaled(name: str) -> Callable[[Any, Any, Any], Any]:
+    """A function of scipy.special that is 0 at infinity, where CuPy's is nan."""
+
+    def compute(xp: Any, sp: Any, x: Any) -> Any:
+        made = getattr(sp, name)(x)
+        return made if xp is np else xp.where(x == xp.inf, 0, made)
+
+    return compute
 
 
 _declare("airy_ai", "Airy function Ai", _airy)
@@ -107,6 +118,6 @@ for _order in "01":
     _declare(f"modified_bessel_k{_order}", _title.format("second"), _plain(f"k{_order}"))
     _declare(
         f"scaled_modified_bessel_k{_order}", f"exp(x) times the modified Bessel function of the second kind of order "
-        f"{_order}", _plain(f"k{_order}e"),
+        f"{_order}", _scaled(f"k{_order}e"),
     )  # fmt: skip
 _declare("spherical_bessel_j0", "Spherical Bessel function of the first kind of order 0", _spherical)
