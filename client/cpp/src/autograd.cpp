@@ -2,6 +2,7 @@
 #include "gradwire/autograd.hpp"
 
 #include <exception>
+#include <optional>
 
 #include "core.hpp"
 #include "failures.hpp"
@@ -21,36 +22,36 @@ std::shared_ptr<Core> core_of_some(const char* op, std::initializer_list<const s
     return core;
 }
 
-/// Calls the function of a hook. Returns what replaces the gradient, or an empty tensor.
-Tensor run_hook(Core& core, const pb::HookCall& due) {
-    for (const auto& spec : due.others()) {
-        if (spec.id() != 0) core.adopt(spec.id());  // released at once
-    }
-    Tensor gradient;
-    if (due.gradients_size() > 0 && due.gradients(0).id() != 0) gradient = core.adopt(due.gradients(0).id());
-    const auto entry = core.hook(due.hook());
-    if (!entry) {
+/// Calls the function of a hook. Returns the gradients that replace the given ones, if it does.
+std::optional<std::vector<Tensor>> run_hook(Core& core, const pb::HookCall& due, bool create_graph) {
+    const auto adopted = [&](const auto& specs) {
+        std::vector<Tensor> made;
+        for (const auto& spec : specs) made.push_back(spec.id() ? core.adopt(spec.id()) : Tensor());
+        return made;
+    };
+    HookArguments given{adopted(due.gradients()), adopted(due.others()), {}};
+    if (due.has_leaf()) given.leaf = Tensor(std::make_shared<Handle>(core.shared_from_this(), due.leaf().id(), false));
+    const auto function = core.hook(due.hook());
+    if (!function) {
         raise(mistake(Reason::NotSupported, "backward",
                       "the backward stopped at hook " + std::to_string(due.hook()) + " of another client"));
     }
-    if (entry->accumulated) {
-        auto leaf = std::make_shared<Handle>(core.shared_from_this(), due.leaf().id(), false);
-        entry->accumulated(Tensor(std::move(leaf)));
-        return {};
-    }
-    if (!gradient.defined()) return {};
-    Tensor replacement = entry->gradient(gradient);
-    if (replacement.defined() && replacement.handle()->core.get() != &core) {
-        raise(mistake(Reason::ArgumentValue, "backward", "a hook returned a tensor of another session"));
+    GradModeGuard guard(create_graph ? GradMode::Enabled : GradMode::Disabled);
+    auto replacement = (*function)(given);
+    if (!replacement) return {};
+    for (const Tensor& each : *replacement) {
+        if (each.defined() && each.handle()->core.get() != &core) {
+            raise(mistake(Reason::ArgumentValue, "backward", "a hook returned a tensor of another session"));
+        }
     }
     return replacement;
 }
 
 /// Sends a backward and runs the hooks at which it stops. Returns its last answer.
-pb::Result run_hooks(Core& core, pb::Command&& first) {
+pb::Result run_hooks(Core& core, pb::Command&& first, bool create_graph) {
     pb::Command command = std::move(first);
-    std::exception_ptr own;  // of a hook
-    Tensor replacement;      // lives until the command that names it is answered
+    std::exception_ptr own;                          // of a hook
+    std::optional<std::vector<Tensor>> replacement;  // lives until the command that names it is answered
     for (;;) {
         pb::Result result = core.ask(std::move(command));
         if (own) std::rethrow_exception(own);
@@ -63,11 +64,9 @@ pb::Result run_hooks(Core& core, pb::Command&& first) {
         auto* resume = command.mutable_resume_backward();
         resume->set_backward(due->backward());
         try {
-            replacement = run_hook(core, *due);
-            if (replacement.defined()) {
-                resume->set_replaces(true);
-                resume->add_gradients(replacement.id());
-            }
+            replacement = run_hook(core, *due, create_graph);
+            resume->set_replaces(replacement.has_value());
+            if (replacement) add_ids(*replacement, resume->mutable_gradients());
         } catch (...) {
             own = std::current_exception();  // thrown when the server has ended the backward
             resume->set_abandon(true);
@@ -75,10 +74,10 @@ pb::Result run_hooks(Core& core, pb::Command&& first) {
     }
 }
 
-Hook add_hook(const Tensor& tensor, HookEntry entry, pb::HookKind kind) {
+Hook add_hook(const Tensor& tensor, HookFunction function, pb::HookKind kind) {
     const auto& core = core_of(tensor, "register_hook");
     if (!core->live()) raise(mistake(Reason::NotSupported, "register_hook", "a program has no hooks"));
-    const std::uint64_t number = core->add_hook(std::move(entry));
+    const std::uint64_t number = core->add_hook(std::move(function));
     pb::Command command;
     auto* request = command.mutable_register_hook();
     request->set_hook(number);
@@ -86,6 +85,12 @@ Hook add_hook(const Tensor& tensor, HookEntry entry, pb::HookKind kind) {
     request->set_kind(kind);
     core->sink().send(std::move(command));
     return Hook(core, number);
+}
+
+/// What replaces gradients; an empty list leaves them.
+std::optional<std::vector<Tensor>> given_or_none(std::vector<Tensor> gradients) {
+    if (gradients.empty()) return {};
+    return gradients;
 }
 
 }  // namespace
@@ -102,7 +107,7 @@ void backward(const std::vector<Tensor>& tensors, const BackwardOptions& options
     if (options.retain_graph) request->set_retain_graph(true);
     if (!core->has_hooks()) return core->sink().send(std::move(command));
     request->set_answers_hooks(true);
-    run_hooks(*core, std::move(command));
+    run_hooks(*core, std::move(command), options.create_graph);
 }
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
@@ -126,7 +131,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
         return made;
     }
     request->set_answers_hooks(hooks);
-    const pb::Result result = run_hooks(*core, std::move(command));
+    const pb::Result result = run_hooks(*core, std::move(command), options.create_graph);
     const auto& specs = result.has_gradients() ? result.gradients().gradients() : result.resume_backward().gradients();
     for (int i = 0; i < specs.size() && i < static_cast<int>(made.size()); ++i) {
         if (specs[i].id() == 0) made[static_cast<std::size_t>(i)].reset();
@@ -139,17 +144,46 @@ void Tensor::backward() const { backward(BackwardOptions{}); }
 void Tensor::backward(const BackwardOptions& options) const { gradwire::backward({*this}, options); }
 
 Hook Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
-    return add_hook(*this, {std::move(hook), {}}, pb::HOOK_KIND_TENSOR);
+    const auto run = [hook = std::move(hook)](const HookArguments& given) -> std::optional<std::vector<Tensor>> {
+        if (given.gradients.empty() || !given.gradients[0].defined()) return {};
+        Tensor replacement = hook(given.gradients[0]);
+        if (!replacement.defined()) return {};
+        return std::vector<Tensor>{std::move(replacement)};
+    };
+    return add_hook(*this, run, pb::HOOK_KIND_TENSOR);
 }
 
 Hook Tensor::register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) const {
-    return add_hook(*this, {{}, std::move(hook)}, pb::HOOK_KIND_ACCUMULATED);
+    const auto run = [hook = std::move(hook)](const HookArguments& given) -> std::optional<std::vector<Tensor>> {
+        hook(given.leaf);
+        return {};
+    };
+    return add_hook(*this, run, pb::HOOK_KIND_ACCUMULATED);
+}
+
+Node Tensor::grad_fn() const { return Node(*this); }
+
+std::string Node::name() const { return tensor_.describe().grad_fn; }
+
+Hook Node::register_hook(std::function<Gradients(const Gradients&, const Gradients&)> hook) const {
+    return add_hook(
+        tensor_,
+        [hook = std::move(hook)](const HookArguments& given) {
+            return given_or_none(hook(given.gradients, given.others));
+        },
+        pb::HOOK_KIND_AFTER);
+}
+
+Hook Node::register_prehook(std::function<Gradients(const Gradients&)> hook) const {
+    return add_hook(
+        tensor_, [hook = std::move(hook)](const HookArguments& given) { return given_or_none(hook(given.gradients)); },
+        pb::HOOK_KIND_BEFORE);
 }
 
 void Hook::remove() {
     const auto core = core_.lock();
     core_.reset();
-    if (!core) return;
+    if (!core || core->ended()) return;
     core->drop_hooks({number_});
     pb::Command command;
     command.mutable_remove_hook()->set_hook(number_);

@@ -35,6 +35,9 @@ std::string trimmed(const std::string& text) {
     return begin == std::string::npos ? std::string() : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
+const pb::OpenSessionResponse& session_of(const pb::OpenSessionResponse& answer) { return answer; }
+const pb::OpenSessionResponse& session_of(const pb::RestoreSessionResponse& answer) { return answer.session(); }
+
 /// A stream over gRPC.
 class GrpcWire final : public Wire {
   public:
@@ -75,6 +78,10 @@ Connection::Connection(const std::string& addresses, const ConnectOptions& optio
         if (auto seed = trimmed(address); !seed.empty()) seeds_.push_back(seed);
     }
     if (seeds_.empty()) raise(mistake(Reason::ArgumentValue, "", "there is no address to connect to"));
+    for (const std::string& seed : seeds_) {
+        if (!seed.starts_with("http://") && !seed.starts_with("https://")) continue;
+        raise(mistake(Reason::ArgumentValue, "", "the address " + seed + " is a URL: give HOST:PORT without a scheme"));
+    }
     use(seeds_.front());
 }
 
@@ -94,13 +101,33 @@ std::shared_ptr<grpc::Channel> Connection::channel(const std::string& address) c
     return grpc::CreateCustomChannel(address, credentials_, arguments);
 }
 
-pb::OpenSessionResponse Connection::open(const pb::OpenSessionRequest& request) {
+template <class Request, class Response>
+Response Connection::opened(grpc::Status (pb::AutogradService::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                              Response*),
+                            Request request) {
+    const auto patience = std::min<std::chrono::milliseconds>(options_.patience, opening);
     try {
-        return tried(&pb::AutogradService::Stub::OpenSession, request,
-                     std::min<std::chrono::milliseconds>(options_.patience, opening));
+        request.set_follows_endpoint(true);
+        Response answer = tried(method, request, patience);
+        const auto& session = session_of(answer);
+        if (session.endpoint().empty() || !session.session_id().empty()) return answer;
+        {
+            std::lock_guard lock(mutex_);
+            use(session.endpoint());
+        }
+        request.set_follows_endpoint(false);  // that server opens it, whatever the load is by then
+        return tried(method, request, patience);
     } catch (const Error& error) {
         raise(advised(error.failure(), options_));
     }
+}
+
+pb::OpenSessionResponse Connection::open(const pb::OpenSessionRequest& request) {
+    return opened(&pb::AutogradService::Stub::OpenSession, request);
+}
+
+pb::RestoreSessionResponse Connection::restore(const pb::RestoreSessionRequest& request) {
+    return opened(&pb::AutogradService::Stub::RestoreSession, request);
 }
 
 std::shared_ptr<pb::AutogradService::Stub> Connection::stub() const {

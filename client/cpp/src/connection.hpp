@@ -43,8 +43,11 @@ class Connection {
     /// Opens a stream by gRPC.
     std::unique_ptr<Wire> stream() const;
 
-    /// Opens a session. If that fails, the error says what to do where that is known.
+    /// Opens a session here, or at the server of the cluster that this one names, which is then the one in use. If that
+    /// fails, the error says what to do where that is known.
     pb::OpenSessionResponse open(const pb::OpenSessionRequest& request);
+    /// Opens a session from a snapshot, as open() does.
+    pb::RestoreSessionResponse restore(const pb::RestoreSessionRequest& request);
 
     /// Makes a unary call, and the same call again while the connection fails. The request should have a request id
     /// where it changes something.
@@ -73,6 +76,10 @@ class Connection {
             pause = std::min(2 * pause, longest_pause);
         }
     }
+
+    template <class Request, class Response>
+    Response opened(grpc::Status (pb::AutogradService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    Request request);
 
     std::shared_ptr<grpc::Channel> channel(const std::string& address) const;
     void use(const std::string& address);

@@ -46,14 +46,47 @@ void Releases::close() noexcept {
 
 // Opening
 
-std::shared_ptr<Core> Core::open(const std::string& addresses, const ConnectOptions& options) {
-    std::shared_ptr<Core> core(new Core);
-    Core* self = core.get();
-    core->connection_ = std::make_unique<Connection>(addresses, options);
-    pb::OpenSessionRequest request;
+namespace {
+
+/// A request with what opening and restoring have in common.
+template <class Request>
+Request requested(const ConnectOptions& options) {
+    Request request;
     request.set_client(options.client.empty() ? std::string("gradwire-cpp/") + version : options.client);
     request.set_lease_ms(static_cast<std::uint32_t>(std::max<std::int64_t>(0, options.lease.count())));
-    core->opened_ = core->connection_->open(request);
+    return request;
+}
+
+}  // namespace
+
+std::shared_ptr<Core> Core::open(const std::string& addresses, const ConnectOptions& options) {
+    auto connection = std::make_unique<Connection>(addresses, options);
+    auto opened = connection->open(requested<pb::OpenSessionRequest>(options));
+    return begin(std::move(connection), std::move(opened));
+}
+
+std::shared_ptr<Core> Core::restore(const std::string& addresses, const std::string& name,
+                                    const ConnectOptions& options, std::map<std::string, Tensor>& tensors) {
+    auto connection = std::make_unique<Connection>(addresses, options);
+    auto request = requested<pb::RestoreSessionRequest>(options);
+    request.set_name(name);
+    request.set_named_only(true);
+    pb::RestoreSessionResponse answer = connection->restore(request);
+    auto core = begin(std::move(connection), std::move(*answer.mutable_session()));
+    std::unordered_map<std::uint64_t, Tensor> known;  // a tensor may have several names
+    for (const auto& each : answer.tensors()) {
+        Tensor& tensor = known[each.spec().id()];
+        if (!tensor.defined()) tensor = core->adopt(each.spec().id());
+        tensors.emplace(each.name(), tensor);
+    }
+    return core;
+}
+
+std::shared_ptr<Core> Core::begin(std::unique_ptr<Connection> connection, pb::OpenSessionResponse opened) {
+    std::shared_ptr<Core> core(new Core);
+    Core* self = core.get();
+    core->connection_ = std::move(connection);
+    core->opened_ = std::move(opened);
     if (core->opened_.first_id() == 0) {
         raise(mistake(Reason::ProtocolVersion, "", "the server gives this client no ids; it is too old"));
     }
@@ -67,7 +100,8 @@ std::shared_ptr<Core> Core::open(const std::string& addresses, const ConnectOpti
     links.connect = [streams = core->streams_.get()] { return streams->connect(); };
     links.failed = [streams = core->streams_.get()](const Failure& failure) { streams->failed(failure); };
     links.dropped = [self](const std::vector<std::uint64_t>& hooks) { self->drop_hooks(hooks); };
-    auto writer = std::make_unique<Writer>(std::move(links), core->opened_, options.patience, core->releases_);
+    auto writer = std::make_unique<Writer>(std::move(links), core->opened_, core->connection_->options().patience,
+                                           core->releases_);
     core->writer_ = writer.get();
     core->sink_ = std::move(writer);
     core->keeper_ = std::thread([self] { self->keep_alive(); });
@@ -98,9 +132,9 @@ pb::Result Core::ask(pb::Command&& command) {
 
 // Hooks
 
-std::uint64_t Core::add_hook(HookEntry entry) {
+std::uint64_t Core::add_hook(HookFunction function) {
     const std::uint64_t number = new_id();
-    auto kept = std::make_shared<const HookEntry>(std::move(entry));
+    auto kept = std::make_shared<const HookFunction>(std::move(function));
     std::lock_guard lock(mutex_);
     hooks_.emplace(number, std::move(kept));
     return number;
@@ -111,14 +145,14 @@ bool Core::has_hooks() const {
     return !hooks_.empty();
 }
 
-std::shared_ptr<const HookEntry> Core::hook(std::uint64_t number) const {
+std::shared_ptr<const HookFunction> Core::hook(std::uint64_t number) const {
     std::lock_guard lock(mutex_);
     auto found = hooks_.find(number);
     return found == hooks_.end() ? nullptr : found->second;
 }
 
 void Core::drop_hooks(const std::vector<std::uint64_t>& numbers) {
-    std::vector<std::shared_ptr<const HookEntry>> dropped;  // die after the lock: a function may own anything
+    std::vector<std::shared_ptr<const HookFunction>> dropped;  // die after the lock: a function may own anything
     std::lock_guard lock(mutex_);
     for (std::uint64_t number : numbers) {
         auto found = hooks_.find(number);
@@ -182,7 +216,7 @@ bool Core::ended() const {
 }
 
 void Core::end() noexcept {
-    std::unordered_map<std::uint64_t, std::shared_ptr<const HookEntry>> hooks;  // may own tensors, which own this
+    std::unordered_map<std::uint64_t, std::shared_ptr<const HookFunction>> hooks;  // may own tensors, which own this
     {
         std::lock_guard lock(mutex_);
         if (std::exchange(ended_, true)) return;

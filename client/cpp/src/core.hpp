@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -70,11 +71,14 @@ class Releases {
     bool closed_ = false;
 };
 
-/// The function of a hook: one of the two.
-struct HookEntry {
-    std::function<Tensor(const Tensor&)> gradient;
-    std::function<void(const Tensor&)> accumulated;
+/// What a hook or a custom function is given where a backward stops at it. A tensor is empty where there is none.
+struct HookArguments {
+    std::vector<Tensor> gradients;
+    std::vector<Tensor> others;  // a node's gradients of outputs, or what a custom function saved
+    Tensor leaf;
 };
+/// Returns the gradients that replace the given ones, or nothing to leave these.
+using HookFunction = std::function<std::optional<std::vector<Tensor>>(const HookArguments& given)>;
 
 using Hash = std::array<std::uint8_t, 32>;
 Hash sha256(std::string_view bytes);
@@ -84,6 +88,9 @@ class Core : public std::enable_shared_from_this<Core> {
   public:
     /// Of a live session: opens it. Throws if that fails.
     static std::shared_ptr<Core> open(const std::string& addresses, const ConnectOptions& options);
+    /// Of a session from a snapshot, whose named tensors it also returns.
+    static std::shared_ptr<Core> restore(const std::string& addresses, const std::string& name,
+                                         const ConnectOptions& options, std::map<std::string, Tensor>& tensors);
     /// Of a program that is recorded.
     static std::shared_ptr<Core> recording(std::unique_ptr<Sink> sink);
     Core(const Core&) = delete;
@@ -106,10 +113,10 @@ class Core : public std::enable_shared_from_this<Core> {
     /// Sends a command and waits. An earlier refusal is thrown first, then this command's.
     pb::Result ask(pb::Command&& command);
 
-    std::uint64_t add_hook(HookEntry entry);
+    std::uint64_t add_hook(HookFunction function);
     bool has_hooks() const;
     /// The hook's function, or null.
-    std::shared_ptr<const HookEntry> hook(std::uint64_t number) const;
+    std::shared_ptr<const HookFunction> hook(std::uint64_t number) const;
     void drop_hooks(const std::vector<std::uint64_t>& numbers);
 
     /// Notes that a program is the most recently run one. Says whether the server may have forgotten it.
@@ -121,6 +128,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   private:
     Core() = default;
+    static std::shared_ptr<Core> begin(std::unique_ptr<Connection> connection, pb::OpenSessionResponse opened);
     void keep_alive();
 
     pb::OpenSessionResponse opened_;
@@ -134,7 +142,7 @@ class Core : public std::enable_shared_from_this<Core> {
     std::string prefix_;  // of request ids
 
     mutable std::mutex mutex_;  // all below
-    std::unordered_map<std::uint64_t, std::shared_ptr<const HookEntry>> hooks_;
+    std::unordered_map<std::uint64_t, std::shared_ptr<const HookFunction>> hooks_;
     std::deque<Hash> recent_;  // programs, the most recently run last
     bool ended_ = false;
     grpc::ClientContext* renewing_ = nullptr;  // the call of keep_alive under way

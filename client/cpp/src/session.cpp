@@ -5,6 +5,7 @@
 
 #include "connection.hpp"
 #include "core.hpp"
+#include "failures.hpp"
 #include "gradwire/client.hpp"
 #include "writer.hpp"
 
@@ -34,6 +35,11 @@ Tensor Session::from_bytes(DType dtype, std::string_view bytes, const Integers& 
         told += (told.empty() ? "" : ", ") + std::to_string(size);
     }
     if (expected != bytes.size()) {
+        if (size_of(dtype) > 0 && bytes.size() % size_of(dtype) == 0) {
+            raise(mistake(Reason::PayloadSize, "",
+                          "shape '[" + told + "]' is invalid for input of size " +
+                              std::to_string(bytes.size() / size_of(dtype))));
+        }
         raise(mistake(Reason::PayloadSize, "create",
                       "shape [" + told + "] of " + std::string(name_of(dtype)) + " has " + std::to_string(expected) +
                           " bytes, not " + std::to_string(bytes.size())));
@@ -93,6 +99,62 @@ void Session::manual_seed(std::int64_t seed) {
     command.mutable_manual_seed()->set_seed(seed);
     command.mutable_manual_seed()->set_algorithm(pb::RANDOM_ALGORITHM_MT19937);
     core_->sink().send(std::move(command));
+}
+
+// Snapshots
+
+namespace {
+
+/// The connection of a session that is open.
+Connection& connection_of(const Core& core, const char* op) {
+    if (!core.live()) raise(mistake(Reason::NotSupported, op, "a program has no snapshots"));
+    if (core.ended()) raise(closed());
+    return core.connection();
+}
+
+}  // namespace
+
+void Session::save(const std::string& name, const std::map<std::string, Tensor>& tensors,
+                   std::chrono::milliseconds live) {
+    Connection& connection = connection_of(*core_, "save");
+    pb::SaveSessionRequest request;
+    request.set_session_id(id());
+    request.set_name(name);
+    request.set_ttl_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, live.count())));
+    for (const auto& [key, tensor] : tensors) {
+        if (core_of(tensor, "save") != core_) {
+            raise(mistake(Reason::ArgumentValue, "save", "\"" + key + "\" is a tensor of another session"));
+        }
+        auto* named = request.add_tensors();
+        named->set_name(key);
+        named->set_id(tensor.id());
+    }
+    wait();
+    connection.call(&pb::AutogradService::Stub::SaveSession, request);
+}
+
+std::vector<Snapshot> Session::snapshots() const {
+    const auto answer =
+        connection_of(*core_, "snapshots").call(&pb::AutogradService::Stub::ListSnapshots, pb::ListSnapshotsRequest());
+    std::vector<Snapshot> made;
+    for (const auto& each : answer.snapshots()) {
+        const std::chrono::milliseconds saved(each.saved_unix_ms());
+        made.push_back({each.name(), each.bytes(), each.tensors(), std::chrono::system_clock::time_point(saved),
+                        std::chrono::milliseconds(each.ttl_left_ms())});
+    }
+    return made;
+}
+
+void Session::delete_snapshot(const std::string& name) {
+    pb::DeleteSnapshotRequest request;
+    request.set_name(name);
+    connection_of(*core_, "delete_snapshot").call(&pb::AutogradService::Stub::DeleteSnapshot, request);
+}
+
+Restored restore(const std::string& addresses, const std::string& name, const ConnectOptions& options) {
+    std::map<std::string, Tensor> tensors;
+    auto core = Core::restore(addresses, name, options, tensors);
+    return {Session(std::move(core)), std::move(tensors)};
 }
 
 const std::string& Session::id() const noexcept { return core_->opened().session_id(); }

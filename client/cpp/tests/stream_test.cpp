@@ -49,9 +49,17 @@ class Scripted final : public v1::AutogradService::Service {
     std::atomic<int> fails{0};  // OpenSession calls that still fail
     std::atomic<int> renewed{0};
     std::string token;
+    std::string endpoint;           // of another server, which is to open the sessions
+    std::atomic<int> following{0};  // requests that may be answered with an endpoint
+    std::atomic<int> staying{0};    // requests that may not
 
-    grpc::Status OpenSession(grpc::ServerContext* context, const v1::OpenSessionRequest*,
+    grpc::Status OpenSession(grpc::ServerContext* context, const v1::OpenSessionRequest* request,
                              v1::OpenSessionResponse* response) override {
+        ++(request->follows_endpoint() ? following : staying);
+        if (request->follows_endpoint() && !endpoint.empty()) {
+            response->set_endpoint(endpoint);
+            return grpc::Status::OK;
+        }
         const auto& metadata = context->client_metadata();
         const auto found = metadata.find("authorization");
         token = found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
@@ -314,6 +322,45 @@ TEST(Stream, AMovedSessionIsFollowed) {
     session.wait();
     EXPECT_GE(batches, 1);
     session.close();
+}
+
+grpc::Status answered(const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+    attached(stream, 1 << 20);
+    v1::StreamRequest request;
+    while (stream.Read(&request)) {
+        if (request.has_batch()) answer(stream, request.batch().ByteSizeLong());
+    }
+    return grpc::Status::OK;
+}
+
+TEST(Opening, AClustersOtherServerOpensTheSession) {
+    std::atomic<int> streams = 0;
+    Scripted second([&](const auto& attach, auto& context, auto& stream) {
+        ++streams;
+        return answered(attach, context, stream);
+    });
+    Scripted first([](const auto&, auto&, auto&) { return grpc::Status(grpc::StatusCode::NOT_FOUND, "no session"); });
+    first.endpoint = second.address();
+    second.endpoint = first.address();  // it is not asked to place the session
+    Session session(first.address());
+    add_ones(session, 1);
+    session.wait();
+    session.close();
+    EXPECT_EQ(streams, 1);
+    EXPECT_EQ(first.following, 1);
+    EXPECT_EQ(first.staying, 0);
+    EXPECT_EQ(second.following, 0);
+    EXPECT_EQ(second.staying, 1);
+}
+
+TEST(Opening, ASeedOpensTheSessionIfTheOtherServerIsGone) {
+    Scripted seed(answered);
+    seed.endpoint = "127.0.0.1:1";
+    Session session(seed.address());
+    add_ones(session, 1);
+    session.wait();
+    session.close();
+    EXPECT_EQ(seed.staying, 1);
 }
 
 TEST(Stream, TheLeaseIsRenewedAndOpeningIsTriedAgain) {

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gradwire/tensor.hpp"
@@ -57,6 +61,35 @@ class Hook {
   private:
     std::weak_ptr<detail::Core> core_;
     std::uint64_t number_ = 0;
+};
+
+template <class Function>
+requires std::is_void_v<std::invoke_result_t<Function&, const Tensor&>> Hook Tensor::register_hook(Function hook)
+const {
+    return register_hook([hook = std::move(hook)](const Tensor& gradient) mutable {
+        hook(gradient);
+        return Tensor();
+    });
+}
+
+/// The node of the graph that made a tensor. It keeps the tensor.
+class Node {
+  public:
+    /// Gradients, in order; an empty tensor where there is none.
+    using Gradients = std::vector<Tensor>;
+
+    explicit Node(Tensor tensor) noexcept : tensor_(std::move(tensor)) {}
+    /// The node's name, as in PyTorch: "MulBackward0". Empty for a leaf. Waits.
+    std::string name() const;
+    /// Calls a function with the gradients of the node's inputs and outputs, after the node's formulas
+    /// (Node.register_hook). It returns the gradients of all inputs, or an empty list to leave them.
+    Hook register_hook(std::function<Gradients(const Gradients& inputs, const Gradients& outputs)> hook) const;
+    /// Calls a function with the gradients of the node's outputs, before the node's formulas (Node.register_prehook).
+    /// It returns the gradients of all outputs, or an empty list to leave them.
+    Hook register_prehook(std::function<Gradients(const Gradients& outputs)> hook) const;
+
+  private:
+    Tensor tensor_;
 };
 
 /// Whether ops record a graph.

@@ -5,6 +5,7 @@
 #include "gradwire/autograd.hpp"
 #include "gradwire/call.hpp"
 #include "gradwire/errors.hpp"
+#include "gradwire/function.hpp"
 #include "gradwire/ops/fft.hpp"
 #include "gradwire/ops/functional.hpp"
 #include "gradwire/ops/linalg.hpp"

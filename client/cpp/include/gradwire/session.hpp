@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,19 @@ struct ConnectOptions {
     /// Uses the server's Unix socket for the stream if the server is on this machine and of this user: a round trip
     /// then takes less time. The environment variable GRADWIRE_LOCAL_STREAM=0 switches it off, too. Linux only.
     bool local_stream = true;
+};
+
+/// A snapshot, as its owner sees it.
+struct Snapshot {
+    std::string name{};
+    /// Bytes on the server's disk.
+    std::uint64_t bytes = 0;
+    /// Number of tensors.
+    std::uint64_t tensors = 0;
+    /// When it was made, by the server's clock.
+    std::chrono::system_clock::time_point saved{};
+    /// Time until the server deletes it; 0 for no end.
+    std::chrono::milliseconds time_left{0};
 };
 
 /// Holds tensors on a server. Ops only queue commands; they are sent in batches, and their failures surface at the next
@@ -106,6 +120,17 @@ class Session : public detail::SessionMethods {
     /// Loads a program file, given its bytes. Waits.
     ProgramFile load_program(std::string_view file);
 
+    /// Stores the session under a name: values, gradients, the graph and the random generator. restore() opens it, and
+    /// returns the given tensors by their names. A snapshot of that name is replaced. The server keeps it for `live`,
+    /// or with 0 as long as it keeps any. The server needs --state-dir. Waits, and throws the first refusal since the
+    /// last wait or read.
+    void save(const std::string& name, const std::map<std::string, Tensor>& tensors = {},
+              std::chrono::milliseconds live = std::chrono::milliseconds(0));
+    /// Lists the caller's snapshots on the session's server, by name. Waits.
+    std::vector<Snapshot> snapshots() const;
+    /// Deletes a snapshot of the caller's on the session's server. Waits.
+    void delete_snapshot(const std::string& name);
+
     /// The session's id. Keep it secret: it gives access to the session.
     const std::string& id() const noexcept;
     /// How often the stream was opened again after a broken connection.
@@ -119,5 +144,16 @@ class Session : public detail::SessionMethods {
 
     std::shared_ptr<detail::Core> core_;
 };
+
+/// A session from a snapshot.
+struct Restored {
+    Session session;
+    /// The tensors that were saved under names.
+    std::map<std::string, Tensor> tensors{};
+};
+
+/// Opens a new session from a snapshot that Session::save made. The addresses and options are those of Session. Waits.
+/// Throws Error with Reason::SnapshotNotFound if there is none of that name.
+Restored restore(const std::string& addresses, const std::string& name, const ConnectOptions& options = {});
 
 }  // namespace gradwire

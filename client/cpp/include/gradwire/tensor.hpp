@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "gradwire/call.hpp"
@@ -19,6 +20,7 @@
 namespace gradwire {
 
 class Hook;
+class Node;
 struct BackwardOptions;
 
 /// What the server tells of a tensor without its values.
@@ -107,8 +109,14 @@ class Tensor : public detail::TensorMethods {
     /// Calls a function with each gradient that reaches the tensor in a backward. What it returns replaces the
     /// gradient, unless it is empty. If it throws, the backward ends, and its caller gets the exception.
     Hook register_hook(std::function<Tensor(const Tensor& gradient)> hook) const;
+    /// Is register_hook() of a function that returns nothing.
+    template <class Function>
+    requires std::is_void_v<std::invoke_result_t<Function&, const Tensor&>> Hook register_hook(Function hook)
+    const;
     /// Calls a function with the leaf after a backward has added to its gradient.
     Hook register_post_accumulate_grad_hook(std::function<void(const Tensor& leaf)> hook) const;
+    /// The node of the graph that made the tensor, to register hooks of it. A leaf has none.
+    Node grad_fn() const;
 
     /// Takes a part: `t.index({0, slice(1, 3)})` is t[0, 1:3].
     Tensor index(const std::vector<IndexItem>& items) const;
