@@ -8,6 +8,7 @@ namespace {
 constexpr char no_token[] = "No token was given: set ConnectOptions::token. `gradwire token NAME` makes one.";
 constexpr char wrong_token[] = "The token of ConnectOptions::token is unknown to this server, or has expired.";
 constexpr char refused[] = "No server listens there: start `gradwire serve`, or check the host and the port.";
+constexpr char no_port[] = "No port was given: an address is HOST:PORT. `gradwire serve` tells its address.";
 constexpr char no_host[] = "The host's name cannot be resolved: check its spelling, or give its IP address.";
 constexpr char speaks_tls[] =
     "The server seems to use TLS: give the authority that signed its certificate as ConnectOptions::ca, or set "
@@ -24,6 +25,7 @@ std::string advice_for(const Failure& failure, const ConnectOptions& options) {
     if (failure.reason != Reason::Unspecified) return {};
     const auto has = [&](const char* text) { return failure.message.find(text) != std::string::npos; };
     if (has("DNS resolution failed")) return no_host;
+    if (has(":0: Failed to connect")) return no_port;
     if (has("Connection refused") || has("No such file")) return refused;
     if (distrusts(failure)) return distrusted;
     if (encrypts(options)) return has("wrong version number") || has("WRONG_VERSION_NUMBER") ? no_tls : std::string();

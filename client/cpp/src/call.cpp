@@ -97,6 +97,12 @@ void Argument::set_float(double value) {
 
 // Calls
 
+namespace {
+
+constexpr char no_tensor[] = "Expected a proper Tensor but got an empty one, and the call names no session";
+
+}  // namespace
+
 Call::Call(std::string op) : Call(std::shared_ptr<detail::Core>(), std::move(op)) {}
 
 Call::Call(const Session& session, std::string op) : Call(session.core(), std::move(op)) {}
@@ -113,8 +119,8 @@ void Call::check(const std::shared_ptr<detail::Handle>& tensor, std::string_view
     }
     if (!core_) core_ = tensor->core;
     if (core_ != tensor->core) {
-        raise(
-            detail::mistake(Reason::ArgumentValue, op_, std::string(name) + ": the tensor belongs to another session"));
+        const std::string argument = name.empty() ? std::string() : std::string(name) + ": ";
+        raise(detail::mistake(Reason::ArgumentValue, op_, argument + "the tensor belongs to another session"));
     }
 }
 
@@ -143,7 +149,7 @@ Call& Call::option(std::string_view name, const std::vector<Tensor>& value) {
 Call& Call::option(std::string_view name, const Tensor& value) { return value.defined() ? named(name, value) : *this; }
 
 std::vector<Tensor> Call::several(std::size_t count) {
-    if (!core_) raise(detail::mistake(Reason::ArgumentType, op_, "a call without a session needs a tensor"));
+    if (!core_) raise(detail::mistake(Reason::ArgumentType, op_, no_tensor));
     std::vector<Tensor> made;
     detail::Operation operation{*this, grad_mode(), {}};
     made.reserve(count);
@@ -167,7 +173,7 @@ Tensor Call::in_place() {
 }
 
 std::vector<Tensor> Call::list() {
-    if (!core_) raise(detail::mistake(Reason::ArgumentType, op_, "a call without a session needs a tensor"));
+    if (!core_) raise(detail::mistake(Reason::ArgumentType, op_, no_tensor));
     detail::pb::Command command;
     *command.mutable_op() = detail::request_of({*this, grad_mode(), {}});
     detail::pb::Result result = core_->ask(std::move(command));

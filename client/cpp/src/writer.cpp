@@ -18,6 +18,12 @@ constexpr std::size_t most_failures = 64;        // refusals of quiet commands k
 constexpr std::size_t most_releases = 4096;      // ids of one Release
 constexpr std::uint64_t largest_prepared = 256;  // bytes of a prepared op
 
+constexpr char no_gradient[] =
+    "the tensor has no gradient: no backward has reached it. The .grad attribute of a Tensor that is not a leaf won't "
+    "be "
+    "populated by backward(). If you want the gradient of a non-leaf Tensor, call .retain_grad() on it before "
+    "backward()";
+
 /// A pause that ends a little early or late, so that clients spread.
 std::chrono::milliseconds jittered(std::chrono::milliseconds pause) {
     thread_local std::minstd_rand random{std::random_device{}()};
@@ -45,7 +51,14 @@ Writer::~Writer() {
 void Writer::send(pb::Command&& command) {
     command.set_quiet(true);
     Lock lock(mutex_);
+    check_alive();
+    if (command.has_grad()) gradients_[asked_++ % gradients_.size()] = command.grad().id();
     add(lock, std::move(command), nullptr);
+}
+
+/// Throws if the writer has ended: a program that reads nothing would not notice.
+void Writer::check_alive() const {
+    if (dead_) raise(*dead_);
 }
 
 void Writer::add(Lock& lock, pb::Command&& command, Waiter* waiter) {
@@ -87,6 +100,7 @@ void Writer::end_calls() {
 /// Adds a call: the second time and later as a call of a prepared op.
 void Writer::op(const Operation& operation) {
     Lock lock(mutex_);
+    check_alive();
     key_.clear();
     const bool can = append_key(operation, key_);
     auto known = can ? prepared_.find(key_) : prepared_.end();
@@ -201,7 +215,18 @@ std::optional<Failure> Writer::take_failure() {
 Failure Writer::origin(Failure failure) {
     Lock lock(mutex_);
     auto root = roots_.find(failure.root_seq);
-    return failure.root_seq != 0 && root != roots_.end() ? root->second : failure;
+    return failure.root_seq != 0 && root != roots_.end() ? root->second : explained(std::move(failure));
+}
+
+/// Tells of a missing gradient as such. The server knows only that its id names no tensor.
+Failure Writer::explained(Failure failure) const {
+    if (failure.reason != Reason::TensorNotFound) return failure;
+    const auto told = failure.metadata.find("tensor");
+    if (told == failure.metadata.end()) return failure;
+    const bool gradient = std::any_of(gradients_.begin(), gradients_.end(),
+                                      [&](std::uint64_t id) { return id != 0 && std::to_string(id) == told->second; });
+    if (gradient) failure.message = no_gradient;
+    return failure;
 }
 
 std::size_t Writer::reconnects() const {
@@ -353,7 +378,7 @@ void Writer::answered(std::size_t count, pb::RunResponse& run) {
 
 /// Remembers a refusal, as the origin of others and, of a quiet command, for the next wait.
 void Writer::refused(std::uint64_t seq, const pb::Error& told, bool quiet) {
-    Failure failure = failure_of(told);
+    Failure failure = explained(failure_of(told));
     const bool follows = failure.reason == Reason::DependencyFailed;
     if (quiet && failures_.size() < most_failures && !(follows && roots_.contains(failure.root_seq))) {
         failures_.push_back(failure);

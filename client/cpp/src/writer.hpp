@@ -1,6 +1,7 @@
 // Numbers a session's commands, sends them over one stream after another, and keeps what is not answered.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -76,6 +77,8 @@ class Writer final : public Sink {
     void received(pb::StreamResponse& message);
     void answered(std::size_t count, pb::RunResponse& run);
     void refused(std::uint64_t seq, const pb::Error& told, bool quiet);
+    Failure explained(Failure failure) const;
+    void check_alive() const;
     void sender(Wire& wire);
     std::shared_ptr<const pb::StreamRequest> next_message();
 
@@ -116,6 +119,8 @@ class Writer final : public Sink {
     Wire* wire_ = nullptr;
     std::optional<Failure> dead_;
 
+    std::array<std::uint64_t, 256> gradients_{};  // ids for gradients that were asked for last
+    std::size_t asked_ = 0;                       // how many gradients were asked for
     std::deque<Failure> failures_;
     std::unordered_map<std::uint64_t, Failure> roots_;
     std::deque<std::uint64_t> root_order_;

@@ -93,6 +93,7 @@ TEST(Advice, SaysWhatToDo) {
     plain.patience = 200ms;
     const std::vector<std::pair<std::string, std::string>> cases = {
         {told("127.0.0.1:1", plain), "No server listens there: start `gradwire serve`"},
+        {told("127.0.0.1", plain), "No port was given"},
         {told("nowhere.invalid:50051", plain), "The host's name cannot be resolved"},
         {told(secure, secured(ca, "")), "No token was given: set ConnectOptions::token"},
         {told(secure, secured(ca, "wrong")), "The token of ConnectOptions::token is unknown to this server"},

@@ -198,7 +198,11 @@ TEST(Errors, MistakesFoundHereAreThrownAtOnce) {
     const auto b = other.tensor({1.f});
     EXPECT_THROW(a.add(b), ArgumentValueError);
     EXPECT_THROW(cat({a, Tensor()}), ArgumentTypeError);
-    EXPECT_THROW(session.tensor({1.f, 2.f}, {3}), ArgumentValueError);
+    const Failure shaped = failure_of([&] { session.tensor({1.f, 2.f}, {3}); });
+    EXPECT_EQ(shaped.reason, Reason::PayloadSize);
+    EXPECT_TRUE(contains(shaped.message, "shape '[3]' is invalid for input of size 2")) << shaped.message;
+    EXPECT_THROW(session.from_bytes(DType::Float32, "123", {1}), ArgumentValueError);
+    EXPECT_TRUE(contains(failure_of([] { Tensor() + 1; }).message, "Expected a proper Tensor"));
     EXPECT_THROW(Tensor().read(), ArgumentTypeError);
     EXPECT_THROW(a.set_grad(b), ArgumentValueError);
     EXPECT_THROW(a.mul(std::numeric_limits<std::uint64_t>::max()), ArgumentValueError);  // not -1
@@ -223,6 +227,33 @@ TEST(Sessions, AClosedOneSaysSo) {
     session.close();
 }
 
+TEST(Sessions, AClosedOneRefusesOpsAtOnce) {
+    NEEDS_A_SESSION();
+    const auto a = session.tensor({1.f}).requires_grad_();
+    const auto loss = a * 2;
+    auto hook = a.register_hook([](const Tensor&) {});
+    session.close();
+    EXPECT_THROW(a + 1, ClosedError);
+    EXPECT_THROW(session.tensor({1.f}), ClosedError);
+    EXPECT_THROW(loss.backward(), ClosedError);
+    hook.remove();
+}
+
+TEST(Errors, AMissingGradientIsTold) {
+    NEEDS_A_SESSION();
+    const auto w = session.tensor({1.f, 2.f}).requires_grad_();
+    const auto hidden = w * 2;
+    hidden.sum().backward();
+    const auto kept = hidden.grad();
+    for (const Failure& told :
+         {failure_of([&] { hidden.grad().read(); }), failure_of([&] { (hidden.grad() * 2).read(); }),
+          failure_of([&] { kept.describe(); })}) {
+        EXPECT_EQ(told.reason, Reason::TensorNotFound);
+        EXPECT_TRUE(contains(told.message, "call .retain_grad() on it before backward()")) << told.message;
+    }
+    expect_values(w.grad(), {2, 2});
+}
+
 TEST(Sessions, CloseTellsTheFirstRefusal) {
     NEEDS_A_SESSION();
     const auto a = session.tensor({1.f, 2.f}, {1, 2});
@@ -235,6 +266,7 @@ TEST(Sessions, NoServer) {
     options.patience = std::chrono::milliseconds(50);
     EXPECT_THROW(Session("127.0.0.1:1", options), ConnectionError);
     EXPECT_THROW(Session(" , "), ArgumentValueError);
+    EXPECT_THROW(Session("http://127.0.0.1:50051"), ArgumentValueError);
     const auto begun = std::chrono::steady_clock::now();
     EXPECT_THROW(Session("127.0.0.1:1"), ConnectionError);
     EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(60)) << "it waits for its patience";
