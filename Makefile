@@ -9,6 +9,7 @@ FUZZ_SECONDS ?= 300
 SESSIONS ?= 1000
 SECONDS_EACH ?= 300
 SOAKED ?= 10000
+SANITIZERS ?= address,undefined
 STRUCK ?= 10000
 PROGRAMS ?= 2000
 SEED ?= 1
@@ -21,7 +22,7 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one test-sdks studio studio-pages test-studio hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
+.PHONY: help demo test test-one test-sdks test-cpp-sanitized studio studio-pages test-studio hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -47,6 +48,9 @@ test-one: $(VENV)/.installed-test ## run one file's tests: make test-one FILE=te
 
 test-sdks: $(VENV)/.installed-test ## run the tests of the SDKs for other languages; a language without its toolchain is skipped
 	$(BIN)/python -m tests.conformance.sdks
+
+test-cpp-sanitized: $(VENV)/.installed-test ## run the C++ SDK's tests with the compiler's sanitizers, SANITIZERS=address,undefined or thread
+	$(BIN)/python -m tests.conformance.sdks --sanitize $(SANITIZERS)
 
 studio: $(VENV)/.installed-web ## serve with Studio at http://127.0.0.1:8080, and open its pages there; stops with Ctrl+C
 	$(BIN)/gradwire serve --web $(WEB)

@@ -1,10 +1,10 @@
 """Run the SDKs' tests and conformance runners against a live server (`make test-sdks`).
 
-    python -m tests.conformance.sdks [--only Go] [--matrix]
+    python -m tests.conformance.sdks [--only Go] [--matrix] [--sanitize address,undefined]
 
 A language without its toolchain, or without the packages that it needs, is skipped with a sentence. --matrix also runs
-Python's client and writes the table language × subject into docs/other-languages.md. README.md tells what the runners
-are given.
+Python's client and writes the table language × subject into docs/other-languages.md. --sanitize runs only C++'s tests,
+built with these sanitizers of the compiler. README.md tells what the runners are given.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.processes import hear, process
@@ -117,6 +117,29 @@ SDKS = (
         seconds=600,  # it compiles the stubs
     ),
 )
+
+
+def sanitized(sanitizers: str) -> Sdk:
+    """C++'s tests, built with sanitizers. The first finding ends them."""
+    sdk, build = SDKS[-1], "build/" + sanitizers.replace(",", "-")
+    flags = ("-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O0 -g1", f"-DGRADWIRE_SANITIZE={sanitizers}", *_CMAKE[2:])
+    return replace(
+        sdk,
+        language=f"C++ with {sanitizers}",
+        checks=(
+            ("cmake", "-S", "tests/subproject", "-B", build, *flags),
+            ("cmake", "--build", build, "--parallel", "2", "--target", "gradwire_tests"),
+        ),
+        test=(f"{build}/_deps/gradwire-build/tests/gradwire_tests",),
+        environment=(
+            ("ASAN_OPTIONS", "detect_stack_use_after_return=1"),
+            ("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1"),
+            ("TSAN_OPTIONS", f"halt_on_error=1:suppressions={sdk.folder / 'tests' / 'tsan.supp'}"),
+        ),
+        seconds=3600,
+    )
+
+
 PYTHON = Sdk("Python", ROOT, (), (), (), (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "tests/conformance"))
 
 
@@ -266,8 +289,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="one language")
     parser.add_argument("--matrix", action="store_true", help="run Python's client, too, and write the table")
+    parser.add_argument("--sanitize", metavar="NAMES", help="of the compiler's sanitizers, for C++'s tests")
     given = parser.parse_args()
-    chosen = [sdk for sdk in ((PYTHON,) if given.matrix else ()) + SDKS if given.only in (None, sdk.language)]
+    candidates = (sanitized(given.sanitize),) if given.sanitize else ((PYTHON,) if given.matrix else ()) + SDKS
+    chosen = [sdk for sdk in candidates if given.only in (None, sdk.language)]
     with ExitStack() as stack:
         address = stack.enter_context(server())
         folder = stack.enter_context(tempfile.TemporaryDirectory())
