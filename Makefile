@@ -9,7 +9,6 @@ FUZZ_SECONDS ?= 300
 SESSIONS ?= 1000
 SECONDS_EACH ?= 300
 SOAKED ?= 10000
-SANITIZERS ?= address,undefined
 STRUCK ?= 10000
 PROGRAMS ?= 2000
 SEED ?= 1
@@ -49,8 +48,8 @@ test-one: $(VENV)/.installed-test ## run one file's tests: make test-one FILE=te
 test-sdks: $(VENV)/.installed-test ## run the tests of the SDKs for other languages; a language without its toolchain is skipped
 	$(BIN)/python -m tests.conformance.sdks
 
-test-cpp-sanitized: $(VENV)/.installed-test ## run the C++ SDK's tests with the compiler's sanitizers, SANITIZERS=address,undefined or thread
-	$(BIN)/python -m tests.conformance.sdks --sanitize $(SANITIZERS)
+test-cpp-sanitized: $(VENV)/.installed-test ## run the C++ SDK's tests with AddressSanitizer and UBSan
+	$(BIN)/python -m tests.conformance.sdks --sanitize address,undefined
 
 studio: $(VENV)/.installed-web ## serve with Studio at http://127.0.0.1:8080, and open its pages there; stops with Ctrl+C
 	$(BIN)/gradwire serve --web $(WEB)

@@ -134,7 +134,6 @@ def sanitized(sanitizers: str) -> Sdk:
         environment=(
             ("ASAN_OPTIONS", "detect_stack_use_after_return=1"),
             ("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1"),
-            ("TSAN_OPTIONS", f"halt_on_error=1:suppressions={sdk.folder / 'tests' / 'tsan.supp'}"),
         ),
         seconds=3600,
     )
