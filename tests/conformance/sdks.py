@@ -290,6 +290,8 @@ def main() -> None:
     parser.add_argument("--matrix", action="store_true", help="run Python's client, too, and write the table")
     parser.add_argument("--sanitize", metavar="NAMES", help="of the compiler's sanitizers, for C++'s tests")
     given = parser.parse_args()
+    if given.sanitize and given.matrix:
+        parser.error("the table's figures are those of the usual build: leave out --sanitize or --matrix")
     candidates = (sanitized(given.sanitize),) if given.sanitize else ((PYTHON,) if given.matrix else ()) + SDKS
     chosen = [sdk for sdk in candidates if given.only in (None, sdk.language)]
     with ExitStack() as stack:
