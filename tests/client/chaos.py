@@ -26,7 +26,7 @@ import numpy as np
 import gradwire
 from tests.client.faulty_proxy import FaultyProxy
 
-LAST_STEPS = 20
+LAST_STEPS = 20  # which a client does when it is told that no further disturbance must meet it
 
 
 class Restarting:
@@ -225,6 +225,10 @@ def chaos(
         try:
             if events:
                 killer.join()
+            for child in children:
+                assert child.stdin is not None
+                child.stdin.close()
+                child.stdin = None  # communicate() would flush it
             found = [" ".join(part.strip()[-600:] for part in child.communicate(timeout=1800)) for child in children]
         finally:
             killer.stop()
