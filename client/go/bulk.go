@@ -3,6 +3,7 @@ package gradwire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -13,7 +14,10 @@ import (
 	pb "github.com/gradwire/gradwire/client/go/gradwirepb"
 )
 
-const defaultChunk = 256 << 10
+const (
+	defaultChunk = 256 << 10
+	leastChunk   = 4 << 10 // to which chunks shrink while calls break before one has arrived
+)
 
 // endedEarly is the failure of a transfer whose call ended well, but without all bytes: it is tried again.
 func endedEarly() *Error { return &Error{Code: codes.Unavailable, Message: "the transfer ended early"} }
@@ -22,19 +26,29 @@ func endedEarly() *Error { return &Error{Code: codes.Unavailable, Message: "the 
 func (s *Session) upload(ctx context.Context, data []byte) (*pb.Transfer, error) {
 	made := &pb.Transfer{TotalBytes: uint64(len(data))}
 	request, arrived, broke := s.requestID(), uint64(0), false
+	most := int(s.opened.GetLimits().GetChunkBytes())
+	if most <= 0 {
+		most = defaultChunk
+	}
+	chunk := most
 	err := s.resumed(ctx, func() (bool, *Error) {
 		start := &pb.UploadStart{SessionId: s.ID(), TotalBytes: made.TotalBytes, RequestId: request}
 		before := arrived
 		if broke {
-			state, failure := s.uploadFrom(ctx, start, nil)
+			state, failure := s.uploadFrom(ctx, start, nil, chunk)
 			if failure != nil {
 				return false, failure
 			}
 			arrived = min(state.GetReceivedBytes(), made.TotalBytes)
+			if arrived > before {
+				chunk = min(2*chunk, most)
+			} else { // a chunk arrives as a whole or not at all
+				chunk = max(chunk/2, min(leastChunk, most))
+			}
 			start.TransferId, start.Offset = state.GetTransferId(), arrived
 		}
 		broke = true
-		state, failure := s.uploadFrom(ctx, start, data[arrived:])
+		state, failure := s.uploadFrom(ctx, start, data[arrived:], chunk)
 		if failure == nil && state.GetReceivedBytes() != made.TotalBytes {
 			failure = endedEarly()
 		}
@@ -45,17 +59,15 @@ func (s *Session) upload(ctx context.Context, data []byte) (*pb.Transfer, error)
 }
 
 // uploadFrom makes one call of Upload.
-func (s *Session) uploadFrom(ctx context.Context, start *pb.UploadStart, data []byte) (*pb.UploadResponse, *Error) {
+func (s *Session) uploadFrom(
+	ctx context.Context, start *pb.UploadStart, data []byte, chunk int,
+) (*pb.UploadResponse, *Error) {
 	_, address := s.places.current()
 	stream, err := s.client.Upload(ctx)
 	if err != nil {
 		return nil, s.noted(address, fromStatus(err, nil))
 	}
 	err = stream.Send(&pb.UploadRequest{Part: &pb.UploadRequest_Start{Start: start}})
-	chunk := int(s.opened.GetLimits().GetChunkBytes())
-	if chunk <= 0 {
-		chunk = defaultChunk
-	}
 	for err == nil && len(data) > 0 {
 		part := data[:min(chunk, len(data))]
 		data = data[len(part):]
@@ -117,12 +129,19 @@ func (s *Session) resumed(ctx context.Context, part func() (progress bool, _ *Er
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !failure.mayRetry() || (!progress && time.Since(since) > s.patient):
+		case !failure.mayRetry():
 			return failure
+		case !progress && time.Since(since) > s.patient:
+			return &Error{Reason: ReasonUnavailable, Code: codes.Unavailable,
+				Message: fmt.Sprintf("no byte of a large value arrived for %s: %s", s.patient, failure.Message)}
 		case progress:
 			since, pause = time.Now(), firstPause
 		}
-		time.Sleep(pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		pause = min(2*pause, longestPause)
 	}
 }

@@ -2,7 +2,9 @@ package gradwire
 
 import (
 	"bytes"
+	"context"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -52,6 +54,30 @@ func TestAnUploadThatBreaksSendsTheOtherBytes(t *testing.T) {
 	made, err := session.upload(t.Context(), data)
 	if err != nil || made.GetTransferId() != "t" || made.GetTotalBytes() != uint64(len(data)) || !bytes.Equal(received, data) {
 		t.Fatal(made, len(received), err)
+	}
+}
+
+func TestAnUploadWhoseChunksDoNotArriveSendsSmallerOnes(t *testing.T) {
+	var received []byte
+	upload := func(stream pb.AutogradService_UploadServer) error {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		for message, err := stream.Recv(); err == nil; message, err = stream.Recv() {
+			if len(message.GetData()) > 10_000 {
+				return status.Error(codes.Unavailable, "the connection broke")
+			}
+			received = append(received, message.GetData()...)
+		}
+		return stream.SendAndClose(&pb.UploadResponse{TransferId: "t", ReceivedBytes: uint64(len(received))})
+	}
+	session := (&scripted{stream: idle, upload: upload}).open(t)
+	defer session.Close()
+	data := numbered(300_000)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := session.upload(ctx, data); err != nil || !bytes.Equal(received, data) {
+		t.Fatal(len(received), err)
 	}
 }
 

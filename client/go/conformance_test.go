@@ -44,6 +44,32 @@ func serverAddress(t testing.TB) string {
 	return address
 }
 
+// restartingServer asks for a server of the test's own, and returns a function that restarts it.
+func restartingServer(t *testing.T) (string, func()) {
+	t.Helper()
+	control := os.Getenv("GRADWIRE_RESTARTING")
+	if control == "" {
+		t.Skip("needs a server that restarts: run make test-sdks")
+	}
+	conn, err := net.Dial("tcp", control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	lines := bufio.NewReader(conn)
+	read := func() string {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(line)
+	}
+	return read(), func() {
+		fmt.Fprintln(conn, "restart")
+		read()
+	}
+}
+
 // cuttingProxy asks for a proxy that cuts connections, and returns a function that tells how often it did.
 func cuttingProxy(t *testing.T, least, most int) (string, func() int) {
 	t.Helper()

@@ -266,6 +266,43 @@ func TestBulkUpAndDown(t *testing.T) {
 	}
 }
 
+// Messages of the server's chunk, 1 MiB, pass few of these connections.
+func TestLargeValuesPassConnectionsThatCarryLessThanAChunk(t *testing.T) {
+	address, _ := cuttingProxy(t, 100_000, 1_000_000)
+	session, err := gradwire.Connect(t.Context(), address, gradwire.WithPatience(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	data := bytes.Repeat([]byte{1, 2, 3, 4, 5}, 1<<20)
+	found, err := session.FromBytes(gradwire.Uint8, data, len(data)).Read(t.Context())
+	if err != nil || !bytes.Equal(found.Data, data) {
+		t.Error(err)
+	}
+}
+
+func TestASessionContinuesAfterTheServerRestarts(t *testing.T) {
+	address, restart := restartingServer(t)
+	session, err := gradwire.Connect(t.Context(), address, gradwire.WithLocalStream(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	sum := gradwire.FromSlice(session, []float32{0})
+	for round := range 2 {
+		for range 200 {
+			sum.AddInPlace(1.0)
+		}
+		if round == 0 {
+			restart()
+		}
+	}
+	check(t, sum, 400)
+	if session.Reconnects() == 0 {
+		t.Error("the server did not restart")
+	}
+}
+
 func TestValuesOfEveryType(t *testing.T) {
 	session := connect(t)
 	round(t, session, []float32{1.5, -2})

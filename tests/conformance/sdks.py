@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.processes import hear, process
+from tests.client.chaos import Restarting
 from tests.client.proxy import CuttingProxy
 from tests.conformance.exported import losses
 from tests.conformance.make import FOLDER
@@ -175,6 +176,41 @@ def cutters(target: str) -> Iterator[str]:
         listening.close()
 
 
+@contextmanager
+def restarts() -> Iterator[str]:
+    """The control port: a connection gets the address of a server of its own, and restarts it with each line."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                control, _ = listening.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=_restart, args=(control,), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.close()
+
+
+def _restart(control: socket.socket) -> None:
+    with control, control.makefile("rw") as lines, tempfile.TemporaryDirectory() as folder:
+        server = Restarting(Path(folder), "--durability=log")
+        try:
+            lines.write(f"{server.address}\n")
+            lines.flush()
+            while lines.readline():
+                server.kill()
+                server.start()
+                lines.write("restarted\n")
+                lines.flush()
+        finally:
+            server.stop()
+
+
 def _cut(control: socket.socket, target: str) -> None:
     with control, control.makefile("rw") as lines:
         least, most = map(int, lines.readline().split())
@@ -300,6 +336,7 @@ def main() -> None:
         variables = {
             "GRADWIRE_ADDRESS": address,
             "GRADWIRE_CUTTING": stack.enter_context(cutters(address)),
+            "GRADWIRE_RESTARTING": stack.enter_context(restarts()),
             "GRADWIRE_MOVING": stack.enter_context(moving(address)),
             "GRADWIRE_LOSSES": json.dumps(losses(address)),
             **stack.enter_context(secure(Path(folder))),

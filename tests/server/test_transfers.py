@@ -145,6 +145,25 @@ def test_a_broken_download_resumes(session: Remote, large: int) -> None:
     assert got == DATA
 
 
+def test_a_downloads_parts_shrink_while_its_calls_break_at_one_offset(session: Remote, large: int) -> None:
+    transfer = pinned(session, large)
+
+    def broken(offset: int) -> int:
+        call = session.stub.Download(download(session, transfer.transfer_id, offset))
+        first = next(iter(call))
+        assert first.data == DATA[offset : offset + len(first.data)]
+        call.cancel()
+        return len(first.data)
+
+    assert [broken(0) for _ in range(6)] == [64 * KIB, 32 * KIB, 16 * KIB, 8 * KIB, 4 * KIB, 4 * KIB]
+    assert [broken(100), broken(200)] == [8 * KIB, 16 * KIB]  # it has progress
+    parts = list(session.stub.Download(download(session, transfer.transfer_id, 200)))
+    assert [each.offset for each in parts[:2]] == [200, 200 + 8 * KIB]
+    assert b"".join(each.data for each in parts) == DATA[200:]
+    whole = session.stub.Download(download(session, pinned(session, large).transfer_id))
+    assert len(next(iter(whole)).data) == 64 * KIB
+
+
 def test_a_download_counts_until_its_end_and_has_none_beyond(session: Remote, large: int) -> None:
     transfer = pinned(session, large)
     beyond = download(session, transfer.transfer_id, len(DATA))

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -16,6 +16,8 @@ use crate::values::{Arriving, Element};
 use crate::writer::{FIRST_PAUSE, LONGEST_PAUSE};
 
 const CHUNK: usize = 256 << 10;
+/// Chunks shrink to this size while calls break before one has arrived.
+const LEAST_CHUNK: usize = 4 << 10;
 
 impl Session {
     /// Sends values in chunks. After a broken call it asks how many bytes have arrived, and sends the others.
@@ -37,8 +39,8 @@ impl Session {
         };
         live.spawn(async move {
             let total_bytes = start.total_bytes;
-            let reached = AtomicU64::new(0);
-            let transfer_id = resumed(&connection, || upload(&connection, &start, &data, chunk, &reached)).await?;
+            let state = Uploading { most: chunk, chunk: AtomicUsize::new(0), reached: AtomicU64::new(0) };
+            let transfer_id = resumed(&connection, || upload(&connection, &start, &data, &state)).await?;
             Ok(proto::Transfer { transfer_id, total_bytes, ..Default::default() })
         })
     }
@@ -66,17 +68,40 @@ impl Session {
 /// A part of a transfer: it is finished, or broke after progress or without any.
 type Attempt<T> = std::result::Result<T, (bool, Error)>;
 
-/// Sends what has not arrived. `reached` is how far the earlier attempts came.
+/// What the attempts of an upload know of the earlier ones.
+struct Uploading {
+    /// The size of chunks that the server allows.
+    most: usize,
+    /// The size of chunks in the last attempt, or 0.
+    chunk: AtomicUsize,
+    /// How many bytes the earlier attempts brought.
+    reached: AtomicU64,
+}
+
+impl Uploading {
+    /// The size of the next attempt's chunks: a chunk arrives as a whole or not at all.
+    fn next_chunk(&self, progress: bool) -> usize {
+        let next = match self.chunk.load(Ordering::Relaxed) {
+            0 => self.most,
+            before if progress => self.most.min(2 * before),
+            before => (before / 2).max(self.most.min(LEAST_CHUNK)),
+        };
+        self.chunk.store(next, Ordering::Relaxed);
+        next
+    }
+}
+
+/// Sends what has not arrived.
 async fn upload(
     connection: &Connection,
     start: &proto::UploadStart,
     data: &Bytes,
-    chunk: usize,
-    reached: &AtomicU64,
+    state: &Uploading,
 ) -> Attempt<String> {
-    let asked = send(connection, start.clone(), Bytes::new(), chunk).await.map_err(|error| (false, error))?;
+    let asked = send(connection, start.clone(), Bytes::new(), state.most).await.map_err(|error| (false, error))?;
     let arrived = asked.received_bytes;
-    let progress = arrived > reached.swap(arrived, Ordering::Relaxed);
+    let progress = arrived > state.reached.swap(arrived, Ordering::Relaxed);
+    let chunk = state.next_chunk(progress);
     let begin = proto::UploadStart { transfer_id: asked.transfer_id, offset: arrived, ..start.clone() };
     let rest = data.slice(arrived as usize..);
     let told = send(connection, begin, rest, chunk).await.map_err(|error| (progress, error))?;

@@ -4,6 +4,7 @@ import { asError, type GradwireError } from "./errors.js";
 import { Backoff, type Channel, type Servers } from "./transport.js";
 
 const CHUNK_BYTES = 256 * 1024; // where the server names no size
+const LEAST_CHUNK = 4096; // to which chunks shrink while calls break before one has arrived
 
 /** @internal Send values, and return the transfer's id. `name` is the same in all tries. */
 export async function upload(
@@ -14,24 +15,30 @@ export async function upload(
   chunkBytes: number,
 ): Promise<string> {
   const start = { sessionId, totalBytes: BigInt(data.length), requestId: name };
-  const chunk = chunkBytes || CHUNK_BYTES;
+  const most = chunkBytes || CHUNK_BYTES;
+  let chunk = most;
+  let asked = false;
   let sent = 0;
   let transferId = "";
   await resumed(
     servers,
     async (channel, progress) => {
       // The server says how many bytes it has. The first call has all of them.
-      if (transferId || sent > 0) sent = await received(channel);
-      const before = sent;
+      if (asked) {
+        const before = sent;
+        sent = await received(channel);
+        // A chunk arrives as a whole or not at all.
+        chunk =
+          sent > before ? Math.min(2 * chunk, most) : Math.max(Math.floor(chunk / 2), Math.min(LEAST_CHUNK, most));
+        if (sent > before) progress();
+      }
+      asked = true;
       const state = await channel.upload({ ...start, transferId, offset: BigInt(sent) }, data.subarray(sent), chunk);
       ({ transferId } = state);
       sent = Number(state.receivedBytes);
-      if (sent > before) progress();
       return sent === data.length;
     },
-    () => {
-      sent = Math.max(sent, 1); // a broken call may have sent something: ask
-    },
+    () => {},
   );
   return transferId;
 

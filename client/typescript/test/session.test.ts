@@ -22,7 +22,7 @@ import {
   viewAsComplex,
 } from "../src/node.js";
 import { OPS_HASH } from "../src/ops.js";
-import { ADDRESS, cutting, NO_PROXY, NO_SERVER, withSession } from "./support.js";
+import { ADDRESS, cutting, NO_PROXY, NO_RESTARTS, NO_SERVER, restarting, withSession } from "./support.js";
 
 const live = { skip: NO_SERVER };
 
@@ -212,6 +212,39 @@ test(
     );
   }),
 );
+
+test("a session continues after the server restarts", { skip: NO_RESTARTS, timeout: 120_000 }, async () => {
+  const server = await restarting();
+  const session = await connect(server.address, { localStream: false });
+  const w = session.tensor(0);
+  for (let round = 0; round < 2; round++) {
+    for (let count = 0; count < 200; count++) w.add_(1);
+    if (round === 0) await server.restart();
+  }
+  assert.equal(await w.item(), 400);
+  assert.ok(session.reconnects > 0);
+  await session.close();
+  server.end();
+});
+
+test("a closed session", live, async () => {
+  const session = await connect(ADDRESS);
+  const a = session.tensor([1, 2]);
+  await session.close();
+  await session.close();
+  await assert.rejects(async () => a.add(1).data(), /the session is closed/);
+});
+
+// Messages of the server's chunk, 1 MiB, pass few of these connections.
+test("large values pass connections that carry less than a chunk", { skip: NO_PROXY, timeout: 60_000 }, async () => {
+  const proxy = await cutting(100_000, 1_000_000);
+  const session = await connect(proxy.address);
+  const values = Uint8Array.from({ length: 5 << 20 }, (_, place) => place % 251);
+  const found = await session.tensor(values).data();
+  assert.equal(Buffer.compare(found as Uint8Array, values), 0);
+  await session.close().catch(() => {}); // the proxy may cut the last call
+  await proxy.end();
+});
 
 test(
   "numbers keep their values",

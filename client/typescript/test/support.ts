@@ -2,6 +2,7 @@
 
 import { connect as dial } from "node:net";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { type ConnectOptions, connect, type Session } from "../src/node.js";
 
 /** The address of a live server; without one, tests that need it are skipped. */
@@ -34,6 +35,32 @@ export interface Cutting {
   readonly address: string;
   /** End the proxy; tells how often it cut. */
   end(): Promise<number>;
+}
+
+const RESTARTING = process.env["GRADWIRE_RESTARTING"] ?? "";
+export const NO_RESTARTS = RESTARTING ? false : "needs a server that restarts: run make test-sdks";
+
+/** A server of the test's own. */
+export interface Restarting {
+  readonly address: string;
+  /** Kill it, and start it again on its state directory. */
+  restart(): Promise<void>;
+  /** End it. */
+  end(): void;
+}
+
+/** Ask for a server that restarts. */
+export async function restarting(): Promise<Restarting> {
+  const [host, port] = RESTARTING.split(":");
+  const control = dial({ host, port: Number(port) });
+  const lines = createInterface({ input: control })[Symbol.asyncIterator]();
+  const next = async (): Promise<string> => (await lines.next()).value;
+  const address = await next();
+  const restart = async (): Promise<void> => {
+    control.write("restart\n");
+    await next();
+  };
+  return { address, restart, end: () => control.destroy() };
 }
 
 /** Ask for a proxy before the live server. */

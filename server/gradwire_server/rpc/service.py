@@ -24,6 +24,7 @@ from gradwire_server.common.pipelined_writer import PipelinedWriter
 from gradwire_server.common.protobuf_peek import peek_data, peek_session
 from gradwire_server.common.timings import REQUEST_TIMINGS
 from gradwire_server.registry.interface import SessionBackend
+from gradwire_server.rpc.download_parts import DownloadParts, split
 from gradwire_server.rpc.rate_limiter import RateLimiter
 from gradwire_server.rpc.shared_memory import share
 from gradwire_server.rpc.stream import Stream, Streams, StreamTransport
@@ -65,6 +66,7 @@ class Front:
         self.idle.set()
         self.streams = Streams()
         self.rate_limiter = RateLimiter()
+        self._download_parts = DownloadParts(backend.limits.chunk_bytes)
         backend.when_answered(self.streams.wake_paused)
         self._most_waiting = _MOST_WAITING * backend.limits.max_message_bytes
 
@@ -329,9 +331,17 @@ class Front:
             request = _small(service_pb2.DownloadRequest, raw)
             self.admit("Download", request.session_id)
             chunks = self.backend.chunks(request.session_id, request.transfer_id, request.offset)
+            most = 0
             async with aclosing(chunks), PipelinedWriter(context.write) as parts:
                 async for message in chunks:
-                    await parts.send(message)
+                    # The first chunk shows that the transfer exists.
+                    most = most or self._download_parts.begin(request.session_id, request.transfer_id, request.offset)
+                    if most == self.backend.limits.chunk_bytes:
+                        await parts.send(message)
+                        continue
+                    for part in split(message, most):
+                        await parts.send(part)
+            self._download_parts.finish(request.session_id, request.transfer_id)
             await self.backend.finish_download(request.session_id, request.transfer_id)
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await self._abort(context, error, "Download")

@@ -31,6 +31,33 @@ pub fn folder() -> PathBuf {
     std::env::var("GRADWIRE_CONFORMANCE").map_or(near, PathBuf::from)
 }
 
+/// A server of the test's own, which can be restarted. It ends with this value.
+pub struct Restarting {
+    pub address: String,
+    control: BufReader<TcpStream>,
+}
+
+impl Restarting {
+    pub fn new() -> Option<Restarting> {
+        let control = BufReader::new(TcpStream::connect(variable("GRADWIRE_RESTARTING")?).unwrap());
+        let mut made = Restarting { address: String::new(), control };
+        made.address = made.line();
+        Some(made)
+    }
+
+    /// Kills the server, and starts it again on its state directory.
+    pub fn restart(&mut self) {
+        writeln!(self.control.get_mut(), "restart").unwrap();
+        self.line();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.control.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+}
+
 /// A proxy that cuts each connection after a random number of bytes.
 pub struct Cutting {
     pub address: String,

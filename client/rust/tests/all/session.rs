@@ -8,7 +8,7 @@ use gradwire::{
     Session, SortOptions, SplitIntOptions, SumOptions, Tensor, cat, fft, functional, linalg, no_grad, proto,
 };
 
-use crate::servers::{address, session};
+use crate::servers::{Restarting, address, session};
 
 #[test]
 fn the_generated_ops_are_the_servers() {
@@ -152,6 +152,24 @@ fn a_closed_session() {
     session.close().wait().unwrap();
     assert!(matches!((&a + 1.0).to_vec::<f32>().wait(), Err(Error::Closed)));
     session.close().wait().unwrap();
+}
+
+#[test]
+fn a_session_continues_after_the_server_restarts() {
+    let Some(mut server) = Restarting::new() else { return };
+    let options = ConnectOptions::default().local_stream(false);
+    let session = Session::connect_with(&server.address, options).wait().unwrap();
+    let sum = session.scalar(0f32);
+    for round in 0..2 {
+        for _ in 0..200 {
+            sum.add_(1.0);
+        }
+        if round == 0 {
+            server.restart();
+        }
+    }
+    check(&sum, &[400.0]);
+    assert!(session.reconnects() > 0);
 }
 
 #[test]
