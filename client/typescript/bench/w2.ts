@@ -235,6 +235,7 @@ class Bench {
     if (mode === "download") return this.download(count);
     if (mode === "bare-upload") return this.unary.upload(count);
     if (mode === "bare-download") return this.unary.download(count);
+    if (mode === "live") return live();
     const begun = performance.now();
     await this.take(mode, count);
     return seconds(begun);
@@ -282,6 +283,17 @@ class Bench {
     loss?.release();
     if (!(value !== undefined && value > 0)) throw new Error(`the loss is ${value}`);
   }
+}
+
+/** Bytes that live after collections of garbage. */
+async function live(): Promise<number> {
+  if (!globalThis.gc) throw new Error("needs node --expose-gc");
+  for (let count = 0; count < 3; count++) {
+    globalThis.gc();
+    await new Promise((resolve) => setTimeout(resolve, 20)); // finalizers run between tasks
+  }
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
 }
 
 const bench = await Bench.prepared(process.argv[2] ?? "");

@@ -1,7 +1,6 @@
 """Sizes of a download's messages: they shrink while calls break before one has arrived.
 
-A message arrives as a whole or not at all. On a connection that always breaks before a whole chunk, the same offset would
-be asked for again and again.
+A message arrives as a whole or not at all. On connections that break before a whole chunk, there would be no progress.
 """
 
 from collections import OrderedDict
@@ -21,7 +20,7 @@ class DownloadParts:
         self._begun: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()
 
     def begin(self, session_id: str, transfer_id: str, offset: int) -> int:
-        """Note a call. Returns the most payload bytes of its messages: half of the last call's if that had no progress."""
+        """Note a call. Returns the most payload bytes of its messages: half of the last call's without progress."""
         size = self._chunk_bytes
         if (last := self._begun.pop((session_id, transfer_id), None)) is not None:
             least = min(_LEAST, self._chunk_bytes)

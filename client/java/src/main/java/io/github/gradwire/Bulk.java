@@ -24,6 +24,9 @@ import java.util.function.Consumer;
 final class Bulk {
   private static final int DEFAULT_CHUNK = 256 << 10;
 
+  /** To which chunks shrink while calls break before one has arrived. */
+  private static final int LEAST_CHUNK = 4 << 10;
+
   private final Session session;
 
   Bulk(Session session) {
@@ -40,26 +43,33 @@ final class Bulk {
             .build();
     UploadResponse state = UploadResponse.getDefaultInstance();
     Retry retry = new Retry(session.servers(), session.patience);
+    int told = (int) session.opened.getLimits().getChunkBytes();
+    int most = told > 0 ? told : DEFAULT_CHUNK;
+    int chunk = most;
     for (boolean first = true; ; first = false) {
       Servers.Link link = session.servers().link();
       try {
         if (!first) {
-          state = new Upload(link, start, source, source.size()).answer();
+          long before = state.getReceivedBytes();
+          state = new Upload(link, start, source, source.size(), chunk).answer();
+          if (state.getReceivedBytes() > before) {
+            retry.progress();
+            chunk = Math.min(2 * chunk, most);
+          } else { // a chunk arrives as a whole or not at all
+            chunk = Math.max(chunk / 2, Math.min(LEAST_CHUNK, most));
+          }
         }
         long at = state.getReceivedBytes();
         if (at < source.size()) {
           UploadStart.Builder rest = start.toBuilder();
           rest.setTransferId(state.getTransferId()).setOffset(at);
-          state = new Upload(link, rest.build(), source, at).answer();
+          state = new Upload(link, rest.build(), source, at, chunk).answer();
         }
         if (state.getReceivedBytes() == source.size()) {
           return Transfer.newBuilder()
               .setTransferId(state.getTransferId())
               .setTotalBytes(source.size())
               .build();
-        }
-        if (state.getReceivedBytes() > at) {
-          retry.progress();
         }
       } catch (CompletionException broken) {
         Error failure = retry.pause(link, GradwireException.fromStatus(broken.getCause()));
@@ -81,12 +91,11 @@ final class Bulk {
     private boolean complete;
     private ClientCallStreamObserver<UploadRequest> requests;
 
-    Upload(Servers.Link link, UploadStart start, Source source, long at) {
+    Upload(Servers.Link link, UploadStart start, Source source, long at, int chunk) {
       this.start = start;
       this.source = source;
       this.at = at;
-      int told = (int) session.opened.getLimits().getChunkBytes();
-      this.chunk = told > 0 ? told : DEFAULT_CHUNK;
+      this.chunk = chunk;
       link.stub().upload(this);
     }
 

@@ -134,6 +134,24 @@ class SessionTest {
   }
 
   @Test
+  void aSessionContinuesAfterTheServerRestarts() throws Exception {
+    try (TestServer.Restarting server = new TestServer.Restarting();
+        Session through = Gradwire.connect(server.address, o -> o.localStream(false))) {
+      Tensor sum = through.scalar(0f);
+      for (int round = 0; round < 2; round++) {
+        for (int count = 0; count < 200; count++) {
+          sum.addInPlace(1);
+        }
+        if (round == 0) {
+          server.restart();
+        }
+      }
+      check(sum, 400);
+      assertTrue(through.reconnects() > 0);
+    }
+  }
+
+  @Test
   void noServer() {
     var told =
         assertThrows(
@@ -349,6 +367,17 @@ class SessionTest {
     }
     Tensor made = session.fromBytes(DType.UINT8, data, data.length);
     assertArrayEquals(data, made.read().bytes());
+  }
+
+  /** Messages of the server's chunk, 1 MiB, pass few of these connections. */
+  @Test
+  void largeValuesPassConnectionsThatCarryLessThanAChunk() throws Exception {
+    try (TestServer.Cutter proxy = new TestServer.Cutter(100_000, 1_000_000);
+        Session through = Gradwire.connect(proxy.address)) {
+      long[] values = new long[5 << 17];
+      Arrays.setAll(values, place -> place);
+      assertArrayEquals(values, through.tensor(values).longs());
+    }
   }
 
   @Test

@@ -35,6 +35,33 @@ final class TestServer {
     return Path.of(environment.getOrDefault("GRADWIRE_CONFORMANCE", "../../tests/conformance"));
   }
 
+  /** A server of the test's own, which can be restarted. */
+  static final class Restarting implements AutoCloseable {
+    final String address;
+    private final Socket control;
+    private final BufferedReader lines;
+
+    Restarting() throws IOException {
+      String[] target = needed("GRADWIRE_RESTARTING").split(":");
+      control = new Socket(target[0], Integer.parseInt(target[1]));
+      lines =
+          new BufferedReader(
+              new InputStreamReader(control.getInputStream(), StandardCharsets.UTF_8));
+      address = lines.readLine().strip();
+    }
+
+    /** Kills the server, and starts it again on its state directory. */
+    void restart() throws IOException {
+      control.getOutputStream().write("restart\n".getBytes(StandardCharsets.UTF_8));
+      lines.readLine();
+    }
+
+    @Override
+    public void close() throws IOException {
+      control.close();
+    }
+  }
+
   /** A proxy before the server, which cuts connections after a random number of bytes. */
   static final class Cutter implements AutoCloseable {
     final String address;

@@ -78,11 +78,20 @@ final class W2 {
         return unary.upload(count);
       case "bare-download":
         return unary.download(count);
+      case "live":
+        return live();
       default:
         long begun = System.nanoTime();
         take(mode, count);
         return seconds(begun);
     }
+  }
+
+  /** Bytes that live after collections of garbage. */
+  private static double live() {
+    System.gc();
+    System.gc(); // what the first one enqueued for the cleaner
+    return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
   }
 
   private double upload(int mib) {
