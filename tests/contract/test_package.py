@@ -65,6 +65,13 @@ def test_core_install_is_the_thin_client(wheel: zipfile.ZipFile) -> None:
     assert {"server", "cuda12", "cuda13", "demo", "test", "dev"} <= set(metadata.get_all("Provides-Extra") or [])
 
 
+@pytest.mark.parametrize("language", ["go", "java", "rust", "typescript"])
+def test_an_sdks_package_holds_the_license(language: str) -> None:
+    copy = ROOT / "client" / language / "LICENSE"
+    assert copy.read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert not copy.is_symlink()  # Go's and npm's packages leave links out
+
+
 def test_source_distribution_holds_the_protos_and_the_tests(tmp_path: Path) -> None:
     with tarfile.open(build("sdist", tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

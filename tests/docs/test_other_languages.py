@@ -103,6 +103,7 @@ def test_rust():
 
 
 def test_csharp():
+    """Of names alone: there is no dotnet among the tests' toolchains that could compile the block."""
     code = snippet("csharp")
     assert set(re.findall(r"new (\w+Request|Payload|Argument)\b", code)) <= set(MESSAGES)
     check_fields(code, r"new (\w+)", r"(\w+) =", camel)

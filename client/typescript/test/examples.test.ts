@@ -51,7 +51,7 @@ test("an exported model trains as in PyTorch, and continues after it was saved",
 test("an exported model with Adam has Python's losses, to the last bit", { skip: NO_LOSSES }, async () => {
   const wanted = JSON.parse(LOSSES) as number[];
   const { losses } = await exported(ADDRESS, CONFORMANCE, wanted.length);
-  assert.equal(losses.length, 12);
+  assert.ok(losses.length > 0);
   assert.deepEqual(losses, wanted);
 });
 

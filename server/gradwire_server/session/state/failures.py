@@ -41,7 +41,11 @@ class FailedIds(OrderedDict[int, Failure]):
         """Refusal for an id without a tensor: DEPENDENCY_FAILED or TENSOR_NOT_FOUND."""
         failure = self.get(tensor_id)
         if failure is None:
-            return Refusal("TENSOR_NOT_FOUND", f"no tensor {tensor_id} in this session", tensor=tensor_id)
+            message = (
+                f"no tensor {tensor_id} in this session: it was released, or it is the gradient of a tensor that has "
+                "none. A tensor that is not a leaf gets a gradient only after retain_grad()"
+            )
+            return Refusal("TENSOR_NOT_FOUND", message, tensor=tensor_id)
         return Refusal(
             "DEPENDENCY_FAILED",
             f"tensor {tensor_id} is the result of command {failure.seq}, which failed: {failure.message}",

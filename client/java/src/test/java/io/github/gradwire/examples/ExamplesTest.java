@@ -49,7 +49,8 @@ class ExamplesTest {
     assumeTrue(told != null, "needs the losses of Python's client: run make test-sdks");
     List<Double> wanted = new ArrayList<>();
     JsonParser.parseString(told).getAsJsonArray().forEach(each -> wanted.add(each.getAsDouble()));
-    Path folder = Path.of("../../tests/conformance");
+    Path folder =
+        Path.of(System.getenv().getOrDefault("GRADWIRE_CONFORMANCE", "../../tests/conformance"));
     JsonObject fit =
         JsonParser.parseString(Files.readString(folder.resolve("model.json"))).getAsJsonObject();
     byte[] file = Files.readAllBytes(folder.resolve("model.safetensors"));
@@ -64,7 +65,7 @@ class ExamplesTest {
         losses.add(model.program().run(inputs).get(0).item());
       }
     }
-    assertEquals(12, losses.size());
+    assertTrue(losses.size() > 0);
     assertEquals(wanted, losses);
   }
 
