@@ -53,17 +53,20 @@ def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
 def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
     """Gradient of softmax along `dim`, of its output; in `input_dtype`."""
     weighted = grad_output * output
-    return (weighted - output * weighted.sum(dim, keepdim=True)).to(input_dtype)
+    made: Tensor = (weighted - output * weighted.sum(dim, keepdim=True)).to(input_dtype)
+    return made
 
 
 def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
     """Gradient of log_softmax along `dim`, of its output; in `input_dtype`."""
-    return (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
+    made: Tensor = (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
+    return made
 
 
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Gradient of dropout: that of the kept elements times `scale`."""
-    return grad_output * mask * float(scale)
+    made: Tensor = grad_output * mask * float(scale)
+    return made
 
 
 def max_pool2d_with_indices_backward(
@@ -79,7 +82,8 @@ def max_pool2d_with_indices_backward(
     """Gradient of max_pool2d for its input, (n, c, h, w) or (c, h, w); `indices` are its maxima in each plane."""
     # Derived from the input, whose gradient is zero, as PyTorch's.
     zeros = input.masked_fill(ops.ones_like(input, dtype=dtypes.bool_), 0).to(grad_output.dtype).flatten(-2)
-    return zeros.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(input.shape)
+    made: Tensor = zeros.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(input.shape)
+    return made
 
 
 def _native_batch_norm_legit(
@@ -181,4 +185,5 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
         bits = ops.cat((bits[..., :half] ^ bits[..., half : 2 * half], rest), -1)
     found = bits.sum(-1)  # of at most one element: 0 of none
     sizes = [1 if each in reduced else size for each, size in enumerate(input.shape)]
-    return (found.reshape(sizes) if keepdim else found).view(dtypes.uint64)
+    made: Tensor = (found.reshape(sizes) if keepdim else found).view(dtypes.uint64)
+    return made
