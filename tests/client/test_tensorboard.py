@@ -145,18 +145,42 @@ def test_the_end_of_the_program_writes_what_waits(tmp_path: Path) -> None:
     assert len(values(tmp_path)) == 1
 
 
-def test_a_forked_process_repeats_no_event(tmp_path: Path) -> None:
-    code = """
+@pytest.mark.parametrize("child", ["pass", "writer.add_scalar('a', 2); writer.flush()"])
+def test_a_forked_process_repeats_no_event(tmp_path: Path, child: str) -> None:
+    code = f"""
 import os, sys
 from gradwire.utils.tensorboard import SummaryWriter
 writer = SummaryWriter(sys.argv[1])
 writer.add_scalar("a", 1)
+writer.file_writer._file._lock.acquire()  # as a thread does that writes during the fork
 child = os.fork()
 if child:
+    writer.file_writer._file._lock.release()
     os.waitpid(child, 0)
+else:
+    {child}
 """
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-    assert len(values(tmp_path)) == 1
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
+    added = [2.0] if "add" in child else []
+    assert [value.simple_value for value in values(tmp_path)] == [*added, 1.0]  # the parent writes at its end
+
+
+def test_workers_of_multiprocessing_repeat_no_event(tmp_path: Path) -> None:
+    code = """
+import multiprocessing, sys
+from gradwire.utils.tensorboard import SummaryWriter
+writer = SummaryWriter(sys.argv[1])
+def work(step):
+    writer.add_scalar("worker", step)
+    writer.flush()
+writer.add_scalar("a", 1)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    pool.map(work, range(4))
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
+    found = values(tmp_path)
+    assert [value.tag for value in found].count("a") == 1
+    assert sorted(value.simple_value for value in found if value.tag == "worker") == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_a_purge_hides_later_steps(tmp_path: Path) -> None:

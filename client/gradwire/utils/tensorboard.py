@@ -40,7 +40,7 @@ class _EventFile:
         self._seconds = seconds
         self._flushed = time.monotonic()
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        _open_files.add(self)
         self.add(Event(wall_time=now, file_version=FILE_VERSION))
         self.flush()
 
@@ -68,13 +68,28 @@ class _EventFile:
     def close(self) -> None:
         """Write all events and close the file. Raises OSError."""
         with self._lock:
-            if os.getpid() != self._process:  # a forked process has copies of events that are its parent's to write
-                self._waiting.clear()
             if not self._file.closed:
                 try:
                     self._write()
                 finally:
                     self._file.close()
+
+    def forget_waiting(self) -> None:
+        """Forget the events that wait, in a forked process: they are copies, which the parent writes."""
+        self._lock = threading.Lock()  # another thread of the parent may have held the copied one
+        self._waiting = []
+
+
+_open_files: weakref.WeakSet[_EventFile] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for each in list(_open_files):
+        each.forget_waiting()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class FileWriter:
