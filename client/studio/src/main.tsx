@@ -5,6 +5,7 @@ import { address, addressOf } from "./address";
 import { ArrivalPage } from "./arrival";
 import { loggedIn, logIn, logOut, refusedLogin, sentence } from "./calls";
 import { GraphPage } from "./graph/page";
+import { writers } from "./graph/reading";
 import { opened } from "./opened";
 import type { PlaygroundPage } from "./playground/playground";
 import { SessionPage } from "./session/page";
@@ -114,6 +115,9 @@ function Login() {
     </form>
   );
 }
+
+addEventListener("pagehide", () => writers.leave());
+addEventListener("pageshow", ({ persisted }) => persisted && writers.take()); // as it was, from the browser's cache
 
 const place = document.getElementById("studio");
 if (place) {

@@ -10,6 +10,7 @@ import type { Payload } from "#contract/types_pb";
 import { download, server } from "../calls";
 import { assembled, dtypeName, type Graph, type Tensor, tensorOf } from "./model";
 import { decoded, type Values } from "./values";
+import { Writers } from "./writers";
 
 const PAGE = 5000;
 /** Limits of what is asked for; a session may have more. */
@@ -62,32 +63,15 @@ export async function readValues(session: string, tensor: number): Promise<Value
   return decoded(dtypeName(payload.dtype), payload.shape.map(Number), payload.data);
 }
 
-/** This page as a writer of a session: its next id and the number of its next command. */
-interface Writer {
-  writer: number;
-  next: bigint;
-  seq: bigint;
-}
-
-const writers = new Map<string, Promise<Writer>>();
-
-function writerOf(session: string): Promise<Writer> {
-  const known = writers.get(session);
-  if (known) return known;
-  const opening = server.openSession({ sessionId: session, client: "gradwire-studio" }).then(
-    ({ writer, firstId }): Writer => ({ writer, next: firstId, seq: 1n }),
-    (error: unknown) => {
-      writers.delete(session);
-      throw error;
-    },
-  );
-  writers.set(session, opening);
-  return opening;
-}
+/** This page as a writer of sessions. */
+export const writers = new Writers(
+  (session) => server.openSession({ sessionId: session, client: "gradwire-studio" }),
+  () => sessionStorage,
+);
 
 /** Ids of this page's own range. Throws an Error if the session has no range left, or the server's refusal. */
 export async function ownIds(session: string, count: number): Promise<bigint[]> {
-  const mine = await writerOf(session);
+  const mine = await writers.of(session);
   if (!mine.next) throw new Error("The session has no ids left for this page.");
   const first = mine.next;
   mine.next += BigInt(count);
@@ -95,35 +79,26 @@ export async function ownIds(session: string, count: number): Promise<bigint[]> 
 }
 
 async function ownId(session: string): Promise<bigint> {
-  const mine = await writerOf(session);
+  const mine = await writers.of(session);
   // 0 says that no range is left: then the server chooses.
   return mine.next && mine.next++;
 }
-
-let lastBatch: Promise<unknown> = Promise.resolve();
 
 /** Run commands in one batch, in order; their answers, refusals among them. Throws the batch's refusal. */
 export function ownBatch(
   session: string,
   commands: MessageInitShape<typeof CommandSchema>["command"][],
 ): Promise<Result[]> {
-  const run = async () => {
-    const mine = await writerOf(session);
-    const firstSeq = mine.seq;
+  return writers.batch(session, commands.length, async ({ writer, seq }) => {
     const { results } = await server.run({
       sessionId: session,
-      writer: mine.writer,
-      firstSeq,
-      acknowledgedSeq: firstSeq - 1n,
+      writer,
+      firstSeq: seq,
+      acknowledgedSeq: seq - 1n,
       commands: commands.map((command) => ({ command })),
     });
-    mine.seq += BigInt(commands.length);
     return results;
-  };
-  // One after the other: the numbers of a writer's commands have no gaps.
-  const mine = lastBatch.then(run, run);
-  lastBatch = mine.catch(() => writers.delete(session));
-  return mine;
+  });
 }
 
 /** A tensor's gradient; null where it has none. Throws the server's refusal. */

@@ -242,6 +242,16 @@ for line in sys.stdin: print("sum", (g.sum() + x.grad.sum()).item())`);
     await now.locator("summary").click();
     await now.getByRole("row", { name: "leaf" }).getByRole("button").click();
     await now.getByText("2, 2, 2").waitFor();
+    // A session has few writers: a page that is loaded again goes on with the tab's.
+    await now.reload();
+    await now.locator("summary").click();
+    await now.getByRole("row", { name: "leaf" }).getByRole("button").click();
+    await now.getByText("2, 2, 2").waitFor();
+    const { sessions } = (await server.call("ListSessions", {}, server.admin)) as {
+      sessions: Record<string, string>[];
+    };
+    const newest = sessions.reduce((one, other) => (Number(one.number) > Number(other.number) ? one : other));
+    expect(newest.writers).toBe(2); // the program's, and the tab's
     expect(await made.ask("go", /^sum (\S+)/)).toBe("12.0");
   });
 
