@@ -1,4 +1,4 @@
-"""Series: the scalars, histograms and images of one run, sampled so that memory stays bounded.
+"""Series: the scalars, histograms, images and texts of one run, sampled so that memory stays bounded.
 
 As in TensorBoard, a series that has more points than it may keep holds a uniform sample of them, and the newest.
 """
@@ -11,16 +11,20 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
-from gradwire.v1.tensorboard_events import DT_DOUBLE, DT_FLOAT, SESSION_START
+from gradwire.v1.tensorboard_events import DT_DOUBLE, DT_FLOAT, DT_STRING, SESSION_START
 
-SCALARS, HISTOGRAMS, IMAGES = "scalars", "histograms", "images"
-KINDS = (SCALARS, HISTOGRAMS, IMAGES)
-MOST_POINTS = {SCALARS: 1000, HISTOGRAMS: 50, IMAGES: 10}
-MOST_SERIES = {SCALARS: 5000, HISTOGRAMS: 1000, IMAGES: 500}  # of all runs
+SCALARS, HISTOGRAMS, IMAGES, TEXTS = "scalars", "histograms", "images", "texts"
+KINDS = (SCALARS, HISTOGRAMS, IMAGES, TEXTS)
+MOST_POINTS = {SCALARS: 1000, HISTOGRAMS: 50, IMAGES: 10, TEXTS: 10}
+MOST_SERIES = {SCALARS: 5000, HISTOGRAMS: 1000, IMAGES: 500, TEXTS: 500}  # of all runs
 MOST_BUCKETS = 60
 MOST_TAG = 500  # characters
 MOST_IMAGE_BYTES = 4 << 20
 MOST_IMAGES_BYTES = 64 << 20  # of all runs
+MOST_TEXT_BYTES = 16 << 10  # of one text; the rest is cut off
+MOST_TEXTS_BYTES = 16 << 20  # of all runs
+_CUT = " …"
+_TEXT_PLUGIN, _TEXT_SUFFIX = "text", "/text_summary"  # PyTorch's writer, as ours, ends the tags of texts so
 _FAR = 1e300
 
 
@@ -30,6 +34,7 @@ class Room:
     def __init__(self) -> None:
         self.series = dict.fromkeys(KINDS, 0)
         self.image_bytes = 0
+        self.text_bytes = 0
 
 
 class Sample:
@@ -171,7 +176,37 @@ class Images(_Objects):
         return next((bytes(each[4]) for each in reversed(self._held) if each[0] == step), None)
 
 
-_MAKERS: dict[str, Callable[[Room], Any]] = {SCALARS: Scalars, HISTOGRAMS: Histograms, IMAGES: Images}
+class Texts(_Objects):
+    """Texts, each cut to MOST_TEXT_BYTES. Their bytes count for all runs together."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__(TEXTS)
+        self._room = room
+
+    def add(self, step: int, wall: float, words: bytes) -> None:
+        """Add a text in UTF-8, unless there is no room."""
+        kept = words[:MOST_TEXT_BYTES]
+        if self._room.text_bytes + len(kept) <= MOST_TEXTS_BYTES:
+            self._room.text_bytes += len(kept)
+            self._put((step, wall, kept, len(kept) < len(words)))
+
+    def _gone(self, point: tuple[Any, ...]) -> None:
+        self._room.text_bytes -= len(point[2])
+
+    def points(self) -> list[Any]:
+        """[step, wall time, text] each."""
+        return [
+            [step, wall, kept.decode("utf-8", "ignore" if cut else "replace") + _CUT * cut]
+            for step, wall, kept, cut in self._held
+        ]
+
+
+_MAKERS: dict[str, Callable[[Room], Any]] = {
+    SCALARS: Scalars,
+    HISTOGRAMS: Histograms,
+    IMAGES: Images,
+    TEXTS: Texts,
+}
 
 
 class Run:
@@ -190,7 +225,7 @@ class Run:
         for value in event.summary.value:
             kind, content = _content(value)
             if kind:
-                found = self._find(kind, value.tag)
+                found = self._find(kind, value.tag.removesuffix(_TEXT_SUFFIX) if kind == TEXTS else value.tag)
                 if found is None:
                     whole = False
                 else:
@@ -225,6 +260,8 @@ def _content(value: Any) -> tuple[str, Any]:
         return HISTOGRAMS, value.histogram
     if value.HasField("image"):
         return IMAGES, value.image
+    if value.tensor.dtype == DT_STRING and value.metadata.plugin_data.plugin_name == _TEXT_PLUGIN:
+        return TEXTS, b"\n".join(value.tensor.string_val)
     if value.HasField("tensor") and not value.tensor.shape.dim:
         number = _number(value.tensor)
         return (SCALARS, number) if number is not None else ("", None)

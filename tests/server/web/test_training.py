@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("starlette", reason="the gateway needs the extra [web]")
 
 from gradwire.utils.tensorboard import SummaryWriter
-from gradwire.v1.tensorboard_events import DT_FLOAT, Event, record
+from gradwire.v1.tensorboard_events import DT_FLOAT, DT_STRING, Event, record
 from gradwire_server.web import event_files, event_series
 from gradwire_server.web.event_files import EventFiles
 from gradwire_server.web.event_series import MOST_POINTS, Room, Run, Sample
@@ -62,8 +62,11 @@ def test_what_summary_writer_writes_is_read(tmp_path: Path, look: Any) -> None:
             writer.add_scalar("loss", step / 2, step, walltime=10.0 + step)
         writer.add_histogram("weights", [0.0, 1.0, 1.0, 3.0], 7, walltime=5.0)
         writer.add_image("image", [[[0.0, 1.0]]], 2, walltime=6.0)
+        writer.add_text("note", f"# Über {EVIL}", 4, walltime=7.0)
     (run,) = look()["runs"]
-    assert run == {"name": "one", "scalars": {"loss": 3}, "histograms": {"weights": 1}, "images": {"image": 1}}
+    kinds = {"scalars": {"loss": 3}, "histograms": {"weights": 1}, "images": {"image": 1}, "texts": {"note": 1}}
+    assert run == {"name": "one", **kinds}
+    assert look.files.points("texts", "one", "note") == [[4, 7.0, f"# Über {EVIL}"]]
     assert look.files.points("scalars", "one", "loss") == [[0, 10.0, 0.0], [1, 11.0, 0.5], [2, 12.0, 1.0]]
     ((step, wall, buckets),) = look.files.points("histograms", "one", "weights")
     assert (step, wall, sum(buckets[2::3]), buckets[1::3][-1]) == (7, 5.0, 4, 3.0)
@@ -79,7 +82,7 @@ def test_files_are_followed_as_they_grow_even_within_a_record(tmp_path: Path, lo
     path.write_bytes(data[:61])
     assert look()["runs"][0]["scalars"] == seen
     path.write_bytes(data)
-    assert look()["runs"] == [{"name": ".", "scalars": {"loss": 3}, "histograms": {}, "images": {}}]
+    assert look()["runs"] == [{"name": ".", "scalars": {"loss": 3}, "histograms": {}, "images": {}, "texts": {}}]
     assert look()["problems"] == []
 
 
@@ -226,6 +229,29 @@ def test_series_and_images_are_bounded(tmp_path: Path, look: Any, monkeypatch: p
     assert len(found["runs"][0]["scalars"]) == 3
     assert "left out" in found["problems"][0]
     assert 0 < len(look.files.points("images", ".", "loss")) * 300 == look.files._room.image_bytes <= 1000
+
+
+def test_texts_are_cut_and_bounded(tmp_path: Path, look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_series, "MOST_TEXT_BYTES", 8)
+    monkeypatch.setattr(event_series, "MOST_TEXTS_BYTES", 22)
+    with SummaryWriter(tmp_path / "logs" / "one") as writer:
+        for tag, words in (("long", "1234567ü9"), ("exact", "12345678"), ("third", "12345678"), ("short", "ü\n")):
+            writer.add_text(tag, words, 0, walltime=1.0)
+    look()
+    found = {tag: look.files.points("texts", "one", tag) for tag in ("long", "exact", "third", "short")}
+    assert found == {
+        "long": [[0, 1.0, "1234567 …"]],
+        "exact": [[0, 1.0, "12345678"]],
+        "third": [],
+        "short": [[0, 1.0, "ü\n"]],
+    }
+    table = {"dtype": DT_STRING, "string_val": [b"a", b"\xff"]}
+    plugin = {"plugin_data": {"plugin_name": "text"}}
+    written(tmp_path / "logs" / "two", record(event(1, "t", tensor=table, metadata=plugin)))
+    written(tmp_path / "logs" / "none", record(event(1, "t", tensor=table)))
+    seen = {"long": 1, "exact": 1, "third": 0, "short": 1}
+    assert {run["name"]: run["texts"] for run in look()["runs"]} == {"none": {}, "one": seen, "two": {"t": 1}}
+    assert look.files.points("texts", "two", "t") == [[1, 1001.0, "a\n\ufffd"]]
 
 
 def test_a_sample_is_bounded_keeps_the_newest_and_spreads() -> None:

@@ -3,8 +3,9 @@
 /** Posts JSON to an endpoint of the gateway. Throws an Error with a sentence. */
 export type Post = (path: string, body: object) => Promise<Response>;
 
-export type Kind = "scalars" | "histograms" | "images";
-export const KINDS: readonly Kind[] = ["scalars", "histograms", "images"];
+export type Kind = "scalars" | "images" | "histograms" | "texts";
+/** All kinds, in the order in which they are drawn. */
+export const KINDS: readonly Kind[] = ["scalars", "images", "histograms", "texts"];
 
 export interface Run {
   name: string;
@@ -12,6 +13,7 @@ export interface Run {
   scalars: Record<string, number>;
   histograms: Record<string, number>;
   images: Record<string, number>;
+  texts: Record<string, number>;
 }
 
 export interface Listing {
@@ -29,7 +31,9 @@ export type ScalarPoint = [number, number, number | null];
 export type HistogramPoint = [number, number, number[]];
 /** [step, wall time, width, height]. */
 export type ImagePoint = [number, number, number, number];
-export type Point = ScalarPoint | HistogramPoint | ImagePoint;
+/** [step, wall time, text]. */
+export type TextPoint = [number, number, string];
+export type Point = ScalarPoint | HistogramPoint | ImagePoint | TextPoint;
 
 const MOST_AT_ONCE = 64;
 

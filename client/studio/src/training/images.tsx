@@ -2,16 +2,14 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { sentence } from "../calls";
 import type { ImagePoint, Store } from "./data";
+import { StepSlider, useStep } from "./steps";
 
 const MOST_PIXELS = 1 << 24;
 
 export function Images(props: { tag: string; run: string; points: readonly ImagePoint[]; store: Store }) {
   const { tag, run, store } = props;
-  const points = [...props.points].sort((a, b) => a[0] - b[0]);
-  const [chosen, setChosen] = useState<number | null>(null); // a step; null follows the newest
-  const found = points.findIndex((each) => each[0] === chosen);
-  const at = found < 0 ? points.length - 1 : found;
-  const point = points[at];
+  const steps = useStep(props.points);
+  const { point } = steps;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [problem, setProblem] = useState("");
   const [step, wall, width, height] = point ?? [0, 0, 0, 0];
@@ -49,20 +47,7 @@ export function Images(props: { tag: string; run: string; points: readonly Image
       </figcaption>
       <canvas ref={canvas} class="training-image" role="img" aria-label={`image ${tag} of ${run} at step ${step}`} />
       {problem && <p class="problem">{problem}</p>}
-      <label class="legend-x">
-        step {step}{" "}
-        <input
-          type="range"
-          min={0}
-          max={Math.max(0, points.length - 1)}
-          value={at}
-          disabled={points.length < 2}
-          onInput={(e) => {
-            const index = Number(e.currentTarget.value);
-            setChosen(index === points.length - 1 ? null : (points[index]?.[0] ?? null));
-          }}
-        />
-      </label>
+      <StepSlider steps={steps} />
     </figure>
   );
 }

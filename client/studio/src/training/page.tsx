@@ -1,13 +1,24 @@
-// The page of trainings: scalars, histograms and images of TensorBoard's event files, drawn as they are written.
+// The page of trainings: scalars, histograms, images and texts of TensorBoard's event files, drawn as they are written.
 import { useRef, useState } from "preact/hooks";
 import { loggedIn, post, sentence } from "../calls";
 import { counted } from "../format";
 import { usePolling } from "../polling";
 import { Chart, Mark } from "./chart";
 import { type Axis, type Curve, curveOf } from "./curves";
-import { type HistogramPoint, type ImagePoint, type Kind, type Listing, type Run, Store, tagsOf } from "./data";
+import {
+  type HistogramPoint,
+  type ImagePoint,
+  KINDS,
+  type Kind,
+  type Listing,
+  type Run,
+  Store,
+  type TextPoint,
+  tagsOf,
+} from "./data";
 import { Ridges } from "./histograms";
 import { Images } from "./images";
+import { Texts } from "./texts";
 
 const EVERY = 2000; // milliseconds
 const MOST_CHARTS = 24; // at first; more on demand
@@ -207,6 +218,8 @@ function Drawing(props: Shown & { runs: readonly Run[]; colours: Map<string, num
       {runs.map((run) =>
         kind === "histograms" ? (
           <Ridges key={run.name} tag={tag} run={run.name} points={store.points<HistogramPoint>(kind, run.name, tag)} />
+        ) : kind === "texts" ? (
+          <Texts key={run.name} tag={tag} run={run.name} points={store.points<TextPoint>(kind, run.name, tag)} />
         ) : (
           <Images
             key={run.name}
@@ -235,8 +248,6 @@ function NoFolder() {
 
 function shownOf(runs: readonly Run[], choice: Choice): Shown[] {
   const wanted = choice.tags.trim().toLowerCase();
-  const found = (["scalars", "images", "histograms"] as const).flatMap((kind) =>
-    tagsOf(runs, kind).map((tag) => ({ kind, tag })),
-  );
+  const found = KINDS.flatMap((kind) => tagsOf(runs, kind).map((tag) => ({ kind, tag })));
   return found.filter(({ tag }) => tag.toLowerCase().includes(wanted));
 }

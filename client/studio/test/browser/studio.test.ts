@@ -581,16 +581,20 @@ for line in sys.stdin: write("second", 2.0, 60); print("written", 1)`.replaceAll
     await now.getByText("1 tag", { exact: true }).waitFor();
   });
 
-  test("shows names of runs and tags as text, and junk as a sentence", async () => {
+  test("shows names of runs, tags and texts as text, and junk as a sentence", async () => {
     await program(
       `${WRITING}
-writer = SummaryWriter("FOLDER/" + MARKUP.replace("/", "")); writer.add_scalar(MARKUP, 1.0, 0); writer.close(); ready(); sys.stdin.read()`
+writer = SummaryWriter("FOLDER/" + MARKUP.replace("/", "")); writer.add_scalar(MARKUP, 1.0, 0); writer.add_text(MARKUP, "# " + MARKUP, 3); writer.close(); ready(); sys.stdin.read()`
         .replaceAll("FOLDER", folder)
         .replaceAll("MARKUP", JSON.stringify(MARKUP)),
     );
     writeFileSync(join(folder, "events.out.tfevents.1.junk"), "junk ".repeat(2_000_000));
     const now = await at();
     await now.getByRole("img", { name: MARKUP }).waitFor();
+    await now
+      .getByRole("region", { name: `text ${MARKUP} of` })
+      .getByText(`# ${MARKUP}`, { exact: true })
+      .waitFor();
     await now.getByText("events.out.tfevents.1.junk: byte 0 begins no record").waitFor();
     expect(await now.locator("main img, main b").count()).toBe(0);
   });

@@ -63,7 +63,7 @@ test("spread points have the first and the last", () => {
 });
 
 function run(name: string, scalars: Record<string, number>): Run {
-  return { name, scalars, histograms: {}, images: {} };
+  return { name, scalars, histograms: {}, images: {}, texts: {} };
 }
 
 test("tags of all runs, in the order of their numbers", () => {
