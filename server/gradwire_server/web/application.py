@@ -20,7 +20,7 @@ from gradwire_server.web.pages import Pages
 from gradwire_server.web.status import http_refusal, status_of
 from gradwire_server.web.stream import PATH as STREAM_PATH
 from gradwire_server.web.stream import StreamEndpoint
-from gradwire_server.web.training import TrainingEndpoints
+from gradwire_server.web.training.endpoints import TrainingEndpoints
 from gradwire_server.web.transfers import download, upload
 from gradwire_server.web.unary import unary
 

@@ -13,10 +13,10 @@ pytest.importorskip("starlette", reason="the gateway needs the extra [web]")
 
 from gradwire.utils.tensorboard import SummaryWriter
 from gradwire.v1.tensorboard_events import DT_FLOAT, DT_STRING, Event, record
-from gradwire_server.web import event_files, event_series
-from gradwire_server.web.event_files import EventFiles
-from gradwire_server.web.event_series import MOST_POINTS, Room, Run, Sample
-from gradwire_server.web.training import MOST_BYTES, MOST_SERIES
+from gradwire_server.web.training import event_files, event_series
+from gradwire_server.web.training.endpoints import MOST_BYTES, MOST_SERIES
+from gradwire_server.web.training.event_files import EventFiles
+from gradwire_server.web.training.event_series import MOST_POINTS, Room, Run, Sample
 from tests.server.harness import until
 from tests.server.web.harness import Running, gateway_to, served, token_file
 

@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from gradwire_server.common.errors import Refusal
 from gradwire_server.web.bodies import read_body
-from gradwire_server.web.event_files import EventFiles
 from gradwire_server.web.gateway import Gateway, HttpRequest
 from gradwire_server.web.status import http_refusal
+from gradwire_server.web.training.event_files import EventFiles
 
 MOST_BYTES = 64 << 10
 MOST_SERIES = 64  # of one request

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 
 from gradwire.v1.tensorboard_events import HEAD_BYTES, TAIL_BYTES, Event, read_head
-from gradwire_server.web.event_series import KINDS, Images, Room, Run
+from gradwire_server.web.training.event_series import KINDS, Images, Room, Run
 
 MOST_RUNS = 1000
 MOST_FILES = 5000
