@@ -242,12 +242,12 @@ def _traces(settings: Settings) -> "Traces | None":
         raise click.UsageError(f"--traces needs OpenTelemetry: pip install 'gradwire[otel]' ({error})") from None
 
 
-def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metrics":
+def _metrics(server: "Server", backend: "Backend", settings: Settings, gateway: "GatewayProcess | None") -> "Metrics":
     """Start the metrics. Raises OSError."""
     from gradwire_server.app.metrics import Metrics
 
     host, port = settings.metrics_address
-    metrics = Metrics(server, backend, settings.endpoint)
+    metrics = Metrics(server, backend, settings.endpoint, None if gateway is None else gateway.counters)
     try:
         host, port = metrics.start(host, port)
     except OSError as error:
@@ -327,7 +327,7 @@ async def _serve(settings: Settings) -> int:
     if server.interceptor is None:
         server.front.owner = Owner(address)
     try:
-        metrics = _metrics(server, backend, settings) if settings.metrics else None
+        metrics = _metrics(server, backend, settings, gateway) if settings.metrics else None
     except OSError:
         await server.drain(0)
         raise

@@ -6,6 +6,7 @@ crashed is started again. The gateway reaches the server by a Unix socket in a f
 
 import asyncio
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gradwire_server.web.counters import WebCounters
 from gradwire_server.web.options import GatewayOptions
 
 _RESTART_SECONDS = 1.0
@@ -31,6 +33,9 @@ class GatewayProcess:
         self.socket_path = str(Path(self._folder.name, "socket"))
         self._options = replace(options, server=f"unix:{self.socket_path}")
         self._listening = listening
+        self._shared = WebCounters.file()
+        #: What the gateway counts, over all its starts.
+        self.counters = WebCounters(self._shared)
         self._process: asyncio.subprocess.Process | None = None
         self._supervisor: asyncio.Task[None] | None = None
 
@@ -41,8 +46,9 @@ class GatewayProcess:
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         number = self._listening.fileno()
-        line = [sys.executable, "-m", "gradwire_server.web", self._options.to_json(), str(number)]
-        return await asyncio.create_subprocess_exec(*line, stdin=subprocess.PIPE, pass_fds=(number,))
+        line = [sys.executable, "-m", "gradwire_server.web", self._options.to_json(), str(number), str(self._shared)]
+        passed = (number, self._shared)
+        return await asyncio.create_subprocess_exec(*line, stdin=subprocess.PIPE, pass_fds=passed)
 
     async def _supervise(self) -> None:
         while True:
@@ -70,4 +76,5 @@ class GatewayProcess:
                 log.error("the web gateway did not end and is killed")
                 process.kill()
                 await process.wait()
+        os.close(self._shared)
         self._folder.cleanup()

@@ -21,6 +21,7 @@ from gradwire_server.common.histogram import COMMANDS, SECONDS
 if TYPE_CHECKING:
     from gradwire_server.registry.backend import Backend
     from gradwire_server.rpc.server import Server
+    from gradwire_server.web.counters import WebCounters
 
 CPU = "cpu"  # the contract's name of the device
 _WAIT_SECONDS = 5.0
@@ -74,10 +75,11 @@ class Sum:
 class Metrics(Collector):
     """A server's metrics. `start` listens; `close` stops."""
 
-    def __init__(self, server: "Server", backend: "Backend", node: str = "") -> None:
-        """`node` is the server's address in its cluster."""
+    def __init__(self, server: "Server", backend: "Backend", node: str = "", web: "WebCounters | None" = None) -> None:
+        """`node` is the server's address in its cluster; `web` are the counters of its gateway."""
         self.server = server
         self.node = node
+        self.web = web
         self.backend = backend
         self._loop = asyncio.get_running_loop()
         self._last: dict[int, dict[str, Any]] = {}  # last numbers, by worker
@@ -112,6 +114,8 @@ class Metrics(Collector):
             )
             info.add_metric([self.node], 1)
             yield info
+        if self.web is not None:
+            yield from _gateway(self.web)
         yield from _workers(self.backend, reports)
         totals = Totals()
         for each in (*self._ended, *(report["meter"] for report in list(self._last.values()))):
@@ -184,6 +188,26 @@ def _front(server: "Server", backend: "Backend") -> _Families:
     yield _gauge("token_file_unusable", "1 while the token file cannot be used and its earlier contents apply.", stale)
     yield _gauge("workers", "Workers that are ready.", sum(worker.alive for worker in workers))
     yield _counter("worker_restarts", "Worker processes that ended by themselves.", sum(w.restarts for w in workers))
+
+
+def _gateway(web: "WebCounters") -> _Families:
+    """Metrics of the web gateway."""
+    yield _gauge("web_connections", "Connections of browsers that are open.", web["connections"])
+    yield _gauge("web_streams", "WebSockets that are open.", web["streams"])
+    yield _counter("web_accepted_connections", "Connections of browsers that were accepted.", web["accepted"])
+    yield _counter("web_refused_connections", "Connections that were over the gateway's limit.", web["over_limit"])
+    yield _counter("web_received_bytes", "Bytes of requests' bodies and WebSockets' messages.", web["received"])
+    yield _counter("web_sent_bytes", "Bytes of answers' bodies and messages to WebSockets.", web["sent"])
+    requests = CounterMetricFamily("gradwire_web_requests", "Requests, WebSockets among them.", labels=["kind"])
+    for kind, count in web.requests().items():
+        requests.add_metric([kind], count)
+    yield requests
+    refused = CounterMetricFamily(
+        "gradwire_web_refusals", "Requests that the gateway itself refused.", labels=["code", "reason"]
+    )
+    for reason, count in web.refusals().items():
+        refused.add_metric([CODES[reason].name, reason], count)
+    yield refused
 
 
 def _workers(backend: "Backend", reports: list[dict[str, Any]]) -> _Families:

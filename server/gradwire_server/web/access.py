@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gradwire_server.common.errors import Refusal
+from gradwire_server.web.counters import WebCounters
 from gradwire_server.web.logins import Login, Logins
 from gradwire_server.web.options import GatewayOptions
 from gradwire_server.web.status import CallStatus, http_refusal, status_of
@@ -152,9 +153,10 @@ class Access:
 class AccessMiddleware:
     """Checks host and origin before anything else of a request is looked at, and adds headers to every answer."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access, counters: WebCounters) -> None:
         self._app = app
         self._access = access
+        self._counters = counters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request or a WebSocket."""
@@ -172,6 +174,7 @@ class AccessMiddleware:
             self._access.check_host(headers)
             origin = self._access.check_origin(headers)
         except Refusal as refusal:
+            self._counters.add_refusal(refusal.reason)
             await refuse(scope, receive, send_with_headers, status_of(refusal))
             return
         scope.setdefault("state", {})["origin"] = origin

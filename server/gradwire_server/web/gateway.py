@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from gradwire_server.common.errors import Refusal
 from gradwire_server.web.access import Access
 from gradwire_server.web.bodies import Buffered
+from gradwire_server.web.counters import WebCounters
 from gradwire_server.web.logins import Logins
 from gradwire_server.web.options import GatewayOptions
 from gradwire_server.web.status import CallStatus, status_of
@@ -28,9 +29,10 @@ log = logging.getLogger("gradwire.web")
 class Gateway:
     """The server's channels, the logins, and the bounds of one gateway."""
 
-    def __init__(self, options: GatewayOptions) -> None:
+    def __init__(self, options: GatewayOptions, counters: WebCounters | None = None) -> None:
         """Raises OSError for unreadable certificates."""
         self.options = options
+        self.counters = counters or WebCounters()
         self.upstream = Upstream(options)
         self.logins = Logins(options.login_seconds, options.max_logins)
         self.access = Access(options, self.logins)
@@ -44,6 +46,16 @@ class Gateway:
     async def close(self) -> None:
         """Close the channels."""
         await self.upstream.close()
+
+    def status_of(self, error: Exception, doing: str) -> CallStatus:
+        """The status of an error. Counts a refusal of the gateway; an unforeseen error is logged and INTERNAL."""
+        if isinstance(error, grpc.aio.AioRpcError):
+            return status_of(error)  # the server has counted it
+        if not isinstance(error, Refusal):
+            log.error("unexpected error in %r", doing, exc_info=error)
+            error = Refusal("INTERNAL", "internal error in the gateway; see its log")
+        self.counters.add_refusal(error.reason)
+        return status_of(error)
 
 
 class HttpRequest(Request):
@@ -92,30 +104,25 @@ Handler: TypeAlias = Callable[[Gateway, HttpRequest], Awaitable[None]]
 class Endpoint:
     """An HTTP endpoint. Errors of its handler become answers with a status."""
 
-    def __init__(self, gateway: Gateway, handler: Handler) -> None:
+    def __init__(self, gateway: Gateway, handler: Handler, kind: str) -> None:
+        """`kind` is one of counters.KINDS."""
         self._gateway = gateway
+        self._kind = kind
         self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         request = HttpRequest(scope, receive, send)
+        self._gateway.counters.add_request(self._kind)
         try:
             await self._handler(self._gateway, request)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-            status = foreseen(error, scope["path"])
+            status = self._gateway.status_of(error, scope["path"])
             if not request.answered:  # else the connection ends, and the client sees that the answer is not whole
                 await request.discard()
                 await request.answer(status.response())
-
-
-def foreseen(error: Exception, doing: str) -> CallStatus:
-    """The status of an error; an unforeseen one is logged and becomes INTERNAL."""
-    if isinstance(error, (Refusal, grpc.aio.AioRpcError)):
-        return status_of(error)
-    log.error("unexpected error in %r", doing, exc_info=error)
-    return status_of(Refusal("INTERNAL", "internal error in the gateway; see its log"))
 
 
 async def while_connected(request: Request, call: "grpc.aio.UnaryUnaryCall[bytes, bytes]") -> bytes:

@@ -12,6 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from gradwire_server.web.counters import ACCEPTED, CONNECTIONS, OVER_LIMIT, WebCounters
 from gradwire_server.web.options import GatewayOptions
 
 _MOST_FRAGMENTS = 1024
@@ -38,7 +39,7 @@ class _Timer:
             self._handle = None
 
 
-def protocols(options: GatewayOptions) -> tuple[type[asyncio.Protocol], type[asyncio.Protocol]]:
+def protocols(options: GatewayOptions, counters: WebCounters) -> tuple[type[asyncio.Protocol], type[asyncio.Protocol]]:
     """The classes of HTTP's and WebSocket's connections."""
 
     class Http(H11Protocol):
@@ -46,7 +47,10 @@ def protocols(options: GatewayOptions) -> tuple[type[asyncio.Protocol], type[asy
             self._head = _Timer(options.header_seconds, transport.abort)
             self._unread = _Timer(options.write_seconds, transport.abort)
             super().connection_made(transport)
+            counters.add(CONNECTIONS)
+            counters.add(ACCEPTED)
             if len(self.connections) > options.max_connections:
+                counters.add(OVER_LIMIT)
                 transport.abort()
                 return
             self._head.start()
@@ -54,6 +58,7 @@ def protocols(options: GatewayOptions) -> tuple[type[asyncio.Protocol], type[asy
         def connection_lost(self, exc: Exception | None) -> None:
             self._head.stop()
             self._unread.stop()
+            counters.add(CONNECTIONS, -1)
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -83,6 +88,7 @@ def protocols(options: GatewayOptions) -> tuple[type[asyncio.Protocol], type[asy
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._unread.stop()
+            counters.add(CONNECTIONS, -1)
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import uvicorn
 
 from gradwire_server.web.application import application
+from gradwire_server.web.counters import WebCounters
 from gradwire_server.web.gateway import Gateway
 from gradwire_server.web.options import GatewayOptions
 from gradwire_server.web.protocols import protocols
@@ -64,15 +65,17 @@ async def serve(
     listening: socket.socket,
     ended: asyncio.Event,
     started: Callable[[Gateway], object] = lambda gateway: None,
+    counters: WebCounters | None = None,
 ) -> None:
-    """Serve at a listening socket until `ended`. Calls `started` with the gateway.
+    """Serve at a listening socket until `ended`. Calls `started` with the gateway. Counts in `counters`.
 
     Raises OSError, ssl.SSLError for unusable certificates.
     """
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its lines are of clients' faults
-    gateway = Gateway(options)
+    gateway = Gateway(options, counters)
+    gateway.counters.begin()
     certificate = Certificate(options.tls_cert, options.tls_key) if options.tls_cert else None
-    http, websocket = protocols(options)
+    http, websocket = protocols(options, gateway.counters)
     config = uvicorn.Config(
         application(gateway),
         http=http,

@@ -17,7 +17,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from gradwire_server.common.errors import Refusal
 from gradwire_server.web.access import SUBPROTOCOL, Caller
-from gradwire_server.web.gateway import Gateway, foreseen
+from gradwire_server.web.counters import STREAMS
+from gradwire_server.web.gateway import Gateway
 from gradwire_server.web.status import OK, CallStatus
 from gradwire_server.web.upstream import SERVICE, User
 
@@ -37,24 +38,28 @@ class StreamEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a WebSocket."""
+        gateway = self._gateway
         socket = WebSocket(scope, receive, send)
         accepted = False
+        gateway.counters.add_request("stream")
         try:
-            caller = self._gateway.access.caller(socket, scope["subprotocols"])
-            async with self._gateway.upstream.user(caller.token) as user:
+            caller = gateway.access.caller(socket, scope["subprotocols"])
+            async with gateway.upstream.user(caller.token) as user:
                 self._check_streams(user)
                 user.streams += 1
+                gateway.counters.add(STREAMS)
                 try:
                     await socket.accept(SUBPROTOCOL if SUBPROTOCOL in scope["subprotocols"] else None)
                     accepted = True
                     await self._carry(socket, user, caller)
                 finally:
                     user.streams -= 1
+                    gateway.counters.add(STREAMS, -1)
             status = OK
         except WebSocketDisconnect:
             return
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-            status = foreseen(error, PATH)
+            status = gateway.status_of(error, PATH)
         with suppress(WebSocketDisconnect):  # the client went meanwhile
             await (_end(socket, status) if accepted else _deny(socket, status))
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from gradwire_server.common.errors import Refusal
 from gradwire_server.web import connect, grpc_web
 from gradwire_server.web.bodies import read_body
-from gradwire_server.web.gateway import Gateway, HttpRequest, foreseen, while_connected
+from gradwire_server.web.gateway import Gateway, HttpRequest, while_connected
 from gradwire_server.web.methods import STREAMING, UNARY, Method
 from gradwire_server.web.status import OK, CallStatus, http_refusal
 from gradwire_server.web.upstream import User
@@ -79,7 +79,7 @@ async def _by_grpc_web(gateway: Gateway, request: HttpRequest, method: Method, k
                 await _answer_grpc_web(request, kind, answer, status)
         return
     except (Refusal, grpc.aio.AioRpcError) as error:
-        status = foreseen(error, method.path)
+        status = gateway.status_of(error, method.path)
     await request.discard()
     await _answer_grpc_web(request, kind, None, status)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import socket
 import sys
 from typing import Any
@@ -24,7 +25,8 @@ from gradwire_server.web import connect, grpc_web
 from gradwire_server.web.access import Access
 from gradwire_server.web.application import application
 from gradwire_server.web.bodies import Buffered, in_time
-from gradwire_server.web.gateway import Gateway, foreseen
+from gradwire_server.web.counters import WebCounters
+from gradwire_server.web.gateway import Gateway
 from gradwire_server.web.logins import Logins
 from gradwire_server.web.methods import UNARY
 from gradwire_server.web.options import GatewayOptions
@@ -126,8 +128,19 @@ def test_a_status_has_the_refusals_code_message_and_details() -> None:
         each["type"] for each in status.body()["details"]
     }
     assert b"grpc-message: no such %3Cb%3E" in status.trailers()
-    assert foreseen(ValueError("secret"), "/x").code is grpc.StatusCode.INTERNAL
-    assert "secret" not in foreseen(ValueError("secret"), "/x").message
+
+
+def test_an_unforeseen_error_is_internal_tells_nothing_and_is_counted() -> None:
+    async def statuses() -> None:
+        gateway = Gateway(OPTIONS)
+        try:
+            found = gateway.status_of(ValueError("secret"), "/x")
+            assert found.code is grpc.StatusCode.INTERNAL and "secret" not in found.message
+            assert gateway.counters.refusals() == {"INTERNAL": 1}
+        finally:
+            await gateway.close()
+
+    asyncio.run(statuses())
 
 
 def test_options_travel_as_json_and_tell_whether_tokens_are_in_clear() -> None:
@@ -139,7 +152,7 @@ def test_options_travel_as_json_and_tell_whether_tokens_are_in_clear() -> None:
 
 
 def test_connections_have_uvicorns_protocols_with_bounds() -> None:
-    http, websocket = protocols(OPTIONS)
+    http, websocket = protocols(OPTIONS, WebCounters())
     assert issubclass(http, asyncio.Protocol) and issubclass(websocket, asyncio.Protocol)
     with pytest.raises(OSError):
         Certificate("/nonexistent/cert.pem", "/nonexistent/key.pem")
@@ -150,6 +163,7 @@ def test_the_child_process_takes_a_socket_and_ends_with_its_input(monkeypatch: p
         listening.bind(("127.0.0.1", 0))
         made = GatewayProcess(OPTIONS, listening)
         assert made.socket_path.endswith("/socket")
+        os.close(made._shared)
         made._folder.cleanup()
     monkeypatch.setattr(sys, "argv", ["gradwire_server.web", "no JSON", "0"])
     monkeypatch.setattr(child.signal, "signal", lambda *given: None)

@@ -22,8 +22,10 @@ pytest.importorskip("starlette", reason="the gateway needs the extra [web]")
 import httpx
 from websockets.sync.client import connect
 
+from gradwire_server.web.counters import KINDS
 from tests.certificates import Authority
 from tests.server.harness import WAIT, until
+from tests.server.test_metrics import samples, value
 from tests.server.test_process import ALONE, process, ready
 from tests.server.web.harness import SERVICE, Running, gateway_to, served, token_file
 
@@ -94,11 +96,35 @@ def test_serve_with_web_answers_and_ends_with_open_sockets() -> None:
 
 
 def test_the_gateway_ends_with_a_killed_server_and_starts_again_if_it_ends_itself() -> None:
-    with serving("--web=0") as (_, url, started):
+    with serving("--web=0", "--metrics=0") as (_, url, started):
+        assert started.stderr is not None
+        metrics = next(found[1] for line in started.stderr if (found := re.search(r"metrics.*address=(\S+)", line)))
         (child,) = psutil.Process(started.pid).children()
+        stream = connect(url.replace("http", "ws") + f"{SERVICE}/Stream").__enter__()
+        assert httpx.get(f"{url}/studio/none", timeout=WAIT).status_code == 404
+        assert httpx.post(f"{url}/nothing", timeout=WAIT, content=b"12345").status_code == 404
+        assert httpx.get(url, headers={"origin": "https://evil.example"}, timeout=WAIT).status_code == 403
+        httpx.post(url + INFO, json={}, timeout=WAIT)
+        told = samples(metrics)
+        assert {kind: value(told, "web_requests_total", kind=kind) for kind in KINDS if kind != "health"} == {
+            **dict.fromkeys(KINDS[:-1], 0),
+            "call": 1,
+            "stream": 1,
+            "page": 1,
+        }
+        assert value(told, "web_refusals_total", code="PERMISSION_DENIED", reason="PERMISSION_DENIED") == 1
+        assert value(told, "web_refusals_total", code="UNIMPLEMENTED", reason="NOT_SUPPORTED") == 2
+        assert value(told, "web_streams") == 1 and value(told, "web_connections") >= 1
+        accepted = value(told, "web_accepted_connections_total")
+        assert accepted >= 5 and value(told, "web_refused_connections_total") == 0
+        assert value(told, "web_received_bytes_total") == 2 and value(told, "web_sent_bytes_total") > 100
         child.kill()
         until(lambda: [c for c in psutil.Process(started.pid).children() if c.pid != child.pid])
         assert httpx.get(f"{url}/healthz", timeout=WAIT).status_code == 200
+        told = samples(metrics)  # the counts continue, and what was open is not
+        assert value(told, "web_accepted_connections_total") == accepted + 1 and value(told, "web_streams") == 0
+        assert value(told, "web_requests_total", kind="call") == value(told, "web_requests_total", kind="health") == 1
+        stream.close()
         (child,) = psutil.Process(started.pid).children()
         started.kill()
         child.wait(WAIT)
