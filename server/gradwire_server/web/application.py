@@ -122,7 +122,7 @@ async def _login(gateway: Gateway, request: HttpRequest) -> None:
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise Refusal("MALFORMED", 'a login is {"token": "..."} as application/json')
     await gateway.upstream.check(token)  # raises if the server does not know it
-    cookie, login = gateway.logins.begin(token)
+    cookie, login = gateway.logins.begin(token, request.cookies.get(gateway.access.cookie, ""))
     response = JSONResponse({"csrfToken": login.csrf, "expiresInSeconds": int(gateway.logins.seconds)})
     gateway.access.set_cookie(response, cookie, gateway.logins.seconds)
     await request.answer(response)

@@ -46,9 +46,18 @@ class Logins:
     def __len__(self) -> int:
         return len(self._held)
 
-    def begin(self, token: str) -> tuple[str, Login]:
-        """Begin a login with a token that the server accepts; the cookie and the login."""
+    def begin(self, token: str, given: str = "") -> tuple[str, Login]:
+        """Begin a login with a token that the server accepts; the cookie and the login.
+
+        `given` is the browser's cookie. If it is of a login with the same token, that one is renewed: all tabs share
+        the cookie, so with a new one the other tabs' CSRF tokens would fit no more.
+        """
         self.sweep()
+        known = self.find(given)
+        if known is not None and hmac.compare_digest(known.token.encode(), token.encode()):
+            known.expires = self._clock() + self.seconds
+            self._held.move_to_end(known.key)
+            return given, known
         same = [login for login in self._held.values() if login.token == token]
         for login in same[: max(0, len(same) - _MOST_OF_A_TOKEN + 1)]:
             self.end(login)

@@ -88,9 +88,11 @@ class StreamEndpoint:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _login_ends(self, caller: Caller) -> None:
-        assert caller.login is not None
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(caller.login.ended.wait(), self._gateway.logins.left(caller.login))
+        login, logins = caller.login, self._gateway.logins
+        assert login is not None
+        while not login.ended.is_set() and (left := logins.left(login)):  # it may be renewed meanwhile
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(login.ended.wait(), left)
         raise Refusal("UNAUTHENTICATED", "the login has ended; log in again by POST /login")
 
 

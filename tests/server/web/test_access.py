@@ -159,6 +159,29 @@ def test_an_expired_cookie_is_refused(secured: Secured) -> None:
         assert answer.status_code == 401
 
 
+def test_another_tab_that_logs_in_with_the_same_token_leaves_the_first_its_login(secured: Secured) -> None:
+    client, csrf = secured.login(secured.alice)
+    with client:
+        again = client.post("/login", json={"token": secured.alice}).json()["csrfToken"]
+        for each in (csrf, again):
+            assert client.post(INFO, json={}, headers={"x-csrf-token": each}).status_code == 200
+        others = client.post("/login", json={"token": secured.bob}).json()["csrfToken"]
+        assert client.post(INFO, json={}, headers={"x-csrf-token": others}).status_code == 200
+        assert client.post(INFO, json={}, headers={"x-csrf-token": csrf}).status_code == 403
+
+
+def test_a_login_that_is_renewed_lasts_longer() -> None:
+    now = [0.0]
+    logins = Logins(10.0, 10, lambda: now[0])
+    cookie, login = logins.begin("a")
+    now[0] = 9.0
+    assert logins.begin("a", cookie) == (cookie, login) and logins.begin("b", cookie)[1] is not login
+    now[0] = 18.0
+    assert logins.find(cookie) is login
+    now[0] = 19.0
+    assert logins.begin("a", cookie)[1] is not login
+
+
 def test_a_bad_token_cannot_log_in(secured: Secured) -> None:
     with secured.running.client() as client:
         for body in ({"token": "nonsense"}, {"token": "gradwire_0000000000000000_" + "0" * 43}):
