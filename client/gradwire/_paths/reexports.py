@@ -17,7 +17,12 @@ _NN_HOMES = {
     "instancenorm": "nn._norm",
     "linear": "nn._layers nn._transformer",
     "loss": "nn._loss",
-    "module": "nn._module nn._hooks.of_all_modules _EXTRA_STATE_KEY_SUFFIX=nn._state.EXTRA_STATE_KEY "
+    "module": "nn._module nn._hooks.of_all_modules _global_forward_hooks=nn._hooks.of_all_modules.HOOKS "
+    "_global_forward_pre_hooks=nn._hooks.of_all_modules.PRE_HOOKS "
+    "_global_backward_hooks=nn._hooks.of_all_modules.BACKWARD_HOOKS "
+    "_global_backward_pre_hooks=nn._hooks.of_all_modules.BACKWARD_PRE_HOOKS "
+    "_global_forward_hooks_always_called=nn._hooks.of_all_modules.ALWAYS_CALLED "
+    "_global_forward_hooks_with_kwargs=nn._hooks.of_all_modules.WITH_KWARGS _EXTRA_STATE_KEY_SUFFIX=nn._state.EXTRA_STATE_KEY "
     "_IncompatibleKeys=nn._state.IncompatibleKeys "
     "_addindent=nn._module.add_indent Parameter=nn.Parameter RemovableHandle=utils.hooks.RemovableHandle",
     "normalization": "nn._norm",

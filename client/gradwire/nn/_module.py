@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +29,7 @@ from gradwire.nn._hooks.of_all_modules import (
     HOOKS,
     PRE_HOOKS,
     REGISTRATIONS,
+    WITH_KWARGS,
     registered,
 )
 from gradwire.nn._parameter import Buffer, Parameter, set_owner
@@ -51,6 +53,39 @@ def _session_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> SessionProtoco
             if isinstance(each, Tensor):
                 return each._session
     return None
+
+
+class _HookedCall:
+    """One call of a module with hooks: the arguments and the result, as the hooks so far changed them."""
+
+    __slots__ = ("args", "ended", "kwargs", "result")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.result: Any = None
+        #: The numbers of the forward hooks that were called.
+        self.ended: set[int] = set()
+
+    def before(self, module: Module, hook: Callable[..., Any], with_kwargs: bool) -> None:
+        """Call a forward pre-hook; what it returns replaces the arguments."""
+        changed = hook(module, self.args, self.kwargs) if with_kwargs else hook(module, self.args)
+        if changed is None:
+            return
+        if not with_kwargs:
+            self.args = changed if isinstance(changed, tuple) else (changed,)
+        elif isinstance(changed, tuple) and len(changed) == 2:
+            self.args, self.kwargs = changed
+        else:
+            raise refuse(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}.")
+
+    def after(self, module: Module, number: int, hook: Callable[..., Any]) -> None:
+        """Call a forward hook; what it returns replaces the result."""
+        self.ended.add(number)
+        with_kwargs = number in WITH_KWARGS or number in module._forward_hooks_with_kwargs
+        changed = hook(module, self.args, *((self.kwargs,) if with_kwargs else ()), self.result)
+        if changed is not None:
+            self.result = changed
 
 
 class Module(_state.StateHooks):
@@ -242,41 +277,35 @@ class Module(_state.StateHooks):
             if session is not None:
                 session.note_module_call(first, self._owner, type(self).__name__)
             return result
-        ended: set[int] = set()
+        call = _HookedCall(args, kwargs)
         try:
-            result = self._call_hooked(args, kwargs, ended)
+            result = self._call_hooked(call)
         except Exception as error:
             blame(self, error, args, kwargs)
-            # Hooks that are called after a failure too, unless they have run.
-            for number in [each for each in ALWAYS_CALLED if each in HOOKS and each not in ended]:
-                HOOKS[number](self, args, kwargs, None)
-            always = self._forward_hooks_always_called
-            for number in [each for each in self._forward_hooks if each in always and each not in ended]:
-                self._forward_hooks[number](self, args, None)
+            self._run_always_called(call)
             raise
         if session is not None:
             session.note_module_call(first, self._owner, type(self).__name__)
         return result
 
-    def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any], ended: set[int]) -> Any:
-        for hook in list(PRE_HOOKS.values()):
-            changed = hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        for number, hook in list(self._forward_pre_hooks.items()):
-            if number in self._forward_pre_hooks_with_kwargs:
-                changed = hook(self, args, kwargs)
-                if changed is not None:
-                    if not isinstance(changed, tuple) or len(changed) != 2:
-                        raise refuse(
-                            "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
-                            f"{changed}."
-                        )
-                    args, kwargs = changed
-            else:
-                changed = hook(self, args)
-                if changed is not None:
-                    args = changed if isinstance(changed, tuple) else (changed,)
+    def _run_always_called(self, call: _HookedCall) -> None:
+        """Run the hooks for failures that have not run; their own errors become warnings beside the first error."""
+        for number, hook in [*HOOKS.items(), *self._forward_hooks.items()]:
+            is_always_called = number in ALWAYS_CALLED or number in self._forward_hooks_always_called
+            if not is_always_called or number in call.ended:
+                continue
+            try:
+                call.after(self, number, hook)
+            except Exception as error:
+                warnings.warn(
+                    f"{'global ' if number in HOOKS else ''}module forward hook with ``always_call=True`` raised an exception that was silenced as another "
+                    f"error was raised in forward: {error}",
+                    stacklevel=3,
+                )
+
+    def _call_hooked(self, call: _HookedCall) -> Any:
+        for number, hook in [*PRE_HOOKS.items(), *self._forward_pre_hooks.items()]:
+            call.before(self, hook, number in self._forward_pre_hooks_with_kwargs)
         backward = None
         hooks = [*BACKWARD_HOOKS.values(), *self._backward_hooks.values()]
         pre_hooks = [*BACKWARD_PRE_HOOKS.values(), *self._backward_pre_hooks.values()]
@@ -284,20 +313,11 @@ class Module(_state.StateHooks):
             from gradwire.nn._hooks.backward import BackwardHooks
 
             backward = BackwardHooks(self, hooks, pre_hooks)
-            args = backward.take(args)
-        result = self.forward(*args, **kwargs)
-        for number, hook in list(HOOKS.items()):
-            ended.add(number)
-            changed = hook(self, args, kwargs, result)
-            if changed is not None:
-                result = changed
-        for number, hook in list(self._forward_hooks.items()):
-            ended.add(number)
-            named = (kwargs,) if number in self._forward_hooks_with_kwargs else ()
-            changed = hook(self, args, *named, result)
-            if changed is not None:
-                result = changed
-        return result if backward is None else backward.give(result)
+            call.args = backward.take(call.args)
+        call.result = self.forward(*call.args, **call.kwargs)
+        for number, hook in [*HOOKS.items(), *self._forward_hooks.items()]:
+            call.after(self, number, hook)
+        return call.result if backward is None else backward.give(call.result)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False

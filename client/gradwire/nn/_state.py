@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,10 +72,17 @@ class StateHooks:
             if hook(*args) is not None:
                 raise RuntimeError("state_dict post-hook must return None")
 
+        with suppress(AttributeError):  # bound methods take no attributes
+            hook._from_public_api = True  # type: ignore[attr-defined]
         return add_hook(self._state_dict_hooks, checked)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """The same; a result other than None replaces the dictionary."""
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously registered via "
+                "register_state_dict_post_hook"
+            )
         return add_hook(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:

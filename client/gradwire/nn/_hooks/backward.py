@@ -43,6 +43,12 @@ class BackwardHooks:
 
     def give(self, result: Any) -> Any:
         """The module's result, behind a node."""
+        if not isinstance(result, (Tensor, tuple)):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(result)}",
+                stacklevel=4,
+            )
         several = isinstance(result, tuple)
         made, places, node = _behind_a_node(result if several else (result,))
         if node is not None:

@@ -23,8 +23,9 @@ PRE_HOOKS: dict[int, Callable[..., Any]] = {}
 HOOKS: dict[int, Callable[..., Any]] = {}
 BACKWARD_PRE_HOOKS: dict[int, Callable[..., Any]] = {}
 BACKWARD_HOOKS: dict[int, Callable[..., Any]] = {}
-#: Numbers of forward hooks that are called where forward raises, too.
-ALWAYS_CALLED: set[int] = set()
+#: Numbers of forward hooks that get the named arguments, and of those that are called where forward raises, too.
+WITH_KWARGS: dict[int, bool] = {}
+ALWAYS_CALLED: dict[int, bool] = {}
 #: Hooks of registrations by kind.
 REGISTRATIONS: dict[str, dict[int, Callable[..., Any]]] = {"buffer": {}, "module": {}, "parameter": {}}
 
@@ -41,11 +42,8 @@ def register_module_forward_hook(
 
     `with_kwargs`: it is called with the named arguments, too. `always_call`: also where forward raises.
     """
-    given = hook if with_kwargs else lambda module, args, kwargs, output: hook(module, args, output)
-    handle = add_hook(HOOKS, given)
-    if always_call:
-        ALWAYS_CALLED.add(handle.id)
-    return handle
+    marks = [each for each, wanted in ((WITH_KWARGS, with_kwargs), (ALWAYS_CALLED, always_call)) if wanted]
+    return add_hook(HOOKS, hook, marks=marks)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
