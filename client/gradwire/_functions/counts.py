@@ -256,7 +256,12 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     if indices.is_floating_point() or indices.is_complex() or indices.dtype is dtypes.bool_:
         raise GradwireTypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    sizes = [int(shape)] if isinstance(shape, (int, Tensor)) else [int(each) for each in shape]
+    if not isinstance(shape, (int, list, tuple)):
+        raise GradwireTypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    sizes = [shape] if isinstance(shape, int) else list(shape)
+    for each in sizes:
+        if not isinstance(each, int):
+            raise GradwireTypeError(f"expected 'shape' sequence to only contain ints, but got {type(each)}")
     if any(each < 0 for each in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
     made = []

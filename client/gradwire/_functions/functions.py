@@ -9,6 +9,7 @@ from gradwire._base.dtypes import dtype
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._base.promotion import COMPLEX, category, promote_types
 from gradwire._tensor.call import _call
+from gradwire._tensor.out import _into
 from gradwire._tensor.tensor import Tensor
 
 _INTS = ("int8", "int16", "int32", "int64")
@@ -56,8 +57,8 @@ def is_neg(input: Tensor) -> bool:
 
 
 def is_inference(input: Tensor) -> bool:
-    """False, whatever mode made the tensor (torch.is_inference)."""
-    return False
+    """Whether inference mode made the tensor (torch.is_inference)."""
+    return input.is_inference()
 
 
 def resolve_neg(input: Tensor) -> Tensor:
@@ -145,9 +146,18 @@ def atleast_3d(*tensors: Any) -> Any:
     return _each("atleast_3d", tensors)
 
 
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """Indices of nonzero elements: a row per element, or a tuple of a vector per dimension (torch.nonzero)."""
-    return input.nonzero(as_tuple=as_tuple)
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None) -> Any:
+    """Indices of nonzero elements: a row per element, or a tuple of a vector per dimension (torch.nonzero).
+
+    `out` gets the rows. Raises RuntimeError for `out` beside `as_tuple`, or one of another dtype than int64.
+    """
+    if out is None:
+        return input.nonzero(as_tuple=as_tuple)
+    if as_tuple:
+        raise refuse("nonzero does not support the out kwarg when as_tuple is True")
+    if out.dtype is not dtypes.int64:
+        raise refuse(f"nonzero: Expected out tensor to have scalar type Long but got scalar type {out.dtype}")
+    return _into("nonzero", out, input.nonzero())
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:

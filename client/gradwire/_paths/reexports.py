@@ -22,7 +22,8 @@ _NN_HOMES = {
     "_global_backward_hooks=nn._hooks.of_all_modules.BACKWARD_HOOKS "
     "_global_backward_pre_hooks=nn._hooks.of_all_modules.BACKWARD_PRE_HOOKS "
     "_global_forward_hooks_always_called=nn._hooks.of_all_modules.ALWAYS_CALLED "
-    "_global_forward_hooks_with_kwargs=nn._hooks.of_all_modules.WITH_KWARGS _EXTRA_STATE_KEY_SUFFIX=nn._state.EXTRA_STATE_KEY "
+    "_global_forward_hooks_with_kwargs=nn._hooks.of_all_modules.WITH_KWARGS "
+    "_EXTRA_STATE_KEY_SUFFIX=nn._state.EXTRA_STATE_KEY "
     "_IncompatibleKeys=nn._state.IncompatibleKeys "
     "_addindent=nn._module.add_indent Parameter=nn.Parameter RemovableHandle=utils.hooks.RemovableHandle",
     "normalization": "nn._norm",

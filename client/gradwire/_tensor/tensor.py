@@ -660,7 +660,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         """View the elements with other sizes, or the bytes as another dtype, without a copy (torch.Tensor.view)."""
         wanted = size[0] if len(size) == 1 and dtype is None else dtype
         if isinstance(wanted, (dtypes.dtype, type)):
-            return _call("view_dtype", (self, dtypes.as_dtype(wanted)))
+            # PyTorch differentiates no view of other bytes: its result is detached.
+            source = self.detach() if self.requires_grad else self
+            return _call("view_dtype", (source, dtypes.as_dtype(wanted)))
         return _call("view", (self, _sizes(size)))
 
     def clone(self, *, memory_format: Any = None) -> Tensor:

@@ -378,10 +378,14 @@ def _first(tensors: Sequence[Any], wanted: Any) -> int:
 
 
 def hand_on(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The same tensors behind a new node, through which their gradients pass unchanged."""
+    """The same tensors behind a new node, through which their gradients pass unchanged.
+
+    Those that require no gradient still require none.
+    """
     with no_grad():
         made = [each.view_as(each) for each in tensors]
-    record(name, 0, tensors, made)
+    constant = [new for new, each in zip(made, tensors, strict=True) if not each._spec.requires_grad]
+    record(name, 0, tensors, made, constant=constant)
     return made
 
 

@@ -296,10 +296,10 @@ class Module(_state.StateHooks):
                 continue
             try:
                 call.after(self, number, hook)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the first error is raised
                 warnings.warn(
-                    f"{'global ' if number in HOOKS else ''}module forward hook with ``always_call=True`` raised an exception that was silenced as another "
-                    f"error was raised in forward: {error}",
+                    f"{'global ' if number in HOOKS else ''}module forward hook with ``always_call=True`` raised an "
+                    f"exception that was silenced as another error was raised in forward: {error}",
                     stacklevel=3,
                 )
 

@@ -338,7 +338,7 @@ def refuse_origin(view: Tensor, origin: ViewOrigin, what: str) -> None:
     where = "in normal mode" if origin is ViewOrigin.INFERENCE else "with grad mode enabled"
     who = f"A view was created {mode} and {what} modified inplace {where}."
     if view.node is not None:
-        name = view.node.name.partition("Backward")[0]
+        name = view.node.name.rpartition("Backward")[0]
         who = f"Output {view.index} of {name} is a view and {what} modified inplace."
         if origin in (ViewOrigin.NO_GRAD, ViewOrigin.INFERENCE):
             who = (

@@ -190,6 +190,7 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
     early = len(indices) > input.ndim or any(map(_is_mask, indices))
     key = _key(xp, input.shape, indices) if early else None
     if hasattr(values, "dtype") and values.dtype != input.dtype and not _fills(indices, values):
+        _check_values(input, key or _key(xp, input.shape, indices), values)
         raise EngineError(
             Reason.RUNTIME,
             "Index put requires the source and destination dtypes match, got "
@@ -204,10 +205,26 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
         else:
             combine_at(xp, "add", input, key, values)
     except ValueError as error:
-        raise EngineError(
-            Reason.RUNTIME,
-            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result",
-        ) from error
+        raise _mismatch(input[key], values) from error
+
+
+def _check_values(input: Array, key: Any, values: Array) -> None:
+    """Raise EngineError unless the values broadcast to the selected elements, which PyTorch checks before dtypes."""
+    chosen = input[key]
+    try:
+        fits = np.broadcast_shapes(chosen.shape, values.shape) == chosen.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise _mismatch(chosen, values)
+
+
+def _mismatch(chosen: Array, values: Array) -> EngineError:
+    return EngineError(
+        Reason.RUNTIME,
+        f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape "
+        f"{list(chosen.shape)}",
+    )
 
 
 index_put.into(_put, always=True)

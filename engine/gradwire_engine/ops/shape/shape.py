@@ -21,6 +21,7 @@ from gradwire_engine.graph.tensor import detach as detached
 from gradwire_engine.op.composite import Composite, composite
 from gradwire_engine.op.cost import CALL, counted, of_shape
 from gradwire_engine.op.op import op
+from gradwire_engine.op.strides import geometry_of
 from gradwire_engine.op.value_access import is_row_major
 from gradwire_engine.ops.base.basic import conj, expand
 from gradwire_engine.ops.base.checks import admit, check_count, check_index, ints, normalize_dim, reshaped, viewed
@@ -101,24 +102,31 @@ def view_dtype(xp: Any, input: Array, dtype: DType) -> Array:
     if dtype == input.dtype:
         return input.view()
     old, new = input.dtype.itemsize, dtype.itemsize
-    if old != new and not input.ndim:
-        raise EngineError(
-            Reason.RUNTIME, f"self.dim() cannot be 0 to view {dtypes.TITLES[input.dtype]} as {dtypes.TITLES[dtype]} "
-            "(different element sizes)",
-        )  # fmt: skip
-    if old != new and input.strides[-1] != old and input.size:
-        raise EngineError(
-            Reason.RUNTIME,
-            f"self.stride(-1) must be 1 to view {dtypes.TITLES[input.dtype]} as {dtypes.TITLES[dtype]} (different "
-            f"element sizes), but got {input.strides[-1] // old}",
-        )
-    if new > old and (input.shape[-1] * old) % new:
-        raise EngineError(
-            Reason.RUNTIME,
-            f"self.size(-1) must be divisible by {new // old} to view {dtypes.TITLES[input.dtype]} as "
-            f"{dtypes.TITLES[dtype]} (different element sizes), but got {input.shape[-1]}",
-        )
+    if old != new:
+        kinds = f"to view {dtypes.TITLES[input.dtype]} as {dtypes.TITLES[dtype]} (different element sizes)"
+        if not input.ndim:
+            raise EngineError(Reason.RUNTIME, f"self.dim() cannot be 0 {kinds}")
+        if input.strides[-1] != old and input.size:
+            raise EngineError(Reason.RUNTIME, f"self.stride(-1) must be 1 {kinds}, but got {input.strides[-1] // old}")
+        if new > old:
+            _check_widened(input, new // old, kinds)
     return input.view(dtype)
+
+
+def _check_widened(input: Array, ratio: int, kinds: str) -> None:
+    """Raise EngineError unless groups of `ratio` elements are elements of the wider dtype (torch.Tensor.view)."""
+    (sizes, strides, offset), _ = geometry_of(input)
+    if sizes[-1] % ratio:
+        raise EngineError(Reason.RUNTIME, f"self.size(-1) must be divisible by {ratio} {kinds}, but got {sizes[-1]}")
+    if offset % ratio:
+        raise EngineError(
+            Reason.RUNTIME, f"self.storage_offset() must be divisible by {ratio} {kinds}, but got {offset}"
+        )
+    for dim, stride in enumerate(strides[:-1]):
+        if stride % ratio and input.size:
+            raise EngineError(
+                Reason.RUNTIME, f"self.stride({dim}) must be divisible by {ratio} {kinds}, but got {stride}"
+            )
 
 
 view_dtype.works_in(backward=0, grows=False)
@@ -626,10 +634,23 @@ view_as_real.works_in(backward=0, grows=False)
 @op(view=True, cost=4)
 def view_as_complex(xp: Any, input: Array) -> Array:
     """View a last dimension of size 2 as complex numbers (torch.view_as_complex)."""
-    if dtypes.category(input.dtype) != dtypes.FLOAT or not input.ndim or input.shape[-1] != 2:
-        raise EngineError(Reason.RUNTIME, "Tensor must have a last dimension of size 2 and be floating point")
-    if input.strides[-1] != input.dtype.itemsize:
+    if dtypes.category(input.dtype) != dtypes.FLOAT:
+        raise EngineError(
+            Reason.RUNTIME,
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+            f"{dtypes.TITLES[input.dtype]}",
+        )
+    if not input.ndim:
+        raise EngineError(Reason.RUNTIME, "Input tensor must have one or more dimensions")
+    if input.shape[-1] != 2:
+        raise EngineError(Reason.RUNTIME, "Tensor must have a last dimension of size 2")
+    (_, strides, offset), _ = geometry_of(input)
+    if strides[-1] != 1:
         raise EngineError(Reason.RUNTIME, "Tensor must have a last dimension with stride 1")
+    if any(stride % 2 for stride in strides[:-1]) and input.size:
+        raise EngineError(Reason.RUNTIME, "Tensor must have a stride divisible by 2 for all but last dimension")
+    if offset % 2:
+        raise EngineError(Reason.RUNTIME, "Tensor must have a storage_offset divisible by 2")
     return input.view(dtypes.to_complex(input.dtype))[..., 0]
 
 
