@@ -17,6 +17,9 @@ from gradwire._base.errors import GradwireRuntimeError
 # Folder with a sitecustomize module, which Python imports before a child's program starts.
 _SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_site")
 
+# The old package that comes with PyTorch: PyTorch's own would import PyTorch's internals.
+_FUNCTORCH = ("functorch", "functorch.experimental")
+
 
 class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finder and loader that give gradwire's module for each name under `torch`."""
@@ -28,6 +31,9 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         `importlib.util.find_spec` gets None.
         """
         top, _, rest = fullname.partition(".")
+        if fullname in _FUNCTORCH:
+            module = importlib.import_module("gradwire.func._functorch")
+            return ModuleSpec(fullname, self, loader_state=(module, module.__spec__))
         if top != "torch":
             return None
         ours = f"gradwire.{rest}" if rest else "gradwire"

@@ -52,6 +52,9 @@ REEXPORTS: dict[str, str] = {
     "legacy_contiguous_format=_functions.legacy.contiguous_format "
     "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_io.pytorch_globals.TypedStorage",
     "nn": "DataParallel=nn.parallel.DataParallel",
+    "_functorch.make_functional": "func._make_functional",
+    "_functorch.batch_norm_replacement": "func._make_functional",
+    "_functorch.eager_transforms": "func._derivatives func",
     "nn.modules": "nn",
     "nn.parameter": "nn._lazy",
     "nn.modules.lazy": "nn._lazy LazyModuleMixin=nn._lazy.LazyModule",

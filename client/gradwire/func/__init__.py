@@ -19,6 +19,7 @@ from gradwire.func._module_calls import stack_module_state
 from gradwire.func._vmap import vmap
 
 if TYPE_CHECKING:
+    from gradwire.func._make_functional import replace_all_batch_norm_modules_
     from gradwire.nn.utils.stateless import functional_call
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "value_and_grad",
     "vjp",
@@ -44,8 +46,12 @@ def __getattr__(name: str) -> Any:
         from gradwire.nn.utils.stateless import functional_call
 
         return functional_call
+    if name == "replace_all_batch_norm_modules_":
+        from gradwire.func._make_functional import replace_all_batch_norm_modules_
+
+        return replace_all_batch_norm_modules_
     return names_of_paths(__name__)(name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), "functional_call"]
+    return [*globals(), "functional_call", "replace_all_batch_norm_modules_"]

@@ -31,6 +31,17 @@ from gradwire.func._vmap import vmap
 _Function: TypeAlias = "Callable[..., Any]"
 _Argnums: TypeAlias = "int | tuple[int, ...]"
 
+#: How PyTorch's messages name a transform's call: grad's is that of grad_and_value, jacrev's that of vjp.
+_CALLS = {
+    "grad": "grad_and_value(f)(*args)",
+    "grad_and_value": "grad_and_value(f)(*args)",
+    "vjp": "vjp(f, *primals)",
+    "jacrev": "vjp(f, *primals)",
+    "jvp": "jvp(f, primals, tangents)",
+    "jacfwd": "jvp(f, primals, tangents)",
+    "linearize": "linearize(f, *primals)",
+}
+
 
 def grad(func: _Function, argnums: _Argnums = 0, has_aux: bool = False) -> _Function:
     """The function that computes the gradient of `func` by its arguments `argnums` (torch.func.grad).
@@ -110,7 +121,7 @@ def jvp(func: _Function, primals: Any, tangents: Any, *, strict: bool = False, h
     with _Level(records=False) as scope, transform_level() as level:
         duals = [dual_at(level, one, other) for one, other in zip(inputs, directions, strict=True)]
         value, aux = _split_aux("jvp", func(*rebuild(structure, duals)), has_aux)
-        outputs, form = _tensors("jvp", "answer of the function", value)
+        outputs, form = _outputs("jvp", value)
         if strict and not all(has_tangent(level, each) for each in outputs):
             raise refuse(
                 "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not "
@@ -138,12 +149,17 @@ def linearize(func: _Function, *primals: Any) -> tuple[Any, _Function]:
 
 
 def jacrev(
-    func: _Function, argnums: _Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None
+    func: _Function,
+    argnums: _Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
 ) -> _Function:
     """The function that computes the Jacobian of `func` row by row, in reverse mode (torch.func.jacrev).
 
     Returns a tensor for each output and input, with the shapes of both, nested like the outputs and then like
-    `argnums`. `chunk_size` changes nothing here.
+    `argnums`. `chunk_size` and `_preallocate_and_copy` change nothing here: rows are computed one at a time.
     """
     _check_chunk(chunk_size)
 
@@ -263,7 +279,7 @@ def _jacobian_by_columns(
     """The Jacobian from one graph, one column at a time."""
     with _Level() as level:
         inputs, structure, value, aux = _called("jacfwd", func, argnums, has_aux, level, args, kwargs)
-        outputs, form = _tensors("jacfwd", "answer of the function", value)
+        outputs, form = _outputs("jacfwd", value)
         _check_real("jacfwd", "outputs", outputs)
         keep = level.keeps(outputs)
         forward = _Forward(outputs, inputs)
@@ -363,18 +379,32 @@ def _with_tangents_of(made: Tensor, source: Tensor) -> Tensor:
 
 
 def _tensors(name: str, what: str, value: Any) -> tuple[list[Tensor], Structure]:
+    """The tensors of an argument and its structure. Raises RuntimeError for none, and for anything else in it."""
     leaves, structure = flatten(value)
     if not leaves:
-        raise refuse(f"{name}: the {what} hold no tensors")
+        raise refuse(f"{_CALLS[name]}: Expected {what} to contain at least one Tensor.")
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
-            raise refuse(f"{name}: Expected the {what} to be Tensors, but got {type(leaf).__name__}")
+            raise refuse(f"{_CALLS[name]}: Expected {what} to only contain Tensors, got {type(leaf)}")
+    return leaves, structure
+
+
+def _outputs(name: str, value: Any) -> tuple[list[Tensor], Structure]:
+    """The tensors of a function's result and its structure. Raises RuntimeError for none, and for anything else."""
+    leaves, structure = flatten(value)
+    if not leaves or (len(leaves) == 1 and leaves[0] is None):
+        raise refuse(f"{_CALLS[name]}: Expected f to be a function that has non-empty output (got output = {leaves})")
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise refuse(
+                f"{_CALLS[name]}: expected f(*primals) to return only tensors, got unsupported type {type(leaf)}"
+            )
     return leaves, structure
 
 
 def _differentiable(name: str, value: Any) -> tuple[list[Tensor], Structure]:
     """The tensors of a result to differentiate. Raises RuntimeError for one of an integer dtype."""
-    leaves, structure = _tensors(name, "answer of the function", value)
+    leaves, structure = _outputs(name, value)
     for leaf in leaves:
         if not (leaf.is_floating_point() or leaf.is_complex()):
             raise refuse(
@@ -421,10 +451,10 @@ def _value_and_grad(
     with _Level() as level:
         inputs, structure, value, aux = _called(name, func, argnums, has_aux, level, args, kwargs)
         if not isinstance(value, Tensor):
-            raise refuse(f"{name}(f)(*args): Expected f(*args) to return a tensor, got {type(value).__name__}")
+            raise refuse(f"{_CALLS[name]}: Expected f(*args) to return a Tensor, got {type(value)}")
         if value.dim():
             raise refuse(
-                f"{name}(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with {value.dim()} dims. "
+                f"{_CALLS[name]}: Expected f(*args) to return a scalar Tensor, got tensor with {value.dim()} dims. "
                 "Maybe you wanted to use the vjp or jacrev APIs instead?"
             )
         if value.is_complex():
@@ -438,7 +468,7 @@ def _split_aux(name: str, answer: Any, has_aux: bool) -> tuple[Any, Any]:
     if not has_aux:
         return answer, None
     if not isinstance(answer, tuple) or len(answer) != 2:
-        raise refuse(f"{name}(f)(*args): output of function f should be a tuple: (output, aux) if has_aux is True")
+        raise refuse(f"{_CALLS[name]}: output of function f should be a tuple: (output, aux) if has_aux is True")
     return answer
 
 
@@ -459,6 +489,12 @@ def _places(argnums: Any, count: int) -> list[int]:
     if len(set(places)) < len(places):
         raise refuse(f"argnums elements must be unique, got {argnums}")
     return places
+
+
+def _slice_argnums(args: tuple[Any, ...], argnums: _Argnums, as_tuple: bool = True) -> Any:
+    """The arguments in `argnums`; a single one as it is without `as_tuple` (torch._functorch.eager_transforms)."""
+    chosen = tuple(args[place] for place in _places(argnums, len(args)))
+    return chosen if as_tuple or isinstance(argnums, tuple) else chosen[0]
 
 
 # Products with the Jacobian.
@@ -519,21 +555,17 @@ def _primals(name: str, primals: Any) -> tuple[list[Tensor], Structure]:
             f"{name}(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call "
             "f(*primals)."
         )
-    if not flatten(primals)[0]:
-        raise refuse(f"{name}(f, primals, tangents): Expected primals to contain at least one Tensor.")
     return _tensors(name, "primals", primals)
 
 
 def _directions(name: str, tangents: Any, structure: Structure, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The tangents as tensors. Raises RuntimeError if they do not have the primals' structure and shapes."""
-    if not isinstance(tangents, tuple):
-        raise refuse(f"{name}: Expected tangents to be a tuple, got {type(tangents).__name__}")
-    given, other = _tensors(name, "tangents", tangents)
-    if other != structure:
+    if flatten(tangents)[1] != structure:
         raise refuse(
             f"{name}(f, primals, tangents): Expected primals and tangents to have the same python structure. For "
             "example, if primals is a tuple of 3 tensors, tangents also must be."
         )
+    given, _ = _tensors(name, "tangents", tangents)
     for tangent, primal in zip(given, inputs, strict=True):
         if tangent.shape != primal.shape:
             raise refuse(
@@ -552,7 +584,7 @@ def _linearized(func: _Function, primals: tuple[Any, ...]) -> tuple[Any, Callabl
     with _Level() as level:
         inputs, structure = level.enter("linearize", primals)
         value = func(*rebuild(structure, inputs))
-        outputs, form = _tensors("linearize", "answer of the function", value)
+        outputs, form = _outputs("linearize", value)
         keep = level.keeps(outputs)
         forward = _Forward(outputs, inputs)
 
