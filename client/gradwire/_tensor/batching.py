@@ -9,3 +9,5 @@ from typing import Any
 BATCHING: list[object] = []
 #: Functions that handle a call, or return NotImplemented. They register themselves; vmap's is the first.
 DISPATCH: list[Callable[..., Any]] = []
+#: Functions that handle the call of a custom autograd.Function, or return NotImplemented. vmap's registers itself.
+FUNCTIONS: list[Callable[..., Any]] = []

@@ -23,6 +23,7 @@ from gradwire._proxy.dual_levels import DUAL_LEVELS
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import update_in_place
+from gradwire._tensor.batching import BATCHING, FUNCTIONS
 from gradwire._tensor.in_place import check_in_place
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
@@ -106,7 +107,7 @@ class Function:
         )
 
     vjp = backward
-    #: PyTorch derives a rule for vmap where this is set; gradwire has none.
+    #: Under vmap, forward is called on batched tensors. PyTorch does so only where this is set.
     generate_vmap_rule = False
 
     @staticmethod
@@ -118,7 +119,11 @@ class Function:
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        """How the function is mapped over a batch, which gradwire does not do."""
+        """How the function is mapped over a batch: the result, and its dimensions of samples, nested like it or None.
+
+        `info` has batch_size and randomness. `in_dims` are nested like the arguments: 0 or None, as gradwire moves the
+        samples to the front. A function without it is called on the samples' batched tensors.
+        """
         raise GradwireNotImplementedError("To use autograd.Function with vmap, you must override the vmap staticmethod")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -133,6 +138,10 @@ class Function:
 
         Keywords are for functions with `setup_context`, which gets them among `inputs`, as it does defaults.
         """
+        for rule in FUNCTIONS if BATCHING else ():
+            made = rule(cls, args, kwargs)
+            if made is not NotImplemented:
+                return made
         in_two = cls.setup_context is not Function.setup_context
         if in_two:
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradwire._base.errors import GradwireNotImplementedError, refuse
+from gradwire._base.modes import is_grad_enabled
 from gradwire._functions.create import zeros_like
 from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
 from gradwire._proxy.handle import Handle
@@ -24,7 +25,8 @@ def with_tangents(function: Any, level: DualLevel, args: Sequence[Any], call: Ca
     """Call a custom function on arguments with tangents at a level, and give its results theirs.
 
     `call` applies it to arguments without these, and returns the result and the context. Raises what `jvp` raises;
-    RuntimeError for tangents of another number, class or shape; NotImplementedError for inputs changed in place.
+    RuntimeError for tangents of another number, class or shape, and for an input changed in place without its tangent;
+    NotImplementedError for one changed in place that reverse mode needs, too.
     """
     dual = [isinstance(each, Handle) and has_tangent(level, each) for each in args]  # type: ignore[arg-type]
     primals = [primal_at(level, each) if is_dual else each for each, is_dual in zip(args, dual, strict=True)]
@@ -33,11 +35,6 @@ def with_tangents(function: Any, level: DualLevel, args: Sequence[Any], call: Ca
         raise refuse(
             "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
             "override the setup_context staticmethod."
-        )
-    if ctx._changed_inputs:
-        raise GradwireNotImplementedError(
-            f"{function.__name__}: forward-mode derivatives of a function that changes its inputs in place "
-            "(mark_dirty) are not supported; return new tensors"
         )
     given: list[Any] = []
     for each, is_dual, primal in zip(args, dual, primals, strict=True):
@@ -61,8 +58,36 @@ def with_tangents(function: Any, level: DualLevel, args: Sequence[Any], call: Ca
             f"{len(tangents)})"
         )
     for place, (each, tangent) in enumerate(zip(results, tangents, strict=True)):
-        results[place] = _dual_result(level, place, each, tangent)
+        changed = [at for at, primal in enumerate(primals) if ctx._changed_inputs and primal is each]
+        if changed and tangent is not None:
+            results[place] = _changed_input(
+                function.__name__, args[changed[0]], dual[changed[0]], given, changed, tangent
+            )
+        else:
+            results[place] = _dual_result(level, place, each, tangent)
     return tuple(results) if several else results[0]
+
+
+def _changed_input(
+    name: str, argument: Any, is_dual: bool, given: Sequence[Any], places: Sequence[int], tangent: Any
+) -> Any:
+    """The argument itself: its value and its tangent, both views of it, were changed in place."""
+    if not is_dual:
+        raise GradwireNotImplementedError(
+            f"{name}: forward-mode derivatives of a function that changes an input without a tangent in place "
+            "(mark_dirty) are not supported; return new tensors"
+        )
+    if is_grad_enabled() and (argument._spec.requires_grad or tangent._spec.requires_grad):
+        raise GradwireNotImplementedError(
+            f"{name}: forward-mode derivatives of a function that changes its inputs in place (mark_dirty) are not "
+            "supported together with reverse mode; return new tensors"
+        )
+    if not any(tangent is given[place] for place in places):
+        raise refuse(
+            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+            "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+        )
+    return argument
 
 
 def _dual_result(level: DualLevel, place: int, result: Any, tangent: Any) -> Any:

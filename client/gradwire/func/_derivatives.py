@@ -161,7 +161,7 @@ def jacrev(
     Returns a tensor for each output and input, with the shapes of both, nested like the outputs and then like
     `argnums`. `chunk_size` and `_preallocate_and_copy` change nothing here: rows are computed one at a time.
     """
-    _check_chunk(chunk_size)
+    _check_chunk("jacrev", chunk_size)
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -192,7 +192,7 @@ def jacfwd(
     `argnums`. `chunk_size` is how many columns are computed at a time. A function that vmap cannot map, such as one
     that reads values or draws random numbers without `randomness`, is called once and gives one column at a time.
     """
-    _check_chunk(chunk_size)
+    _check_chunk("jacfwd", chunk_size)
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -517,7 +517,9 @@ def _gradients(
         return gradients(roots, inputs, given, retain, create_graph, True)
     reached = {id(edge) for edge in (*reach.leaves, *reach.nodes)}
     targets = [each for each in inputs if id(each._edge) in reached]
-    slopes = iter(gradients(roots, targets, given, retain, create_graph, False) if targets else ())
+    # A function of the user's may give None as a gradient, which no graph tells.
+    may_lack = bool(roots[0]._session.hooks)
+    slopes = iter(gradients(roots, targets, given, retain, create_graph, may_lack) if targets else ())
     return [next(slopes) if id(each._edge) in reached else None for each in inputs]
 
 
@@ -632,10 +634,10 @@ def _columns(forward: _Forward, place: int, create_graph: bool) -> list[Tensor]:
     ]
 
 
-def _check_chunk(chunk_size: int | None) -> None:
+def _check_chunk(name: str, chunk_size: int | None) -> None:
     if chunk_size is None:
         return
     if not isinstance(chunk_size, int):
         raise GradwireTypeError(f"chunk_size should be an int or None, got {type(chunk_size).__name__}")
     if chunk_size <= 0:
-        raise GradwireValueError("`chunk_size` should be greater than 0.")
+        raise GradwireValueError(f"{name}: `chunk_size` should be greater than 0.")

@@ -23,6 +23,9 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
         raise refuse("stack_module_state: Expected all models to be of the same class.")
     if len({model.training for model in models}) > 1:
         raise refuse("stack_module_state: Expected all models to have the same training/eval mode.")
+    for name, held in models[0].named_parameters():
+        if any(dict(model.named_parameters())[name].requires_grad is not held.requires_grad for model in models):
+            raise refuse("Expected parameters from each model to have the same .requires_grad")
     params = {
         name: stack([dict(model.named_parameters())[name].detach() for model in models]).requires_grad_(
             held.requires_grad

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwire._base.errors import GradwireValueError, refuse
-from gradwire._tensor.batching import BATCHING, DISPATCH
+from gradwire._tensor.batching import BATCHING, DISPATCH, FUNCTIONS
 from gradwire._tensor.ops import cat
 from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import LEVELS, BatchedTensor, Level, spread
 from gradwire.func._dispatch import dispatch
+from gradwire.func._function_rule import function_rule
 from gradwire.func._pytree import Structure, flatten, rebuild
 
 _RANDOMNESS = ("error", "different", "same")
@@ -172,3 +173,4 @@ def _prefix(name: str, given: Any, structure: Structure) -> list[Any]:
 
 
 DISPATCH.insert(0, dispatch)
+FUNCTIONS.append(function_rule)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradwire._base.errors import refuse
 from gradwire._tensor.tensor import Tensor
-from gradwire.func._batched import is_batched, spread, value_at
+from gradwire.func._batched import UnmappableError, is_batched, spread, value_at
 from gradwire.func._pytree import tree_map
 from gradwire.func.rules.calls import OpCall, padded, rule
 from gradwire.func.rules.random import check_random
@@ -52,6 +52,35 @@ def convolution(call: OpCall) -> Any:
         answer = call.run()
         made = call.wrap(answer.reshape((count, level.size, weight.shape[0], *answer.shape[2:])).movedim(1, 0))
     return made if bias is None else made + bias.reshape((-1, *(1,) * spatial))
+
+
+@rule("batch_norm")
+def batch_normalization(call: OpCall) -> Any:
+    """Samples go into the channels, which batch norm keeps apart."""
+    level, tensor = call.level, call.args[0]
+    channels = tensor.shape[1]
+    statistics = [call.get("running_mean"), call.get("running_var")]
+    training = call.get("training", False)
+    if training and any(each is not None and not is_batched(each, level) for each in statistics):
+        raise UnmappableError(
+            "vmap: batch_norm would write each sample's statistics into a running_mean or running_var that all samples "
+            "share. Take the running statistics out (torch.func.replace_all_batch_norm_modules_), or map over them."
+        )
+    flat: dict[str, Any] = {}
+    for name in ("running_mean", "running_var", "weight", "bias"):
+        held = call.get(name)
+        if held is not None:
+            flat[name] = spread(held, level).reshape(-1)
+            if training and name.startswith("running"):
+                flat[name] = flat[name].clone()
+            call.set(name, flat[name])
+    value = call.first().movedim(0, 1)
+    call.args[0] = value.reshape((tensor.shape[0], level.size * channels, *tensor.shape[2:]))
+    made = call.run().reshape((tensor.shape[0], level.size, *tensor.shape[1:])).movedim(1, 0)
+    for name, held in zip(("running_mean", "running_var"), statistics, strict=True):
+        if training and held is not None:
+            value_at(held, level).copy_(flat[name].reshape((level.size, channels)))
+    return call.wrap(made)
 
 
 @rule("layer_norm rms_norm group_norm")
