@@ -14,7 +14,7 @@ PYTORCH: dict[str, str] = {
         quantize_per_tensor rnn_relu rnn_tanh solve sparse_bsr_tensor sparse_csc_tensor sparse_csr_tensor symeig""",
     "gradwire.linalg": "ldl_factor ldl_factor_ex ldl_solve",
     "gradwire.nn.functional": "conv_tbc grouped_mm scaled_grouped_mm scaled_mm",
-    "Tensor": "lstsq reinforce resize_ set_ to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr",
+    "Tensor": "lstsq reinforce to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr",
 }
 
 

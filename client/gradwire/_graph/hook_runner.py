@@ -77,8 +77,12 @@ def run_hooks(
             CURRENT_PASS.reset(token)
         if not answer.HasField("due"):
             on_result(answer)
-            for call_at_end in this.at_end:
-                call_at_end(this)
+            token = CURRENT_PASS.set(this)
+            try:
+                for call_at_end in this.at_end:  # one may queue others
+                    call_at_end(this)
+            finally:
+                CURRENT_PASS.reset(token)
             return
         call = answer.due
 

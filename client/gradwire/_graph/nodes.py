@@ -59,6 +59,12 @@ class Node:
         """
         return hook_before(self._root, self._number(), hook)
 
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for the program's notes on the node; it is kept as long as the tensor this node came from."""
+        notes: dict[int, dict[Any, Any]] = self._root.__dict__.setdefault("_node_metadata", {})
+        return notes.setdefault(self._load().id, {})
+
     def _number(self) -> int:
         """The node's id on the server. 0 means the root tensor's node, while the tensor still has that node."""
         if not self._node_id and self._root._edge is not self._edge:

@@ -104,7 +104,8 @@ REEXPORTS: dict[str, str] = {
     "_jit_internal": "jit",
     "_dynamo._trace_wrapped_higher_order_op": "TransformGetItemToIndex=_tensor.subclasses.DisableTorchFunction",
     "_C._nn": "nn.functional _parse_to=nn._module.parse_to",
-    "_C": "_disabled_torch_function_impl=_tensor.overrides.disabled_override "
+    "_C": "is_grad_enabled=_base.modes.is_grad_enabled "
+    "_disabled_torch_function_impl=_tensor.overrides.disabled_override "
     "DisableTorchFunctionSubclass=_tensor.subclasses.DisableTorchFunction "
     "DisableTorchFunction=_tensor.subclasses.DisableTorchFunction Generator=_functions.random.Generator "
     "DispatchKey=_tensor.subclasses.DispatchKey DispatchKeySet=_tensor.subclasses.DispatchKeySet "

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import Any
 
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._proxy.handle import Handle
+from gradwire._tensor.in_place_views import is_shared
 from gradwire.v1 import errors_pb2
 
 # Ops whose `out` must have the result's dtype; other ops cast the result, as copy_ does.
@@ -134,8 +134,7 @@ def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
             "it is an operand, too",
             errors_pb2.REASON_SHAPE,
         )
-    # Tensors on the same bytes hold further references to the storage.
-    if target._storage is not None and sys.getrefcount(target._storage) > _ALONE:
+    if is_shared(target):
         raise refuse(
             f"{op}(): an output of shape {list(target.shape)} cannot be resized to {list(made.shape)}: it shares its "
             "memory with other tensors. Give one of the result's shape, or a clone",
@@ -153,7 +152,3 @@ def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
         # An inference tensor as data would make the target an inference tensor too.
         same = made.is_inference() == target.is_inference()
         target.data = made.to(target.dtype) if same else made.clone().to(target.dtype)
-
-
-# Reference count of the storage of a tensor that shares no bytes: the tensor's reference and getrefcount's argument.
-_ALONE = 2

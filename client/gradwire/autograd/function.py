@@ -67,6 +67,12 @@ class FunctionCtx:
         """The saved tensors, with their history."""
         return self._to_save if self._saved is None else self._saved
 
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """`saved_tensors` by its old name, with PyTorch's warning."""
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
+
     def mark_dirty(self, *args: Tensor) -> None:
         """Tell which inputs forward has changed in place; it has to return them."""
         self._dirty = args
