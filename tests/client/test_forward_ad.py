@@ -604,3 +604,36 @@ def test_the_open_level_is_told():
             return before, level._current_level, t._utils._element_size(t.complex64)
 
     agree(told)
+
+
+def test_functions_that_change_inputs_in_place_change_the_tangent_in_place():
+    def told(t, jvp=lambda ctx, tangent: tangent.mul_(5.0), requires_grad=False):
+        class Square(t.autograd.Function):
+            @staticmethod
+            def forward(x):
+                return x.mul_(x)
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.mark_dirty(inputs[0])
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 7
+
+        Square.jvp = staticmethod(jvp)
+        x = t.tensor([2.0, 3.0], requires_grad=requires_grad)
+        with t.autograd.forward_ad.dual_level():
+            dual = t.autograd.forward_ad.make_dual(x.clone(), t.tensor([1.0, 2.0])) * 1
+            made = Square.apply(dual)
+            primal, tangent = t.autograd.forward_ad.unpack_dual(dual * 3)
+        return made is dual, primal, tangent, t.func.jvp(lambda x: Square.apply(x.clone()) * x, (x,), (x,))
+
+    agree(told)
+    refuse(
+        lambda t: told(t, lambda ctx, tangent: tangent * 5),
+        RuntimeError,
+        "not modifying the forward mode gradients inplace",
+    )
+    with pytest.raises(NotImplementedError, match="not supported together with reverse mode"):
+        told(gradwire, requires_grad=True)

@@ -1,5 +1,8 @@
 """torch.func's transforms: values, structures and graphs, compared with PyTorch over a real socket."""
 
+import importlib
+import re
+
 import pytest
 
 import gradwire
@@ -198,8 +201,8 @@ def test_stacked_states():
 @pytest.mark.parametrize(
     ("case", "phrase"),
     [
-        (lambda t: t.func.grad(lambda x: x)(t.ones(2)), "scalar tensor"),
-        (lambda t: t.func.grad(lambda x: 3.0)(t.ones(2)), "return.* tensor"),
+        (lambda t: t.func.grad(lambda x: x)(t.ones(2)), "scalar Tensor"),
+        (lambda t: t.func.grad(lambda x: 3.0)(t.ones(2)), "return.* Tensor"),
         (lambda t: t.func.grad(lambda x: x.sum(), argnums=2)(t.ones(2)), "argnum=2"),
         (lambda t: t.func.grad(lambda x: x.sum(), argnums=())(t.ones(2)), "non-empty"),
         (lambda t: t.func.grad(lambda x: x.sum(), has_aux=True)(t.ones(2)), "has_aux"),
@@ -240,3 +243,82 @@ def test_autograd_inside_a_transform_is_part_of_it():
         return (g * x).sum()
 
     assert gradwire.func.jacrev(inner)(gradwire.tensor([1.0, 2.0])).tolist() == [9.0, 36.0]
+
+
+def test_functorchs_functional_modules():
+    functorch = pytest.importorskip("functorch")
+    ours = importlib.import_module("gradwire.func._functorch")
+
+    def told(t):
+        functional = functorch if t is torch else ours
+        t.manual_seed(0)
+        model = t.nn.Sequential(t.nn.Linear(3, 2), t.nn.BatchNorm1d(2))
+        x = t.tensor(X)
+        with pytest.warns(FutureWarning, match="Please use `torch.func.functional_call`"):
+            apart, params = functional.make_functional(model[0])
+        with pytest.warns(FutureWarning, match="make_functional_with_buffers"):
+            whole, others, buffers = functional.make_functional_with_buffers(model, disable_autograd_tracking=True)
+        slopes = t.func.grad(lambda params: apart(params, x).square().sum())(params)
+        t.func.replace_all_batch_norm_modules_(model)
+        with pytest.warns(FutureWarning, match="stack_module_state"):
+            several, stacked, _ = functional.combine_state_for_ensemble([model, model])
+        answers = t.func.vmap(lambda params: several(params, (), x))(stacked)
+        return (
+            slopes,
+            whole(others, buffers, x),
+            len(buffers),
+            [each.requires_grad for each in others],
+            answers,
+            stacked,
+        )
+
+    same(told)
+    with pytest.warns(FutureWarning), pytest.raises(RuntimeError, match="`model` has buffers"):
+        ours.make_functional(gradwire.nn.BatchNorm1d(2))
+
+
+@pytest.mark.parametrize(
+    ("case", "phrase"),
+    [
+        (
+            lambda t, x: t.func.vjp(lambda x: None, x),
+            "vjp(f, *primals): Expected f to be a function that has non-empty output",
+        ),
+        (lambda t, x: t.func.jvp(lambda x: 1.0, (x,), (x,)), "jvp(f, primals, tangents): expected f("),
+        (lambda t, x: t.func.jvp(t.sin, (x,), x), "same python structure"),
+        (
+            lambda t, x: t.func.jvp(t.sin, (1,), (1,)),
+            "jvp(f, primals, tangents): Expected primals to only contain Tensors",
+        ),
+        (lambda t, x: t.func.jvp(t.sin, (x,), (x,), has_aux=True), "jvp(f, primals, tangents): output of function f"),
+        (
+            lambda t, x: t.func.grad(lambda x: x.sum(), has_aux=True)(x),
+            "grad_and_value(f)(*args): output of function f",
+        ),
+        (lambda t, x: t.func.grad(t.sin)(x), "grad_and_value(f)(*args): Expected f(*args) to return a scalar"),
+    ],
+    ids=range(7),
+)
+def test_refusals_name_the_call_as_pytorch_does(case, phrase):
+    refuse(lambda t: case(t, t.tensor(X)), RuntimeError, re.escape(phrase))
+
+
+def test_a_gradient_that_a_function_leaves_out_is_zero():
+    def told(t):
+        class First(t.autograd.Function):
+            @staticmethod
+            def forward(x, y):
+                return x * y
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.y = inputs[1].detach()
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * ctx.y, None
+
+        x, y = t.tensor(2.0), t.tensor(3.0)
+        return t.func.grad(First.apply, (0, 1))(x, y), t.func.grad(First.apply, 1)(x, y)
+
+    same(told)

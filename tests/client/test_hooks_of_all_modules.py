@@ -163,3 +163,70 @@ def test_a_hook_of_loading_does_not_keep_its_module():
             gc.enable()
 
     agree(told)
+
+
+def test_always_called_hooks_get_what_the_others_changed_and_keep_the_first_error():
+    def told(t):
+        seen = []
+
+        class Net(t.nn.Module):
+            def forward(self, x, fail=True):
+                if fail:
+                    raise RuntimeError("of forward")
+                return x * 2
+
+        def broken(module, args, result):
+            seen.append("broken")
+            raise RuntimeError("of the hook")
+
+        net = Net()
+        net.register_forward_pre_hook(
+            lambda module, args, kwargs: ((args[0] + 1,), {"fail": kwargs["fail"]}), with_kwargs=True
+        )
+        net.register_forward_hook(broken, always_call=True)
+        net.register_forward_hook(
+            lambda module, args, kwargs, result: seen.append((args[0].tolist(), kwargs, result)),
+            with_kwargs=True,
+            always_call=True,
+        )
+        silenced = pytest.warns(UserWarning, match="silenced as another error was raised in forward: of the hook")
+        with silenced, pytest.raises(RuntimeError, match="of forward"):
+            net(t.ones(2), fail=True)
+        return seen
+
+    agree(told)
+
+
+def test_backward_hooks_leave_constants_constant_and_warn_of_results_they_cannot_see():
+    def told(t):
+        seen = []
+
+        class Net(t.nn.Module):
+            def forward(self, x, y):
+                seen.append((x.requires_grad, y.requires_grad))
+                return {"x": x * y}
+
+        net = Net()
+        net.register_full_backward_hook(lambda module, ins, outs: seen.append([each is None for each in ins]))
+        with pytest.warns(UserWarning, match="module output should be a Tensor or a tuple of Tensors but received"):
+            net(t.ones(2, requires_grad=True), t.ones(2))
+        layer = t.nn.Bilinear(2, 2, 1)
+        layer.register_full_backward_hook(lambda module, ins, outs: seen.append([each is None for each in ins]))
+        layer(t.ones(1, 2, requires_grad=True), t.ones(1, 2)).sum().backward()
+        return seen
+
+    agree(told)
+
+
+def test_a_public_hook_of_state_is_not_registered_as_a_private_one():
+    def told(t):
+        def hook(module, state, prefix, metadata):
+            return None
+
+        net = _net(t)
+        net.register_state_dict_post_hook(hook)
+        with pytest.raises(RuntimeError, match="previously registered via register_state_dict_post_hook"):
+            net._register_state_dict_hook(hook)
+        return sorted(net.state_dict())
+
+    agree(told)

@@ -325,3 +325,42 @@ def test_a_compiled_function_that_changes_the_sizes_of_its_argument_does_what_ea
             told.append((function(x).tolist(), x.tolist(), x._version))
         results.append(told)
     assert results[0] == results[1]
+
+
+@pytest.mark.usefixtures("session")
+def test_tensors_take_other_sizes_and_other_memory() -> None:
+    def sizes(t: Any) -> Any:
+        x = t.arange(6.0)
+        start, seen = x._version, []
+        x.resize_(2, 2)
+        seen.append((x.tolist(), x.stride(), x._version - start))
+        x.resize_((2, 2))
+        seen.append(x._version - start)
+        y = t.arange(3).resize_as_(t.zeros(2, 3))
+        seen.append((y[0].tolist(), list(y.shape), str(y.dtype)))
+        return seen
+
+    def memory(t: Any) -> Any:
+        x, y = t.ones(3, 2), t.arange(4.0)
+        x.set_(y)
+        y[0] = 9
+        w = t.nn.Parameter(t.ones(4))
+        with t.no_grad():
+            w.set_(w[1:])
+        (t.cat((w, w)) * 2).sum().backward()
+        return x.tolist(), w.grad.tolist(), list(t.ones(3).set_().shape)
+
+    def saved(t: Any) -> Any:
+        a, b = t.ones(3, requires_grad=True), t.ones(3) * 2
+        product = (a * b).sum()
+        b.set_(t.zeros(3))
+        product.backward()
+        return product.item()
+
+    agree(sizes)
+    agree(memory)
+    refuse(saved, RuntimeError, "modified by an inplace operation")
+    refuse(
+        lambda t: t.ones(2, requires_grad=True).resize_(3), RuntimeError, "cannot resize variables that require grad"
+    )
+    refuse(lambda t: t.nn.Parameter(t.ones(4)).set_(t.ones(2)), RuntimeError, "a leaf Variable that requires grad")

@@ -9,6 +9,7 @@ import pytest
 
 import gradwire
 from gradwire.autograd.graph import save_on_cpu, saved_tensors_hooks
+from tests.client.oracle import agree
 
 
 def _bytes(session: gradwire.Session) -> int:
@@ -138,3 +139,24 @@ def test_what_is_unpacked_has_to_be_like_what_was_packed(session: gradwire.Sessi
         with pytest.raises(RuntimeError, match="unpack_hook has changed the type"):
             y.backward()
         assert x.grad is None
+
+
+@pytest.mark.usefixtures("session")
+def test_saved_values_may_be_changed_in_place_where_it_is_allowed() -> None:
+    def told(t: Any) -> Any:
+        allowed = t.autograd.graph.allow_mutation_on_saved_tensors
+        a = t.tensor([1.0, 2.0], requires_grad=True)
+        with allowed():
+            b = a.clone()
+            first = (b**3).sum()
+            b[:1].mul_(10)
+            slope = t.autograd.grad(first + b.sum(), a, create_graph=True)[0]
+            second = t.autograd.grad(slope.sum(), a)[0]
+            late = (a**2).sum()
+            with pytest.raises(RuntimeError, match="cannot be nested"), allowed():
+                pass
+        with pytest.raises(AssertionError, match="outside of the 'allow_mutation_on_saved_tensors' context"):
+            late.backward()
+        return slope.detach(), second
+
+    agree(told)

@@ -439,3 +439,67 @@ def test_loops_of_per_sample_gradients_wait_for_nothing_new():
         return w
 
     assert alike(bare(run(gradwire)), bare(run(torch)))
+
+
+def test_batch_norm_of_samples():
+    def told(t):
+        x, w, b = data(t, 2, 4, 3), data(t, 2, 3), data(t, 2, 3, shift=1.0)
+        mean, var = t.zeros(2, 3, dtype=t.float64), t.ones(2, 3, dtype=t.float64)
+
+        def norm(x, *rest, training=True):
+            return t.nn.functional.batch_norm(x, *rest, training=training)
+
+        made = [
+            t.func.vmap(lambda x, w, b: norm(x, None, None, w, b))(x, w, b),
+            t.func.vmap(lambda w: norm(x[0], None, None, w))(w),
+            t.func.vmap(norm)(x, mean, var),
+            t.func.vmap(lambda x: norm(x, mean[0], var[0], training=False))(x),
+        ]
+        slopes = t.func.vmap(t.func.grad(lambda x, w: norm(x, None, None, w).pow(3).sum(), (0, 1)))(x, w)
+        return made, mean, var, slopes
+
+    same(told)
+    refuse(
+        lambda t: t.func.vmap(lambda x: t.nn.functional.batch_norm(x, t.zeros(3), t.ones(3), training=True))(
+            t.ones(2, 4, 3)
+        ),
+        RuntimeError,
+        "running_mean",
+    )
+
+
+def test_custom_functions_have_rules_of_their_own():
+    def told(t, both=False, answer=lambda made, dims: (made, dims[0])):
+        calls = []
+
+        class Cube(t.autograd.Function):
+            generate_vmap_rule = both
+
+            @staticmethod
+            def forward(x, factor):
+                return x**3 * factor
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.save_for_backward(inputs[0])
+                ctx.factor = inputs[1]
+
+            @staticmethod
+            def backward(ctx, g):
+                return 3 * ctx.saved_tensors[0] ** 2 * g * ctx.factor, None
+
+            @staticmethod
+            def vmap(info, in_dims, x, factor):
+                calls.append((info.batch_size, info.randomness, in_dims))
+                return answer(Cube.apply(x, factor), in_dims)
+
+        x = data(t, 3, 2)
+        made = t.func.vmap(lambda x: Cube.apply(x, 2.0))(x)
+        twice = t.func.vmap(t.func.vmap(lambda x: Cube.apply(x, 2.0)))(x)
+        slopes = t.func.vmap(t.func.grad(lambda x: Cube.apply(x, 2.0).sum()))(x)
+        return made, twice, slopes, calls
+
+    same(told)
+    refuse(lambda t: told(t, both=True), RuntimeError, "generate_vmap_rule=True and an overridden")
+    refuse(lambda t: told(t, answer=lambda made, dims: made), RuntimeError, "to have two returns")
+    refuse(lambda t: told(t, answer=lambda made, dims: (made, (None,))), RuntimeError, "returned an incompatible")

@@ -8,6 +8,7 @@ from typing import Any
 
 from gradwire._base.errors import refuse
 from gradwire._base.modes import is_grad_enabled
+from gradwire._functions.create import zeros
 from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.function import hand_on
 
@@ -30,6 +31,7 @@ class BackwardHooks:
         self.count = 0
         #: Which of the inputs are tensors behind a node; None if no input requires a gradient.
         self.inputs: list[int] | None = None
+        self.kinds: list[tuple[Any, Any, Any, bool]] = []  # of these: shape, dtype, device, requires_grad
         self.grad_outputs: tuple[Any, ...] | None = None
 
     def take(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -38,6 +40,9 @@ class BackwardHooks:
         made, places, node = _behind_a_node(args)
         if node is not None:
             self.inputs = places
+            self.kinds = [
+                (each.shape, each.dtype, each.device, each.requires_grad) for each in (args[place] for place in places)
+            ]
             node.register_hook(self._at_inputs)
         return made
 
@@ -84,7 +89,12 @@ class BackwardHooks:
         if self.grad_outputs is None:  # this gradient came by another way than the module's result
             return None
         assert self.inputs is not None
-        grad_inputs = _spread(self.inputs, self.count, gradients)
+        # As in PyTorch an input that no gradient came for has one of zeros.
+        filled = [
+            zeros(shape, dtype=dtype, device=device) if gradient is None else gradient
+            for gradient, (shape, dtype, device, _) in zip(gradients, self.kinds, strict=True)
+        ]
+        grad_inputs = _spread(self.inputs, self.count, filled)
         for hook in self.hooks:
             answer = _as_tuple(hook(self.module, grad_inputs, self.grad_outputs))
             if answer is None:
@@ -96,7 +106,11 @@ class BackwardHooks:
                 )
             grad_inputs = answer
         self.grad_outputs = None
-        return tuple(grad_inputs[place] for place in self.inputs)
+        missing = [
+            not kind[3] or (gradient is None and grad_inputs[place] is zero)
+            for gradient, zero, place, kind in zip(gradients, filled, self.inputs, self.kinds, strict=True)
+        ]
+        return tuple(None if none else grad_inputs[place] for none, place in zip(missing, self.inputs, strict=True))
 
 
 def _as_tuple(answer: Any) -> tuple[Any, ...] | None:
