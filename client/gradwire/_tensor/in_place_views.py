@@ -70,11 +70,12 @@ class InPlaceViews(Handle):
         TypeError for a storage, which holds no values here.
         """
         target: Any = self
+        given: Any = source
         if geometry or not (source is None or isinstance(source, Handle)):
             raise GradwireTypeError("set_() takes a tensor: a storage holds no values here. Give as_strided() of one")
         target._fresh()
         check_in_place("set_", (target,), GRAD_ENABLED.get(), ())
-        new: Any = target.new_empty(0) if source is None else source.detach()
+        new: Any = target.new_empty(0) if source is None else given.detach()
         if new.dtype is not target.dtype:
             raise refuse(
                 f"Could not set tensor of type {new.dtype.name} to a tensor of type {target.dtype.name}",

@@ -100,8 +100,7 @@ def combine_state_for_ensemble(
     if len({type(model) for model in models}) > 1:
         raise refuse("combine_state_for_ensemble: Expected all models to be of the same class.")
     made = [make_functional_with_buffers(model) for model in models]
-    params, buffers = (_stacked([each[place] for each in made]) for place in (1, 2))
-    return made[0][0], params, buffers
+    return made[0][0], _stacked([params for _, params, _ in made]), _stacked([buffers for _, _, buffers in made])
 
 
 def _stacked(states: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
