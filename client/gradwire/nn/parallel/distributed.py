@@ -121,6 +121,7 @@ class DistributedDataParallel(Module):
         self.require_forward_param_sync = True
         self._ignored = ignored
         self._places = {id(each): place for place, each in enumerate(self._reduced)}
+        # Both sets stay the same objects: a compiled function that replaced one would change what it closes over.
         self._armed = False  # whether a forward ran whose gradients are yet to be averaged
         self._ready: set[int] = set()  # places of parameters that a backward has reached since
         self._left_out: set[int] = set()  # places without gradient when the others were averaged
@@ -166,7 +167,7 @@ class DistributedDataParallel(Module):
         made = self.module(*inputs, **kwargs)
         if is_grad_enabled():
             self.require_forward_param_sync = self.require_backward_grad_sync
-        self._left_out = set()
+        self._left_out.clear()
         if syncs:
             self._armed = True
         return made
@@ -176,7 +177,8 @@ class DistributedDataParallel(Module):
         if not self._armed or not self._ready:
             return
         places = self._missing()
-        self._armed, self._ready = False, set()
+        self._armed = False
+        self._ready.clear()
         raise GradwireRuntimeError(
             _UNFINISHED.format(
                 rank=self.process_group.rank(),
@@ -218,8 +220,9 @@ class DistributedDataParallel(Module):
         finds = self.find_unused_parameters or self.static_graph
         if missing and not finds:
             return
-        ready, self._armed, self._ready = sorted(self._ready), False, set()
-        self._left_out = set(missing)
+        ready, self._armed = sorted(self._ready), False
+        self._ready.clear()
+        self._left_out.update(missing)
         self._average(self._used_anywhere(ready, missing) if finds else ready)
 
     def _used_anywhere(self, places: Sequence[int], missing: Sequence[int]) -> Sequence[int]:
