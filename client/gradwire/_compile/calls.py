@@ -34,8 +34,10 @@ class FunctionCall:
         sliced: Sequence[int | str] | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        option: str | None = None,
     ) -> None:
         self.function = function
+        self._option = option or f"batch_size={batch}"  # what slices arguments, for errors
         self.args = args
         self.kwargs = kwargs
         self.feeds: list[Handle] = []
@@ -51,7 +53,7 @@ class FunctionCall:
             self._parts.append(name)
             self._add(value, batch is not None and _is_named(function, sliced, name))
         if batch is not None and not self.sliced:
-            raise GradwireValueError("compile(batch_size=…): the call has no tensor argument that is sliced")
+            raise GradwireValueError(f"compile({self._option}): the call has no tensor argument that is sliced")
         self.key = self._make_key()
 
     def _add(self, value: Any, sliced: bool) -> None:
@@ -89,10 +91,10 @@ class FunctionCall:
         assert self.batch is not None
         if not spec.shape or spec.shape[0] < self.batch:
             raise GradwireValueError(
-                f"compile(batch_size={self.batch}): a sliced argument of shape {tuple(spec.shape)} has fewer rows"
+                f"compile({self._option}): a sliced argument of shape {tuple(spec.shape)} has fewer rows"
             )
         if spec.requires_grad:
-            raise GradwireValueError("compile(batch_size=…): a sliced argument may not require a gradient")
+            raise GradwireValueError(f"compile({self._option}): a sliced argument may not require a gradient")
 
     def _make_key(self) -> tuple[Any, ...]:
         feeds, parts = self.feeds, self._parts

@@ -14,6 +14,7 @@ from typing import Any
 
 from gradwire._base.errors import GradwireTypeError, GradwireValueError
 from gradwire._compile.calls import FunctionCall, is_transformed
+from gradwire._compile.data_parallel import DataParallel
 from gradwire._compile.recorded_run import RECORDING, is_recording
 from gradwire._compile.recordings import RecordedCall, Recording, counted
 from gradwire._compile.result_structure import join_pieces, map_tensors
@@ -32,6 +33,7 @@ def compile(
     stacked: bool = False,
     verify: bool = False,
     cache_size: int = 8,
+    data_parallel: int | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     backend: Any = None,
@@ -52,6 +54,10 @@ def compile(
     `sliced` selects the arguments by position or name (default: all). Without `repeat`, every slice is run.
     verify: run uncompiled each time. Raises RuntimeError where the commands differ from the recording.
 
+    data_parallel: divide each call of a training step over so many sessions, each on a worker of the server or on a
+    node of the cluster. Each gets an equal part of the rows of the `sliced` arguments; the average of their gradients
+    is used (see data_parallel.py). Not with the options above, except `cache_size`.
+
     fullgraph: raise an error where the call cannot become one program: a value is read inside, a shape follows from
     values. By default such calls run uncompiled, with one warning for each place that names the line.
 
@@ -60,15 +66,21 @@ def compile(
     if model is None:
         return functools.partial(
             compile, repeat=repeat, batch_size=batch_size, sliced=sliced, stacked=stacked, verify=verify,
-            cache_size=cache_size, fullgraph=fullgraph, disable=disable,
+            cache_size=cache_size, data_parallel=data_parallel, fullgraph=fullgraph, disable=disable,
         )  # fmt: skip
     if disable:
         return model
     if not callable(model):
         raise GradwireTypeError(f"compile() takes a function or a module, but got {type(model).__name__}")
-    for name, number in (("repeat", repeat), ("batch_size", batch_size)):
+    for name, number in (("repeat", repeat), ("batch_size", batch_size), ("data_parallel", data_parallel)):
         if number is not None and (not isinstance(number, int) or number < 1):
             raise GradwireValueError(f"compile(): {name} must be a whole number from 1 on, not {number!r}")
+    if data_parallel is not None:
+        if repeat is not None or batch_size is not None or stacked or verify:
+            raise GradwireValueError(
+                "compile(): data_parallel is not combined with repeat, batch_size, stacked or verify"
+            )
+        return DataParallel(model, data_parallel, sliced, cache_size)
     return Compiled(model, repeat, batch_size, sliced, stacked, verify, cache_size, fullgraph)
 
 

@@ -62,6 +62,8 @@ class Recorder:
         self.formulas: list[Formula] = []
         #: Counters of repetitions, called with the number of new repetitions.
         self.counters: dict[int, Callable[[int], None]] = {}
+        #: By id: the dicts whose numbers the counters advance.
+        self.counted: dict[int, dict[str, Any]] = {}
         self._numbered: dict[object, int] = {}
         self._varying: list[int | None] = []
         self._created: list[weakref.ref[Handle]] = []
@@ -333,3 +335,4 @@ def counting(tensor: Handle, state: dict[str, Any], name: str, also: Callable[[i
             state[name] += updates
 
         recorder.counters[id(state)] = count
+        recorder.counted[id(state)] = state

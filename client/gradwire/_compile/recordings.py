@@ -203,6 +203,8 @@ class Recording:
         self.session = session = recorded.session
         self.captures = trace.captures
         self.counters = list(recorded.recorder.counters.values())
+        #: Dicts with the numbers that the counters advance.
+        self.counted = list(recorded.recorder.counted.values())
         self.numbers = recorded.recorder.numbers
         placeholders = {id(feed): TensorPlaceholder(number) for number, feed in enumerate(trace.feeds)}
         #: Per result: the index of an output, the placeholder of an argument, or the handle of an outside tensor.
@@ -271,14 +273,23 @@ class Recording:
             return f"{text}, since {registered.stepwise_because}."
         return f"{text}, of which the plan was made." if stepwise else f"{text}."
 
+    def changed_captures(self) -> list[Handle]:
+        """The captures that the call changed in place, among those whose storage counted changes before it."""
+        return self._aliases.changed_captures()
+
     def _input(self, feeds: Sequence[Handle], place: int) -> Handle:
         return feeds[place] if place < len(feeds) else self.captures[place - len(feeds)]
 
-    def run(self, call: FunctionCall, repeat: int, first: int, stacked: bool) -> Any:
-        """Run the program `repeat` times, from slice `first` on; return the function's answer."""
+    def run(
+        self, call: FunctionCall, repeat: int, first: int, stacked: bool, numbers: list[float] | None = None
+    ) -> Any:
+        """Run the program `repeat` times, from slice `first` on; return the function's answer.
+
+        `numbers` are those of `count_runs`, if it was called for this run.
+        """
         session, trace = self.session, self.trace
         feeds = [feed._id for feed in call.feeds]
-        numbers = self._count(repeat)
+        numbers = self.count_runs(repeat) if numbers is None else numbers
         outputs = [next(session.ids) for _ in trace.program.outputs]
         captures = [handle._id for handle in self.captures]
         sliced = call.sliced
@@ -321,7 +332,7 @@ class Recording:
             return made[result]
         return call.feeds[result.number] if isinstance(result, TensorPlaceholder) else result
 
-    def _count(self, repeat: int) -> list[float]:
+    def count_runs(self, repeat: int) -> list[float]:
         """Advance the counters by `repeat`; return the numbers of the run, one set if all sets are equal."""
         for count in self.counters:
             count(1)
@@ -376,6 +387,14 @@ def run_program(session: SessionProtocol, trace: ProgramBytes, send: Callable[[]
             raise
     _register(session, trace)
     return send()
+
+
+def register_program(session: SessionProtocol, trace: ProgramBytes) -> None:
+    """Register a program unless the server knows it."""
+    if trace.hash in session.programs:
+        session.programs.move_to_end(trace.hash)
+    else:
+        _register(session, trace)
 
 
 def counted(count: int, what: str) -> str:

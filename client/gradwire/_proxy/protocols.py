@@ -27,6 +27,7 @@ class RecorderProtocol(Protocol):
     """Records the commands of a function that is being compiled (`_compile.recorder`)."""
 
     counters: dict[int, Callable[[int], None]]
+    counted: dict[int, dict[str, Any]]
 
     def add_varying(self, key: object, value: float, now: Callable[[int], float]) -> float:
         """Record a number that differs between calls."""
@@ -60,6 +61,7 @@ class SessionProtocol(Protocol):
     watched: WeakValueDictionary[int, Any]
     hooks: dict[int, HookCallback]
     recorder: RecorderProtocol | None
+    untracked_writes: int
     programs: OrderedDict[bytes, None]
     _transport: Transport
     _unusable: Any

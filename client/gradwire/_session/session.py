@@ -127,6 +127,8 @@ class Session:
         self.lease_seconds = max(answer.lease_ms, 1) / 1000
         self._expires_unix_ms = answer.expires_unix_ms
 
+        #: Number of changes that no tensor's storage counts: by programs, and by `tensor.data = …`.
+        self.untracked_writes = 0
         self.memo: dict[tuple[object, ...], MemoEntry] = {}
         #: What is known of calls that differ in numbers and sizes from those in the memo.
         self.models: dict[tuple[object, ...], Model] = {}

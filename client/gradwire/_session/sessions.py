@@ -127,6 +127,14 @@ def restore(
     return session
 
 
+def open_beside(session: Session, patience: float) -> Session:
+    """Open another session at the server, or in the cluster, of a session. It ends when nothing refers to it."""
+    transport = session._transport
+    made = _open_session(",".join(transport.servers.given), transport.credentials, patience)
+    made.every_call_waits = False
+    return made
+
+
 def current_session() -> Session:
     """The session in which new tensors are made."""
     stack: tuple[Session, ...] = ENTERED.get()

@@ -437,6 +437,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
             raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
         self._spec = commands.set_data(self, value)
+        self._session.untracked_writes += 1
         expect_other_gradient(self)
 
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:

@@ -1,0 +1,312 @@
+"""compile(step, data_parallel=N): the numbers of the undivided step and of PyTorch, refusals by name, and failures."""
+
+import functools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import gradwire
+from gradwire import nn
+from gradwire._compile.data_parallel import DataParallel
+from gradwire._compile.workers import Workers
+from gradwire._session.sessions import open_session
+from tests.server.harness import Running, running
+
+WORKERS = 2
+Step = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(WORKERS) as started:
+        yield started
+
+
+@pytest.fixture
+def here(server: Running) -> Iterator[gradwire.Session]:
+    """A session at a server of two workers."""
+    session = open_session(
+        server.address, token=None, ca=None, cert=None, key=None, tls=None, patience=None, device_type=None
+    )
+    with session:
+        yield session
+    session.close()
+
+
+def model(of: Any = gradwire) -> Any:
+    """The same small model in gradwire and in PyTorch."""
+    made = of.nn.Sequential(of.nn.Linear(6, 8), of.nn.Tanh(), of.nn.Linear(8, 3)).double()
+    values = of.arange(1000, dtype=of.float64).mul(0.7).sin()
+    with of.no_grad():
+        for each in made.parameters():
+            each.copy_(values[: each.numel()].reshape(each.shape) * 0.3)
+    return made
+
+
+def batch(rows: int = 16, of: Any = gradwire) -> tuple[Any, Any]:
+    return of.arange(rows * 6, dtype=of.float64).mul(0.3).cos().reshape(rows, 6), of.arange(rows) % 3
+
+
+def training(net: Any, optimizer: Any, of: Any = gradwire) -> Step:
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        out = net(x)
+        loss = of.nn.functional.cross_entropy(out, y)
+        loss.backward()
+        optimizer.step()
+        return loss, out
+
+    return step
+
+
+def workers_of(step: Any) -> Workers:
+    assert isinstance(step, DataParallel) and step._workers is not None
+    return step._workers
+
+
+def weights(net: Any) -> list[float]:
+    return [value for each in net.parameters() for value in each.detach().flatten().tolist()]
+
+
+@pytest.mark.parametrize(("count", "optimizer"), [(2, "Adam"), (4, "SGD")])
+def test_fifty_steps_give_pytorchs_weights_and_equal_copies(here: gradwire.Session, count: int, optimizer: str) -> None:
+    torch = pytest.importorskip("torch")
+    nets, losses = [], []
+    for of in (gradwire, torch):
+        net = model(of)
+        step: Any = training(net, getattr(of.optim, optimizer)(net.parameters(), lr=0.02), of)
+        if of is gradwire:
+            step = divided = gradwire.compile(step, data_parallel=count, sliced=("x", "y"))
+        for _ in range(50):
+            loss, out = step(*batch(of=of))
+        nets.append(net)
+        losses.append((loss.item(), out.detach().flatten().tolist()))
+    assert weights(nets[0]) == pytest.approx(weights(nets[1]), rel=1e-6, abs=1e-9)
+    assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-9)
+    assert losses[0][1] == pytest.approx(losses[1][1], rel=1e-6, abs=1e-9)
+    assert workers_of(divided).differing(list(nets[0].parameters())) == []
+    assert "commands as one, run" in divided.describe()[-1]
+
+
+def test_later_calls_are_one_program_per_worker_and_do_not_wait(
+    here: gradwire.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = model()
+    step: Any = gradwire.compile(training(net, gradwire.optim.SGD(net.parameters(), lr=0.1)), data_parallel=2)
+    x, y = batch()
+    waits: list[int] = []
+    for number in range(13):
+        step(x, y)
+        if number == 9:  # at the eighth run of all workers their tensors were compared
+            sessions = workers_of(step).sessions
+            for each in sessions:
+                monkeypatch.setattr(each, "wait", lambda command, *rest: waits.append(1))
+            before = [each.next_command() for each in sessions]
+    assert waits == []
+    assert all(0 < each.next_command() - had <= 3 * 12 for each, had in zip(sessions, before, strict=True))
+
+
+def test_changes_between_the_steps_reach_all_workers(here: gradwire.Session) -> None:
+    """Whatever changes a parameter: an op, loaded values, `data`, another compiled function."""
+    nets = [model(), model()]
+    steps: list[Any] = []
+    for number, net in enumerate(nets):
+        plain = training(net, gradwire.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+        steps.append(gradwire.compile(plain, data_parallel=2) if number else plain)
+
+    def scaled(value: Any) -> None:
+        with gradwire.no_grad():
+            nets[0][0].weight.mul_(value)
+            nets[1][0].weight.mul_(value)
+
+    other = gradwire.compile(scaled)
+    changes = [
+        lambda: scaled(gradwire.tensor(0.5, dtype=gradwire.float64)),
+        lambda: [net.load_state_dict(model().state_dict()) for net in nets],
+        lambda: [setattr(net[2].bias, "data", gradwire.ones(3, dtype=gradwire.float64)) for net in nets],
+        *[lambda: other(gradwire.tensor(0.9, dtype=gradwire.float64))] * 3,
+        lambda: [net.zero_grad() for net in nets],
+    ]
+    for change in changes:
+        for _ in range(4 if change is changes[0] else 2):
+            for step in steps:
+                step(*batch())
+        change()
+    for _ in range(3):  # the first of them is recorded undivided: it begins without gradients
+        for step in steps:
+            step(*batch())
+    assert weights(nets[1]) == pytest.approx(weights(nets[0]), rel=1e-9, abs=1e-12)
+    assert workers_of(steps[1]).differing(list(nets[1].parameters())) == []
+
+
+def test_each_worker_draws_its_own_random_numbers_and_weights_stay_equal(here: gradwire.Session) -> None:
+    gradwire.manual_seed(3)
+    net = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double()
+    optimizer = gradwire.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        mask = nn.functional.dropout(gradwire.ones_like(x))
+        net(x).square().mean().backward()
+        optimizer.step()
+        return mask
+
+    divided: Any = gradwire.compile(step, data_parallel=2)
+    masks = [divided(batch()[0]).tolist() for _ in range(6)]
+    assert masks[-1][:8] != masks[-1][8:] and masks[-1] != masks[-2]
+    assert workers_of(divided).differing(list(net.parameters())) == []
+
+
+def _with_autograd_grad(net: Any, x: Any, y: Any) -> None:
+    found = gradwire.autograd.grad(nn.functional.cross_entropy(net(x), y), list(net.parameters()))
+    with gradwire.no_grad():
+        for each, gradient in zip(net.parameters(), found, strict=True):
+            each.sub_(gradient)
+
+
+def _with_a_sum(net: Any, x: Any, y: Any) -> None:
+    net.zero_grad()
+    nn.functional.cross_entropy(net(x), y, reduction="sum").backward()
+
+
+def _with_rows_that_depend_on_others(net: Any, x: Any, y: Any) -> None:
+    net.zero_grad()
+    out = net(x)
+    (out - out.mean(0)).square().mean().backward()
+
+
+def _with_gradients_of_before(net: Any, x: Any, y: Any) -> None:
+    nn.functional.cross_entropy(net(x), y).backward()
+
+
+def _with_a_count(net: Any, x: Any, y: Any) -> Any:
+    net.zero_grad()
+    out = net(x)
+    nn.functional.cross_entropy(out, y).backward()
+    return (out.argmax(1) == y).sum()
+
+
+def _with_a_value_that_is_read(net: Any, x: Any, y: Any) -> Any:
+    net.zero_grad()
+    nn.functional.cross_entropy(net(x), y).backward()
+    return net[0].weight.sum().item()
+
+
+REFUSED: list[tuple[Step, str]] = [
+    (_with_autograd_grad, r"autograd\.grad"),
+    (_with_a_sum, r"the gradient of float64\[.*differs by .* The loss must be a mean"),
+    (_with_rows_that_depend_on_others, "no row may depend on others"),
+    (_with_gradients_of_before, r"begin with zero_grad\(\)"),
+    (_with_a_count, r"it returns int64\[\] for any number of rows"),
+    (_with_a_value_that_is_read, "a value is read in the middle"),
+]
+
+
+@pytest.mark.parametrize(("function", "told"), REFUSED, ids=lambda each: getattr(each, "__name__", ""))
+def test_what_cannot_be_divided_is_refused_and_changes_nothing(
+    here: gradwire.Session, function: Step, told: str
+) -> None:
+    net = model()
+    step: Any = gradwire.compile(lambda x, y: function(net, x, y), data_parallel=2)
+    whole = 0
+    with pytest.raises(NotImplementedError, match=told):  # noqa: PT012
+        for _ in range(5):
+            before = weights(net)
+            step(*batch())
+            whole += 1
+    if function is not _with_autograd_grad:  # which made its undivided step before it was refused
+        assert weights(net) == before
+    assert whole < 5
+
+
+def test_batch_statistics_are_refused_in_training_only(here: gradwire.Session) -> None:
+    net = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)).double()
+    step: Any = gradwire.compile(training(net, gradwire.optim.SGD(net.parameters(), lr=0.1)), data_parallel=2)
+    with pytest.raises(NotImplementedError, match=r"batch_norm\(\) takes the statistics of the batch"):
+        step(*batch())
+    net.eval()
+    for _ in range(4):
+        step(*batch())
+    assert workers_of(step).differing(list(net.parameters())) == []
+
+
+def test_tensors_that_differ_between_workers_are_told(here: gradwire.Session) -> None:
+    """Here a number of the rows, which the gradients do not show."""
+    net, seen = model(), gradwire.zeros(1, dtype=gradwire.float64)
+
+    def step(x: Any, y: Any) -> None:
+        net.zero_grad()
+        nn.functional.cross_entropy(net(x), y).backward()
+        seen.copy_(x.sum())
+
+    divided: Any = gradwire.compile(step, data_parallel=2)
+    divided(*batch())
+    with pytest.raises(NotImplementedError, match=r"other values on each worker \(float64\[1\]\)"):  # noqa: PT012
+        for _ in range(3):
+            divided(*batch())
+    assert seen.item() == pytest.approx(batch()[0].sum().item())  # as the undivided steps left it
+
+
+def test_bad_arguments_are_refused(here: gradwire.Session) -> None:
+    step: Any = gradwire.compile(lambda x: x.sum(), data_parallel=3)
+    for given, told in ((gradwire.ones(4), "4 rows, which 3 workers cannot share"), (gradwire.ones(()), "fewer rows")):
+        with pytest.raises(ValueError, match=told):
+            step(given)
+    with pytest.raises(ValueError, match="no tensor argument that is sliced"):
+        step(1)
+    with pytest.raises(ValueError, match="may not require a gradient"):
+        step(gradwire.ones(3, requires_grad=True))
+    for options in ({"repeat": 2}, {"batch_size": 2}, {"verify": True}):
+        with pytest.raises(ValueError, match="data_parallel is not combined"):
+            gradwire.compile(len, data_parallel=2, **options)
+    with pytest.raises(ValueError, match="data_parallel must be a whole number"):
+        gradwire.compile(len, data_parallel=0)
+
+
+def test_arguments_that_are_not_sliced_go_whole_to_every_worker(here: gradwire.Session) -> None:
+    nets = [model(), model()]
+
+    def step(net: Any, x: Any, y: Any, factor: Any) -> Any:
+        net.zero_grad()
+        loss = nn.functional.cross_entropy(net(x) * factor, y)
+        loss.backward()
+        with gradwire.no_grad():
+            for each in net.parameters():
+                each.sub_(each.grad)
+        return loss
+
+    divided: Any = gradwire.compile(functools.partial(step, nets[1]), data_parallel=2, sliced=(0, 1))
+    for number in range(6):
+        factor = gradwire.tensor([1.0, 2.0, 3.0], dtype=gradwire.float64) * (number + 1)
+        x, y = batch()
+        expected, given = step(nets[0], x, y, factor), divided(x, y, factor)
+        assert given.item() == pytest.approx(expected.item(), rel=1e-9)
+    assert weights(nets[1]) == pytest.approx(weights(nets[0]), rel=1e-9)
+
+
+def test_a_dead_worker_is_told_by_name_and_the_next_call_begins_anew() -> None:
+    with running(WORKERS) as server:
+        session = open_session(
+            server.address, token=None, ca=None, cert=None, key=None, tls=None, patience=None, device_type=None
+        )
+        with session:
+            net = model()
+            step: Any = gradwire.compile(training(net, gradwire.optim.SGD(net.parameters(), lr=0.1)), data_parallel=2)
+            for _ in range(4):
+                step(*batch())[0].item()
+            other = workers_of(step).sessions[1]
+            entry = server.backend.registry.entries[other.session_id]
+            os.kill(entry.worker.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+            with pytest.raises(RuntimeError, match=r"rank 1|worker 1"):  # noqa: PT012
+                for _ in range(1000):
+                    step(*batch())[0].item()
+            before = weights(net)
+            for _ in range(4):
+                step(*batch())
+            assert weights(net) != before
+            assert workers_of(step).sessions[1] is not other
+            assert workers_of(step).differing(list(net.parameters())) == []
+        session.close()
