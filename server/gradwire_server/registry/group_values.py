@@ -22,7 +22,8 @@ from gradwire_server.registry.peer_links import TRANSFER, Peers, encoded, read_m
 
 _PIECE = 1 << 20  # bytes
 _SMALL = 1 << 16  # bytes that are not worth a call of sendfile
-_MOST_TRANSFERS = 8  # at once
+_MOST_TRANSFERS = 32  # at once
+_MOST_OF_A_PEER = 4  # of them: slow servers do not hold all threads
 _SIZE = struct.Struct("!q")  # bytes of values that follow or, if negative, of the reason why there are none
 
 
@@ -78,6 +79,7 @@ class Transfers:
         self._threads = ThreadPoolExecutor(_MOST_TRANSFERS, "gradwire-transfers")
         self._idle: dict[Address, list[socket.socket]] = {}
         self._idle_lock = threading.Lock()
+        self._turns: dict[Address, asyncio.Semaphore] = {}
         self._open: set[socket.socket] = set()
         self._offered: dict[tuple[object, int], list[int]] = {}  # files of messages, by session and token
 
@@ -94,6 +96,8 @@ class Transfers:
         used = {place for spread in self.spreads.values() for place in spread.places}
         with self._idle_lock:
             unused = [each for place in self._idle.keys() - used for each in self._idle.pop(place)]
+        for place in self._turns.keys() - used:
+            del self._turns[place]
         for connection in unused:
             self._open.discard(connection)
             connection.close()
@@ -178,31 +182,44 @@ class Transfers:
 
     async def _copy(self, place: Address, asked: dict[str, Any], fd: int, target: int) -> None:
         own = os.dup(fd)  # the thread's: the group may end meanwhile
+        turns = self._turns.setdefault(place, asyncio.Semaphore(_MOST_OF_A_PEER))
+        try:
+            await turns.acquire()
+        except BaseException:
+            os.close(own)
+            raise
+        loop = asyncio.get_running_loop()
+
+        def ended(_: object) -> None:  # by its thread, or cancelled before a thread began
+            os.close(own)
+            with contextlib.suppress(RuntimeError):  # the server has ended
+                loop.call_soon_threadsafe(turns.release)
+
         try:
             receiving = self._threads.submit(self._receive, place, asked, own, target)
         except RuntimeError:
-            os.close(own)
+            ended(None)
             raise ConnectionAbortedError("the server ends") from None
-        receiving.add_done_callback(lambda done: os.close(own))  # also if it is cancelled before a thread begins
+        receiving.add_done_callback(ended)
         await asyncio.wrap_future(receiving)
 
     def _receive(self, place: Address, asked: dict[str, Any], fd: int, target: int) -> None:
         """Ask for a range, and write it to a file at `target`. Raises OSError, Refusal."""
-        with self._idle_lock:
-            idle = self._idle.get(place)
-            connection = idle.pop() if idle else None
+        piece = memoryview(bytearray(min(_PIECE, max(asked["count"], 1 << 10))))
+        connection = self._ask_idle(place, asked, piece[: _SIZE.size])
         try:
             if connection is None:
                 connection = self._peers.connect_blocking(place, TRANSFER)
                 self._open.add(connection)
-            connection.sendall(encoded(asked))
-            piece = memoryview(bytearray(min(_PIECE, max(asked["count"], 1 << 10))))
-            _fill(connection, piece[: _SIZE.size])
+                connection.sendall(encoded(asked))
+                _fill(connection, piece[: _SIZE.size])
             left = _SIZE.unpack(piece[: _SIZE.size])[0]
             if left < 0:
                 why = memoryview(bytearray(min(-left, _PIECE)))
                 _fill(connection, why)
                 raise Refusal("GROUP_BROKEN", bytes(why).decode())
+            if left != asked["count"]:
+                raise ConnectionError(f"the other server sends {left} bytes, but {asked['count']} were asked for")
             while left:
                 part = piece[: min(left, _PIECE)]
                 _fill(connection, part)
@@ -216,6 +233,27 @@ class Transfers:
             raise
         with self._idle_lock:
             self._idle.setdefault(place, []).append(connection)
+
+    def _ask_idle(self, place: Address, asked: dict[str, Any], answer: memoryview) -> socket.socket | None:
+        """Ask on an idle connection, and receive the answer's first bytes; None if there is none that still works.
+
+        The other server, or what stands between, may have closed it meanwhile. A range may be asked for again.
+        """
+        while True:
+            with self._idle_lock:
+                idle = self._idle.get(place)
+                connection = idle.pop() if idle else None
+            if connection is None:
+                return None
+            try:
+                connection.sendall(encoded(asked))
+                _fill(connection, answer)
+                return connection
+            except BaseException as error:
+                self._open.discard(connection)
+                connection.close()
+                if not isinstance(error, (ConnectionResetError, BrokenPipeError)):
+                    raise
 
 
 def _fill(connection: socket.socket, room: memoryview) -> None:

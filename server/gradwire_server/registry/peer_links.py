@@ -15,6 +15,7 @@ import secrets
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ VERSION = 1
 LINK, TRANSFER = "link", "transfer"
 _LINE_BYTES = 1 << 20
 _HANDSHAKE_SECONDS = 5.0
+_GREETING_BYTES = 4096
 _MOST_HANDSHAKES = 64  # connections that have not proved the secret yet
 _SILENT_SECONDS = 10  # without a byte, until a transfer fails
 _BEAT_SECONDS = 0.5
@@ -216,9 +218,11 @@ class Peers:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if peer.certificate:
                 connection = _context().wrap_socket(connection)
-            line = b""
-            while not line.endswith(b"\n") and len(line) < _LINE_BYTES and (byte := connection.recv(1)):
+            line, until = b"", time.monotonic() + _HANDSHAKE_SECONDS
+            while not line.endswith(b"\n") and len(line) < _GREETING_BYTES and (byte := connection.recv(1)):
                 line += byte
+                if time.monotonic() > until:  # the socket's own limit holds for each byte
+                    raise ValueError("the greeting takes too long")
             connection.sendall(encoded(self._hello(peer, kind, json.loads(line), connection)))
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _SILENT_SECONDS, 0))

@@ -1,9 +1,11 @@
 """Groups of several servers when something fails halfway: nothing stays open, and no rank waits for ever."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
+import struct
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ import pytest
 from gradwire_server.registry import peer_links
 from gradwire_server.registry.group_homes import Address, Homes
 from gradwire_server.registry.group_nodes import GroupNodes, _Membership, _waited
-from gradwire_server.registry.group_values import Transfers, _fill
+from gradwire_server.registry.group_values import _MOST_TRANSFERS, Transfers, _fill
 from gradwire_server.registry.groups import Groups, RemoteRank
 from gradwire_server.registry.peer_links import TRANSFER, Link, Peers, encoded
 from tests.certificates import Authority
@@ -84,7 +86,7 @@ def test_a_transfer_that_is_cancelled_before_it_begins_closes_its_file() -> None
         transfers, busy = Transfers(Peers("a", "127.0.0.1", None)), threading.Event()
         fd = os.memfd_create("values")
         try:
-            for _ in range(8):
+            for _ in range(_MOST_TRANSFERS):
                 transfers._threads.submit(busy.wait, SECONDS)
             waiting = asyncio.create_task(transfers._copy(THERE, {"count": 1}, fd, 0))
             await asyncio.sleep(0)
@@ -99,6 +101,100 @@ def test_a_transfer_that_is_cancelled_before_it_begins_closes_its_file() -> None
             os.close(fd)
 
     asyncio.run(use())
+
+
+class Answering(Peers):
+    """Other servers, played by threads: each connection answers so many requests with `sent`, and then ends."""
+
+    def __init__(self, requests: int, sent: bytes, begun: threading.Event | None = None) -> None:
+        super().__init__("a", "127.0.0.1", None)
+        self.requests, self.sent, self.begun = requests, sent, begun
+        self.connections = 0
+
+    def connect_blocking(self, peer: Address, kind: str) -> socket.socket:
+        """A connection to such a thread. One to the server "silent" gets no answer until `begun` is set."""
+        self.connections += 1
+        mine, other = socket.socketpair()
+        threading.Thread(target=self._answer, args=(other, peer.endpoint == "silent"), daemon=True).start()
+        return mine
+
+    def _answer(self, connection: socket.socket, silent: bool) -> None:
+        with connection, connection.makefile("rb") as asked:
+            for _ in range(self.requests):
+                asked.readline()
+                if silent and self.begun is not None:
+                    self.begun.wait(SECONDS)
+                connection.sendall(self.sent)
+
+
+def test_a_transfer_on_a_connection_that_was_closed_meanwhile_takes_another() -> None:
+    async def use() -> None:
+        peers = Answering(1, struct.pack("!q", 4) + b"abcd")
+        transfers, fd = Transfers(peers), os.memfd_create("values")
+        try:
+            for place in range(3):
+                await asyncio.wait_for(transfers._copy(THERE, {"count": 4}, fd, 4 * place), SECONDS)
+            assert os.pread(fd, 100, 0) == b"abcd" * 3 and peers.connections == 3
+        finally:
+            transfers.close()
+            os.close(fd)
+
+    asyncio.run(use())
+
+
+def test_an_answer_of_another_size_than_was_asked_for_is_refused() -> None:
+    async def use() -> None:
+        transfers, fd = Transfers(Answering(1, struct.pack("!q", 1 << 40) + b"abcd")), os.memfd_create("values")
+        try:
+            with pytest.raises(ConnectionError, match="sends 1099511627776 bytes, but 4 were asked for"):
+                await transfers._copy(THERE, {"count": 4}, fd, 0)
+            assert os.fstat(fd).st_size == 0
+        finally:
+            transfers.close()
+            os.close(fd)
+
+    asyncio.run(use())
+
+
+def test_a_slow_server_does_not_hold_the_transfers_of_others() -> None:
+    async def use() -> None:
+        ends = threading.Event()
+        transfers, fd = Transfers(Answering(1, struct.pack("!q", 4) + b"abcd", ends)), os.memfd_create("values")
+        slow = Address("silent", "127.0.0.1", 1)
+        waiting = [asyncio.create_task(transfers._copy(slow, {"count": 4}, fd, 0)) for _ in range(40)]
+        try:
+            await asyncio.wait_for(transfers._copy(THERE, {"count": 4}, fd, 0), SECONDS)
+            assert not any(each.done() for each in waiting)
+            ends.set()
+            await asyncio.wait_for(asyncio.gather(*waiting), SECONDS)
+        finally:
+            ends.set()
+            transfers.close()
+            os.close(fd)
+
+    asyncio.run(use())
+
+
+def test_a_greeting_that_does_not_end_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_links, "_HANDSHAKE_SECONDS", 0.5)
+    listening, stop = socket.create_server(("127.0.0.1", 0)), threading.Event()
+
+    def dripping() -> None:
+        with listening.accept()[0] as accepted, contextlib.suppress(OSError):
+            while not stop.wait(0.05):
+                accepted.sendall(b"x")
+
+    thread = threading.Thread(target=dripping, daemon=True)
+    thread.start()
+    try:
+        with pytest.raises(OSError, match=r"does not answer|timed out"):
+            Peers("a", "127.0.0.1", None).connect_blocking(
+                Address("b", "127.0.0.1", listening.getsockname()[1]), TRANSFER
+            )
+    finally:
+        stop.set()
+        thread.join(SECONDS)
+        listening.close()
 
 
 def test_an_encrypted_transfer_from_a_silent_server_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
