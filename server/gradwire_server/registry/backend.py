@@ -85,7 +85,9 @@ class Backend:
 
     def share_groups(self, peers: Peers, folder: Path) -> None:
         """Let sessions form groups with those of other servers, which share a folder. Call before `start`."""
-        self.groups.nodes = self.group_nodes = GroupNodes(self.groups, Homes(folder), peers)
+        self.groups.nodes = self.group_nodes = GroupNodes(
+            self.groups, Homes(folder), peers, self.limits.max_session_bytes
+        )
 
     async def start(self) -> None:
         """Start the workers and the sweep of leases."""

@@ -63,8 +63,10 @@ class _Taking:
 class GroupNodes:
     """This server's part in groups of several servers."""
 
-    def __init__(self, groups: Groups, homes: Homes, peers: Peers) -> None:
+    def __init__(self, groups: Groups, homes: Homes, peers: Peers, most_bytes: int = 0) -> None:
+        """most_bytes: of a session; no larger message is copied. 0 for no limit."""
         self.groups = groups
+        self._most_bytes = most_bytes
         self.homes = homes
         self.peers = peers
         self.transfers = Transfers(peers)
@@ -401,6 +403,8 @@ class GroupNodes:
         """Copy a message of another server's rank, and pass it on to the worker."""
         number, message = fields["number"], fields["message"]
         try:
+            if 0 < self._most_bytes < message["size"]:
+                raise MemoryError(f"it has {message['size']} bytes, and a session may hold {self._most_bytes}")
             async with self._pulls:
                 fd = await self.transfers.pull(place, message["file"], message["size"])
         except Exception as error:  # noqa: BLE001 - the sender waits for the answer

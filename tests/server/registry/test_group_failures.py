@@ -16,7 +16,7 @@ import pytest
 
 from gradwire_server.registry import peer_links
 from gradwire_server.registry.group_homes import Address, Homes
-from gradwire_server.registry.group_nodes import GroupNodes, _Membership, _waited
+from gradwire_server.registry.group_nodes import GroupNodes, _Membership, _Taking, _waited
 from gradwire_server.registry.group_values import _MOST_TRANSFERS, Transfers, _fill
 from gradwire_server.registry.groups import Groups, RemoteRank
 from gradwire_server.registry.peer_links import TRANSFER, Link, Peers, encoded
@@ -288,6 +288,21 @@ def test_a_message_s_file_is_closed_when_its_receiver_s_worker_has_ended(tmp_pat
         assert holders(fd) == 1 and not nodes._taking
     finally:
         os.close(fd)
+
+
+def test_a_message_that_no_session_may_hold_is_refused_before_it_is_copied(tmp_path: Path) -> None:
+    async def use() -> None:
+        nodes, entry, told = group_nodes(tmp_path), _Entry(), []
+        nodes._most_bytes = 100
+        nodes.groups.took = told.append  # type: ignore[method-assign]
+        fields = {"session": 1, "group": 5, "message": {"file": [1, 2, 3], "size": 101}, "number": 7}
+        nodes._taking[7] = _Taking(entry, None)  # type: ignore[arg-type]
+        await nodes._pull(entry, fields, THERE)  # type: ignore[arg-type]
+        assert told[0]["refusal"][0] == "MEMORY_LIMIT"
+        assert "it has 101 bytes, and a session may hold 100" in told[0]["refusal"][1]
+        assert not nodes._taking
+
+    asyncio.run(use())
 
 
 def test_a_session_of_another_server_that_leaves_takes_no_session_of_this_one_away() -> None:
