@@ -250,6 +250,26 @@ def test_tensors_that_differ_between_workers_are_told(here: gradwire.Session) ->
     assert seen.item() == pytest.approx(batch()[0].sum().item())  # as the undivided steps left it
 
 
+def test_an_interrupted_step_leaves_no_worker_behind(here: gradwire.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = model()
+    step: Any = gradwire.compile(training(net, gradwire.optim.SGD(net.parameters(), lr=0.1)), data_parallel=2)
+    for _ in range(4):
+        step(*batch())
+
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gradwire._compile.recordings.Recording.run", interrupted)  # the other has its commands
+        with pytest.raises(KeyboardInterrupt):
+            step(*batch())
+    with pytest.raises(RuntimeError, match="rank 1"):  # this session's part of the exchange that was begun
+        here.sync()
+    for _ in range(3):
+        step(*batch())
+    assert workers_of(step).differing(list(net.parameters())) == []
+
+
 def test_bad_arguments_are_refused(here: gradwire.Session) -> None:
     step: Any = gradwire.compile(lambda x: x.sum(), data_parallel=3)
     for given, told in ((gradwire.ones(4), "4 rows, which 3 workers cannot share"), (gradwire.ones(()), "fewer rows")):

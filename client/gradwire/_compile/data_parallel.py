@@ -88,9 +88,9 @@ class DataParallel:
                 if divided.recording.fits(call) and _holds(divided.recording, call):
                     return divided.run(cut, call)
             return self._slow(cut)
-        except GradwireError as error:
-            if error.reason in ("GROUP_BROKEN", "UNAVAILABLE", "SESSION_NOT_FOUND"):
-                self.close()  # the next call begins anew, with this session's tensors
+        except BaseException:
+            # Some workers may have the step's commands, and others not. The next call copies this session's tensors.
+            self.close()
             raise
 
     def _slow(self, cut: _Cut) -> Any:
@@ -310,6 +310,8 @@ class _Divided:
         given = [each._id for each in recorded.feeds]
         if any(each._id in given for each in answers):
             raise _refused(name, "it returns an argument")
+        if len(answers) != len(whole.shapes):
+            raise _refused(name, "it returns another number of tensors for fewer rows")
         self._kinds = [
             _kind_of(each._spec, shape, len(workers.sessions), name) if place is not None else ""
             for each, shape, place in zip(answers, whole.shapes, self._outputs, strict=True)

@@ -213,6 +213,8 @@ class Workers:
         """End the other sessions, and so the group."""
         for each in self.sessions[1:]:
             with contextlib.suppress(GradwireError):
+                each.cancel()  # closing waits for the commands before it, which may wait for other ranks
+            with contextlib.suppress(GradwireError):
                 each.close()
 
 
