@@ -65,7 +65,7 @@ def test_core_install_is_the_thin_client(wheel: zipfile.ZipFile) -> None:
     assert {"server", "cuda12", "cuda13", "demo", "test", "dev"} <= set(metadata.get_all("Provides-Extra") or [])
 
 
-@pytest.mark.parametrize("language", ["go", "java", "rust", "typescript"])
+@pytest.mark.parametrize("language", ["cpp", "go", "java", "rust", "typescript"])
 def test_an_sdks_package_holds_the_license(language: str) -> None:
     copy = ROOT / "client" / language / "LICENSE"
     assert copy.read_bytes() == (ROOT / "LICENSE").read_bytes()
