@@ -75,6 +75,16 @@ def test_an_index_out_of_range_is_refused_on_the_gpu_too() -> None:
             engine.call("index_select", (x, 0, index))
 
 
+def test_bytes_beyond_a_tensors_own_are_out_of_reach_though_the_pool_rounds_allocations_up() -> None:
+    with activate(Context()):
+        whole = engine.tensor(devices.to_device(np.arange(5.0), "cuda:0"))
+        part = engine.call("narrow", (whole, 0, 1, 2))
+        assert engine.call("as_strided", (part, (5,), (1,), 0)).array.tolist() == [0, 1, 2, 3, 4]
+        for x in (whole, part, engine.call("as_strided", (part, (2, 2), (1, 1), 0))):
+            with pytest.raises(engine.EngineError, match="out of bounds for storage of size 40"):
+                engine.call("as_strided", (x, (6,), (1,), 0))
+
+
 def test_a_trace_on_the_gpu_asks_for_no_kernel_of_numpy_and_ends() -> None:
     with activate(Context()):
         x = engine.tensor(devices.to_device(np.ones((2, 2), np.float32), "cuda:0"))

@@ -112,6 +112,13 @@ as_strided_view.works_in(backward=5.2)
 as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source)).tangent("linear")
 
 
+def _span(array: Array) -> int:
+    """Bytes from the array's first element to the end of its last; its strides are not negative."""
+    if not array.size:
+        return 0
+    return int(array.itemsize + sum((size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)))
+
+
 def _storage_vector(xp: Any, input: Array, whole: Ints) -> Array:
     """The memory that the input lies in, as a vector of the input's dtype."""
     if isinstance(input, np.ndarray):
@@ -162,6 +169,10 @@ def as_strided(input: Array, size: Ints, stride: Ints, storage_offset: int | Non
     array = input.array if type(input) is Tensor else input
     source, whole = geometry_of(array)
     own = source[2]
+    if type(input) is Tensor and not isinstance(array, np.ndarray):
+        # CuPy rounds allocations up and uses them again: the bytes at the end may hold another session's values.
+        shown = own + _span(array) // array.itemsize
+        whole = min(whole, max(shown, input.storage.nbytes // array.itemsize))
     offset = own if storage_offset is None else storage_offset
     reach = offset + 1 + sum((length - 1) * step for length, step in zip(sizes, strides, strict=True))
     if min(sizes, default=1) < 0 or offset < 0 or (0 not in sizes and reach > whole):
