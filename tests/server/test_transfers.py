@@ -164,6 +164,16 @@ def test_a_downloads_parts_shrink_while_its_calls_break_at_one_offset(session: R
     assert len(next(iter(whole)).data) == 64 * KIB
 
 
+def test_a_downloads_parts_shrink_though_the_server_has_sent_all_of_them(session: Remote, large: int) -> None:
+    """The client may have lost what the server has sent."""
+    transfer = pinned(session, large)
+
+    def first() -> int:
+        return len(list(session.stub.Download(download(session, transfer.transfer_id)))[0].data)
+
+    assert [first() for _ in range(3)] == [64 * KIB, 32 * KIB, 16 * KIB]
+
+
 def test_a_download_counts_until_its_end_and_has_none_beyond(session: Remote, large: int) -> None:
     transfer = pinned(session, large)
     beyond = download(session, transfer.transfer_id, len(DATA))

@@ -13,7 +13,10 @@ _MOST_TRANSFERS = 1024  # remembered downloads, the oldest is forgotten first
 
 
 class DownloadParts:
-    """Remembers where the last call of each unfinished download began, and how large its messages were."""
+    """Remembers where the last call of each download began, and how large its messages were.
+
+    A call that ended well is remembered, too: its last bytes may have been lost on their way.
+    """
 
     def __init__(self, chunk_bytes: int) -> None:
         self._chunk_bytes = chunk_bytes
@@ -29,10 +32,6 @@ class DownloadParts:
         if len(self._begun) > _MOST_TRANSFERS:
             self._begun.popitem(last=False)
         return size
-
-    def finish(self, session_id: str, transfer_id: str) -> None:
-        """Forget a download that was sent completely."""
-        self._begun.pop((session_id, transfer_id), None)
 
 
 def split(message: bytes, most: int) -> Iterator[bytes]:

@@ -341,7 +341,6 @@ class Front:
                         continue
                     for part in split(message, most):
                         await parts.send(part)
-            self._download_parts.finish(request.session_id, request.transfer_id)
             await self.backend.finish_download(request.session_id, request.transfer_id)
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await self._abort(context, error, "Download")
