@@ -29,6 +29,7 @@ from gradwire.v1 import errors_pb2, service_pb2
 Callback: TypeAlias = Callable[[str, int, int], object]
 
 _CHUNK_BYTES = 1 << 20
+_LEAST_CHUNK_BYTES = 4 << 10  # chunks shrink to this size while calls break before one has arrived
 _WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between attempts without progress
 _LONGEST_WAIT = 1.6
 _KEPT_BYTES = 4 << 20
@@ -116,16 +117,18 @@ class Bulk:
             session_id=self._session_id, total_bytes=data.nbytes, request_id=secrets.token_urlsafe(12)
         )
         retries = Retries(self._transport)
-        call, received = self._send, 0
+        call, received, chunk = self._send, 0, self._chunk
         if self._shares and data.nbytes >= SHARED_FROM:
             with self._fallback_to_chunks():
                 return self._upload_shared(start, data)
             call = self._query_received
+        sent = False  # whether a call that sent bytes broke
         while True:
             try:
-                answer = call(start, data, received)
+                answer = call(start, data, received, chunk)
             except BROKEN as error:
                 retries.wait(error)
+                sent = sent or call == self._send
                 call = self._query_received
                 continue
             if answer.received_bytes == data.nbytes:
@@ -134,23 +137,28 @@ class Bulk:
                 raise _disagreement(f"the server received {answer.received_bytes} of {data.nbytes} bytes")
             if answer.received_bytes > received:
                 retries.renew()
-            call, received = self._send, answer.received_bytes
+                chunk = min(2 * chunk, self._chunk)
+            elif sent:  # a chunk arrives as a whole or not at all
+                chunk = max(chunk // 2, min(_LEAST_CHUNK_BYTES, self._chunk))
+            call, received, sent = self._send, answer.received_bytes, False
 
     def _query_received(
-        self, start: service_pb2.UploadStart, data: memoryview, received: int
+        self, start: service_pb2.UploadStart, data: memoryview, received: int, chunk: int
     ) -> service_pb2.UploadResponse:
         """Ask how many bytes of a broken upload arrived. The server then ignores the broken call."""
         return _answer(self._transport.start_stream("stream_unary", "Upload", iter([_first(start, 0)])))
 
-    def _send(self, start: service_pb2.UploadStart, data: memoryview, received: int) -> service_pb2.UploadResponse:
-        """Send the bytes from `received` on."""
+    def _send(
+        self, start: service_pb2.UploadStart, data: memoryview, received: int, chunk: int
+    ) -> service_pb2.UploadResponse:
+        """Send the bytes from `received` on, in messages of `chunk` bytes."""
         callback = _CALLBACK.get()
         sent: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
         def parts() -> Iterator[bytes]:
             yield _first(start, received)
-            for begin in range(received, data.nbytes, self._chunk):
-                part = data[begin : begin + self._chunk]
+            for begin in range(received, data.nbytes, chunk):
+                part = data[begin : begin + chunk]
                 yield b"".join((_DATA_TAG, varint(part.nbytes), part))
                 if callback is not None:
                     sent.put(begin + part.nbytes)
