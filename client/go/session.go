@@ -111,19 +111,24 @@ func begin(
 	return s, nil
 }
 
-// open opens a session at a server, or at the server of the cluster that it names.
+// open opens a new session.
 func (s *Session) open(ctx context.Context, o *options) (*pb.OpenSessionResponse, error) {
-	request := &pb.OpenSessionRequest{
-		Client: o.client, LeaseMs: uint32(o.lease.Milliseconds()), FollowsEndpoint: true,
-	}
-	answer, err := retried(ctx, s, s.client.OpenSession, request)
+	return s.placed(func(follows bool) (*pb.OpenSessionResponse, error) {
+		return retried(ctx, s, s.client.OpenSession, &pb.OpenSessionRequest{
+			Client: o.client, LeaseMs: uint32(o.lease.Milliseconds()), FollowsEndpoint: follows,
+		})
+	})
+}
+
+// placed makes a call that opens a session: at a server, or again at the server of the cluster that its answer names.
+func (s *Session) placed(call func(follows bool) (*pb.OpenSessionResponse, error)) (*pb.OpenSessionResponse, error) {
+	answer, err := call(true)
 	if err != nil || answer.GetEndpoint() == "" || answer.GetSessionId() != "" {
 		return answer, err
 	}
 	_, address := s.places.current()
 	s.places.move(address, answer.GetEndpoint())
-	request.FollowsEndpoint = false
-	return retried(ctx, s, s.client.OpenSession, request)
+	return call(false) // that server opens it, whatever the load is by then
 }
 
 // ID returns the session's id. Keep it secret: it gives access to the session.

@@ -35,12 +35,13 @@ func (s *Session) Save(ctx context.Context, name string, tensors map[string]*Ten
 func Restore(ctx context.Context, address, name string, opts ...Option) (*Session, map[string]*Tensor, error) {
 	var restored *pb.RestoreSessionResponse
 	open := func(s *Session, o *options) (*pb.OpenSessionResponse, error) {
-		request := &pb.RestoreSessionRequest{
-			Name: name, Client: o.client, LeaseMs: uint32(o.lease.Milliseconds()), NamedOnly: true,
-		}
-		var err error
-		restored, err = retried(ctx, s, s.client.RestoreSession, request)
-		return restored.GetSession(), err
+		return s.placed(func(follows bool) (_ *pb.OpenSessionResponse, err error) {
+			restored, err = retried(ctx, s, s.client.RestoreSession, &pb.RestoreSessionRequest{
+				Name: name, Client: o.client, LeaseMs: uint32(o.lease.Milliseconds()), NamedOnly: true,
+				FollowsEndpoint: follows,
+			})
+			return restored.GetSession(), err
+		})
 	}
 	s, err := begin(address, opts, open)
 	if err != nil {

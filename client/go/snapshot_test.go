@@ -43,3 +43,22 @@ func TestASnapshotGoesOnWhereItWasSaved(t *testing.T) {
 		t.Error("a tensor of another session was saved")
 	}
 }
+
+func TestASnapshotIsRestoredAtTheServerThatTheFirstOneNames(t *testing.T) {
+	moving, session, ctx, name := fromEnvironment(t, "GRADWIRE_MOVING"), connect(t), t.Context(), "go-placed"
+	w := session.Ones([]int{2})
+	if err := session.Save(ctx, name, map[string]*gradwire.Tensor{"w": w}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	again, tensors, err := gradwire.Restore(ctx, moving, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, tensors["w"], 1, 1)
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := session.DeleteSnapshot(ctx, name); err != nil {
+		t.Fatal(err)
+	}
+}

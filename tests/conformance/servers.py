@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from benchmarks.processes import hear, process
-from gradwire.v1 import errors_pb2, service_pb2
+from gradwire.v1 import errors_pb2, service_pb2, snapshots_pb2
 from gradwire_server.auth.tokens import make
 from tests.certificates import Authority
 
@@ -56,7 +56,10 @@ def moving(target: str) -> Iterator[str]:
 
 
 class _Moving(grpc.GenericRpcHandler):
-    """Passes unary calls and streams on. Sessions move after some answers of their first stream."""
+    """Passes unary calls and streams on. Sessions move after some answers of their first stream.
+
+    As a server of a cluster may, it names the other one for sessions from snapshots. Clients have to follow.
+    """
 
     def __init__(self, channel: grpc.Channel, target: str) -> None:
         self._channel, self._target = channel, target
@@ -74,6 +77,11 @@ class _Moving(grpc.GenericRpcHandler):
         # The session is the first field of every request, except OpenSession's, which has another text there.
         if service_pb2.KeepAliveRequest.FromString(request).session_id in self._moved:
             self._refuse(context)
+        if method.endswith("/RestoreSession"):
+            if not snapshots_pb2.RestoreSessionRequest.FromString(request).follows_endpoint:
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this server opens no session from a snapshot")
+            opened = service_pb2.OpenSessionResponse(endpoint=self._target)
+            return service_pb2.RestoreSessionResponse(session=opened).SerializeToString()
         try:
             call: Callable[[bytes], bytes] = self._channel.unary_unary(method)
             return call(request)

@@ -356,12 +356,15 @@ async fn open(connection: &Connection) -> Result<proto::OpenSessionResponse> {
     };
     let call = |mut client: Client, request| async move { client.open_session(request).await };
     let answer = connection.open(request.clone(), call).await?;
-    if answer.endpoint.is_empty() || !answer.session_id.is_empty() {
-        return Ok(answer);
-    }
-    connection.move_to(&answer.endpoint)?;
+    let Some(endpoint) = elsewhere(Some(&answer)) else { return Ok(answer) };
+    connection.move_to(endpoint)?;
     request.follows_endpoint = false;
     connection.open(request, call).await
+}
+
+/// The server of the cluster that is to open a session instead, if the answer names one.
+pub(crate) fn elsewhere(answer: Option<&proto::OpenSessionResponse>) -> Option<&str> {
+    answer.filter(|told| told.session_id.is_empty() && !told.endpoint.is_empty()).map(|told| told.endpoint.as_str())
 }
 
 /// Renews the lease three times in its length.

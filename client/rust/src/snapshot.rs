@@ -10,7 +10,7 @@ use crate::error::{Error, Reason};
 use crate::options::ConnectOptions;
 use crate::pending::Pending;
 use crate::proto;
-use crate::session::{Runtime, Session};
+use crate::session::{Runtime, Session, elsewhere};
 use crate::tensor::Tensor;
 
 impl Session {
@@ -66,12 +66,18 @@ impl Session {
             lease_ms: options.lease.as_millis() as u32,
             client: options.client.clone(),
             named_only: true,
+            follows_endpoint: true,
             ..Default::default()
         };
         let opened = runtime.spawn(async move {
             let connection = Arc::new(Connection::new(&address, options)?);
             let call = |mut client: Client, request| async move { client.restore_session(request).await };
-            let answer = connection.open(request, call).await?;
+            let mut answer = connection.open(request.clone(), call).await?;
+            if let Some(endpoint) = elsewhere(answer.session.as_ref()) {
+                connection.move_to(endpoint)?;
+                let there = proto::RestoreSessionRequest { follows_endpoint: false, ..request };
+                answer = connection.open(there, call).await?;
+            }
             Ok((connection, answer))
         });
         Pending::new(async move {

@@ -3,7 +3,7 @@
 import { addAnswer, adopted } from "./autograd.js";
 import { Call } from "./call.js";
 import { Reason, refusal } from "./errors.js";
-import type { HookCall } from "./gen/gradwire/v1/types_pb.js";
+import { GradMode, type HookCall } from "./gen/gradwire/v1/types_pb.js";
 import type { Session } from "./session.js";
 import type { Tensor } from "./tensor.js";
 
@@ -53,13 +53,17 @@ export abstract class CustomFunction {
   applyAll(...inputs: Tensor[]): Tensor[] {
     const session = this.sessionOf(inputs);
     const context = new FunctionContext();
-    const made = listOf(session.noGrad(() => this.forward(context, ...inputs) as Tensor | Tensor[]));
+    const { gradMode } = session;
+    const forward = (): Several<Tensor> => this.forward(context, ...inputs);
+    const made = listOf(gradMode === GradMode.INFERENCE ? forward() : session.noGrad(forward as () => Tensor));
     const call = new Call(this.name); // an id means another tensor in another session
     for (const each of [...inputs, ...made, ...context.saved]) call.idOf("forward", each);
     call.check();
     if (made.some((each) => inputs.includes(each))) {
       throw refusal(Reason.NOT_SUPPORTED, `${this.name}: forward returned an input; return a new tensor`);
     }
+    // In noGrad and inferenceMode an op records nothing either.
+    if (gradMode === GradMode.DISABLED || gradMode === GradMode.INFERENCE) return made;
     const hook = addAnswer(session, (due) => this.derived(session, due, inputs.length));
     const wide = (tensors: readonly Tensor[]): bigint[] => tensors.map((each) => BigInt(each.id));
     const tensors = { inputs: wide(inputs), outputs: wide(made), saved: wide(context.saved) };

@@ -77,6 +77,17 @@ export function requested(options: SessionOptions): { client: string; leaseMs: n
   return { client: options.client ?? `gradwire-typescript/${VERSION}`, leaseMs: 1000 * (options.lease ?? 0) };
 }
 
+/** @internal Make a call that opens a session: at a server, or again at the server of the cluster that its answer names. */
+export async function placed(
+  servers: Servers,
+  call: (followsEndpoint: boolean) => Promise<OpenSessionResponse>,
+): Promise<OpenSessionResponse> {
+  const opened = await call(true);
+  if (!opened.endpoint || opened.sessionId) return opened;
+  servers.move(opened.endpoint);
+  return call(false); // that server opens it, whatever the load is by then
+}
+
 interface Live {
   readonly writer: Writer;
   readonly servers: Servers;
@@ -119,13 +130,11 @@ export class Session extends SessionMethods {
 
   /** @internal Open a session on one of several servers. */
   static open(addresses: readonly string[], dial: Dial, options: SessionOptions): Promise<Session> {
-    return Session.begin(addresses, dial, options, async (servers) => {
-      const { openSession } = AutogradService.method;
-      const opened = await servers.open(openSession, { ...requested(options), followsEndpoint: true });
-      if (!opened.endpoint) return opened;
-      servers.move(opened.endpoint);
-      return servers.open(openSession, requested(options));
-    });
+    return Session.begin(addresses, dial, options, (servers) =>
+      placed(servers, (followsEndpoint) =>
+        servers.open(AutogradService.method.openSession, { ...requested(options), followsEndpoint }),
+      ),
+    );
   }
 
   /** @internal Open a session by a call that makes one. */

@@ -2,7 +2,7 @@
 
 import { AutogradService } from "./gen/gradwire/v1/service_pb.js";
 import type { RestoredTensor } from "./gen/gradwire/v1/snapshots_pb.js";
-import { requested, Session, type SessionOptions } from "./session.js";
+import { placed, requested, Session, type SessionOptions } from "./session.js";
 import type { Tensor } from "./tensor.js";
 import type { Dial } from "./transport.js";
 
@@ -23,10 +23,12 @@ export async function restored(
   let named: RestoredTensor[] = [];
   const session = await Session.begin(addresses, dial, options, async (servers) => {
     const request = { ...requested(options), name, namedOnly: true };
-    const answer = await servers.open(AutogradService.method.restoreSession, request);
-    named = answer.tensors;
-    if (!answer.session) throw new TypeError("the server restored no session");
-    return answer.session;
+    return placed(servers, async (followsEndpoint) => {
+      const answer = await servers.open(AutogradService.method.restoreSession, { ...request, followsEndpoint });
+      named = answer.tensors;
+      if (!answer.session) throw new TypeError("the server restored no session");
+      return answer.session;
+    });
   });
   const known = new Map<number, Tensor>(); // a tensor may have several names
   const entries = named.map((each) => {

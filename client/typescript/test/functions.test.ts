@@ -6,6 +6,7 @@ import { CustomFunction, type FunctionContext, GradwireError, Reason, restore, t
 import { ADDRESS, NO_SERVER, withSession } from "./support.js";
 
 const live = { skip: NO_SERVER };
+const MOVING = process.env["GRADWIRE_MOVING"] ?? "";
 
 class Square extends CustomFunction {
   forward(context: FunctionContext, x: Tensor): Tensor {
@@ -49,6 +50,20 @@ test(
     x.grad = null;
     await gradient.sum().backward();
     assert.deepEqual(await x.grad.array(), [2, 2, 2]);
+  }),
+);
+
+test(
+  "a custom function records no graph where ops record none",
+  live,
+  withSession(async (session) => {
+    const x = session.tensor([1, 2, 3], { requiresGrad: true });
+    const square = new Square("Square");
+    const quiet = session.noGrad(() => square.apply(x));
+    assert.equal((await quiet.describe()).requiresGrad, false);
+    const inference = session.inferenceMode(() => square.apply(x));
+    assert.equal((await inference.describe()).requiresGrad, false);
+    await assert.rejects(inference.mul(x).item(), /Inference tensors cannot be saved for backward/);
   }),
 );
 
@@ -164,5 +179,18 @@ test(
     await assert.rejects(restore(ADDRESS, name), (thrown) => {
       return thrown instanceof GradwireError && thrown.reason === Reason.SNAPSHOT_NOT_FOUND;
     });
+  }),
+);
+
+test(
+  "a snapshot is restored at the server that the first one names",
+  { skip: MOVING ? false : "needs a server whose sessions move: run make test-sdks" },
+  withSession(async (session) => {
+    const name = "typescript-placed";
+    await session.save(name, { w: session.ones([2]) }, { ttl: 60 });
+    const { session: second, tensors } = await restore(MOVING, name);
+    assert.deepEqual(await (tensors["w"] as Tensor).array(), [1, 1]);
+    await second.close();
+    await session.deleteSnapshot(name);
   }),
 );

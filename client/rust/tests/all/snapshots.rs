@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gradwire::{ConnectOptions, Reason, Session, Tensor, no_grad};
 
-use crate::servers::{address, session};
+use crate::servers::{address, session, variable};
 
 #[test]
 fn a_snapshot_goes_on_where_it_was_saved() {
@@ -30,4 +30,15 @@ fn a_snapshot_goes_on_where_it_was_saved() {
     assert_eq!(restore().unwrap_err().reason(), Some(Reason::SnapshotNotFound));
     let other = self::session().unwrap().ones([1]);
     assert!(session.save("rust-other", [("x", &other)], Duration::ZERO).wait().is_err());
+}
+
+#[test]
+fn a_snapshot_is_restored_at_the_server_that_the_first_one_names() {
+    let (Some(session), Some(moving)) = (session(), variable("GRADWIRE_MOVING")) else { return };
+    let w = session.ones([2]);
+    session.save("rust-placed", [("w", &w)], Duration::from_secs(60)).wait().unwrap();
+    let (again, tensors) = Session::restore(&moving, "rust-placed", ConnectOptions::default()).wait().unwrap();
+    assert_eq!(tensors["w"].to_vec::<f32>().wait().unwrap(), [1.0, 1.0]);
+    again.close().wait().unwrap();
+    session.delete_snapshot("rust-placed").wait().unwrap();
 }

@@ -117,18 +117,31 @@ public final class Session extends SessionOps implements AutoCloseable {
             .setClient(options.clientName)
             .setLeaseMs((int) options.lease.toMillis())
             .build();
-    OpenSessionRequest follows = request.toBuilder().setFollowsEndpoint(true).build();
     return begin(
         address,
         options,
-        servers -> {
-          OpenSessionResponse opened = opened(servers, options, stub -> stub.openSession(follows));
-          if (opened.getEndpoint().isEmpty()) {
-            return opened;
-          }
-          servers.leave(servers.link(), opened.getEndpoint());
-          return opened(servers, options, stub -> stub.openSession(request));
-        });
+        servers ->
+            placed(
+                servers,
+                follows -> {
+                  OpenSessionRequest placing =
+                      request.toBuilder().setFollowsEndpoint(follows).build();
+                  return opened(servers, options, stub -> stub.openSession(placing));
+                }));
+  }
+
+  /**
+   * Makes a call that opens a session: at a server, or again at the server of the cluster that its
+   * answer names. The call gets whether to follow.
+   */
+  private static OpenSessionResponse placed(
+      Servers servers, Function<Boolean, OpenSessionResponse> call) {
+    OpenSessionResponse opened = call.apply(true);
+    if (opened.getEndpoint().isEmpty() || !opened.getSessionId().isEmpty()) {
+      return opened;
+    }
+    servers.leave(servers.link(), opened.getEndpoint());
+    return call.apply(false); // that server opens it, whatever the load is by then
   }
 
   static Restored restore(String address, String name, ConnectOptions options) {
@@ -144,12 +157,17 @@ public final class Session extends SessionOps implements AutoCloseable {
         begin(
             address,
             options,
-            servers -> {
-              RestoreSessionResponse answer =
-                  opened(servers, options, stub -> stub.restoreSession(request));
-              named.addAll(answer.getTensorsList());
-              return answer.getSession();
-            });
+            servers ->
+                placed(
+                    servers,
+                    follows -> {
+                      RestoreSessionRequest placing =
+                          request.toBuilder().setFollowsEndpoint(follows).build();
+                      RestoreSessionResponse answer =
+                          opened(servers, options, stub -> stub.restoreSession(placing));
+                      named.addAll(answer.getTensorsList());
+                      return answer.getSession();
+                    }));
     Map<Long, Tensor> known = new HashMap<>(); // a tensor may have several names
     Map<String, Tensor> tensors = new HashMap<>();
     for (RestoredTensor each : named) {

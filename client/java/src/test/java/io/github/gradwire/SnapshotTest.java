@@ -37,4 +37,17 @@ class SnapshotTest {
       assertEquals(Reason.REASON_SNAPSHOT_NOT_FOUND, gone.reason());
     }
   }
+
+  @Test
+  void aSnapshotIsRestoredAtTheServerThatTheFirstOneNames() {
+    String name = "java-placed";
+    String moving = TestServer.needed("GRADWIRE_MOVING");
+    try (Session session = TestServer.connect()) {
+      session.save(name, Map.of("w", session.ones(2)), Duration.ofMinutes(1));
+      try (Restored restored = Gradwire.restore(moving, name)) {
+        assertArrayEquals(new float[] {1, 1}, restored.tensors().get("w").floats());
+      }
+      session.deleteSnapshot(name);
+    }
+  }
 }
