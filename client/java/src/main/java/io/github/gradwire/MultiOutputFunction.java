@@ -2,6 +2,7 @@ package io.github.gradwire;
 
 import io.github.gradwire.CustomFunction.Context;
 import io.github.gradwire.v1.Command;
+import io.github.gradwire.v1.GradMode;
 import io.github.gradwire.v1.HookCall;
 import io.github.gradwire.v1.Reason;
 import io.github.gradwire.v1.RecordFunctionRequest;
@@ -38,7 +39,9 @@ public abstract class MultiOutputFunction {
     Session session = Autograd.sessionOf(name, given);
     Context context = new Context();
     List<Tensor> made;
-    try (GradModeScope mode = session.noGrad()) {
+    GradMode mode = session.gradMode();
+    boolean inference = mode == GradMode.GRAD_MODE_INFERENCE;
+    try (GradModeScope scope = inference ? session.inferenceMode() : session.noGrad()) {
       made = List.copyOf(forward(context, given));
     }
     if (made.stream().anyMatch(given::contains)) {
@@ -47,6 +50,9 @@ public abstract class MultiOutputFunction {
     }
     for (List<Tensor> each : List.of(made, context.saved())) {
       each.forEach(tensor -> session.own(name, tensor)); // an id means another tensor elsewhere
+    }
+    if (inference || mode == GradMode.GRAD_MODE_DISABLED) {
+      return made; // an op records nothing there either
     }
     int count = inputs.length;
     long hook = session.hooks.add(due -> gradients(session, due, count));

@@ -215,6 +215,14 @@ class SessionTest {
     check(x.grad(), 20, 40, 60);
     check(
         Autograd.grad(List.of(square.apply(square.apply(x)).sum()), List.of(x)).get(0), 4, 32, 108);
+    try (GradModeScope mode = session.noGrad()) {
+      assertFalse(square.apply(x).describe().requiresGrad());
+    }
+    Tensor inference;
+    try (GradModeScope mode = session.inferenceMode()) {
+      inference = square.apply(x);
+    }
+    assertThrows(GradwireException.class, () -> inference.mul(x).read());
     CustomFunction failing =
         new CustomFunction("Failing") {
           @Override
