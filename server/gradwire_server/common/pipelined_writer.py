@@ -37,7 +37,12 @@ class PipelinedWriter(Generic[M]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is None:
-            await self._written()
+            try:
+                await self._written()
+            except asyncio.CancelledError:
+                if self._writing is not None:
+                    abandon(self._writing)
+                raise
         elif self._writing is not None:
             abandon(self._writing)
             if not isinstance(error, asyncio.CancelledError):
