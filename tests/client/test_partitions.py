@@ -171,4 +171,4 @@ def test_training_is_the_same_through_random_partitions(
 
     assert train(",".join(endpoints), STEPS, disturb) == undisturbed
     # The session left each harmed node.
-    assert all(one != other for one, other in itertools.pairwise(harmed))
+    assert all(one != other for one, other in itertools.pairwise(harmed)), (kinds, harmed)
