@@ -26,8 +26,9 @@ def compiled(assembly: str) -> bytes:
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
         opt=3,
-        reloc="pic",
-        codemodel="default",
+        # LLVM may load code and constants more than 2 GiB apart, and aborts if an address of 32 bits does not reach.
+        reloc="static",
+        codemodel="large",
     )
     module = llvm.parse_assembly(assembly)
     module.triple = llvm.get_process_triple()

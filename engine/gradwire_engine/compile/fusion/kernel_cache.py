@@ -191,8 +191,7 @@ class Kernels:
         import llvmlite.binding as llvm
 
         machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-        # In a large process LLVM's own memory manager may place code and constants more than 2 GiB apart, and aborts.
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=True)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         address = engine.get_function_address(_symbol(kernel))
