@@ -364,3 +364,19 @@ def test_tensors_take_other_sizes_and_other_memory() -> None:
         lambda t: t.ones(2, requires_grad=True).resize_(3), RuntimeError, "cannot resize variables that require grad"
     )
     refuse(lambda t: t.nn.Parameter(t.ones(4)).set_(t.ones(2)), RuntimeError, "a leaf Variable that requires grad")
+
+
+def test_a_tensor_resized_within_its_memory_shows_the_elements_there(deferring: gradwire.Session) -> None:
+    def resized(t: Any) -> Any:
+        whole, part, across = t.arange(10.0), t.arange(10.0)[2:4], t.arange(6.0).view(3, 2).t()
+        whole.resize_(3).resize_(10)
+        return whole.tolist(), part.resize_(5).tolist(), across.resize_(6).tolist()
+
+    agree(resized)
+
+
+def test_set_of_tensors_that_require_grad_is_refused(deferring: gradwire.Session) -> None:
+    made = gradwire.ones(3, requires_grad=True) * 2
+    for target, source in ((made, gradwire.ones(3)), (gradwire.ones(3), made)):
+        with pytest.raises(RuntimeError, match="derivative for set_ is not implemented"):
+            target.set_(source)

@@ -142,7 +142,7 @@ class DataParallel:
                 before.restore()
             try:
                 answer = divided.run(cut, divided.call(cut))
-                why = divided.differs(answer, None if draws else reference)
+                why = divided.differs(answer, reference, draws)
                 if why is not None:
                     raise _refused(self._name(), why)
             except GradwireError:
@@ -420,14 +420,17 @@ class _Divided:
                 "gradients that no backward() made",
             )
 
-    def differs(self, answer: Any, reference: _Outcome | None) -> str | None:
-        """How gradients and results differ from those of the undivided step, if they do."""
-        if reference is None:
-            return None
+    def differs(self, answer: Any, reference: _Outcome, draws: bool) -> str | None:
+        """How gradients and results differ from those of the undivided step, if they do.
+
+        With other random numbers only the size of all gradients together tells, for example, a sum from a mean.
+        """
         with no_grad():
             gradients = [(each.grad, known) for each, known in reference.gradients]
+            if draws:
+                return _differs_in_size(gradients)
             scale = max((float(known.abs().max()) for _, known in gradients if known.numel()), default=0.0)
-            checked = [("the gradient of", each, known, scale) for each, known in gradients]
+            checked = [("the gradient of", each, known, _scale(known, scale)) for each, known in gradients]
             for each, known in zip(tensors_of(answer), reference.results, strict=True):
                 if known.is_floating_point() and known.numel():
                     checked.append(("a result,", each, known, float(known.abs().max())))
@@ -441,6 +444,10 @@ class _Divided:
                         "be a mean over the rows, and no row may depend on others"
                     )
         return None
+
+
+# A step with random numbers: by what factor its gradients' norm may differ. A sum halves it for two workers.
+_LEAST_RATIO = 0.7
 
 
 def _holds(recording: Recording, call: FunctionCall) -> bool:
@@ -458,7 +465,31 @@ def _described(tensor: Any) -> str:
 
 def _tolerance(tensor: Any) -> float:
     """Largest difference by another order of sums, as a part of the largest value."""
-    return float(4 * finfo(tensor.dtype).eps ** 0.4)
+    return min(0.1, float(4 * finfo(tensor.dtype).eps ** 0.4))
+
+
+def _scale(known: Any, largest: float) -> float:
+    """What a gradient's difference is compared with: its own size, but for what rounding makes of the largest one."""
+    if not known.numel():
+        return largest
+    return max(float(known.abs().max()), min(1.0, 1000 * float(finfo(known.dtype).eps)) * largest)
+
+
+def _differs_in_size(gradients: Sequence[tuple[Any, Any]]) -> str | None:
+    """How the norm of all gradients differs from the undivided step's; a sum of rows gives 1 / N of it."""
+    if any((each is None) or each.shape != known.shape for each, known in gradients):
+        return "a gradient is not as without division"
+    one, other = (
+        (math.sqrt(sum(float((part.double() ** 2).sum()) for part in parts)) for parts in zip(*gradients, strict=True))
+        if gradients
+        else (0.0, 0.0)
+    )
+    if math.isfinite(one) and math.isfinite(other) and not other / _LEAST_RATIO >= one >= other * _LEAST_RATIO:
+        return (
+            f"the norm of its gradients is {one:.3g}, and {other:.3g} without division. The loss must be a mean over "
+            "the rows, and no row may depend on others"
+        )
+    return None
 
 
 def _buckets(tensors: Sequence[Any]) -> list[list[Any]]:

@@ -66,7 +66,7 @@ class InPlaceViews(Handle):
     def set_(self: _T, source: Any = None, *geometry: Any) -> _T:
         """Share another tensor's memory, with its sizes and strides; without one, have no elements (torch.Tensor.set_).
 
-        Raises RuntimeError for a tensor that requires grad outside of no_grad, and for one of another dtype or device;
+        Raises RuntimeError if one of them requires grad outside of no_grad, and for another dtype or device;
         TypeError for a storage, which holds no values here.
         """
         target: Any = self
@@ -75,6 +75,8 @@ class InPlaceViews(Handle):
             raise GradwireTypeError("set_() takes a tensor: a storage holds no values here. Give as_strided() of one")
         target._fresh()
         check_in_place("set_", (target,), GRAD_ENABLED.get(), ())
+        if GRAD_ENABLED.get() and (target.requires_grad or (source is not None and given.requires_grad)):
+            raise refuse("derivative for set_ is not implemented", errors_pb2.REASON_REQUIRES_GRAD)
         new: Any = target.new_empty(0) if source is None else given.detach()
         if new.dtype is not target.dtype:
             raise refuse(
@@ -109,9 +111,12 @@ def _resized(self: _T, sizes: Sequence[int]) -> _T:
     if wanted == tuple(spec.shape):
         return self
     count, held = math.prod(wanted), target.numel()
-    if count <= held and target.is_contiguous():
-        strides = [math.prod(wanted[place + 1 :]) for place in range(len(wanted))]
+    strides = [math.prod(wanted[place + 1 :]) for place in range(len(wanted))]
+    try:  # the storage may hold more elements than the tensor shows; only the server knows
         return _become(self, "as_strided", list(wanted), strides)
+    except RuntimeError as error:
+        if "out of bounds for storage" not in str(error):
+            raise
     if not target.is_contiguous() or is_shared(target):
         raise refuse(
             f"resize_(): a tensor of shape {list(spec.shape)} cannot be resized to {list(wanted)}: it is not "
