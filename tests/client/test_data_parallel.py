@@ -336,3 +336,20 @@ def test_a_dead_worker_is_told_by_name_and_the_next_call_begins_anew() -> None:
             assert workers_of(step).sessions[1] is not other
             assert workers_of(step).differing(list(net.parameters())) == []
         session.close()
+
+
+def test_arguments_that_require_grad_are_refused_since_only_gradients_of_captures_are_averaged(
+    here: gradwire.Session,
+) -> None:
+    def step(x: Any, factor: Any) -> Any:
+        loss = (x * factor).mean()
+        loss.backward()
+        return loss
+
+    divided: Any = gradwire.compile(step, data_parallel=2, sliced=(0,))
+    x, factor = gradwire.ones(4, 3), gradwire.ones(3, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="an argument that requires grad is not sliced"):
+        divided(x, factor)
+    with pytest.raises(ValueError, match="a sliced argument may not require a gradient"):
+        divided(x.requires_grad_(), factor.detach())
+    assert factor.grad is None

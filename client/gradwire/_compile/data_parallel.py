@@ -81,6 +81,10 @@ class DataParallel:
             return self._function(*args, **kwargs)
         cut = _Cut(self._function, self._count, self._sliced, args, kwargs)
         try:
+            if any(each._spec.requires_grad for place, each in enumerate(cut.feeds) if place not in cut.sliced):
+                raise _refused(
+                    self._name(), "an argument that requires grad is not sliced. Let the function close over it"
+                )
             if self._workers is not None:
                 self._workers.check()
             for divided in self._divided.get(cut.key, ()):
