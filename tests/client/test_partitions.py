@@ -170,5 +170,6 @@ def test_training_is_the_same_through_random_partitions(
             nodes[harmed[-1]].signal(signal.SIGCONT)
 
     assert train(",".join(endpoints), STEPS, disturb) == undisturbed
-    # The session left each harmed node.
-    assert all(one != other for one, other in itertools.pairwise(harmed)), (kinds, harmed)
+    # The session left each node that its client could not reach; from one cut from the others only, it may come back.
+    left = zip(kinds, itertools.pairwise(harmed), strict=False)
+    assert all(one != other for kind, (one, other) in left if kind != "cut from nodes"), (kinds, harmed)
