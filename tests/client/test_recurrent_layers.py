@@ -108,7 +108,8 @@ def test_nodes_have_pytorchs_names(kind: str, dtype: str) -> None:
         found = []
         for library, layer in zip((gw, torch), layers, strict=True):
             x = library.zeros(5, 2, 3, dtype=getattr(library, dtype))
-            names = [each.grad_fn.name() for each in flat(layer(x))]
+            with torch.backends.mkldnn.flags(enabled=dtype != "bfloat16"):  # whose use of oneDNN depends on the CPU
+                names = [each.grad_fn.name() for each in flat(layer(x))]
             if dtype != "bfloat16":
                 packed = library.nn.utils.rnn.pack_padded_sequence(x, [5, 3])
                 names += [each.grad_fn.name() for each in flat(layer(packed))]

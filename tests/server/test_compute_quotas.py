@@ -109,6 +109,7 @@ def test_a_call_counts_that_came_together_with_the_opening_of_its_session() -> N
         [],
     )
     scheduler = Scheduler(host, lambda call, result, failure: failures.append(failure), lambda call: None, clock=now)
+    scheduler.slice_seconds = 60.0  # both calls in one slice, however busy this machine is
     execute = host.execute
 
     def slowly(call: PendingCall) -> Any:

@@ -206,7 +206,8 @@ def test_special_values_are_pytorchs(name: str, noted: NotedLoops) -> None:
     values = np.resize(np.array(special, np.float32), 1 << 15)
     made = engine.call(name, [engine.tensor(values)]).array
     theirs = getattr(torch, name, None) or getattr(functional, name)
-    expected = theirs(torch.tensor(values)).numpy()
+    with torch.backends.mkldnn.flags(enabled=False):  # oneDNN's gelu(inf) is nan with AVX-512
+        expected = theirs(torch.tensor(values)).numpy()
     assert noted.found == {(name, "f")}
     np.testing.assert_allclose(made, expected, rtol=2e-6, atol=1e-37)
 
