@@ -110,7 +110,8 @@ class Access:
     def caller(self, connection: HTTPConnection, protocols: list[str] | None = None) -> Caller:
         """The caller of a request, or of a WebSocket with these subprotocols.
 
-        Raises Refusal: UNAUTHENTICATED, PERMISSION_DENIED for a cookie without its CSRF token.
+        Raises Refusal: UNAUTHENTICATED, also for a cookie with another login's CSRF token; PERMISSION_DENIED for a
+        cookie without one.
         """
         given = connection.headers.getlist("authorization")
         bearer = _secret(protocols, BEARER_SUBPROTOCOL)
@@ -133,7 +134,9 @@ class Access:
         if login is None:
             raise Refusal("UNAUTHENTICATED", "the login has ended; log in again by POST /login")
         shown = connection.headers.get(CSRF_HEADER) or _secret(protocols, CSRF_SUBPROTOCOL) or ""
-        if not login.knows(shown):
+        if shown and not login.knows(shown):  # another tab logged in with another token: it replaced the cookie
+            raise Refusal("UNAUTHENTICATED", "another login has replaced this one; log in again by POST /login")
+        if not shown:
             raise Refusal(
                 "PERMISSION_DENIED", f"a request with the login's cookie needs its CSRF token, as header {CSRF_HEADER}"
             )
