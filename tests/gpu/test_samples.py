@@ -26,7 +26,8 @@ def gpu() -> None:
     """The device of this process: no stand-in."""
 
 
-# Relative and absolute tolerance by the dtype of the sample: the order of sums differs.
+# Relative and absolute tolerance by the dtype of the sample, or of a result if that is coarser: a sample's own operands
+# may be. The order of sums differs.
 TOLERANCES = {
     "float64": (1e-8, 1e-10),
     "float32": (2e-4, 2e-5),
@@ -70,11 +71,11 @@ def differences(ours: Answer, expected: Answer, dtype: str) -> list[str]:
         same = (ours.refused or ("",))[0] == (expected.refused or ("",))[0]
         return [] if same else [f"refused: {ours.refused} for {expected.refused}"]
     found = []
-    relative, absolute = TOLERANCES.get(dtype, (0, 0))
     for place, (one, other) in enumerate(zip(ours.arrays, expected.arrays, strict=True)):
         if (one.dtype, one.shape) != (other.dtype, other.shape):
             found.append(f"{place}: {one.dtype} {one.shape} for {other.dtype} {other.shape}")
             continue
+        relative, absolute = max(TOLERANCES.get(each, (0.0, 0.0)) for each in (dtype, other.dtype.name))
         a, b = (each if each.dtype.kind in "biufc" else each.astype(np.float64) for each in (one, other))
         # A sum's rounding is relative to what is summed, not to what is left of it.
         largest = np.abs(b[np.isfinite(b)]).max(initial=1)
