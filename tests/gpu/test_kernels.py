@@ -12,8 +12,9 @@ import pytest
 import gradwire_engine as engine
 from gradwire_engine.autograd import buffer_reuse
 from gradwire_engine.compile.eager import forms
-from gradwire_engine.compile.eager.gpu import GpuLoops, Launcher
+from gradwire_engine.compile.eager.gpu import GpuLoops
 from gradwire_engine.compile.eager.library import SessionLoops
+from gradwire_engine.compile.fusion.cuda_launcher import Launcher
 from gradwire_engine.compile.fusion.form import BITS, F4, Loop, is_flat
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.grouping import Index, groups_of

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine.compile.eager.gpu import Launcher
 from gradwire_engine.compile.eager.library import SessionLoops
+from gradwire_engine.compile.fusion.cuda_launcher import Launcher
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.core import device as devices
 from gradwire_engine.core.context import CURRENT, Context, activate

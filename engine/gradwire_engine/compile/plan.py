@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.compile.fusion.batch_norm import BatchNormCall
+from gradwire_engine.compile.fusion.cuda_calls import CudaCall, cuda_groups, in_rows, instruction
 from gradwire_engine.compile.fusion.depthwise import Depthwise
 from gradwire_engine.compile.fusion.fused import (
     OPTIONS,
@@ -30,10 +31,10 @@ from gradwire_engine.compile.fusion.kernel_cache import Kernel as LoadedKernel
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.plan_code import Code, PlanCode
 from gradwire_engine.compile.schedule import Output
-from gradwire_engine.compile.trace import Instr, Ref, has_history
+from gradwire_engine.compile.trace import Instr, has_history
 from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
-from gradwire_engine.core.device import is_writable
+from gradwire_engine.core.device import CPU, allocation, is_whole, is_writable, row_major_copy, selected, several
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.refusals import REFUSED
@@ -77,17 +78,20 @@ class Plan(PlanCode):
         super().__init__(tracer, outputs)
         self.numbers = np.zeros(numbers, np.float64)
         self.pattern = _pattern(tracer.inputs)
-        self.fusion: Fusion | None = Fusion() if OPTIONS.fuses() else None
+        self.fusion: Fusion | None = Fusion() if self.device == CPU and OPTIONS.fuses() else None
+        self._awaits_cuda = self.device != CPU  # whether its kernels are still to be made
         self._prepare(account)
 
     def _prepare(self, account: Account) -> None:
         """Assign memory; make the run's state. Raises EngineError: MEMORY_LIMIT."""
         self._number_arrays: dict[tuple[int, Any], Array] = {}
+        self.leaving = frozenset((*self._made(), *(end for end in self.final_grads.values() if end is not None)))
         self.memory: dict[int, Array] = {}
         self.scratch: dict[int, Array] = {}
         self.copied: dict[int, Array] = {}
         self.bytes = 0
         self._allocate(account)
+        self.moving: set[int] = set()  # places of inputs on a GPU whose arrays differ from run to run
         self.storage = Storage(self.bytes, account)
         self.copies = Storage(0, account)  # of operands that kernels read as copies
         self.dynamic_bytes = self._dynamic_bytes()
@@ -97,21 +101,26 @@ class Plan(PlanCode):
         self.code: list[Code] = []
         self.steps: list[int] = []  # step of the program, for each call of `code`
         self.failed_step: int | None = None
+        self._kept: set[int] = set()
+        self._given_away: set[int] = set()
         self.interrupt_check = _InterruptCheck()
         self._dynamic: list[int] = []
 
     # Fusion.
 
     def fastest(self, account: Account) -> Plan:
-        """This plan, or after a number of runs that the plan decides, one of the same run that calls kernels."""
+        """This plan, or after a number of runs that the plan decides, one of the same run that calls kernels.
+
+        On a GPU at once: CuPy compiles a kernel when it is first launched.
+        """
         fusion = self.fusion
-        if fusion is None or not fusion.is_over():
+        if not self._awaits_cuda and (fusion is None or not fusion.is_over()):
             return self
-        self.fusion = None
-        if fusion.ready.is_empty():
-            return self
+        self.fusion, self._awaits_cuda = None, False
         try:
-            return self._fused(fusion.ready, account)
+            if fusion is None:
+                return self._with_cuda_kernels(account)
+            return self if fusion.ready.is_empty() else self._fused(fusion.ready, account)
         except EngineError as error:
             if error.reason is not Reason.MEMORY_LIMIT:
                 raise
@@ -142,22 +151,40 @@ class Plan(PlanCode):
         for group, loaded in machine.groups:
             replaced.update(dict.fromkeys(group.places))
             replaced[group.places[0]] = made._called(FusedCall(group, loaded))
+        made._adopt(self._with(replaced), account)
+        return made
+
+    def _with(self, replaced: dict[int, tuple[Instr, Kernel] | None]) -> list[tuple[Instr, Kernel | None]]:
+        """The instructions, with those at some places replaced or removed."""
         pairs: list[tuple[Instr, Kernel | None]] = []
         for place, pair in enumerate(zip(self.instrs, self.kernels, strict=True)):
             other = replaced.get(place, pair)
             if other is not None:
                 pairs.append(other)
-        made.instrs, made.kernels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        made.last = made._find_last_uses()
-        made._prepare(account)
+        return pairs
+
+    def _adopt(self, pairs: Sequence[tuple[Instr, Kernel | None]], account: Account) -> None:
+        """Take over these instructions. Raises EngineError: MEMORY_LIMIT."""
+        self.instrs, self.kernels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        self.last = self._find_last_uses()
+        self._prepare(account)
+
+    def _with_cuda_kernels(self, account: Account) -> Plan:
+        """A plan whose groups are kernels of the GPU."""
+        made = copy.copy(self)
+        made.roots = dict(self.roots)
+        replaced: dict[int, tuple[Instr, Kernel] | None] = {}
+        for group in cuda_groups(self):
+            replaced.update(dict.fromkeys(group.places))
+            replaced[group.places[0]] = made._called(CudaCall([group]))
+        with selected(self.device):
+            made._adopt(in_rows(self._with(replaced), made.roots), account)
         return made
 
-    def _called(self, call: FusedCall | BatchNormCall) -> tuple[Instr, Kernel]:
+    def _called(self, call: FusedCall | BatchNormCall | CudaCall) -> tuple[Instr, Kernel]:
         """The instruction of a call, whose results have their own memory."""
-        group = call.group
-        self.roots.update((out, frozenset((out,))) for out in group.outs)
-        args = tuple(map(Ref, group.reads()))
-        return Instr("fused", call, args, group.outs, group.members[0].step), Kernel(call)
+        self.roots.update((out, frozenset((out,))) for out in call.group.outs)
+        return instruction(call)
 
     def _convolution(self, instr: Instr, conv: Depthwise, loaded: LoadedKernel) -> Kernel:
         reg, what = self.regs[instr.outs[0]], instr.what
@@ -189,25 +216,39 @@ class Plan(PlanCode):
     def _bind(self, arrays: list[Any]) -> None:
         """Bind these arrays to the inputs' registers and generate the code again."""
         values = self.values
-        for place, number in enumerate(self._bound_regs()):
+        bound = self._bound_regs()
+        for place, number in enumerate(bound):
             buffer = self.copied.get(place)
             values[number] = arrays[place] if buffer is None else buffer
-        self.bound = arrays
+        self.bound = [None if place in self.moving else array for place, array in enumerate(arrays)]
         self.code = []
-        self._dynamic = []
-        static = set(self._bound_regs())
+        self._dynamic = [bound[place] for place in self.moving]
+        static = set(bound).difference(self._dynamic)
         for number, memory in self.memory.items():
             values[number] = memory
             static.add(number)
         self.steps = []
         checked = 0
         for instr, kernel in zip(self.instrs, self.kernels, strict=True):
+            begun = len(self.code)
             self._translate(instr, kernel, static)
+            if self.device != CPU and several():
+                self.code[begun:] = [self._on_device(call) for call in self.code[begun:]]
             if self._is_long(instr) or len(self.code) >= checked + _CALLS_BETWEEN_CHECKS:
                 self.code.append(self.interrupt_check)
                 checked = len(self.code)
             self.steps.extend([instr.step] * (len(self.code) - len(self.steps)))
         self._count_copies()
+
+    def _on_device(self, call: Code) -> Code:
+        """A call with the plan's GPU selected."""
+        device = self.device
+
+        def there() -> Any:
+            with selected(device):
+                return call()
+
+        return there
 
     def _count_copies(self) -> None:
         """Count the copies that kernels keep of operands. Raises EngineError: MEMORY_LIMIT."""
@@ -227,7 +268,13 @@ class Plan(PlanCode):
         return [*self.input_regs, *self.read_grads.values()]
 
     def _take(self, arrays: list[Any]) -> None:
-        """Bind the arrays of this run; an input whose array changed is copied to a fixed buffer from then on."""
+        """Bind the arrays of this run; an input whose array changed is copied to a fixed buffer from then on.
+
+        On a GPU it is looked up in each run from then on.
+        """
+        if self.device != CPU:
+            self._take_on_gpu(arrays)
+            return
         again = not self.bound
         for place, (array, bound) in enumerate(zip(arrays, self.bound, strict=False)):
             if array is not bound and place not in self.copied:
@@ -238,6 +285,18 @@ class Plan(PlanCode):
             self._bind(arrays)
         for place, buffer in self.copied.items():
             np.copyto(buffer, arrays[place])
+
+    def _take_on_gpu(self, arrays: list[Any]) -> None:
+        pairs = enumerate(zip(arrays, self.bound, strict=False))
+        changed = {place for place, (array, bound) in pairs if array is not bound and place not in self.moving}
+        if changed or not self.bound:
+            self.moving |= changed
+            with selected(self.device):
+                self._bind(arrays)
+            return
+        numbers = self._bound_regs()
+        for place in self.moving:
+            self.values[numbers[place]] = arrays[place]
 
     def _may_copy(self, place: int, array: Array) -> bool:
         """Whether an input may be copied before each run instead of bound: the run neither writes nor keeps it."""
@@ -282,6 +341,7 @@ class Plan(PlanCode):
                 array[()] = numbers[place]
         remaining = iter(self.code)
         self.failed_step = None
+        self._kept, self._given_away = set(), set()
         try:
             for call in remaining:
                 if call() is PAUSE:
@@ -325,7 +385,28 @@ class Plan(PlanCode):
             if tensor.state is not None:
                 tensor.state.grad = None
         elif number != self.entry.get(place):
-            tensor.grad = Tensor(np.array(self.values[number], order="C"))
+            tensor.grad = Tensor(self._leaving_array(number))
+
+    def _leaving_array(self, number: int) -> Array:
+        """A result's array: on a GPU the run's own, if nothing else uses its memory; else a copy."""
+        array = self.values[number]
+        if self.device != CPU:
+            memory = allocation(array)
+            if is_whole(array) and memory not in self._kept_memory():
+                self._given_away.add(memory)
+                return array
+            with selected(self.device):
+                return row_major_copy(array)
+        return row_major_copy(array)
+
+    def _kept_memory(self) -> set[int]:
+        """Addresses of memory on the GPU that outlives the run, or that left the plan in this run."""
+        if not self._kept:
+            dynamic = set(self._dynamic) - {self._bound_regs()[place] for place in self.moving}
+            arrays = [array for number, array in enumerate(self.values) if number not in dynamic]
+            self._kept.update(allocation(array) for array in arrays if hasattr(array, "__cuda_array_interface__"))
+            self._kept.add(0)
+        return self._kept | self._given_away
 
     def _finish(self, inputs: Sequence[Tensor], numbers: NodeNumbers) -> list[Tensor]:
         first = numbers.next
@@ -363,7 +444,7 @@ class Plan(PlanCode):
             return made[output.which]
         first = storages.get(number)
         if first is None:
-            tensor = storages[number] = Tensor(np.array(self.values[number], order="C"), output.requires_grad)
+            tensor = storages[number] = Tensor(self._leaving_array(number), output.requires_grad)
             tensor.storage.version = tensor.storage.history = output.version
         else:  # a detached tensor on the same memory
             tensor = Tensor(first.array, output.requires_grad, first.storage)

@@ -14,11 +14,21 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.compile.fusion.batch_norm import BatchNormCall
+from gradwire_engine.compile.fusion.cuda_calls import CudaCall
 from gradwire_engine.compile.fusion.fused import OPTIONS, FusedCall, check_equal
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.plan_memory import PlanMemory
-from gradwire_engine.compile.trace import Instr, NumRef, Ref, leaves
+from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, leaves
 from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import (
+    CPU,
+    allocation,
+    host,
+    is_whole,
+    may_share_memory,
+    module_for,
+    row_major_copy,
+)
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.op import Op
 from gradwire_engine.ops.base.basic import fit
@@ -62,6 +72,9 @@ class PlanCode(PlanMemory):
         if instr.kind == "constant":
             self._constant(instr, static)
             return
+        if instr.kind == "own" and self.device != CPU:
+            self._own_on_gpu(instr, static)
+            return
         if instr.kind == "fused":
             self._call_fused(instr, static)
             return
@@ -86,6 +99,28 @@ class PlanCode(PlanMemory):
         else:
             self.values[number] = instr.what
             static.add(number)
+
+    def _own_on_gpu(self, instr: Instr, static: set[int]) -> None:
+        """Let a leaf take over its gradient's array, unless something else that is used later is in its memory."""
+        given, own, values = int(instr.args[0]), instr.outs[0], self.values
+        self._dynamic.append(own)
+        place = next(place for place, each in enumerate(self.instrs) if each is instr)
+        later = {number for each in self.instrs[place + 1 :] for number in each.reads()}
+        alive = later.union(self.leaving, self.input_regs, self.read_grads.values())
+        rivals = [number for number in alive if self.roots[number] & self.roots[given]]
+        arrays = [values[number] for number in static if hasattr(values[number], "__cuda_array_interface__")]
+        fixed = set(map(allocation, arrays))
+
+        def take_over() -> None:
+            array = values[given]
+            memory = allocation(array)
+            others = [values[number] for number in rivals if values[number] is not None]
+            if is_whole(array) and memory not in fixed and memory not in map(allocation, others):
+                values[own] = array
+            else:
+                values[own] = row_major_copy(array)
+
+        self.code.append(take_over)
 
     def _resolved(self, template: Any, static: set[int]) -> tuple[list[Any], bool]:
         """Values of a template, and whether all of them are the same in each run."""
@@ -173,9 +208,9 @@ class PlanCode(PlanMemory):
         """Whether an array has the register's shape and dtype and shares memory with an argument."""
         reg = self.regs[number]
         return (
-            type(array) is np.ndarray
+            hasattr(array, "flags")
             and (array.shape, array.dtype) == (reg.shape, reg.dtype)
-            and any(np.may_share_memory(array, self.values[read]) for read in instr.reads())
+            and any(may_share_memory(array, self.values[read]) for read in instr.reads())
         )
 
     def _fitted(self, gradient: Any, number: int) -> Any:
@@ -185,8 +220,12 @@ class PlanCode(PlanMemory):
     # Machine code.
 
     def _call_fused(self, instr: Instr, static: set[int]) -> None:
-        call: FusedCall | BatchNormCall = instr.what
+        call: FusedCall | BatchNormCall | CudaCall = instr.what
         values = self.values
+        anew = [out for out in instr.outs if self.makes_anew(out)]
+        if anew:
+            self._dynamic.extend(anew)
+            self.code.append(functools.partial(self._make_anew, anew, values, self.regs, self.device))
         verify = self._verification(call) if OPTIONS.mode == "verify" else None
         if all(int(number) in static for number in (*instr.reads(), *instr.outs)):
             call.bind(values, static, self._number)
@@ -205,7 +244,13 @@ class PlanCode(PlanMemory):
 
         self.code.append(bound)
 
-    def _verification(self, call: FusedCall | BatchNormCall) -> Callable[[Code], None]:
+    @staticmethod
+    def _make_anew(numbers: Sequence[int], values: list[Any], regs: Sequence[Reg], device: str) -> None:
+        """Make new memory for fused results that leave the plan."""
+        for number in numbers:
+            values[number] = module_for(device).empty(regs[number].shape, regs[number].dtype)
+
+    def _verification(self, call: FusedCall | BatchNormCall | CudaCall) -> Callable[[Code], None]:
         """Runs a fused call and what it replaces on copies, and compares. Raises EngineError: RUNTIME."""
         apart, group, values = copy.copy(self), call.group, self.values
         apart.values = copied = [None] * len(self.regs)
@@ -217,10 +262,10 @@ class PlanCode(PlanMemory):
             for code in codes:
                 code()
             # What the kernel overwrites is compared, so the interpreted values must not share its memory.
-            expected = {number: np.array(copied[number]) for number in (*group.targets, *group.outs)}
+            expected = {number: host(row_major_copy(copied[number])) for number in (*group.targets, *group.outs)}
             run()
             for number, array in expected.items():
-                check_equal(group, number, values[number], array)
+                check_equal(group, number, host(values[number]), array)
 
         return verify
 
@@ -237,9 +282,9 @@ class PlanCode(PlanMemory):
                 result = what.compute(_filled(args, values, numbers))
                 if type(result) in (tuple, list):
                     for number, array in zip(outs, result, strict=True):
-                        values[number] = np.asarray(array)
+                        values[number] = array if type(array) is np.ndarray else _as_array(array)
                 else:
-                    values[single] = np.asarray(result)
+                    values[single] = result if type(result) is np.ndarray else _as_array(result)
 
             return op
         if kind == "formula":
@@ -264,11 +309,11 @@ class PlanCode(PlanMemory):
 
             return call
         if kind == "own":
-            return lambda: values.__setitem__(outs[0], np.array(values[args[0]], order="C"))
+            return lambda: values.__setitem__(outs[0], row_major_copy(values[args[0]]))
         if kind == "sum":
             return lambda: values.__setitem__(outs[0], values[args[0]] + values[args[1]])
         if kind == "accumulate":
-            return lambda: np.add(values[args[0]], values[args[1]], values[args[0]])
+            return lambda: np.add(values[args[0]], values[args[1]], out=values[args[0]])
         return lambda: _write(what, _filled(args, values, numbers))
 
     def _loss(self, instr: Instr) -> Code:
@@ -327,9 +372,16 @@ def _with_default(dtype: Any, code: Code) -> None:
         CURRENT.reset(token)
 
 
+def _as_array(result: Any) -> Any:
+    """A scalar as a 0-d array; an array of a GPU as it is."""
+    return result if hasattr(result, "__cuda_array_interface__") else np.asarray(result)
+
+
 def _write(op: Op, args: tuple[Any, ...]) -> None:
     """Apply an in-place op to arrays."""
-    if op.writes_always and op.writer is not None:
+    if type(args[0]) is not np.ndarray:
+        op.overwrite(args)
+    elif op.writes_always and op.writer is not None:
         op.writer(np, *args)
     else:
         args[0][...] = op.compute(args)

@@ -10,6 +10,7 @@ from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.schedule import Schedule
 from gradwire_engine.compile.trace import Instr, Ref, Reg
 from gradwire_engine.core.context import Account
+from gradwire_engine.core.device import CPU, module_for
 
 Array = Any
 
@@ -17,9 +18,11 @@ Array = Any
 class PlanMemory(Schedule):
     """A schedule with memory for its kernels' results.
 
-    memory: by register. scratch: temporary memory of in-place ops, by their instruction's id. bytes: of both together.
+    leaving: registers of outputs and of gradients. memory: by register. scratch: temporary memory of in-place ops, by
+    their instruction's id. bytes: of both together.
     """
 
+    leaving: frozenset[int]
     memory: dict[int, Array]
     scratch: dict[int, Array]
     bytes: int
@@ -38,6 +41,8 @@ class PlanMemory(Schedule):
                 self.bytes += instr.what.nbytes
                 account.admit(self.bytes)
                 for out in instr.outs:
+                    if self.makes_anew(out):
+                        continue
                     holder[out] = self._fresh(self.regs[out], free, account)
                     self.memory[out] = holder[out].reshape(self.regs[out].shape)
                 dying.update(out for out in instr.outs if self.last[out] == place)
@@ -94,11 +99,17 @@ class PlanMemory(Schedule):
             return waiting.pop()
         self.bytes += size * reg.dtype.itemsize
         account.admit(self.bytes)
+        if self.device != CPU:
+            return module_for(self.device).empty(size, reg.dtype)
         return _aligned(size, reg.dtype)
 
+    def makes_anew(self, number: int) -> bool:
+        """Whether each run makes new memory for a fused result: on a GPU, for what leaves the plan, uncopied."""
+        return self.device != CPU and number in self.leaving
+
     def _dynamic_bytes(self) -> int:
-        made = [out for instr, kernel in zip(self.instrs, self.kernels, strict=True) if kernel is None
-                for out in instr.outs if out >= 0]  # fmt: skip
+        made = [out for instr, kernel in zip(self.instrs, self.kernels, strict=True)
+                for out in instr.outs if out >= 0 and (kernel is None or self.makes_anew(out))]  # fmt: skip
         split = [instr.args[0] for instr, kernel in zip(self.instrs, self.kernels, strict=True)
                  if kernel is not None and instr.kind == "write" and kernel.scratch
                  and kernel.splits(self._size(instr))]  # fmt: skip

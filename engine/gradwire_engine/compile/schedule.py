@@ -18,6 +18,7 @@ from gradwire_engine.compile.kernels import registry
 from gradwire_engine.compile.kernels.registry import CrossEntropy, Kernel
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg
 from gradwire_engine.compile.tracing import Tracer
+from gradwire_engine.core.device import CPU
 from gradwire_engine.graph.graph import Node
 from gradwire_engine.graph.tensor import Tensor
 
@@ -61,6 +62,7 @@ class Schedule:
         if tracer.failed is not None:
             raise NotPlannable(tracer.failed)
         self.regs = tracer.regs
+        self.device, self.hosted = tracer.device, tracer.hosted
         self.input_regs = tracer.input_regs
         self.entry = tracer.entry
         self.nodes_made = tracer.nodes_made
@@ -76,7 +78,8 @@ class Schedule:
         self._merge_scaled_updates()
         self._alias()
         self.kernels: list[Kernel | None] = [registry.choose(tracer.backend, instr, self.regs) for instr in self.instrs]
-        self._merge_products()
+        if self.device == CPU:
+            self._merge_products()
         make_loss = registry.cross_entropy_of(tracer.backend)
         if make_loss is not None:
             self._fuse_losses(make_loss)

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from gradwire_engine.autograd.backward_pass import NEVER, BackwardPass, edges_of
 from gradwire_engine.compile.trace import Trace
 from gradwire_engine.core.device import is_writable
@@ -130,7 +128,7 @@ class _SymbolicPass(BackwardPass):
         return None if gradient is None else self.trace.ref(gradient.number)
 
     def _zeros(self, meta: Meta) -> Symbol:
-        return Symbol(self.trace, self.trace.constant(np.zeros(meta.shape, meta.dtype)))
+        return Symbol(self.trace, self.trace.zeros(meta.shape, meta.dtype))
 
 
 class SymbolicBackward(BackwardTracer):

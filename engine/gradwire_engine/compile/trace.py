@@ -13,6 +13,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import CPU, device_of, may_share_memory, module_for
 from gradwire_engine.graph.graph import Meta
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor
@@ -92,6 +93,10 @@ class Trace:
     def __init__(self) -> None:
         self.failed: str | None = None
         self.step = 0
+        #: Where the run's arrays are. A run on a GPU may also have inputs in host memory, which no instruction reads,
+        #: and constants there.
+        self.device = CPU
+        self.hosted: set[int] = set()
         self.regs: list[Reg] = []
         self.instrs: list[Instr] = []
         self.arrays: list[Any] = []  # by register, None if unknown; kept, so that ids stay unique
@@ -131,7 +136,7 @@ class Trace:
         kind = type(value)
         if kind is Tensor:
             return self._ref(value.array)
-        if kind is np.ndarray:
+        if kind is np.ndarray or (self.device != CPU and hasattr(value, "__cuda_array_interface__")):
             return self._ref(value) if id(value) in self._by_id else Ref(self.constant(value.copy()))
         if kind is Saved:
             return self._ref((value if value.leaf is None else value.leaf).array)
@@ -148,6 +153,8 @@ class Trace:
         if number is None:
             self.fail("an array that no op made")
             return None
+        if number in self.hosted:
+            self.fail("an operand that is in host memory")
         return Ref(number)
 
     # Instructions.
@@ -162,8 +169,8 @@ class Trace:
     def _emit(self, kind: str, what: Any, template: Any, results: Sequence[Any]) -> None:
         if self.failed is not None:
             return
-        if any(type(array) is not np.ndarray for array in results):
-            self.fail("a result that is on a GPU")
+        if any(not hasattr(array, "flags") or device_of(array) != self.device for array in results):
+            self.fail("a result that is on another device")
             return
         reads = [int(item) for item in leaves(template) if type(item) is Ref]
         outs = []
@@ -178,7 +185,7 @@ class Trace:
 
     def _may_share(self, array: Any, number: int) -> bool:
         other = self.arrays[number]
-        return other is None or bool(np.may_share_memory(array, other))
+        return other is None or may_share_memory(array, other)
 
     def _count_change(self, target: Any) -> None:
         if type(target) is Ref:
@@ -203,8 +210,14 @@ class Trace:
     def constant(self, array: Any) -> int:
         """Register for an array that is the same in each run."""
         number = self._new(array.shape, array.dtype, (), True)
+        if device_of(array) != self.device:
+            self.hosted.add(number)
         self._append(Instr("constant", array, (), (number,)))
         return number
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> int:
+        """Register for zeros on the run's device."""
+        return self.constant(module_for(self.device).zeros(shape, dtype))
 
     def sum(self, one: int, other: int) -> int:
         """Record the sum of two gradients that arrive at the same edge."""
@@ -244,8 +257,8 @@ class Trace:
 
     def name(self, array: Any, number: int) -> None:
         """Bind an array to the register that it corresponds to."""
-        if type(array) is not np.ndarray:
-            self.fail("a gradient that is no array of NumPy's")
+        if device_of(array) != self.device:
+            self.fail("a gradient that is on another device")
             return
         self._by_id[id(array)] = number
         self.arrays[number] = array

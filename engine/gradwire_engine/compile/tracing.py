@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
 from gradwire_engine.compile.trace import Instr, Trace, has_history, plain
 from gradwire_engine.core.context import CURRENT
-from gradwire_engine.core.device import backend_of, is_writable
+from gradwire_engine.core.device import CPU, is_writable, may_share_memory
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.op import Op
@@ -32,12 +30,15 @@ class Tracer(Trace):
     """Records one run on these inputs."""
 
     def __init__(self, inputs: Sequence[Tensor], fuses: bool = False) -> None:
-        """fuses: whether the plan will compile groups of instructions to machine code."""
+        """fuses: whether the plan will compile groups of instructions to kernels; on a GPU there are no other plans."""
         super().__init__()
         self.inputs = list(inputs)
-        #: Backend of the kernels (kernels/registry.py). Arrays of a GPU end the trace.
-        self.backend = backend_of(self.inputs[0].array) if self.inputs else "numpy"
-        self.fuses = fuses
+        self.device = next((tensor.device for tensor in self.inputs if tensor.device != CPU), CPU)
+        #: Backend of the kernels (kernels/registry.py).
+        self.backend = "numpy" if self.device == CPU else "cupy"
+        self.fuses = fuses and self.device == CPU
+        if self.device != CPU and not fuses:
+            self.fail("its inputs are on a GPU, and kernels are off")
         self._numbers = CURRENT.get().nodes
         self.first_node = self._numbers.next  # number of the run's first node
         self.input_regs: list[int] = []
@@ -49,21 +50,30 @@ class Tracer(Trace):
     plain = staticmethod(plain)
 
     def _bind(self, place: int, tensor: Tensor) -> None:
-        if has_history(tensor) or type(tensor.array) is not np.ndarray:
-            self.fail("an input has a history, is a view that requires a gradient, or is on a GPU")
+        if has_history(tensor):
+            self.fail("an input has a history, or is a view that requires a gradient")
+            return
+        if tensor.device not in (CPU, self.device):
+            self.fail("inputs are on several GPUs")
             return
         if not tensor.array.flags.c_contiguous or not is_writable(tensor.array):
             self.fail("an input is not row-major")
-        self.input_regs.append(self._known(tensor.array, self._overlapping(tensor.array, self.input_regs)))
+        number = self._known(tensor.array, self._overlapping(tensor.array, self.input_regs))
+        self.input_regs.append(number)
+        if tensor.device != self.device:
+            self.hosted.add(number)
         if tensor.grad is not None:
             grad = tensor.grad.array
-            if tensor.grad.node is not None or type(grad) is not np.ndarray or not grad.flags.c_contiguous:
+            if tensor.grad.node is not None or not grad.flags.c_contiguous:
                 self.fail("a gradient has a history")
+                return
+            if tensor.grad.device != self.device:
+                self.fail("a gradient is on another device")
                 return
             self.entry[place] = self._known(grad, self._overlapping(grad, self.entry.values()))
 
     def _overlapping(self, array: Any, registers: Iterable[int]) -> list[int]:
-        return [number for number in registers if np.may_share_memory(array, self.arrays[number])]
+        return [number for number in registers if may_share_memory(array, self.arrays[number])]
 
     @property
     def nodes_made(self) -> int:

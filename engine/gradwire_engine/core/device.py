@@ -72,11 +72,6 @@ def module_of(array: Array) -> Any:
     return cupy() or np
 
 
-def backend_of(array: Array) -> str:
-    """The name of an array's module, "numpy" or "cupy"."""
-    return str(module_of(array).__name__)
-
-
 @cache
 def scipy_of(xp: Any, name: str) -> ModuleType:
     """The module of SciPy of this name ("linalg"), or what stands for it, for an array module."""
@@ -102,6 +97,28 @@ def device_of(array: Array) -> str:
 def is_writable(array: Array) -> bool:
     """Whether an array may be written into. CuPy's arrays always may, and their flags do not say it."""
     return bool(array.flags.writeable) if type(array) is np.ndarray else True
+
+
+def may_share_memory(one: Array, other: Array) -> bool:
+    """Whether the memory of two arrays may overlap, by their first and last bytes (numpy.may_share_memory)."""
+    if type(one) is not type(other):
+        return False
+    return bool(module_of(one).may_share_memory(one, other))
+
+
+def allocation(array: Array) -> int:
+    """The address of the memory of a GPU that holds an array; views of the array have the same."""
+    return int(array.data.mem.ptr)
+
+
+def is_whole(array: Array) -> bool:
+    """Whether an array of a GPU is row-major and nothing but itself keeps its memory large."""
+    return bool(array.flags.c_contiguous) and (array.base is None or array.base.size == array.size)
+
+
+def row_major_copy(array: Array) -> Array:
+    """A row-major copy on the array's device; of a scalar, a 0-d array."""
+    return np.array(array, order="C") if isinstance(array, np.ndarray | np.generic) else array.copy(order="C")
 
 
 @cache

@@ -486,6 +486,14 @@ class Op(Declaration):
             context.duals.after_change(self, before, target)
         return target
 
+    def overwrite(self, arrays: tuple[Any, ...]) -> None:
+        """The in-place op on arrays of a GPU, which is current: as `in_place` computes it, without its checks."""
+        target = arrays[0]
+        if self.writer is not None and (self.writes_always or _fits_into(target, arrays, self.tensor_positions)):
+            self.writer(self._place(arrays)[0], *arrays)
+        else:
+            target[...] = self.compute(arrays)
+
     def _compute_checked(self, context: Context, arrays: tuple[Any, ...]) -> Any:
         """The forward for an in-place op; see `apply`."""
         work = check_cost(self, context, list(arrays))

@@ -428,7 +428,8 @@ class _ProgramRun:
                 self.program.stepwise_because = f"its inputs were of more than {MAX_PLANS} kinds"
             return None
         self.program.tries += 1
-        tracer = Tracer(bound, OPTIONS.fuses() and self._may_fuse())
+        on_gpu = any(tensor.device != CPU for tensor in bound)
+        tracer = Tracer(bound, OPTIONS.fuses(on_gpu) and self._may_fuse())
         if tracer.failed is None:
             return tracer
         self.program.stepwise_because = tracer.failed

@@ -18,6 +18,7 @@ from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.trace import Num
 from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import CURRENT, activate
+from gradwire_engine.core.device import CPU
 
 Program = Callable[..., Sequence[Tensor]]
 _FOLDER = tempfile.TemporaryDirectory(prefix="gradwire-tests-")
@@ -41,7 +42,7 @@ class NotedLoops(SessionLoops):
 
 def traced(program: Program, inputs: Sequence[Tensor], numbers: Sequence[float] = ()) -> Plan:
     """The plan of a program of inputs, then numbers."""
-    tracer = Tracer(inputs)
+    tracer = Tracer(inputs, any(each.device != CPU for each in inputs))
     with activate(replace(CURRENT.get(), tracer=tracer)):
         outputs = program(*inputs, *[Num.at(place, value) for place, value in enumerate(numbers)])
         assert tracer.failed is None, tracer.failed

@@ -50,7 +50,7 @@ _BODY = "const long long place = (long long)blockIdx.x * blockDim.x + threadIdx.
 
 
 #: Sets of arrays of one launch at most, and arrays of a set: their addresses fit the 4 KB of a kernel's arguments.
-MOST_SETS, MOST_OF_SET = 64, 4
+MOST_SETS, MOST_OF_SET = 64, 5
 
 
 def printed_many(loop: Loop, *, numbers: Container[int] = ()) -> str:

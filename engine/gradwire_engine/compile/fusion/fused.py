@@ -25,6 +25,7 @@ from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels
 from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.kernels.registry import Kernel as PlanKernel
 from gradwire_engine.compile.schedule import Schedule
+from gradwire_engine.core.device import cupy
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.threads import LARGE, POOL
 
@@ -49,8 +50,10 @@ class Options:
     mode: Mode = "off"
     kernels: Kernels = KERNELS
 
-    def fuses(self) -> bool:
+    def fuses(self, on_gpu: bool = False) -> bool:
         """Whether new plans of this process are fused."""
+        if on_gpu:
+            return self.mode != "off" and hasattr(cupy(), "RawKernel")
         return self.mode != "off" and available() and not self.kernels.is_forked()
 
 

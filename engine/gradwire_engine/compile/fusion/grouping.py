@@ -87,9 +87,9 @@ def writes_of(instr: Instr) -> list[int]:
     return [*changed, *(out for out in instr.outs if out >= 0)]
 
 
-def groups_of(schedule: Schedule) -> list[Group]:
-    """The groups of a schedule, in the order of their places."""
-    finder = _Finder(schedule)
+def groups_of(schedule: Schedule, alone: bool = False) -> list[Group]:
+    """The groups of a schedule, in the order of their places. alone: also of one light instruction."""
+    finder = _Finder(schedule, alone)
     for place, instr in enumerate(schedule.instrs):
         finder.visit(place, instr)
     found: list[Group] = []
@@ -102,7 +102,8 @@ def groups_of(schedule: Schedule) -> list[Group]:
 
 
 class _Finder:
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, alone: bool) -> None:
+        self.alone = alone
         self.schedule, self.regs, self.roots = schedule, schedule.regs, schedule.roots
         self.open: list[_Run] = []
         self.closed: list[_Run] = []
@@ -222,7 +223,7 @@ class _Finder:
 
     def group(self, run: _Run, members: list[tuple[int, Instr, Fusible]]) -> Group | None:
         """The group of these members; None if it is not worth a loop or has too many operands."""
-        if len(members) < 2 and not any(what.rule.heavy for _, _, what in members):
+        if len(members) < 2 and not self.alone and not any(what.rule.heavy for _, _, what in members):
             return None
         lengths = set().union(*[self._lengths(instr, what) for _, instr, what in members])
         size = math.prod(run.shape)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.core.device import Array, device_of, selected
+from gradwire_engine.core.device import Array, allocation, device_of, selected
 from gradwire_engine.ops.base.loops import Loops, fits, gpu_loops_of, run
 
 #: Updates of one kernel at most, and arrays that one of them may have (compile/fusion/cuda_printer.py).
-MOST, MOST_ARRAYS = 64, 4
+MOST, MOST_ARRAYS = 64, 5
 
 
 def update_on_gpu(
@@ -88,11 +88,6 @@ def _run(updates: Sequence[_Update]) -> None:
                 loops.check(update.name, update.arrays[0], update.expected)
 
 
-def _memory(array: Any) -> int:
-    """The address of the allocation that holds an array of a GPU; views of an array have the same."""
-    return int(array.data.mem.ptr)
-
-
 class Updates:
     """Updates that wait, to be computed by one kernel. Calls that may add to them run in `during`."""
 
@@ -117,10 +112,10 @@ class Updates:
         """Compute what waits, if it shares memory with a call that changes `target` and reads `others`."""
         if not self.waiting or type(target) is np.ndarray:
             return
-        written = {_memory(update.arrays[0]) for update in self.waiting}
-        read = {_memory(array) for update in self.waiting for array in update.arrays[1:]}
-        used = {_memory(array) for array in others if type(array) is not np.ndarray}
-        if _memory(target) in written | read or not used.isdisjoint(written):
+        written = {allocation(update.arrays[0]) for update in self.waiting}
+        read = {allocation(array) for update in self.waiting for array in update.arrays[1:]}
+        used = {allocation(array) for array in others if type(array) is not np.ndarray}
+        if allocation(target) in written | read or not used.isdisjoint(written):
             self.flush()
 
     @contextmanager
