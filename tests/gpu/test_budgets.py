@@ -65,9 +65,9 @@ def transformer() -> tuple[Any, Any, Any]:
 
 # Launches and synchronizations of a step, and launches of a compiled one. All optimizers below have as many.
 STEPS: dict[Callable[[], tuple[Any, Any, Any]], tuple[int, int, int]] = {
-    perceptron: (17, 2, 16),
-    residual: (56, 2, 54),
-    transformer: (68, 4, 67),
+    perceptron: (17, 2, 14),
+    residual: (56, 2, 53),
+    transformer: (68, 4, 64),
 }
 # Steps before the optimizer's are a plan: the first two run op by op, the next two record and trace.
 _WARM_UP = 5

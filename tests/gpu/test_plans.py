@@ -12,6 +12,7 @@ import pytest
 import gradwire as torch
 from gradwire_engine import EngineError, Tensor, backward, call, grad_mode, tensor
 from gradwire_engine.compile.eager.library import SessionLoops
+from gradwire_engine.compile.fusion import biases
 from gradwire_engine.compile.fusion.cuda_calls import CudaCall, cuda_groups, in_rows
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.grouping import Index
@@ -97,6 +98,42 @@ def test_a_pattern_is_fused_and_computes_the_same(pattern: str) -> None:
 def test_random_programs_compute_what_their_ops_do(seed: int) -> None:
     program, arrays = random_program(seed)
     compare(program, arrays)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
+    y = call("relu", (call("linear", (x, weight, bias)),))
+    backward([call("sum", (y * y,))])
+    return detached(y)
+
+
+def _linear_twice(x: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
+    """The result has two uses, and leaves the plan."""
+    y = call("linear", (x, weight, bias))
+    z = call("tanh", (y,)) * call("relu", (y,))
+    backward([call("sum", (z,))])
+    return detached(y, z)
+
+
+def _changed_bias(x: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
+    with grad_mode(False):
+        y = call("linear", (x, weight, bias))
+        call_in_place("add", bias, 1.5)
+        return [call("relu", (y,)), call("relu", (call("linear", (x, weight, bias)),))]
+
+
+@pytest.mark.parametrize("rows", [(7,), (2, 3), (2, 2, 3)], ids=len)
+@pytest.mark.parametrize("program", [_linear, _linear_twice, _changed_bias], ids=lambda each: each.__name__)
+def test_a_bias_is_added_with_what_follows(program: Program, rows: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((*rows, 6), (5, 6), (5,))]
+    plan = compare(program, arrays)
+    assert not any(instr.kind == "op" and instr.what.name == "_linear_addmm" for instr in plan.instrs)
+    if program is _linear:
+        made = traced(program, on_gpu(arrays))
+        assert len(biases.split(made.instrs, list(made.regs), dict(made.roots), made.leaving)) == len(rows[:2])
+        assert {"add", "relu"} <= set.intersection(
+            *[names(each.groups) for each in calls(plan) if "relu" in names(each.groups)]
+        )
 
 
 def adams(*given: Any) -> list[Tensor]:

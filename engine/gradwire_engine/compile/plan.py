@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.compile.fusion import biases
 from gradwire_engine.compile.fusion.batch_norm import BatchNormCall
 from gradwire_engine.compile.fusion.cuda_calls import CudaCall, cuda_groups, in_rows, instruction
 from gradwire_engine.compile.fusion.depthwise import Depthwise
@@ -172,13 +173,21 @@ class Plan(PlanCode):
     def _with_cuda_kernels(self, account: Account) -> Plan:
         """A plan whose groups are kernels of the GPU."""
         made = copy.copy(self)
-        made.roots = dict(self.roots)
+        made.roots, made.regs = dict(self.roots), list(self.regs)
+        split = biases.split(self.instrs, made.regs, made.roots, self.leaving)
+        pairs = zip(self.instrs, self.kernels, strict=True)
+        parts = [
+            (part, None if place in split else kernel)
+            for place, (instr, kernel) in enumerate(pairs)
+            for part in split.get(place, (instr,))
+        ]
+        made.instrs, made.kernels = [part[0] for part in parts], [part[1] for part in parts]
         replaced: dict[int, tuple[Instr, Kernel] | None] = {}
-        for group in cuda_groups(self):
+        for group in cuda_groups(made):
             replaced.update(dict.fromkeys(group.places))
             replaced[group.places[0]] = made._called(CudaCall([group]))
         with selected(self.device):
-            made._adopt(in_rows(self._with(replaced), made.roots), account)
+            made._adopt(in_rows(made._with(replaced), made.roots), account)
         return made
 
     def _called(self, call: FusedCall | BatchNormCall | CudaCall) -> tuple[Instr, Kernel]:

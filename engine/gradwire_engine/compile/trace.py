@@ -113,6 +113,12 @@ class Trace:
         if self.failed is None:
             self.failed = why
 
+    def is_here(self, array: Any) -> bool:
+        """Whether an array is on the run's device: an array of NumPy's itself, or one of the GPU."""
+        if self.device == CPU:
+            return type(array) is np.ndarray
+        return hasattr(array, "__cuda_array_interface__") and device_of(array) == self.device
+
     # Registers.
 
     def _known(self, array: Any, over: Iterable[int] = ()) -> int:
@@ -169,7 +175,7 @@ class Trace:
     def _emit(self, kind: str, what: Any, template: Any, results: Sequence[Any]) -> None:
         if self.failed is not None:
             return
-        if any(not hasattr(array, "flags") or device_of(array) != self.device for array in results):
+        if not all(map(self.is_here, results)):
             self.fail("a result that is on another device")
             return
         reads = [int(item) for item in leaves(template) if type(item) is Ref]
@@ -257,7 +263,7 @@ class Trace:
 
     def name(self, array: Any, number: int) -> None:
         """Bind an array to the register that it corresponds to."""
-        if device_of(array) != self.device:
+        if not self.is_here(array):
             self.fail("a gradient that is on another device")
             return
         self._by_id[id(array)] = number

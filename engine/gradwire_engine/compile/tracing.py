@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
 from gradwire_engine.compile.trace import Instr, Trace, has_history, plain
@@ -53,8 +55,8 @@ class Tracer(Trace):
         if has_history(tensor):
             self.fail("an input has a history, or is a view that requires a gradient")
             return
-        if tensor.device not in (CPU, self.device):
-            self.fail("inputs are on several GPUs")
+        if not self.is_here(tensor.array) and type(tensor.array) is not np.ndarray:
+            self.fail("inputs are on several GPUs, or no plain arrays")
             return
         if not tensor.array.flags.c_contiguous or not is_writable(tensor.array):
             self.fail("an input is not row-major")
@@ -67,7 +69,7 @@ class Tracer(Trace):
             if tensor.grad.node is not None or not grad.flags.c_contiguous:
                 self.fail("a gradient has a history")
                 return
-            if tensor.grad.device != self.device:
+            if not self.is_here(grad):
                 self.fail("a gradient is on another device")
                 return
             self.entry[place] = self._known(grad, self._overlapping(grad, self.entry.values()))
