@@ -315,3 +315,27 @@ def test_a_compiled_step_gives_the_weights_of_an_eager_one(session: Any, name: s
         weights.append([each.detach().cpu().numpy() for each in (*model.parameters(), *losses)])
     for one, other in zip(*weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_refused_label_leaves_the_weights_as_they_were(session: Any) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(6, 3).to("cuda")
+    optimize = torch.optim.Adam(model.parameters(), lr=0.05)
+
+    @torch.compile
+    def step(x: Any, labels: Any) -> Any:
+        optimize.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), labels)
+        loss.backward()
+        optimize.step()
+        return loss.detach()
+
+    x = torch.randn(8, 6).to("cuda")
+    labels = [torch.full((8,), label).to("cuda") for label in (1, 7)]
+    losses = [step(x, labels[0]).item() for _ in range(5)]
+    before = [each.detach().cpu().numpy() for each in model.parameters()]
+    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+        step(x, labels[1]).item()
+    for one, other in zip(model.parameters(), before, strict=True):
+        np.testing.assert_array_equal(one.detach().cpu().numpy(), other)
+    assert step(x, labels[0]).item() < losses[-1]
