@@ -10,6 +10,7 @@ namespace gradwire::detail {
 namespace {
 
 constexpr std::size_t default_chunk = 256 << 10;
+constexpr std::size_t least_chunk = 4 << 10;  // to which chunks shrink while calls break before one has arrived
 
 /// Of a call that ended well, but without all bytes: it is tried again.
 Failure ended_early() {
@@ -19,8 +20,8 @@ Failure ended_early() {
     return made;
 }
 
-/// Makes one call of Upload. Without data, it asks how many bytes have arrived.
-std::optional<Failure> upload_from(Core& core, const pb::UploadStart& start, std::string_view data,
+/// Makes one call of Upload, in messages of `chunk` bytes. Without data, it asks how many bytes have arrived.
+std::optional<Failure> upload_from(Core& core, const pb::UploadStart& start, std::string_view data, std::size_t chunk,
                                    pb::UploadResponse& state) {
     grpc::ClientContext context;
     core.connection().authenticate(context);
@@ -29,8 +30,6 @@ std::optional<Failure> upload_from(Core& core, const pb::UploadStart& start, std
     pb::UploadRequest request;
     *request.mutable_start() = start;
     bool sent = stream->Write(request);
-    std::size_t chunk = core.opened().limits().chunk_bytes();
-    if (chunk == 0) chunk = default_chunk;
     while (sent && !data.empty()) {
         const std::size_t size = std::min(chunk, data.size());
         request.mutable_data()->assign(data.data(), size);
@@ -72,17 +71,27 @@ pb::Transfer upload(Core& core, std::string_view data) {
     start.set_request_id(core.request_id());
     std::uint64_t arrived = 0;
     std::string transfer;
+    const std::size_t told = core.opened().limits().chunk_bytes();
+    const std::size_t most = told == 0 ? default_chunk : told;
+    std::size_t chunk = most;
+    bool sent = false;
     resumed(core, [&](bool& progress) -> std::optional<Failure> {
         pb::UploadResponse state;
-        if (auto failure = upload_from(core, start, {}, state)) return failure;
+        if (auto failure = upload_from(core, start, {}, chunk, state)) return failure;
         progress = state.received_bytes() > arrived;
+        if (progress) {
+            chunk = std::min(2 * chunk, most);
+        } else if (sent) {  // a chunk arrives as a whole or not at all
+            chunk = std::max(chunk / 2, std::min(least_chunk, most));
+        }
+        sent = true;
         arrived = std::min<std::uint64_t>(state.received_bytes(), data.size());
         transfer = state.transfer_id();
         if (arrived == data.size()) return {};
         pb::UploadStart rest = start;
         rest.set_transfer_id(transfer);
         rest.set_offset(arrived);
-        if (auto failure = upload_from(core, rest, data.substr(arrived), state)) return failure;
+        if (auto failure = upload_from(core, rest, data.substr(arrived), chunk, state)) return failure;
         return state.received_bytes() == data.size() ? std::nullopt : std::optional(ended_early());
     });
     pb::Transfer made;

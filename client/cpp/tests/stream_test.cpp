@@ -1,123 +1,22 @@
 // Promises that a live server does not put to the test on demand: a scripted one withholds credit, forgets and moves.
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
-
 #include <atomic>
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "gradwire/v1/service.grpc.pb.h"
-#include "support.hpp"
+#include "scripted.hpp"
 
 namespace {
 
 using namespace gradwire;
+using namespace scripted;
 using namespace std::chrono_literals;
-using Stream = grpc::ServerReaderWriter<v1::StreamResponse, v1::StreamRequest>;
-using Script =
-    std::function<grpc::Status(const v1::StreamAttach& attach, grpc::ServerContext& context, Stream& stream)>;
-
-grpc::Status refuse(grpc::ServerContext& context, v1::Reason reason, grpc::StatusCode code,
-                    const std::string& endpoint = "") {
-    v1::Error error;
-    error.set_code(code);
-    error.set_reason(reason);
-    error.set_message("scripted");
-    if (!endpoint.empty()) (*error.mutable_metadata())["endpoint"] = endpoint;
-    context.AddTrailingMetadata("gradwire-error-bin", error.SerializeAsString());
-    return {code, "scripted"};
-}
-
-/// A server whose streams follow a script.
-class Scripted final : public v1::AutogradService::Service {
-  public:
-    explicit Scripted(Script script) : script_(std::move(script)) {
-        grpc::ServerBuilder builder;
-        int port = 0;
-        builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-        builder.RegisterService(this);
-        server_ = builder.BuildAndStart();
-        address_ = "127.0.0.1:" + std::to_string(port);
-    }
-    ~Scripted() override { server_->Shutdown(std::chrono::system_clock::now()); }
-
-    const std::string& address() const { return address_; }
-    std::atomic<int> fails{0};  // OpenSession calls that still fail
-    std::atomic<int> renewed{0};
-    std::string token;
-    std::string endpoint;           // of another server, which is to open the sessions
-    std::atomic<int> following{0};  // requests that may be answered with an endpoint
-    std::atomic<int> staying{0};    // requests that may not
-
-    grpc::Status OpenSession(grpc::ServerContext* context, const v1::OpenSessionRequest* request,
-                             v1::OpenSessionResponse* response) override {
-        ++(request->follows_endpoint() ? following : staying);
-        if (request->follows_endpoint() && !endpoint.empty()) {
-            response->set_endpoint(endpoint);
-            return grpc::Status::OK;
-        }
-        const auto& metadata = context->client_metadata();
-        const auto found = metadata.find("authorization");
-        token = found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
-        if (fails > 0) {
-            --fails;
-            return {grpc::StatusCode::UNAVAILABLE, "not yet"};
-        }
-        response->set_session_id("s");
-        response->set_writer(1);
-        response->set_epoch(1);
-        response->set_lease_ms(60);
-        response->set_first_id(1);
-        response->set_last_id(1ULL << 40);
-        auto& limits = *response->mutable_limits();
-        limits.set_max_message_bytes(1 << 20);
-        limits.set_max_inline_bytes(1 << 16);
-        limits.set_max_batch_commands(1024);
-        limits.set_max_prepared(4);
-        return grpc::Status::OK;
-    }
-    grpc::Status KeepAlive(grpc::ServerContext*, const v1::KeepAliveRequest*, v1::KeepAliveResponse*) override {
-        ++renewed;
-        return grpc::Status::OK;
-    }
-    grpc::Status CloseSession(grpc::ServerContext*, const v1::CloseSessionRequest*,
-                              v1::CloseSessionResponse*) override {
-        return grpc::Status::OK;
-    }
-    grpc::Status Stream(grpc::ServerContext* context, ::Stream* stream) override {
-        v1::StreamRequest first;
-        if (!stream->Read(&first)) return {grpc::StatusCode::UNAVAILABLE, "no attach"};
-        return script_(first.attach(), *context, *stream);
-    }
-
-  private:
-    Script script_;
-    std::string address_;
-    std::unique_ptr<grpc::Server> server_;
-};
-
-void attached(Stream& stream, std::uint64_t credit) {
-    v1::StreamResponse response;
-    response.mutable_attached()->set_epoch(1);
-    response.set_credit_bytes(credit);
-    stream.Write(response);
-}
-
-void answer(Stream& stream, std::uint64_t credit, std::uint32_t batches = 1) {
-    v1::StreamResponse response;
-    response.mutable_batch();
-    response.set_credit_bytes(credit);
-    response.set_batches(batches);
-    stream.Write(response);
-}
 
 /// Reads a stream in a thread, so that a script sees how much comes before it answers.
 class Inbox {
   public:
-    explicit Inbox(::Stream& stream) : thread_([this, &stream] { read(stream); }) {}
+    explicit Inbox(scripted::Stream& stream) : thread_([this, &stream] { read(stream); }) {}
     ~Inbox() { thread_.join(); }
     Inbox(const Inbox&) = delete;
     Inbox& operator=(const Inbox&) = delete;
@@ -133,7 +32,7 @@ class Inbox {
     }
 
   private:
-    void read(::Stream& stream) {
+    void read(scripted::Stream& stream) {
         v1::StreamRequest request;
         while (stream.Read(&request)) {
             if (!request.has_batch()) continue;
@@ -151,14 +50,6 @@ class Inbox {
     bool over_ = false;
     std::thread thread_;
 };
-
-/// Waits for the end of a stream.
-grpc::Status drained(Stream& stream) {
-    v1::StreamRequest request;
-    while (stream.Read(&request)) {
-    }
-    return grpc::Status::OK;
-}
 
 void add_ones(Session& session, int count) {
     const auto one = session.tensor({1.f});
@@ -179,7 +70,7 @@ TEST(Stream, CreditAndBatchesUnderWayAreBounded) {
     constexpr std::size_t credit = 40'000;  // suffices for the largest batch
     std::size_t most = 0;
     std::size_t batches = 0;
-    Scripted server([&](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+    Scripted server([&](const v1::StreamAttach&, grpc::ServerContext&, scripted::Stream& stream) {
         attached(stream, credit);
         Inbox inbox(stream);
         for (;;) {
@@ -215,7 +106,7 @@ TEST(Stream, UnansweredBatchesAreSentAgainUnchanged) {
     std::string first;
     std::string second;
     std::vector<std::uint32_t> attempts;
-    Scripted server([&](const v1::StreamAttach& attach, grpc::ServerContext& context, ::Stream& stream) {
+    Scripted server([&](const v1::StreamAttach& attach, grpc::ServerContext& context, scripted::Stream& stream) {
         attempts.push_back(attach.attempt());
         attached(stream, 1 << 20);
         v1::StreamRequest request;
@@ -244,7 +135,7 @@ TEST(Stream, UnansweredBatchesAreSentAgainUnchanged) {
 TEST(Stream, FewAndSmallBatchesFollowABreak) {
     std::atomic<int> attempts = 0;
     std::vector<std::size_t> together;  // batches that came before the next answer, after the break
-    Scripted server([&](const v1::StreamAttach&, grpc::ServerContext& context, ::Stream& stream) {
+    Scripted server([&](const v1::StreamAttach&, grpc::ServerContext& context, scripted::Stream& stream) {
         attached(stream, 1 << 20);
         Inbox inbox(stream);
         if (++attempts == 1) {
@@ -273,7 +164,7 @@ TEST(Stream, FewAndSmallBatchesFollowABreak) {
 }
 
 TEST(Stream, ForgottenResultsEndTheSession) {
-    Scripted server([](const v1::StreamAttach&, grpc::ServerContext& context, ::Stream& stream) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext& context, scripted::Stream& stream) {
         attached(stream, 1 << 20);
         v1::StreamRequest request;
         stream.Read(&request);
@@ -286,7 +177,7 @@ TEST(Stream, ForgottenResultsEndTheSession) {
 }
 
 TEST(Stream, PatienceEnds) {
-    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream&) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, scripted::Stream&) {
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "never");
     });
     ConnectOptions options;
@@ -297,7 +188,7 @@ TEST(Stream, PatienceEnds) {
 }
 
 TEST(Stream, JoinedAnswersAnswerSeveralBatches) {
-    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, scripted::Stream& stream) {
         attached(stream, 1 << 20);
         v1::StreamRequest request;
         for (int i = 0; i < 3; ++i) stream.Read(&request);
@@ -312,7 +203,7 @@ TEST(Stream, JoinedAnswersAnswerSeveralBatches) {
 
 TEST(Stream, AMovedSessionIsFollowed) {
     std::atomic<int> batches = 0;
-    Scripted second([&](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+    Scripted second([&](const v1::StreamAttach&, grpc::ServerContext&, scripted::Stream& stream) {
         attached(stream, 1 << 20);
         v1::StreamRequest request;
         while (stream.Read(&request)) {
@@ -322,7 +213,7 @@ TEST(Stream, AMovedSessionIsFollowed) {
         }
         return grpc::Status::OK;
     });
-    Scripted first([&](const v1::StreamAttach&, grpc::ServerContext& context, ::Stream&) {
+    Scripted first([&](const v1::StreamAttach&, grpc::ServerContext& context, scripted::Stream&) {
         return refuse(context, v1::REASON_SESSION_MOVED, grpc::StatusCode::UNAVAILABLE, second.address());
     });
     Session session(first.address());
@@ -332,7 +223,7 @@ TEST(Stream, AMovedSessionIsFollowed) {
     session.close();
 }
 
-grpc::Status answered(const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+grpc::Status answered(const v1::StreamAttach&, grpc::ServerContext&, scripted::Stream& stream) {
     attached(stream, 1 << 20);
     v1::StreamRequest request;
     while (stream.Read(&request)) {
@@ -372,7 +263,8 @@ TEST(Opening, ASeedOpensTheSessionIfTheOtherServerIsGone) {
 }
 
 TEST(Stream, TheLeaseIsRenewedAndOpeningIsTriedAgain) {
-    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) { return drained(stream); });
+    Scripted server(
+        [](const v1::StreamAttach&, grpc::ServerContext&, scripted::Stream& stream) { return drained(stream); });
     server.fails = 2;
     ConnectOptions options;
     options.token = "secret";
@@ -384,7 +276,7 @@ TEST(Stream, TheLeaseIsRenewedAndOpeningIsTriedAgain) {
 }
 
 TEST(Stream, AWaitMayEndEarly) {
-    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) {
+    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, scripted::Stream& stream) {
         attached(stream, 1 << 20);
         return drained(stream);
     });
@@ -394,7 +286,8 @@ TEST(Stream, AWaitMayEndEarly) {
 }
 
 TEST(Stream, ASessionDiesWithoutAnswers) {
-    Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, ::Stream& stream) { return drained(stream); });
+    Scripted server(
+        [](const v1::StreamAttach&, grpc::ServerContext&, scripted::Stream& stream) { return drained(stream); });
     Tensor late;
     {
         Session session(server.address());
