@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import repeat
 from typing import Any
 
 import grpc
@@ -29,6 +30,7 @@ from gradwire._transport import retransmission
 from gradwire._transport.embedded import EmbeddedServer
 from gradwire.v1 import commands_pb2, service_pb2_grpc
 from tests.client.faulty_proxy import FaultyProxy
+from tests.client.proxy import CuttingProxy
 from tests.server.harness import until
 
 # Seconds before a session connects again. A run is cut some fifty times, and would do little but wait.
@@ -233,6 +235,21 @@ def test_patience_counts_from_the_last_answer(server_address, monkeypatch):
             back.join()
         monkeypatch.undo()
         session.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_batch_that_no_connection_carries_ends_with_an_error(server_address, monkeypatch):
+    """Each connection attaches, so the server answers; but it breaks before the batch has arrived."""
+    monkeypatch.setenv("GRADWIRE_LOCAL_STREAM", "0")
+    monkeypatch.setattr(retransmission, "_LONGEST_BACKOFF", 0.05)
+    between = CuttingProxy(server_address, repeat(100_000))
+    try:
+        gradwire.connect(between.address, patience=0.3)
+        with pytest.raises(gradwire.GradwireConnectionError, match=r"\d+ connections broke before a batch of 800,"):
+            gradwire.tensor(np.zeros(200_000, np.float32)).tolist()  # within the limit of one message
+        assert between.broken > 10
+    finally:
+        between.close()
 
 
 def test_the_setting_is_a_variable_too_and_a_positive_number(server_address, monkeypatch):

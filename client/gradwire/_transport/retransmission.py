@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 #: Seconds a session waits for a silent server, unless GRADWIRE_PATIENCE or connect(patience=) sets another value.
 PATIENCE_SECONDS = 120.0
-# A server may accept links and answer no batch. The client gives it up after this many times the patience.
-_MOST_PATIENCES = 10
+# A server may accept links and answer no batch, or no connection may carry the batch as a whole. The client gives up
+# after this many times the patience, if as many links broke meanwhile: one batch may compute for longer.
+_MOST_PATIENCES = _LEAST_BROKEN_LINKS = 10
 # A silent server gets a KeepAlive after patience / _PARTS, but at most _LONGEST_SILENCE, seconds.
 _PARTS, _LONGEST_SILENCE = 4, 10.0
 #: Maximum number of in-flight batches.
@@ -106,6 +107,7 @@ class Retransmission:
         self._last_message_at = self._last_answer_at = self._wait_began_at = time.monotonic()
         self._failing_since: float | None = None
         self._failures = 0
+        self._broken_links = 0  # since the last answer to a batch
         self._backoff = _FIRST_BACKOFF
         self._opening = False
         self._last_keepalive_at = 0.0
@@ -132,7 +134,7 @@ class Retransmission:
         """Send a batch. Without a link, the next link sends it."""
         with self._lock:
             if not self.in_flight:
-                self._wait_began_at = time.monotonic()
+                self._wait_began_at, self._broken_links = time.monotonic(), 0
             self.in_flight.append(batch)
             self._credit -= batch.size
             self._sent_acknowledgement = self.acknowledged
@@ -198,7 +200,7 @@ class Retransmission:
             self.in_flight.popleft()
             self.acknowledged = batch.last
         self._last_message_at = self._last_answer_at = time.monotonic()
-        self._failing_since = None
+        self._failing_since, self._broken_links = None, 0
 
     def acknowledge(self) -> None:
         """Acknowledge the answers received, unless a batch has done so. The server then forgets them."""
@@ -354,8 +356,13 @@ class Retransmission:
         self._failures += 1
         failing = now - max(self._failing_since, self._last_message_at, self._wait_began_at)
         futile = now - max(self._last_answer_at, self._wait_began_at)
-        if self._failures >= _LEAST_FAILURES and (failing > self.patience or futile > _MOST_PATIENCES * self.patience):
-            raise self._timed_out(max(failing, futile), str(error))
+        self._broken_links += 1
+        if self._failures >= _LEAST_FAILURES and failing > self.patience:
+            raise self._timed_out(failing, str(error))
+        if self.in_flight and self._broken_links >= _LEAST_BROKEN_LINKS and futile > _MOST_PATIENCES * self.patience:
+            size = len(self.in_flight[0].request)
+            unanswered = f"{self._broken_links} connections broke before a batch of {size:,} bytes was answered"
+            raise self._timed_out(futile, f"{unanswered}: {error}")
         if self._failures > 1 or error.reason == "SESSION_MOVED":
             self._leave(address, error)
         ends = now + self._backoff * random.uniform(0.7, 1.3)
