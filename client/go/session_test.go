@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -277,6 +278,22 @@ func TestLargeValuesPassConnectionsThatCarryLessThanAChunk(t *testing.T) {
 	data := bytes.Repeat([]byte{1, 2, 3, 4, 5}, 1<<20)
 	found, err := session.FromBytes(gradwire.Uint8, data, len(data)).Read(t.Context())
 	if err != nil || !bytes.Equal(found.Data, data) {
+		t.Error(err)
+	}
+}
+
+// Each connection attaches, so the server answers; but it breaks before the batch has arrived.
+func TestABatchThatNoConnectionCarriesEndsWithAnError(t *testing.T) {
+	address, _ := cuttingProxy(t, 100_000, 100_000)
+	session, err := gradwire.Connect(t.Context(), address, gradwire.WithPatience(time.Second/2), gradwire.WithLocalStream(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err = session.FromBytes(gradwire.Uint8, make([]byte, 800_000), 800_000).Read(ctx) // within the limit of one message
+	wanted := regexp.MustCompile(`\d+ connections broke in 5s before a batch of 800\d{3} bytes`)
+	if err == nil || !wanted.MatchString(err.Error()) {
 		t.Error(err)
 	}
 }

@@ -23,6 +23,8 @@ const (
 	mostFailures = 64   // refusals of quiet commands kept until the next wait
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
+	// Streams that break since the last answer to a batch, and times the patience; then no connection seems to carry it.
+	mostPatiences = 10
 )
 
 // batch is a message of commands, kept until its answer comes.
@@ -342,10 +344,40 @@ func (w *writer) kill(err error) {
 
 // The stream
 
+// brokenStreams counts the streams that broke since the last answer to a batch.
+type brokenStreams struct {
+	count int
+	since time.Time // when the first broke
+	acked uint64
+}
+
+// uncarried counts a broken stream. It returns a failure if so many broke for so long that no connection seems to carry
+// the next batch. A server that answers a stream's start only would otherwise be tried for ever. One batch may compute
+// for longer than the patience.
+func (w *writer) uncarried(broken *brokenStreams, failure *Error) *Error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case len(w.queue) == 0:
+		*broken = brokenStreams{}
+		return nil
+	case broken.count == 0 || broken.acked != w.acked:
+		*broken = brokenStreams{since: time.Now(), acked: w.acked}
+	}
+	broken.count++
+	if broken.count < mostPatiences || time.Since(broken.since) <= mostPatiences*w.patience {
+		return nil
+	}
+	return &Error{Reason: ReasonUnavailable, Code: codes.Unavailable, Message: fmt.Sprintf(
+		"%d connections broke in %s before a batch of %d bytes was answered: %s",
+		broken.count, mostPatiences*w.patience, w.queue[0].size, failure.Message)}
+}
+
 // run keeps a stream open until the writer ends.
 func (w *writer) run() {
 	defer close(w.done)
 	var since time.Time // of the first failure after the last answer
+	var broken brokenStreams
 	pause := firstPause
 	for w.context.Err() == nil {
 		progress, err := w.stream()
@@ -360,6 +392,10 @@ func (w *writer) run() {
 		}
 		if !err.mayRetry() {
 			w.kill(err)
+			return
+		}
+		if failure := w.uncarried(&broken, err); failure != nil {
+			w.kill(failure)
 			return
 		}
 		if time.Since(since) > w.patience {

@@ -17,6 +17,8 @@ constexpr std::size_t most_roots = 1024;         // refusals that are remembered
 constexpr std::size_t most_failures = 64;        // refusals of quiet commands kept until the next wait
 constexpr std::size_t most_releases = 4096;      // ids of one Release
 constexpr std::uint64_t largest_prepared = 256;  // bytes of a prepared op
+// Streams that break since the last answer to a batch, and times the patience; then no connection seems to carry it.
+constexpr int most_patiences = 10;
 
 constexpr char no_gradient[] =
     "the tensor has no gradient: no backward has reached it. The .grad attribute of a Tensor that is not a leaf won't "
@@ -254,9 +256,31 @@ void Writer::join() {
 
 // The stream
 
+/// Counts a broken stream. Changes the failure, and returns true, if so many broke for so long that no connection seems
+/// to carry the next batch. A server that answers a stream's start only would otherwise be tried for ever. One batch
+/// may compute for longer than the patience.
+bool Writer::uncarried(BrokenStreams& broken, Failure& failure) const {
+    Lock lock(mutex_);
+    if (queue_.empty()) {
+        broken = {};
+        return false;
+    }
+    if (broken.count == 0 || broken.acknowledged != acknowledged_) {
+        broken = {.count = 0, .since = Clock::now(), .acknowledged = acknowledged_};
+    }
+    ++broken.count;
+    if (broken.count < most_patiences || Clock::now() - broken.since <= most_patiences * patience_) return false;
+    failure.reason = Reason::Unavailable;
+    failure.message = std::to_string(broken.count) + " connections broke in " +
+                      std::to_string((most_patiences * patience_).count()) + " ms before a batch of " +
+                      std::to_string(queue_.front().size) + " bytes was answered: " + failure.message;
+    return true;
+}
+
 /// Keeps a stream open until the writer ends.
 void Writer::run() {
     std::optional<Clock::time_point> since;  // of the first failure after the last answer
+    BrokenStreams broken;
     auto pause = first_pause;
     for (;;) {
         Failure failure;
@@ -270,7 +294,7 @@ void Writer::run() {
             pause = first_pause;
         }
         if (!since) since = Clock::now();
-        if (!may_retry(failure)) return kill(std::move(failure));
+        if (!may_retry(failure) || uncarried(broken, failure)) return kill(std::move(failure));
         if (Clock::now() - *since > patience_) {
             failure.reason = Reason::Unavailable;
             failure.message = "no answer for " + std::to_string(patience_.count()) + " ms: " + failure.message;

@@ -64,6 +64,12 @@ class Writer final : public Sink {
         bool stamped = false;  // its acknowledgement is set: it is sent again unchanged
         Waiting waiting;
     };
+    /// The streams that broke since the last answer to a batch.
+    struct BrokenStreams {
+        int count = 0;
+        std::chrono::steady_clock::time_point since{};  // when the first broke
+        std::uint64_t acknowledged = 0;
+    };
     using Lock = std::unique_lock<std::mutex>;
 
     void add(Lock& lock, pb::Command&& command, Waiter* waiter);
@@ -74,6 +80,7 @@ class Writer final : public Sink {
     void cut();
     void run();
     bool stream(Failure& failure);
+    bool uncarried(BrokenStreams& broken, Failure& failure) const;
     void received(pb::StreamResponse& message);
     void answered(std::size_t count, pb::RunResponse& run);
     void refused(std::uint64_t seq, const pb::Error& told, bool quiet);

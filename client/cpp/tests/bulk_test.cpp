@@ -78,4 +78,21 @@ TEST(Bulk, LargeValuesGoThroughConnectionsThatCarryLessThanAChunk) {
     EXPECT_GT(cutter.cuts(), 1);
 }
 
+// Each connection attaches, so the server answers; but it breaks before the batch has arrived.
+TEST(Bulk, ABatchThatNoConnectionCarriesEndsWithAnError) {
+    if (support::variable("GRADWIRE_CUTTING").empty()) GTEST_SKIP() << "needs a proxy: run make test-sdks";
+    support::Cutter cutter(100'000, 100'000);
+    ConnectOptions options;
+    options.local_stream = false;
+    options.patience = 500ms;
+    Session session(cutter.address(), options);
+    try {
+        session.tensor(numbered(800'000)).read();  // within the limit of one message
+        ADD_FAILURE() << "it arrived";
+    } catch (const ConnectionError& error) {
+        const std::string message = error.what();
+        EXPECT_NE(message.find(" connections broke in 5000 ms before a batch of 800"), std::string::npos) << message;
+    }
+}
+
 }  // namespace

@@ -36,6 +36,8 @@ const MOST_ROOTS: usize = 1024;
 const MOST_FAILURES: usize = 64;
 /// The longest message of an op that the server prepares.
 const MOST_PREPARED_BYTES: usize = 256;
+/// Streams that break since the last answer to a batch, and times the patience; then no connection seems to carry it.
+const MOST_PATIENCES: u32 = 10;
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -84,6 +86,15 @@ impl Batch {
         (self.size, self.acknowledged) = (size as i64, acknowledged);
         self.message.insert(made.freeze()).clone()
     }
+}
+
+/// The streams that broke since the last answer to a batch.
+#[derive(Default)]
+struct BrokenStreams {
+    count: u32,
+    /// When the first broke.
+    since: Option<Instant>,
+    acknowledged: u64,
 }
 
 #[derive(Default)]
@@ -350,8 +361,32 @@ impl Writer {
         lock(&self.state).run = Some(task.abort_handle());
     }
 
+    /// Counts a broken stream. Returns a failure if so many broke for so long that no connection seems to carry the
+    /// next batch. A server that answers a stream's start only would otherwise be tried for ever. One batch may compute
+    /// for longer than the patience.
+    fn uncarried(&self, broken: &mut BrokenStreams, error: &Error) -> Option<Error> {
+        let state = lock(&self.state);
+        let Some(batch) = state.queue.front() else {
+            *broken = BrokenStreams::default();
+            return None;
+        };
+        if broken.acknowledged != state.acknowledged {
+            *broken = BrokenStreams { acknowledged: state.acknowledged, ..Default::default() };
+        }
+        broken.count += 1;
+        let (count, most) = (broken.count, MOST_PATIENCES * self.opened.patience);
+        if broken.since.get_or_insert_with(Instant::now).elapsed() <= most || count < MOST_PATIENCES {
+            return None;
+        }
+        let size = batch.size;
+        let what =
+            format!("{count} connections broke in {most:?} before a batch of {size} bytes was answered: {error}");
+        Some(Error::unavailable(what))
+    }
+
     async fn run(self: Arc<Self>, connect: Connect) {
         let mut since = None; // of the first failure after the last answer
+        let mut broken = BrokenStreams::default();
         let mut pause = FIRST_PAUSE;
         loop {
             let (progress, error) = self.stream(&connect).await;
@@ -360,6 +395,9 @@ impl Writer {
             }
             if !error.may_retry() {
                 return self.kill(error);
+            }
+            if let Some(failure) = self.uncarried(&mut broken, &error) {
+                return self.kill(failure);
             }
             if since.get_or_insert_with(Instant::now).elapsed() > self.opened.patience {
                 let patience = self.opened.patience;

@@ -29,6 +29,8 @@ const MOST_SENT = 8; // batches under way; the server stops reading at 16
 const MOST_ROOTS = 1024; // refusals that are remembered for commands that depend on them
 const MOST_FAILURES = 64; // refusals of quiet commands kept until the next wait
 const MOST_PREPARED_BYTES = 256; // of an op that is worth preparing
+// Streams that break since the last answer to a batch, and times the patience; then no connection seems to carry it.
+const MOST_PATIENCES = 10;
 
 /** The part of the stub that a stream has told. */
 interface Stream {
@@ -40,6 +42,14 @@ interface Stream {
   /** Batches of the queue that were sent on this stream. */
   sent: number;
   answered: boolean;
+}
+
+/** The streams that broke since the last answer to a batch. */
+interface BrokenStreams {
+  count: number;
+  /** When the first broke. */
+  since: number;
+  acknowledged: number;
 }
 
 /** @internal */
@@ -273,18 +283,37 @@ export class Writer {
 
   // Streams
 
+  /**
+   * Count a broken stream. The result says if so many broke for so long that no connection seems to carry the next batch.
+   * A server that answers a stream's start only would otherwise be tried for ever. One batch may compute for longer than
+   * the patience.
+   */
+  private uncarried(broken: BrokenStreams): string | undefined {
+    const [batch] = this.queue;
+    const now = performance.now();
+    if (!batch || broken.acknowledged !== this.acknowledged) {
+      Object.assign(broken, { count: 0, since: now, acknowledged: this.acknowledged });
+    }
+    if (!batch) return undefined;
+    if (++broken.count === 1) broken.since = now;
+    const most = MOST_PATIENCES * this.servers.patienceMs;
+    if (broken.count < MOST_PATIENCES || now - broken.since <= most) return undefined;
+    return `${broken.count} connections broke in ${most / 1000} s before a batch of ${batch.size} bytes was answered`;
+  }
+
   /** Keep a stream open until the writer ends. */
   private async run(): Promise<void> {
     const backoff = new Backoff(this.servers.patienceMs);
+    const broken: BrokenStreams = { count: 0, since: 0, acknowledged: 0 };
     while (!this.dead) {
       const channel = this.servers.channel;
       const { answered, error } = await this.streamed();
       if (this.dead) return;
       if (answered) backoff.reset();
       if (!error.mayRetry) return this.kill(error);
-      if (backoff.over) {
-        const seconds = this.servers.patienceMs / 1000;
-        const message = `no answer for ${seconds} s: ${error.message}`;
+      const futile = this.uncarried(broken);
+      if (futile || backoff.over) {
+        const message = `${futile ?? `no answer for ${this.servers.patienceMs / 1000} s`}: ${error.message}`;
         return this.kill(new GradwireConnectionError(message, { reason: Reason.UNAVAILABLE, code: 14 }));
       }
       this.servers.leave(channel, error);

@@ -26,6 +26,12 @@ final class Retry {
     pause = FIRST_PAUSE;
   }
 
+  /** The failure after which nothing is tried again. */
+  static Error givenUp(Error failure, String why) {
+    String told = why + ": " + failure.getMessage();
+    return failure.toBuilder().setReason(Reason.REASON_UNAVAILABLE).setMessage(told).build();
+  }
+
   /** Sleeps before the next try. Returns the failure if there should be none. */
   Error pause(Servers.Link link, Error failure) {
     long now = System.nanoTime();
@@ -37,8 +43,7 @@ final class Retry {
       return failure;
     }
     if (now - since > patience.toNanos()) {
-      String told = "no answer for %d s: %s".formatted(patience.toSeconds(), failure.getMessage());
-      return failure.toBuilder().setReason(Reason.REASON_UNAVAILABLE).setMessage(told).build();
+      return givenUp(failure, "no answer for %d s".formatted(patience.toSeconds()));
     }
     boolean moved = failure.getReason() == Reason.REASON_SESSION_MOVED;
     if (moved || (repeated && failure.getReason() != Reason.REASON_STREAM_TAKEN)) {

@@ -10,6 +10,10 @@ import java.time.Duration;
 final class StreamKeeper implements Runnable {
   private static final int MOST_REJECTED = 2;
 
+  // Streams that break since the last answer to a batch, and times the patience; then no connection
+  // seems to carry it.
+  private static final int MOST_PATIENCES = 10;
+
   private final Servers servers;
   private final Writer writer;
   private final Duration patience;
@@ -19,6 +23,9 @@ final class StreamKeeper implements Runnable {
   private Servers.Link localOf; // the link whose server named the socket
   private String local = ""; // the socket, if it can be used
   private int rejected; // local streams in a row to which the server has not answered
+  private Writer.Unanswered broken; // at the first break since the last answer to a batch
+  private long brokenSince;
+  private int breaks; // since then
 
   StreamKeeper(Servers servers, Writer writer, ConnectOptions options) {
     this.servers = servers;
@@ -55,11 +62,38 @@ final class StreamKeeper implements Runnable {
       if (stream.progress()) {
         retry.progress();
       }
-      Error failure = retry.pause(link, ended);
+      Error failure = GradwireException.mayRetry(ended) ? uncarried(ended) : null;
+      if (failure == null) {
+        failure = retry.pause(link, ended);
+      }
       if (failure != null) {
         writer.kill(failure);
       }
     }
+  }
+
+  /**
+   * Counts a broken stream. Returns a failure if so many broke for so long that no connection seems
+   * to carry the next batch. A server that answers a stream's start only would otherwise be tried
+   * for ever. One batch may compute for longer than the patience.
+   */
+  private Error uncarried(Error failure) {
+    Writer.Unanswered now = writer.unanswered();
+    if (now == null || broken == null || now.acked() != broken.acked()) {
+      broken = now;
+      brokenSince = System.nanoTime();
+      breaks = 0;
+    }
+    breaks++;
+    Duration most = patience.multipliedBy(MOST_PATIENCES);
+    boolean longEnough = System.nanoTime() - brokenSince > most.toNanos();
+    if (now == null || breaks < MOST_PATIENCES || !longEnough) {
+      return null;
+    }
+    return Retry.givenUp(
+        failure,
+        "%d connections broke in %d s before a batch of %d bytes was answered"
+            .formatted(breaks, most.toSeconds(), now.size()));
   }
 
   private Error run(StreamCall stream) {

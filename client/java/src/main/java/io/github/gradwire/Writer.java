@@ -118,6 +118,14 @@ final class Writer implements Sink {
     this.droppedHooks = droppedHooks;
   }
 
+  /** The last answered command, and the bytes of the batch that is to be answered next. */
+  record Unanswered(long acked, long size) {}
+
+  /** What is not answered; null if there is nothing. */
+  synchronized Unanswered unanswered() {
+    return queue.isEmpty() ? null : new Unanswered(acked, queue.get(0).size);
+  }
+
   /** Sends messages of one stream. */
   interface Wire {
     /** Sends without waiting. After the stream's end it does nothing. */

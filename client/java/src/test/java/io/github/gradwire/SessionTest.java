@@ -388,6 +388,25 @@ class SessionTest {
     }
   }
 
+  /**
+   * Each connection attaches, so the server answers; but it breaks before the batch has arrived.
+   */
+  @Test
+  void aBatchThatNoConnectionCarriesEndsWithAnError() throws Exception {
+    try (TestServer.Cutter proxy = new TestServer.Cutter(100_000, 100_000)) {
+      Session through =
+          Gradwire.connect(
+              proxy.address, with -> with.localStream(false).patience(Duration.ofMillis(500)));
+      byte[] bytes = new byte[800_000]; // within the limit of one message
+      GradwireException error =
+          assertThrows(
+              GradwireException.class,
+              () -> through.fromBytes(DType.UINT8, bytes, bytes.length).read());
+      String wanted = ".*connections broke in 5 s before a batch of 800\\d{3} bytes.*";
+      assertTrue(error.getMessage().matches("(?s)" + wanted), error.getMessage());
+    }
+  }
+
   @Test
   void valuesOfEveryType() {
     check(session.tensor(new double[] {1.5, -2}), 1.5, -2);
