@@ -2,6 +2,7 @@ package gradwire_test
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"math"
 	"os"
@@ -30,7 +31,8 @@ func TestReadme(t *testing.T) {
 		session.NoGrad(func() { w.SubInPlace(w.Grad().Mul(0.1)) })
 		w.ZeroGrad()
 	}
-	slope, err := w.Item(ctx) // 3
+	slope, err := w.Item(ctx)
+	fmt.Println(slope, err) // 3 <nil>
 	if err != nil || math.Abs(slope-3) > 1e-4 {
 		t.Error(slope, err)
 	}

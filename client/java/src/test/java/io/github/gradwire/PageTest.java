@@ -93,7 +93,7 @@ class PageTest {
           blocks[place]
               .split("```", 2)[0]
               .replace("\"127.0.0.1:50051\"", "address")
-              .replace("double slope =", "return");
+              .replace("System.out.println(slope);", "return slope;");
       assertTrue(here.contains(squeezed(block)), "the page has other code:\n" + block);
     }
   }

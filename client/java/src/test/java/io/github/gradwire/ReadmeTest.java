@@ -28,7 +28,8 @@ class ReadmeTest {
         }
         w.zeroGrad();
       }
-      return w.item(); // 3
+      double slope = w.item();
+      return slope; // 3.0
     }
   }
 
@@ -38,7 +39,9 @@ class ReadmeTest {
     String block = page.split("```java\n", 2)[1].split("```", 2)[0];
     String here = Files.readString(Path.of("src/test/java/io/github/gradwire/ReadmeTest.java"));
     String told =
-        block.replace("\"127.0.0.1:50051\"", "address").replace("double slope =", "return");
+        block
+            .replace("\"127.0.0.1:50051\"", "address")
+            .replace("System.out.println(slope);", "return slope;");
     assertTrue(squeezed(here).contains(squeezed(told)), "the README has other code");
   }
 
