@@ -542,8 +542,8 @@ type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes of one message, either way.
 	MaxMessageBytes uint64 `protobuf:"varint,1,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
-	// Bytes of a payload inside a message. Larger values use Upload and Download. A client may use them for smaller values,
-	// too: on connections that often break, since these carry small chunks but no large message.
+	// Bytes of a payload inside a message. Larger values use Upload and Download. So may smaller ones. Connections that
+	// often break carry small chunks, but no large message.
 	MaxInlineBytes uint64 `protobuf:"varint,2,opt,name=max_inline_bytes,json=maxInlineBytes,proto3" json:"max_inline_bytes,omitempty"`
 	// Bytes of one tensor.
 	MaxTensorBytes uint64 `protobuf:"varint,3,opt,name=max_tensor_bytes,json=maxTensorBytes,proto3" json:"max_tensor_bytes,omitempty"`

@@ -179,8 +179,8 @@ type AutogradServiceClient interface {
 	//     applied_seq: the server answers them from memory. If it has forgotten their results, the stream ends with
 	//     RESULT_FORGOTTEN. Then the client does not know the session's state.
 	//   - Messages arrive as a whole or not at all. So a batch, with the values in it, arrives only if one connection carries
-	//     all its bytes. StreamAttached alone is no progress: a client gives up when many streams have broken, for a long
-	//     time, without an answer to a batch. Upload and Download have no such bound, since chunks may be small.
+	//     all its bytes. StreamAttached alone is no progress. A client gives up when many streams broke for a long time
+	//     without an answer to a batch. Upload and Download have no such bound, since chunks may be small.
 	//   - Credit after a resume. The grant of StreamAttached is a whole new window. The batches that are sent again use it.
 	//   - Refusals end the stream only if the batch itself cannot be applied: MALFORMED, SEQUENCE_GAP, EPOCH_MISMATCH,
 	//     MESSAGE_TOO_LARGE, SESSION_NOT_FOUND. Any other refusal is a command's result, and the stream continues.
@@ -823,8 +823,8 @@ type AutogradServiceServer interface {
 	//     applied_seq: the server answers them from memory. If it has forgotten their results, the stream ends with
 	//     RESULT_FORGOTTEN. Then the client does not know the session's state.
 	//   - Messages arrive as a whole or not at all. So a batch, with the values in it, arrives only if one connection carries
-	//     all its bytes. StreamAttached alone is no progress: a client gives up when many streams have broken, for a long
-	//     time, without an answer to a batch. Upload and Download have no such bound, since chunks may be small.
+	//     all its bytes. StreamAttached alone is no progress. A client gives up when many streams broke for a long time
+	//     without an answer to a batch. Upload and Download have no such bound, since chunks may be small.
 	//   - Credit after a resume. The grant of StreamAttached is a whole new window. The batches that are sent again use it.
 	//   - Refusals end the stream only if the batch itself cannot be applied: MALFORMED, SEQUENCE_GAP, EPOCH_MISMATCH,
 	//     MESSAGE_TOO_LARGE, SESSION_NOT_FOUND. Any other refusal is a command's result, and the stream continues.

@@ -3590,8 +3590,8 @@ pub struct Limits {
     /// Bytes of one message, either way.
     #[prost(uint64, tag = "1")]
     pub max_message_bytes: u64,
-    /// Bytes of a payload inside a message. Larger values use Upload and Download. A client may use them for smaller values,
-    /// too: on connections that often break, since these carry small chunks but no large message.
+    /// Bytes of a payload inside a message. Larger values use Upload and Download. So may smaller ones. Connections that
+    /// often break carry small chunks, but no large message.
     #[prost(uint64, tag = "2")]
     pub max_inline_bytes: u64,
     /// Bytes of one tensor.

@@ -283,8 +283,8 @@ export type Limits = Message<"gradwire.v1.Limits"> & {
   maxMessageBytes: bigint;
 
   /**
-   * Bytes of a payload inside a message. Larger values use Upload and Download. A client may use them for smaller values,
-   * too: on connections that often break, since these carry small chunks but no large message.
+   * Bytes of a payload inside a message. Larger values use Upload and Download. So may smaller ones. Connections that
+   * often break carry small chunks, but no large message.
    *
    * @generated from field: uint64 max_inline_bytes = 2;
    */
@@ -3026,8 +3026,8 @@ export const AutogradService: GenService<{
    *   applied_seq: the server answers them from memory. If it has forgotten their results, the stream ends with
    *   RESULT_FORGOTTEN. Then the client does not know the session's state.
    * - Messages arrive as a whole or not at all. So a batch, with the values in it, arrives only if one connection carries
-   *   all its bytes. StreamAttached alone is no progress: a client gives up when many streams have broken, for a long
-   *   time, without an answer to a batch. Upload and Download have no such bound, since chunks may be small.
+   *   all its bytes. StreamAttached alone is no progress. A client gives up when many streams broke for a long time
+   *   without an answer to a batch. Upload and Download have no such bound, since chunks may be small.
    * - Credit after a resume. The grant of StreamAttached is a whole new window. The batches that are sent again use it.
    * - Refusals end the stream only if the batch itself cannot be applied: MALFORMED, SEQUENCE_GAP, EPOCH_MISMATCH,
    *   MESSAGE_TOO_LARGE, SESSION_NOT_FOUND. Any other refusal is a command's result, and the stream continues.
