@@ -462,6 +462,9 @@ class AutogradServiceServicer(object):
         higher attempt. It then sends all unanswered batches again, unchanged and in order. It need not skip those up to
         applied_seq: the server answers them from memory. If it has forgotten their results, the stream ends with
         RESULT_FORGOTTEN. Then the client does not know the session's state.
+        - Messages arrive as a whole or not at all. So a batch, with the values in it, arrives only if one connection carries
+        all its bytes. StreamAttached alone is no progress. A client gives up when many streams broke for a long time
+        without an answer to a batch. Upload and Download have no such bound, since chunks may be small.
         - Credit after a resume. The grant of StreamAttached is a whole new window. The batches that are sent again use it.
         - Refusals end the stream only if the batch itself cannot be applied: MALFORMED, SEQUENCE_GAP, EPOCH_MISMATCH,
         MESSAGE_TOO_LARGE, SESSION_NOT_FOUND. Any other refusal is a command's result, and the stream continues.
