@@ -30,6 +30,7 @@ type scenario struct {
 	Steps   []step
 	Cuts    []int
 	LeaseMs int `json:"lease_ms"`
+	Needs   string
 }
 
 var errHook = errors.New("the hook's own error")
@@ -128,7 +129,14 @@ func TestConformance(t *testing.T) {
 				defer func() {
 					mu.Lock()
 					defer mu.Unlock()
-					report[name] = map[bool]string{false: "ok", true: "failed"}[t.Failed()]
+					switch {
+					case t.Failed():
+						report[name] = "failed"
+					case t.Skipped():
+						report[name] = "lacks " + each.Needs
+					default:
+						report[name] = "ok"
+					}
 				}()
 				each.run(t)
 			})
@@ -146,6 +154,9 @@ func TestConformance(t *testing.T) {
 }
 
 func (c scenario) run(t *testing.T) {
+	if c.Needs != "" {
+		t.Skip("this language lacks " + c.Needs)
+	}
 	address := serverAddress(t)
 	var cuts func() int
 	if len(c.Cuts) > 0 {

@@ -122,6 +122,14 @@ def hook(of: str, name: str, kind: str = "tensor", **options: Any) -> Step:
     return {"do": "hook", "of": of, "name": name, "kind": kind, **options}
 
 
+def node_hook(of: str, name: str, kind: str = "after", **options: Any) -> Step:
+    return {"do": "node_hook", "of": of, "name": name, "kind": kind, **options}
+
+
+def square(of: str, out: str, factor: float) -> Step:
+    return {"do": "square", "of": of, "out": out, "factor": factor}
+
+
 def refuse(step: Step, reason: str) -> Step:
     return {**step, "refused": reason}
 
@@ -730,11 +738,37 @@ PROGRAMS = [
              read("l", "w"), cuts=[500, 8000]),
 ]  # fmt: skip
 
+CUSTOM_FUNCTIONS = [
+    scenario("its derivative is that of its backward", A, square("a", "h", 10.0), op("sum", "h", out="l"), read("l"),
+             backward("l"), reads_grad("a"), needs="custom functions"),
+    scenario("two calls in a chain", A, square("a", "h", 2.0), square("h", "k", 3.0), op("sum", "k", out="l"),
+             backward("l"), reads_grad("a"), needs="custom functions"),
+    scenario("the derivative of its backward", A, square("a", "h", 10.0), op("sum", "h", out="l"),
+             gradients(["l"], ["a"], ["g"], create_graph=True), read("g"), op("sum", "g", out="s"),
+             backward("s"), reads_grad("a"), needs="custom functions"),
+    scenario("between other ops", A, op("mul", "a", 2.0, out="b"), square("b", "h", 5.0), op("mul", "h", "a", out="k"),
+             op("sum", "k", out="l"), backward("l"), reads_grad("a"), needs="custom functions"),
+]  # fmt: skip
+
+NODE_HOOKS = [
+    scenario("after the node's formulas", *SQUARE, node_hook("h", "ten", factor=10.0), backward("l"), HOOKS_RUN,
+             reads_grad("a"), needs="node hooks"),
+    scenario("before the node's formulas", *SQUARE, node_hook("h", "three", "before", factor=3.0), backward("l"),
+             HOOKS_RUN, reads_grad("a"), needs="node hooks"),
+    scenario("in order with a tensor's hook", *SQUARE, node_hook("h", "after", factor=2.0),
+             node_hook("h", "before", "before", factor=3.0), hook("h", "tensor", factor=5.0), backward("l"), HOOKS_RUN,
+             reads_grad("a"), needs="node hooks"),
+    scenario("a removed one", *SQUARE, node_hook("h", "gone", factor=10.0), {"do": "remove_hook", "hook": "gone"},
+             backward("l"), HOOKS_RUN, reads_grad("a"), needs="node hooks"),
+]  # fmt: skip
+
 SUBJECTS: dict[str, list[Scenario]] = {
     "leaves": LEAVES,
     "gradients": GRADIENTS,
     "in_place": IN_PLACE,
     "hooks": HOOKS,
+    "custom_functions": CUSTOM_FUNCTIONS,
+    "node_hooks": NODE_HOOKS,
     "dtypes": DTYPES,
     "errors": ERRORS,
     "bulk": BULK,

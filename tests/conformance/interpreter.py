@@ -194,6 +194,28 @@ class Interpreter:
         register = {"tensor": "register_hook", "accumulated": "register_post_accumulate_grad_hook"}[step["kind"]]
         self.hooks[step["name"]] = getattr(tensor, register)(hook)
 
+    def do_node_hook(self, step: Step) -> None:
+        def hook(gradients: Any, *_: Any) -> Any:
+            self.called.append(step["name"])
+            return tuple(None if each is None else each * step["factor"] for each in gradients)
+
+        node = self.tensors[step["of"]].grad_fn
+        register = {"after": node.register_hook, "before": node.register_prehook}[step["kind"]]
+        self.hooks[step["name"]] = register(hook)
+
+    def do_square(self, step: Step) -> None:
+        class Square(self.lib.autograd.Function):  # type: ignore[misc,name-defined]
+            @staticmethod
+            def forward(context: Any, x: Any) -> Any:
+                context.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(context: Any, gradient: Any) -> Any:
+                return gradient * context.saved_tensors[0] * step["factor"]
+
+        self.tensors[step["out"]] = Square.apply(self.tensors[step["of"]])
+
     def do_remove_hook(self, step: Step) -> None:
         self.hooks[step["hook"]].remove()
 

@@ -307,7 +307,7 @@ def matrix(outcomes: list[Outcome]) -> str:
 
 def _cell(names: list[str], report: dict[str, str]) -> str:
     passed = sum(report.get(name) == "ok" for name in names)
-    return "all" if passed == len(names) else str(passed)
+    return "all" if passed == len(names) else str(passed) if passed else "none"
 
 
 def write_matrix(table: str) -> None:

@@ -22,6 +22,19 @@ void require(bool holds, const std::string& message) {
     if (!holds) throw std::runtime_error(message);
 }
 
+/// Its derivative has a factor of the step.
+struct Square : Function<Square> {
+    static Tensor forward(AutogradContext& context, const Tensor& x, double factor) {
+        context.save_for_backward({x});
+        context.saved_data["factor"] = factor;
+        return x * x;
+    }
+    static std::vector<Tensor> backward(AutogradContext& context, const std::vector<Tensor>& gradients) {
+        const auto factor = std::any_cast<double>(context.saved_data.at("factor"));
+        return {gradients[0] * context.get_saved_variables()[0] * factor, Tensor()};
+    }
+};
+
 /// Runs steps in a session, or records them in that of a program.
 class Runner {
   public:
@@ -75,6 +88,10 @@ class Runner {
             tensors.erase(step["of"].text());
         } else if (what == "hook") {
             hook(step);
+        } else if (what == "node_hook") {
+            node_hook(step);
+        } else if (what == "square") {
+            tensors[step["out"].text()] = Square::apply(of(step), step["factor"].number());
         } else if (what == "remove_hook") {
             hooks_.at(step["hook"].text()).remove();
         } else if (what == "hooks_run") {
@@ -232,6 +249,22 @@ class Runner {
             ran();
             return factor.null() ? Tensor() : gradient * factor.number();
         });
+    }
+
+    void node_hook(const Json& step) {
+        auto scaled = [this, name = step["name"].text(),
+                       factor = step["factor"].number()](const Node::Gradients& gradients) {
+            called_.push_back(name);
+            Node::Gradients made;
+            for (const Tensor& each : gradients) made.push_back(each.defined() ? each * factor : Tensor());
+            return made;
+        };
+        const auto node = of(step).grad_fn();
+        hooks_[step["name"].text()] =
+            step["kind"].text() == "before"
+                ? node.register_prehook(scaled)
+                : node.register_hook(
+                      [scaled](const Node::Gradients& inputs, const Node::Gradients&) { return scaled(inputs); });
     }
 
     void program(const Json& step) {

@@ -9,8 +9,10 @@ import {
   backward,
   Call,
   Complex,
+  CustomFunction,
   connect,
   DType,
+  type FunctionContext,
   GradwireError,
   grad,
   type Hook,
@@ -36,6 +38,22 @@ interface Scenario {
 }
 
 class HookError extends Error {}
+
+/** Its derivative has a factor of the step. */
+class Square extends CustomFunction {
+  constructor(private readonly factor: number) {
+    super("Square");
+  }
+
+  override forward(context: FunctionContext, x: Tensor): Tensor {
+    context.save(x);
+    return x.mul(x);
+  }
+
+  override backward(context: FunctionContext, gradient: Tensor): Tensor {
+    return gradient.mul(context.saved[0] as Tensor).mul(this.factor);
+  }
+}
 
 const report: Record<string, string> = {};
 const folder = join(CONFORMANCE, "scenarios");
@@ -146,6 +164,11 @@ class Runner {
         return;
       case "hook":
         return this.hook(step);
+      case "node_hook":
+        return this.nodeHook(step);
+      case "square":
+        this.tensors.set(step["out"], new Square(step["factor"]).apply(this.of(step)));
+        return;
       case "remove_hook":
         this.hooks.get(step["hook"])?.remove();
         return;
@@ -336,6 +359,16 @@ class Runner {
             return step["factor"] === undefined ? undefined : gradient.mul(step["factor"]);
           });
     this.hooks.set(name, hook);
+  }
+
+  private nodeHook(step: Step): void {
+    const scaled = (gradients: readonly (Tensor | null)[]): (Tensor | null)[] => {
+      this.called.push(step["name"]);
+      return gradients.map((each) => each?.mul(step["factor"]) ?? null);
+    };
+    const node = this.of(step).gradFn;
+    assert.ok(node);
+    this.hooks.set(step["name"], step["kind"] === "before" ? node.registerPrehook(scaled) : node.registerHook(scaled));
   }
 
   private async program(step: Step): Promise<void> {

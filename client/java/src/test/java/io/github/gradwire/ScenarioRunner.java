@@ -85,6 +85,7 @@ final class ScenarioRunner {
       case "retain_grad" -> of(step).retainGrad();
       case "forget" -> of(step).close();
       case "hook" -> hook(step);
+      case "square" -> tensors.put(text(step, "out"), new Square(step).apply(of(step)));
       case "remove_hook" -> hooks.get(text(step, "hook")).remove();
       case "hooks_run" -> {
         assertEquals(strings(step.get("expect")), called);
@@ -241,6 +242,27 @@ final class ScenarioRunner {
       if (found.get(i) != null) {
         tensors.put(out.get(i).getAsString(), found.get(i));
       }
+    }
+  }
+
+  /** Its derivative has a factor of the step. */
+  private static final class Square extends CustomFunction {
+    private final double factor;
+
+    Square(JsonObject step) {
+      super("Square");
+      factor = step.get("factor").getAsDouble();
+    }
+
+    @Override
+    protected Tensor forward(Context context, List<Tensor> inputs) {
+      context.save(inputs.get(0));
+      return inputs.get(0).mul(inputs.get(0));
+    }
+
+    @Override
+    protected List<Tensor> backward(Context context, Tensor gradient) {
+      return List.of(gradient.mul(context.saved().get(0)).mul(factor));
     }
   }
 
