@@ -2,7 +2,8 @@
 
 The first call runs uncompiled. Every command waits for its answer and is recorded (recorder.py). A later call whose
 guards hold (guards.py) sends one command that runs the program on the server. That command does not wait, so calls
-pipeline. A call whose guards fail is recorded again.
+pipeline. A call whose guards fail is recorded again. A function that cannot be recorded is sent in parts, each of which
+is a program (segments.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gradwire._compile.data_parallel import DataParallel
 from gradwire._compile.recorded_run import RECORDING, is_recording
 from gradwire._compile.recordings import RecordedCall, Recording, counted
 from gradwire._compile.result_structure import join_pieces, map_tensors
+from gradwire._compile.segments import SegmentedFunction
 from gradwire._compile.usage_tracker import CallUsage
 
 # Number of consecutive calls that cannot be replayed, after which a function is no longer recorded.
@@ -59,7 +61,8 @@ def compile(
     is used (see data_parallel.py). Not with the options above, except `cache_size`.
 
     fullgraph: raise an error where the call cannot become one program: a value is read inside, a shape follows from
-    values. By default such calls run uncompiled, with one warning for each place that names the line.
+    values. By default one warning for each place names the line. After a few such calls in a row, the function's Python
+    runs at each call, and the commands before and after such a place (a graph break) run as programs.
 
     The other options are PyTorch's and have no effect, except `disable`, which returns the function itself.
     """
@@ -109,6 +112,7 @@ class Compiled:
         self._recordings: dict[tuple[Any, ...], list[Recording]] = {}
         self._failures = 0
         self._learned: list[CallUsage] = []
+        self._segmented = SegmentedFunction(function)
         #: Reasons why calls ran uncompiled, each once.
         self.reasons: dict[str, str] = {}
         #: Reason why the function is no longer recorded; None while it is.
@@ -139,7 +143,8 @@ class Compiled:
         lines += [f"- {recording.describe()}" for recording in recordings]
         lines += [f"- Some calls ran uncompiled: {why}." for why in self.reasons if why != self.given_up]
         if self.given_up is not None:
-            lines.append(f"- From now on it runs uncompiled: {self.given_up}.")
+            lines.append(f"- From now on its Python runs uncompiled, and its commands in parts: {self.given_up}.")
+            lines += self._segmented.describe()
         elif self._verify:
             lines.append("- verify=True: each call runs uncompiled and is compared with the recording.")
         return lines
@@ -147,8 +152,10 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; run a recorded program if one fits."""
         uncompiled = self.given_up is not None and not self._recordings
-        if is_recording() or is_transformed() or (uncompiled and self._repeat is None and self._batch_size is None):
+        if is_recording() or is_transformed():
             return self._function(*args, **kwargs)
+        if uncompiled and self._repeat is None and self._batch_size is None:
+            return self._segmented(*args, **kwargs)
         call = FunctionCall(self._function, self._batch_size, self._sliced, args, kwargs)
         if self._repeat is None and self._batch_size is None:
             return self._once(call)
@@ -205,15 +212,16 @@ class Compiled:
         if self.given_up is not None or (count >= self._cache_size and not self._verify):
             if self.given_up is None:
                 self._give_up(f"it was recorded {count} times, each time for other arguments or another ambient state")
-            return self._function(*args, **kwargs)
+            return self._segmented(*args, **kwargs)
         with RECORDING:
             recorded = RecordedCall(call, args, kwargs, self._learned, self._verify, not self._fullgraph)
+        self._segmented.use_session(recorded.session)
         self._learned = [*self._learned[-_MOST_FAILURES:], recorded.usage]
         if recorded.obstacle is not None:
             self._failures += 1
             if recorded.permanent:
                 for why in recorded.obstacles():
-                    self._warn(why)
+                    self._warn(why, why in recorded.recorder.breaks)
             if self._failures >= _MOST_FAILURES:
                 self._give_up(recorded.obstacle)
             return recorded.answer
@@ -234,10 +242,13 @@ class Compiled:
         self.given_up = why
         if why not in self.reasons:
             self.reasons[why] = why
-            warnings.warn(f"compile({self._name()}): from now on it runs uncompiled: {why}", UserWarning, stacklevel=5)
+            text = f"compile({self._name()}): from now on its Python runs uncompiled, and its commands in parts: {why}"
+            warnings.warn(text, UserWarning, stacklevel=5)
 
-    def _warn(self, why: str) -> None:
+    def _warn(self, why: str, is_break: bool) -> None:
         """Warn that a call ran uncompiled, once per reason."""
         if why not in self.reasons:
             self.reasons[why] = why
-            warnings.warn(f"compile({self._name()}): this call runs uncompiled: {why}", UserWarning, stacklevel=5)
+            what = "this call runs uncompiled"
+            what = f"a graph break: {what}, later ones in parts before and after it" if is_break else what
+            warnings.warn(f"compile({self._name()}): {what}: {why}", UserWarning, stacklevel=5)

@@ -405,9 +405,7 @@ def counted(count: int, what: str) -> str:
 def _register(session: SessionProtocol, trace: ProgramBytes) -> programs_pb2.RegisterProgramResponse:
     request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
     registered = session.wait(service_pb2.Command(register_program=request)).register_program
-    session.programs[trace.hash] = None
-    while len(session.programs) > session.limits.max_programs:
-        session.programs.popitem(last=False)
+    session.note_program(trace.hash, trace.data)
     return registered
 
 

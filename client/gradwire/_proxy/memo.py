@@ -286,6 +286,36 @@ class MemoEntry:
         self.plain = self._is_plain()
         return self.template
 
+    @property
+    def parts(self) -> Sequence[MemoEntry]:
+        """The entries of all commands that this one stands for."""
+        return (self,)
+
+    def part_at(self, step: int | None) -> MemoEntry:
+        """The entry of the command that was refused at a step of a program."""
+        return self
+
+
+class SegmentEntry(MemoEntry):
+    """Commands that are sent as one program (`_compile.segments`). `by_step` are the entries of the program's steps."""
+
+    __slots__ = ("_by_step", "_parts")
+
+    def __init__(self, parts: Sequence[MemoEntry], by_step: Sequence[MemoEntry]) -> None:
+        first = parts[0]
+        super().__init__(("segment",), "segment", (first.code, first.offset), None, ())
+        self._parts = parts
+        self._by_step = by_step
+
+    @property
+    def parts(self) -> Sequence[MemoEntry]:
+        """The entries of all commands that this one stands for."""
+        return self._parts
+
+    def part_at(self, step: int | None) -> MemoEntry:
+        """The entry of the command that was refused at a step of a program."""
+        return self if step is None or step >= len(self._by_step) else self._by_step[step]
+
 
 def _unprepared(*values: Value) -> bytes:
     """Stand-in for `words` of an entry without a template, which has no number that could be called."""

@@ -45,6 +45,13 @@ class RecorderProtocol(Protocol):
         """Record a command that succeeded."""
 
 
+class SegmentsProtocol(Protocol):
+    """Replaces the commands of a compiled function by programs (`_compile.segments`)."""
+
+    def close(self) -> None:
+        """End the segment that is being made, since the buffered commands are about to be sent."""
+
+
 class SessionProtocol(Protocol):
     """The session of a proxy (`_session.session.Session`)."""
 
@@ -61,8 +68,9 @@ class SessionProtocol(Protocol):
     watched: WeakValueDictionary[int, Any]
     hooks: dict[int, HookCallback]
     recorder: RecorderProtocol | None
+    segments: SegmentsProtocol | None
     untracked_writes: int
-    programs: OrderedDict[bytes, None]
+    programs: OrderedDict[bytes, bytes | None]
     _transport: Transport
     _unusable: Any
 
@@ -118,6 +126,18 @@ class SessionProtocol(Protocol):
 
     def module_calls(self, numbers: Sequence[int]) -> tuple[tuple[Any, ...], dict[int, int]]:
         """The calls of modules that issued commands, and the innermost by command."""
+
+    def replace_buffered(self, first: int, replace: Callable[[Sequence[Any]], Sequence[Any]]) -> int:
+        """Let `replace` change the commands buffered from position `first` on."""
+
+    def position(self) -> int:
+        """The position of the next command."""
+
+    def drop_released(self, ids: Sequence[int]) -> None:
+        """Forget the releases of ids that the server never gets to know."""
+
+    def note_program(self, name: bytes, data: bytes | None) -> None:
+        """Note that the server has a program."""
 
     def upload(self, data: memoryview) -> str:
         """Upload a large tensor's bytes."""

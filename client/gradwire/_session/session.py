@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from sys import modules
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,7 @@ from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1.command_facts import FACTS
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import HookCallback, RecorderProtocol
+    from gradwire._proxy.protocols import HookCallback, RecorderProtocol, SegmentsProtocol
     from gradwire._session.summary import Summary
 
 #: Buffered commands that trigger a batch.
@@ -66,6 +66,8 @@ BATCH_COMMANDS = 64
 _BATCH_BYTES = 4 << 20
 # With more batches in flight, more commands are buffered for the next. At this number the client flushes, and may wait.
 _MOST_WAITING = 1024
+# Most commands that a segment of a compiled function holds back.
+_MOST_IN_SEGMENT = 8192
 _MOST_RELEASES = 65_536
 _CLOSE_PATIENCE_SECONDS = 3.0  # for an unreachable server, in `close`
 # Maximum bytes of a batch besides its commands. A release has 8 bytes.
@@ -152,10 +154,14 @@ class Session:
         self.hooks: dict[int, HookCallback] = {}
         #: Records the commands of a function that is being compiled.
         self.recorder: RecorderProtocol | None = None
+        #: Replaces the commands of a compiled function that is being called by programs.
+        self.segments: SegmentsProtocol | None = None
+        self._taken = 0  # commands taken from the buffer so far
         #: Receivers of batch timings: gradwire.timings.
         self.timed: tuple[TimingsReceiver, ...] = ()
-        #: Hashes of the programs in the server's cache, least recently run first: the server drops the first.
-        self.programs: OrderedDict[bytes, None] = OrderedDict()
+        #: The programs in the server's cache by hash, least recently run first: the server drops the first. The value
+        #: is the program's bytes, or None if only the server has them.
+        self.programs: OrderedDict[bytes, bytes | None] = OrderedDict()
         self._unusable: GradwireError | None = None
         transport.set_local_stream(answer.local_stream)
         transport.patience = patience
@@ -219,12 +225,14 @@ class Session:
     def flush_if_full(self) -> None:
         """Send a batch, unless it should grow while others are in flight."""
         waiting = len(self.buffer)
+        if self.segments is not None and waiting < _MOST_IN_SEGMENT:
+            return
         if waiting >= _MOST_WAITING or waiting >= BATCH_COMMANDS << max(0, len(self._retransmission.in_flight) - 1):
             self.flush()
 
     def flush_early(self) -> None:
         """Send slow commands early: the fewer batches are in flight, the smaller the batch."""
-        if len(self.buffer) >= min(1 << len(self._retransmission.in_flight), BATCH_COMMANDS):
+        if self.segments is None and len(self.buffer) >= min(1 << len(self._retransmission.in_flight), BATCH_COMMANDS):
             self.flush()
 
     def post_large(self, command: bytes, entry: MemoEntry) -> None:
@@ -257,6 +265,8 @@ class Session:
         if not self._acquire(self._send_lock, until):
             return
         try:
+            if self.segments is not None:
+                self.segments.close()
             while self.buffer or self.released:
                 self._refuse_if_unusable()
                 while not self._has_room():
@@ -271,6 +281,41 @@ class Session:
             self._retransmission.finish_sending()
         finally:
             self._send_lock.release()
+
+    def replace_buffered(self, first: int, replace: Callable[[Sequence[Any]], Sequence[Any]]) -> int:
+        """Let `replace` change the commands buffered from position `first` on, unless some of them were sent.
+
+        Returns the position of the next command.
+        """
+        with self._send_lock:
+            kept = first - self._taken
+            if kept >= 0:
+                items = list(self.buffer.copy())
+                found = replace(items[kept:])
+                for _ in range(len(items) - kept):
+                    del self.buffer[kept]
+                self.buffer.rotate(-kept)
+                self.buffer.extendleft(reversed(found))
+                self.buffer.rotate(kept)
+            return self.position()
+
+    def position(self) -> int:
+        """The number of commands that were ever buffered: the next command's position."""
+        return self._taken + len(self.buffer)
+
+    def drop_released(self, ids: Sequence[int]) -> None:
+        """Forget the releases of ids that the server never gets to know."""
+        unknown = set(ids)
+        for _ in range(len(self.released)):
+            one = self.released.popleft()
+            if one not in unknown:
+                self.released.append(one)
+
+    def note_program(self, name: bytes, data: bytes | None) -> None:
+        """Note that the server has a program. It then drops those over the limit."""
+        self.programs[name] = data
+        while len(self.programs) > self.limits.max_programs:
+            self.programs.popitem(last=False)
 
     def _has_room(self) -> bool:
         try:
@@ -306,6 +351,7 @@ class Session:
             size += following
         if calls:
             commands.append(wire.calls_command(calls))
+        self._taken += len(records)
         if len(records) == waiting and releases:
             fitting = min(releases, _MOST_RELEASES, (most_bytes - size) // 8 - _BATCH_HEAD)
             if fitting > 0:
@@ -550,13 +596,16 @@ class Session:
                 record.result = result
             elif result.HasField("error") and record is not None:
                 assert isinstance(record, MemoEntry)
-                # Without the entry the next execution waits, so an error is raised in the call itself.
-                self.memo.pop(record.key, None)
-                if record.model is not None:
-                    self.models.pop(record.model.key, None)
+                for part in record.parts:
+                    # Without the entry the next execution waits, so an error is raised in the call itself.
+                    self.memo.pop(part.key, None)
+                    if part.model is not None:
+                        self.models.pop(part.model.key, None)
                 if result.seq > self._cancelled or result.error.reason != pb.REASON_CANCELLED:
-                    self._deferred_errors.add(result.seq, record, result.error)
-                if record.name == "backward":
+                    step = result.error.metadata.get("step")
+                    part = record.part_at(None if step is None else int(step))
+                    self._deferred_errors.add(result.seq, part, result.error)
+                if any(part.name == "backward" for part in record.parts):
                     self._mark_gradients_unknown()
         for number in response.dropped_hooks:
             self.hooks.pop(number, None)
@@ -617,7 +666,7 @@ class Session:
 
     def flush_without_waiting(self) -> None:
         """Send buffered commands if that needs no wait. Called by the maintenance thread."""
-        if self._unusable is not None or not self._send_lock.acquire(blocking=False):
+        if self._unusable is not None or self.segments is not None or not self._send_lock.acquire(blocking=False):
             return
         try:
             if (
@@ -771,7 +820,7 @@ class Session:
     def note_module_call(self, first: int, owner: Owner | None, kind: str) -> None:
         """Note that a call of a module or a compiled function issued the commands from `first` on."""
         end = self._next_seq + len(self.buffer)
-        if end > first:
+        if end > first and self.segments is None:
             self._module_calls.append((first, end, threading.get_ident(), owner, kind))
 
     def module_calls(self, numbers: Sequence[int]) -> tuple[tuple[ModuleCall, ...], dict[int, int]]:

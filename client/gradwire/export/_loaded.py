@@ -47,7 +47,7 @@ class LoadedFile:
         self.programs: dict[str, LoadedProgram] = {}
         for named, loaded in zip(programs, answer.programs, strict=True):
             self.programs[named.name] = LoadedProgram(named.name, loaded, named.data, self.state)
-            self._session.programs[loaded.hash] = None
+            self._session.note_program(loaded.hash, None)
 
     def __getitem__(self, name: str) -> LoadedProgram:
         found = self.programs.get(name)
