@@ -110,3 +110,31 @@ def test_randint_like_takes_one_bound_and_normal_gives_zero_gradients():
         )
 
     agree(case)
+
+
+def test_a_draw_from_a_generator_waits_twice(deferring, monkeypatch):
+    generator = gradwire.Generator().manual_seed(3)
+    waits, waited = [], type(deferring)._await
+    draws = []
+    for _ in range(4):
+        draws.append(gradwire.rand(2, generator=generator))  # its call site waits at first
+        if len(draws) == 2:
+            counting = lambda self, *args: (waits.append(1), waited(self, *args))[1]  # noqa: E731
+            monkeypatch.setattr(type(deferring), "_await", counting)
+    assert len(waits) == 4
+    monkeypatch.undo()
+    again = gradwire.Generator().manual_seed(3)
+    assert [each.tolist() for each in draws] == [gradwire.rand(2, generator=again).tolist() for _ in range(4)]
+
+
+def test_an_error_in_a_draw_from_a_generator_leaves_the_sessions_numbers(deferring):
+    gradwire.manual_seed(4)
+    expected = gradwire.rand(3).tolist()
+    gradwire.manual_seed(4)
+    generator = gradwire.Generator().manual_seed(3)
+    with pytest.raises(RuntimeError):
+        gradwire.multinomial(gradwire.tensor([-1.0, 1.0]), 1, generator=generator)
+    generator.set_state(gradwire.zeros(7, dtype=gradwire.uint8))
+    with pytest.raises(ValueError):
+        gradwire.rand(3, generator=generator)
+    assert gradwire.rand(3).tolist() == expected

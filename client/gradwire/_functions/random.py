@@ -111,8 +111,8 @@ def _state_bytes(state: Any) -> bytes:
 class Generator:
     """Generator with its own state, for `generator=` (torch.Generator).
 
-    An op that uses it swaps this state with the session's for its duration, and waits for the server. algorithm: as of
-    `manual_seed`.
+    An op that uses it swaps this state with the session's for its duration. It waits for the server twice: for both
+    states, and until the session's is restored. algorithm: as of `manual_seed`.
     """
 
     def __init__(self, device: Any = "cpu", *, algorithm: str = "mt19937") -> None:
@@ -147,14 +147,16 @@ class Generator:
     def used(self) -> Iterator[None]:
         """Let the session draw from this generator inside the context."""
         session = current_session()
-        before = session.wait(_command()).manual_seed.state
+        before = session.issue(_command())
         seeding = _command(seed=self._seed, algorithm=self._algorithm)
-        session.wait(seeding if self._state is None else _command(state=self._state))
+        seeded = session.issue(seeding if self._state is None else _command(state=self._state))
         try:
             yield
-            self._state = session.wait(_command()).manual_seed.state
+            after = session.issue(_command())
+            seeded()
+            self._state = after().manual_seed.state
         finally:
-            session.wait(_command(state=before))
+            session.wait(_command(state=before().manual_seed.state))
 
 
 class _SessionGenerator(Generator):

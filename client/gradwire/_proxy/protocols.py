@@ -106,6 +106,9 @@ class SessionProtocol(Protocol):
     def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
         """Send a command after all buffered ones, and wait for its answer."""
 
+    def issue(self, command: service_pb2.Command) -> Callable[[], service_pb2.Result]:
+        """Send a command after all buffered ones; return the function that waits for its answer."""
+
     def abandon(self, command: service_pb2.Command) -> None:
         """Send a command that abandons a suspended backward."""
 

@@ -413,6 +413,30 @@ class Session:
             recorder.add_command(command, waiter.result)
         return waiter.result
 
+    def issue(self, command: service_pb2.Command) -> Callable[[], service_pb2.Result]:
+        """Send a command after all buffered ones; return the function that waits for its answer.
+
+        The function raises GradwireError as `wait` does. It must be called: no one else reports a refusal.
+        """
+        if self.recorder is not None or self.every_call_waits or TIMEOUT.get() is not None:
+            result = self.wait(command)
+            return lambda: result
+        self._refuse_if_unusable()
+        waiter = Waiter(CallSite(*find_call_site()))
+        data = command.SerializeToString()
+        self.buffered_bytes += len(data)
+        self.buffer.append((wire.framed(data), waiter, False))
+
+        def answer() -> service_pb2.Result:
+            self._refuse_if_unusable()
+            if waiter.result is None:
+                self._await(waiter)
+            assert waiter.result is not None
+            self._raise_refusal(waiter.result)
+            return waiter.result
+
+        return answer
+
     def _await(self, waiter: Waiter, until: float | None = None) -> None:
         """Wait for an answer. An exception of a signal handler ends the wait, unless the command was executed.
 

@@ -88,7 +88,9 @@ class RandomSampler(Sampler[int]):
             return
         for _ in range(self.num_samples // size):
             yield from randperm(size, generator=generator).tolist()
-        # Drawn even if no number is left, so that the generator continues as PyTorch's.
+        if self.generator is None and self.num_samples % size == 0:
+            return
+        # Drawn even if no number is left, so that a generator that was given continues as PyTorch's.
         yield from randperm(size, generator=generator).tolist()[: self.num_samples % size]
 
     def __len__(self) -> int:
