@@ -222,3 +222,22 @@ def test_a_break_warns_once_and_names_its_line(deferring):
     (warning,) = caught
     assert "graph break" in str(warning.message)
     assert str(warning.message).splitlines()[-1].strip() == "if x.sum() > 0:"
+
+
+def test_a_long_part_is_sent_in_pieces_and_one_over_the_limits_as_commands(deferring):
+    w = gradwire.ones(3, requires_grad=True)
+
+    def train(steps):
+        x = gradwire.ones(3)
+        for _ in range(steps):
+            x = (x * w * 0.5 + 0.1).detach()
+        return x.sum().item()
+
+    compiled = gradwire.compile(train)
+    for steps in (5, 5, 5, 5, 5, 900, 900, 900):
+        assert compiled(steps) == train(steps)
+    deferring.limits.max_program_steps = 3
+    other = gradwire.compile(train)
+    for _ in range(10):
+        assert other(2) == train(2)
+    assert not programs_of(other, deferring)

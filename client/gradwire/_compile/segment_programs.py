@@ -37,8 +37,11 @@ class Layout:
     `places` has for each value the command's index, the value's index and the offset in all bytes.
     """
 
-    def __init__(self, size: int, ids: list[tuple[int, int, int]], floats: list[tuple[int, int, int]]) -> None:
+    def __init__(
+        self, size: int, commands: int, ids: list[tuple[int, int, int]], floats: list[tuple[int, int, int]]
+    ) -> None:
         self.size = size
+        self._commands = commands
         self.ids = ids
         self.floats = floats
 
@@ -60,21 +63,21 @@ class Layout:
             if size != len(data):
                 return None
             start += size
-        return Layout(start, found["Q"], found["d"])
+        return Layout(start, len(items), found["Q"], found["d"])
 
     def differing_floats(self, some: bytes, others: bytes) -> list[int]:
         """Indices of the floats that differ."""
         return [number for number, (_, _, at) in enumerate(self.floats) if some[at : at + 8] != others[at : at + 8]]
 
-    def values(self, data: bytes, index: int) -> list[tuple[int, Value]]:
-        """Values of one command, in order, as (place among all ids or floats, value)."""
-        found = [
-            (value, number, struct.unpack_from(kind, data, at)[0])
-            for places, kind in ((self.ids, "<Q"), (self.floats, "<d"))
-            for number, (command, value, at) in enumerate(places)
-            if command == index
-        ]
-        return [(number, each) for _, number, each in sorted(found, key=lambda one: one[0])]
+    def values(self, data: bytes) -> list[list[Value]]:
+        """Values of each command, in order."""
+        found: dict[tuple[int, int], Value] = {}
+        for kind, places in (("<Q", self.ids), ("<d", self.floats)):
+            found.update(((command, value), struct.unpack_from(kind, data, at)[0]) for command, value, at in places)
+        values: list[list[Value]] = [[] for _ in range(self._commands)]
+        for command, value in sorted(found):
+            values[command].append(found[command, value])
+        return values
 
 
 def _fields(layout: str) -> list[tuple[int, str]]:
@@ -93,7 +96,10 @@ class SegmentProgram:
         numbers = [layout.floats[number][2] for number in varying]
         slots: dict[int, int] = {}  # id -> its index among those in the bytes
         self._slot_of = np.array([slots.setdefault(each, len(slots)) for each in steps.ids_in_bytes], np.intp)
-        self._first = np.array([steps.ids_in_bytes.index(each) for each in slots], np.intp)  # where each is found first
+        first: dict[int, int] = {}
+        for place, each in enumerate(steps.ids_in_bytes):
+            first.setdefault(each, place)
+        self._first = np.array(list(first.values()), np.intp)
         self._id_bytes = _byte_places(ids)
         self._number_bytes = _byte_places(numbers)
         constant = np.ones(layout.size, np.bool_)
@@ -207,12 +213,11 @@ class _Steps:
         stand_ins = {_STAND_IN * (1 + place / 4096): place for place in numbers.values()}
         by_place = {place: value for value, place in stand_ins.items()}
         commands = []
-        floats = {(command, value): number for number, (command, value, _) in enumerate(layout.floats)}
-        for index, (_, entry, _) in enumerate(items):
-            values: list[Value] = []
-            for count, (_, value) in enumerate(layout.values(data, index)):
-                number = floats.get((index, count))
-                values.append(by_place[numbers[number]] if number in numbers else value)
+        in_order = layout.values(data)
+        for number, place in numbers.items():
+            index, value, _ = layout.floats[number]
+            in_order[index][value] = by_place[place]
+        for (_, entry, _), values in zip(items, in_order, strict=True):
             framed = entry.template.fill(values)
             commands.append(service_pb2.RunRequest.FromString(framed).commands[0])
             ids = [value for value in values if type(value) is int]

@@ -33,8 +33,9 @@ _BREAKING = frozenset(
     ("checkpoint", "collective", "data_parallel", "manual_seed", "pack_saved", "record_function", "register_hook",
      "remove_hook")
 )  # fmt: skip
-# Fewer commands are sent as they are.
+# Fewer or more commands are sent as they are.
 _FEWEST_COMMANDS = 2
+_MOST_COMMANDS = 2048
 # Most lists of commands that are remembered for a function, and most programs for each.
 _MOST_LISTS = 64
 _MOST_PROGRAMS = 8
@@ -159,7 +160,7 @@ class Segments:
         return found
 
     def _as_program(self, items: Sequence[Buffered]) -> Sequence[Buffered]:
-        if len(items) < _FEWEST_COMMANDS:
+        if not _FEWEST_COMMANDS <= len(items) <= _MOST_COMMANDS:
             return items
         entries = tuple([item[1] for item in items])
         data = b"".join([item[0] for item in items])
@@ -205,7 +206,7 @@ class Segments:
             each.is_split = not _register(self._session, program).planned_runs
 
     def _register(self) -> None:
-        """Register the new programs. The server refuses none that a session may hold; such a one is not used."""
+        """Register the new programs. The commands of one that the server refuses are sent as they are."""
         waiting, self._unregistered = self._unregistered, []
         for each in waiting:
             each.wants_registration = False
@@ -214,7 +215,7 @@ class Segments:
                     try:
                         _register(self._session, program)
                     except GradwireError as error:
-                        if error.late or error.reason not in ("PROGRAM_LIMIT", "NOT_SUPPORTED"):
+                        if error.late or self._session._unusable is not None:
                             raise
                         each.refused = True
 

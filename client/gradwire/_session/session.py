@@ -67,7 +67,7 @@ _BATCH_BYTES = 4 << 20
 # With more batches in flight, more commands are buffered for the next. At this number the client flushes, and may wait.
 _MOST_WAITING = 1024
 # Most commands that a segment of a compiled function holds back.
-_MOST_IN_SEGMENT = 8192
+_MOST_IN_SEGMENT = 1024
 _MOST_RELEASES = 65_536
 _CLOSE_PATIENCE_SECONDS = 3.0  # for an unreachable server, in `close`
 # Maximum bytes of a batch besides its commands. A release has 8 bytes.
