@@ -1,5 +1,7 @@
 """Graph breaks: a compiled function that reads values runs in parts, each a program, with the uncompiled results."""
 
+import copy
+import pickle
 import random
 import warnings
 
@@ -241,3 +243,17 @@ def test_a_long_part_is_sent_in_pieces_and_one_over_the_limits_as_commands(defer
     for _ in range(10):
         assert other(2) == train(2)
     assert not programs_of(other, deferring)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_of_a_compiled_model_is_compiled_and_has_its_own_parameters(deferring, copied):
+    model = gradwire.compile(gradwire.nn.Linear(2, 1))
+    x = gradwire.ones(3, 2)
+    with warnings.catch_warnings(record=True):
+        for _ in range(3):
+            before = model(x).tolist()
+    other = copied(model)
+    assert type(other) is type(model)
+    with gradwire.no_grad():
+        other.weight.add_(1)
+    assert model(x).tolist() == before and other(x).tolist() != before

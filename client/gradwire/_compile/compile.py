@@ -8,6 +8,7 @@ is a program (segments.py).
 
 from __future__ import annotations
 
+import copy
 import functools
 import warnings
 from collections.abc import Callable, Sequence
@@ -127,6 +128,18 @@ class Compiled:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Of a copy or pickle: the function and the options. Recordings are made anew."""
+        return Compiled, (
+            self._function, self._repeat, self._batch_size, self._sliced, self._stacked, self._verify,
+            self._cache_size, self._fullgraph,
+        )  # fmt: skip
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        make, options = self.__reduce__()
+        made: Compiled = make(*copy.deepcopy(options, memo))
+        return made
 
     def __guard__(self) -> Any:
         """Object that a caller's guard depends on."""

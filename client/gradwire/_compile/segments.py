@@ -8,7 +8,6 @@ branch on a value that was read leads to the segment that follows it.
 
 from __future__ import annotations
 
-import copy
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -50,9 +49,6 @@ class SegmentedFunction:
         self._function = function
         self._segments: weakref.WeakKeyDictionary[Any, Segments] = weakref.WeakKeyDictionary()
         self._last: weakref.ref[Any] | None = None
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> SegmentedFunction:
-        return SegmentedFunction(copy.deepcopy(self._function, memo))
 
     def use_session(self, session: SessionProtocol) -> None:
         """Note the session of the tensors that the function closes over."""
