@@ -3,6 +3,7 @@
 import functools
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import gradwire
 from gradwire import nn
+from gradwire._compile import data_parallel
 from gradwire._compile.data_parallel import DataParallel
 from gradwire._compile.workers import Workers
 from gradwire._session.sessions import open_session
@@ -353,3 +355,93 @@ def test_arguments_that_require_grad_are_refused_since_only_gradients_of_capture
     with pytest.raises(ValueError, match="a sliced argument may not require a gradient"):
         divided(x.requires_grad_(), factor.detach())
     assert factor.grad is None
+
+
+def test_a_full_memo_is_not_taken_for_a_refusal(here: gradwire.Session) -> None:
+    net = model()
+    step: Any = gradwire.compile(training(net, gradwire.optim.SGD(net.parameters(), lr=0.1)), data_parallel=2)
+    for _ in range(4):
+        step(*batch())
+    workers = workers_of(step)
+    for each in workers.sessions:
+        each.memo.clear()  # as the 65,537th command of a program does
+    step(*batch())
+    assert workers_of(step) is workers
+
+
+def test_a_later_seed_reaches_all_workers(here: gradwire.Session) -> None:
+    def step(x: Any) -> Any:
+        return nn.functional.dropout(x * weight, 0.5)
+
+    weight = gradwire.ones(64)
+    divided: Any = gradwire.compile(step, data_parallel=2)
+    for _ in range(3):
+        divided(gradwire.ones(4, 64))
+    found: dict[Any, list[Any]] = {}
+    for seed in (5, 6, 5):
+        for algorithm in ("mt19937", "pcg64"):
+            gradwire.manual_seed(seed, algorithm=algorithm)
+            masks = [divided(gradwire.ones(4, 64)).tolist() for _ in range(2)]
+            found.setdefault((seed, algorithm), []).append(masks)
+    rows = [masks[0][2:] for each in found.values() for masks in each]  # of the other worker
+    for masks in found.values():
+        assert all(each == masks[0] for each in masks)
+    assert len({str(each) for each in rows}) == 4
+    assert all(masks[0][:2] != masks[0][2:] for each in found.values() for masks in each)
+
+
+def test_threads_make_one_step_after_the_other(here: gradwire.Session) -> None:
+    nets = [model(), model()]
+    plain = training(nets[0], gradwire.optim.SGD(nets[0].parameters(), lr=0.1))
+    step: Any = gradwire.compile(training(nets[1], gradwire.optim.SGD(nets[1].parameters(), lr=0.1)), data_parallel=2)
+    x, y = batch()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with here:
+                for _ in range(10):
+                    step(x, y)
+        except BaseException as error:  # noqa: BLE001 - shown below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(200)
+    assert errors == []
+    for _ in range(30):
+        plain(x, y)
+    assert weights(nets[1]) == pytest.approx(weights(nets[0]), rel=1e-9, abs=1e-12)
+
+
+def test_a_call_waits_for_another_threads_for_a_limited_time(
+    here: gradwire.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_parallel, "_LOCK_SECONDS", 0.1)
+    entered, ends = threading.Event(), threading.Event()
+    divided: Any = gradwire.compile(lambda x: x * 2, data_parallel=2)
+    real = DataParallel._call
+
+    def slow(self: Any, args: Any, kwargs: Any) -> Any:
+        entered.set()
+        ends.wait(100)
+        return real(self, args, kwargs)
+
+    monkeypatch.setattr(DataParallel, "_call", slow)
+
+    def work() -> None:
+        with here:
+            divided(gradwire.ones(2))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert entered.wait(100)
+        with pytest.raises(TimeoutError, match=r"another thread has been making this step for 0\.1 seconds"):
+            divided(gradwire.ones(2))
+    finally:
+        ends.set()
+        thread.join(100)
+    assert divided(gradwire.ones(2)).tolist() == [2, 2]

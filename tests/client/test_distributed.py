@@ -20,6 +20,8 @@ from tests.ports import free_port
 
 RANKS = Path(__file__).parent / "ranks"
 SECONDS = 200
+HEARD = 1.0  # seconds until all ranks hear of a lost one, of which 0.7 are the grace of its connection
+KILLS = 5  # on a busy machine one of them may be late
 SOON = 20.0  # long before a lease ends, or a call gives up
 
 
@@ -143,6 +145,11 @@ def test_four_ranks_with_compiled_steps_give_the_weights_of_one_worker(workers: 
 
 def killed(ranks: "list[subprocess.Popen[str]]", kill: Callable[[list[int]], None]) -> list[str]:
     """Starts of `waiting.py`, of which rank 1 is lost as `kill` does, given the ranks' processes; what 0 and 2 say."""
+    return lost(ranks, kill)[1]
+
+
+def lost(ranks: "list[subprocess.Popen[str]]", kill: Callable[[list[int]], None]) -> tuple[float, list[str]]:
+    """The same, and the seconds until the last of them was told."""
     try:
         numbers = []
         for rank in ranks:
@@ -151,31 +158,37 @@ def killed(ranks: "list[subprocess.Popen[str]]", kill: Callable[[list[int]], Non
             assert met == "met"
             numbers.append(int(number))
         time.sleep(0.3)  # so that the others wait for it, as a rule
-        began, said = time.time(), []
+        began, said, seconds = time.time(), [], 0.0
         kill(numbers)
         for rank in (ranks[0], ranks[2]):
             word, when, reason, *message = rank.communicate(timeout=SECONDS)[0].split()
             assert (word, reason) == ("told", "GROUP_BROKEN")
-            assert float(when) - began < SOON
+            seconds = max(seconds, float(when) - began)
+            assert seconds < SOON
             said.append(" ".join(message))
-        return said
+        return seconds, said
     finally:
         for rank in ranks:
             rank.kill()
             rank.communicate(timeout=SECONDS)
 
 
-def test_a_killed_rank_tells_the_others_at_once(workers: str) -> None:
-    shared = {"MASTER_ADDR": "killed", "WORLD_SIZE": "3", "GRADWIRE_ADDRESS": workers}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "gradwire", "run", str(RANKS / "waiting.py")],
-            env=clean(**shared, RANK=str(rank)), stdout=subprocess.PIPE, text=True,
-        )
-        for rank in range(3)
-    ]  # fmt: skip
-    for message in killed(ranks, lambda numbers: os.kill(numbers[1], signal.SIGKILL)):
-        assert "rank 1 of group" in message and "no connection" in message
+def test_a_killed_rank_tells_the_others_within_a_second(workers: str) -> None:
+    measured = []
+    while not measured or (measured[-1] >= HEARD and len(measured) < KILLS):
+        shared = {"MASTER_ADDR": f"killed {len(measured)}", "WORLD_SIZE": "3", "GRADWIRE_ADDRESS": workers}
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-m", "gradwire", "run", str(RANKS / "waiting.py")],
+                env=clean(**shared, RANK=str(rank)), stdout=subprocess.PIPE, text=True,
+            )
+            for rank in range(3)
+        ]  # fmt: skip
+        seconds, said = lost(ranks, lambda numbers: os.kill(numbers[1], signal.SIGKILL))
+        measured.append(seconds)
+        for message in said:
+            assert "rank 1 of group" in message and "no connection" in message
+    assert measured[-1] < HEARD, measured
 
 
 def test_the_first_failure_ends_all_ranks_and_is_the_status(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 import hashlib
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gradwire.v1 import collectives_pb2 as g
 from gradwire.v1 import programs_pb2 as p
 from gradwire.v1 import types_pb2 as t
+from gradwire_server.storage.write_ahead_log import WriteAheadLog
 from tests.server.harness import Id, op
 from tests.server.test_collectives import SECONDS, Rank, refused, together
 from tests.server.test_durability import Storing
@@ -88,5 +91,50 @@ def test_a_session_that_moves_away_breaks_its_group(tmp_path: Path) -> None:
         server.put_away()
         told: list[Any] = together(ranks, lambda rank: refused(lambda: rank.ask("BARRIER")))
         assert told == [("GROUP_BROKEN", "this session is in no group 'g'")] * 2
+    finally:
+        server.stop()
+
+
+def test_calls_wait_while_the_disk_has_not_taken_what_collectives_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that does not wait for answers would fill the memory with values of many calls."""
+    size, calls = 1 << 20, 12
+    most, puts, appends = [0], WriteAheadLog.put, WriteAheadLog._append
+
+    def put(self: WriteAheadLog, *args: Any, **named: Any) -> None:
+        puts(self, *args, **named)
+        most[0] = max(most[0], self.queued)
+
+    def append(self: WriteAheadLog, target: Any, tasks: Any) -> Any:
+        time.sleep(0.2 * any(each.size > size for each in tasks))  # a slow disk
+        return appends(self, target, tasks)
+
+    monkeypatch.setattr(WriteAheadLog, "put", put)
+    monkeypatch.setattr(WriteAheadLog, "_append", append)
+    monkeypatch.setattr("gradwire_server.storage.write_ahead_log.MOST_QUEUED", 2 * size)
+    server = Storing(tmp_path, logs=True)
+    try:
+        ranks = [Rank(server, rank, 2) for rank in range(2)]
+        together(ranks, Rank.join)
+        ids = [rank.ones(size // 4) for rank in ranks]
+        answers = [
+            rank.stub.Collective.future(
+                g.CollectiveRequest(
+                    session_id=rank.session,
+                    kind="COLLECTIVE_KIND_ALL_REDUCE",
+                    group="g",
+                    op="REDUCE_OP_AVG",
+                    inputs=[x],
+                ),
+                timeout=SECONDS,
+            )
+            for _ in range(calls)
+            for rank, x in zip(ranks, ids, strict=True)
+        ]
+        for each in answers:
+            each.result()
+        assert size < most[0] <= (2 + len(ranks)) * (size + 4096)  # and each session's one call
+        assert [rank.read(x).sum() for rank, x in zip(ranks, ids, strict=True)] == [size / 4] * 2
     finally:
         server.stop()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _MOST_FAILURES = 4
 # Bytes of gradients that one collective averages at most; a rank's shared memory is twice as large.
 _BUCKET_BYTES = 64 << 20
+_LOCK_SECONDS = 60.0  # that a call waits for another thread's, whose collectives may wait for half an hour
 _BATCH_STATISTICS = frozenset(("batch_norm", "native_batch_norm", "instance_norm"))
 
 
@@ -53,6 +55,7 @@ class DataParallel:
         self._divided: dict[tuple[Any, ...], list[_Divided]] = {}
         self._learned: list[CallUsage] = []
         self._failures = 0
+        self._calls = threading.RLock()
         self._averages: Workers | None = None  # while the divided step is recorded
         if hasattr(function, "__name__"):
             functools.update_wrapper(self, function, updated=())
@@ -76,9 +79,25 @@ class DataParallel:
             workers.close()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the step on all workers; the first calls make it in the caller's session alone."""
+        """Make the step on all workers; the first calls make it in the caller's session alone.
+
+        Calls of several threads are made one after the other. Raises TimeoutError after a minute's wait for another.
+        """
         if is_recording() or is_transformed():
             return self._function(*args, **kwargs)
+        # The workers' commands of two steps must not mix, and what is recorded is one step's.
+        if not self._calls.acquire(timeout=_LOCK_SECONDS):
+            raise make_error(
+                errors_pb2.REASON_DEADLINE_EXCEEDED,
+                f"{self._name()}: another thread has been making this step for {_LOCK_SECONDS:g} seconds",
+                4,
+            )
+        try:
+            return self._call(args, kwargs)
+        finally:
+            self._calls.release()
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         cut = _Cut(self._function, self._count, self._sliced, args, kwargs)
         try:
             if any(each._spec.requires_grad for place, each in enumerate(cut.feeds) if place not in cut.sliced):
@@ -341,6 +360,7 @@ class _Divided:
     def run(self, cut: _Cut, call: FunctionCall) -> Any:
         """Make the step on all workers. Does not wait for it, except at the first run."""
         workers, recording = self._workers, self.recording
+        workers.follow_seed()
         apart = workers.apart(self.captures)
         if apart:
             workers.replicate(apart)

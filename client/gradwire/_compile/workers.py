@@ -55,10 +55,9 @@ class Workers:
             raise
         site = find_call_site()
         self._entries = [MemoEntry((self.group, rank), "data_parallel", site, None, ()) for rank in range(count)]
-        for each, entry in zip(self.sessions, self._entries, strict=True):
-            each.remember(entry)
 
     def _join(self) -> None:
+        self._seeding = self.sessions[0].seeding
         with self.sessions[0]:
             seed = initial_seed()
 
@@ -70,10 +69,23 @@ class Workers:
             )  # fmt: skip
             session.wait(service_pb2.Command(collective=request))
             if rank:
-                with session:
-                    manual_seed((seed + rank) % (1 << 63))
+                self._seed(rank, seed)
 
         self.on_all(join)
+
+    def _seed(self, rank: int, seed: int) -> None:
+        """Seed another worker, so that it draws other numbers than rank 0 after the same seed."""
+        with self.sessions[rank]:
+            manual_seed((seed + rank) % (1 << 63), algorithm=self._seeding[1] if self._seeding else "mt19937")
+
+    def follow_seed(self) -> None:
+        """Seed the other workers if the caller's session was seeded since."""
+        seeding = self.sessions[0].seeding
+        if seeding is not None and seeding is not self._seeding:
+            self._seeding = seeding
+            for rank in range(1, len(self.sessions)):
+                with self.naming(rank):
+                    self._seed(rank, seeding[0])
 
     def on_all(self, work: Callable[[int], Any]) -> list[Any]:
         """The results of `work` for each rank, called at the same time, since ranks wait for each other.
@@ -130,8 +142,9 @@ class Workers:
         """Raise the error of a command that `post` issued earlier, if the server has refused one."""
         for rank, session in enumerate(self.sessions):
             with self.naming(rank):
-                if session.every_call_waits or self._entries[rank].key in session.memo:
-                    continue  # a refusal removes the entry
+                if not self._entries[rank].refused:
+                    session.raise_if_unusable()
+                    continue
                 session.sync()
                 raise make_error(errors_pb2.REASON_GROUP_BROKEN, "an earlier data-parallel step was refused", 10)
 

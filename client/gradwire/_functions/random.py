@@ -58,7 +58,9 @@ def manual_seed(seed: int, *, algorithm: str = "mt19937") -> Generator:
     def build(values: Sequence[Value]) -> service_pb2.Command:
         return _command(seed=number, algorithm=algorithm)
 
-    commands.run(current_session(), "manual_seed", (number, algorithm), [], build)
+    session = current_session()
+    commands.run(session, "manual_seed", (number, algorithm), [], build)
+    session.seeding = number, algorithm
     return default_generator
 
 

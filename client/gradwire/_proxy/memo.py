@@ -231,6 +231,7 @@ class MemoEntry:
         "number",
         "offset",
         "plain",
+        "refused",
         "same",
         "specs",
         "template",
@@ -268,6 +269,8 @@ class MemoEntry:
         self.warning = warning
         #: The model that the entry was inferred from, or that was learned from its answer. A refusal removes both.
         self.model: Model | None = None
+        #: Whether the server refused one of its commands; the memo alone does not tell, since a full one is cleared.
+        self.refused = False
         self.integers: Sequence[int] = ()
         self.plain = template is not None and self._is_plain()
 

@@ -131,6 +131,8 @@ class Session:
 
         #: Number of changes that no tensor's storage counts: by programs, and by `tensor.data = …`.
         self.untracked_writes = 0
+        #: Seed and algorithm of the last manual_seed(); a new object for each. None before.
+        self.seeding: tuple[int, str] | None = None
         self.memo: dict[tuple[object, ...], MemoEntry] = {}
         #: What is known of calls that differ in numbers and sizes from those in the memo.
         self.models: dict[tuple[object, ...], Model] = {}
@@ -268,7 +270,7 @@ class Session:
             if self.segments is not None:
                 self.segments.close()
             while self.buffer or self.released:
-                self._refuse_if_unusable()
+                self.raise_if_unusable()
                 while not self._has_room():
                     self._receive(until=until)
                     if interrupted():
@@ -378,7 +380,7 @@ class Session:
         `outputs` are the ids of its new tensors, released if the wait fails. Raises GradwireError: the refusal of this
         command, or a deferred error.
         """
-        self._refuse_if_unusable()
+        self.raise_if_unusable()
         recorder = self.recorder
         if recorder is not None:
             recorder.check(command)
@@ -421,14 +423,14 @@ class Session:
         if self.recorder is not None or self.every_call_waits or TIMEOUT.get() is not None:
             result = self.wait(command)
             return lambda: result
-        self._refuse_if_unusable()
+        self.raise_if_unusable()
         waiter = Waiter(CallSite(*find_call_site()))
         data = command.SerializeToString()
         self.buffered_bytes += len(data)
         self.buffer.append((wire.framed(data), waiter, False))
 
         def answer() -> service_pb2.Result:
-            self._refuse_if_unusable()
+            self.raise_if_unusable()
             if waiter.result is None:
                 self._await(waiter)
             assert waiter.result is not None
@@ -536,7 +538,7 @@ class Session:
         Waiting calls raise GradwireError with reason "CANCELLED". Deferred commands after the stopped one are not
         executed, and commands that need their results are refused.
         """
-        self._refuse_if_unusable()
+        self.raise_if_unusable()
         self._cancel(self._next_seq - 1)
 
     def _cancel(self, seq: int) -> None:
@@ -550,12 +552,12 @@ class Session:
             if result.HasField("error"):
                 raise self._deferred_errors.explain(result.error)
         except GradwireError:
-            self._refuse_if_unusable()  # if `close` cancelled the command, report the close
+            self.raise_if_unusable()  # if `close` cancelled the command, report the close
             raise
 
     def sync(self) -> None:
         """Wait until all issued commands are done. Raises GradwireError if one of them was refused."""
-        self._refuse_if_unusable()
+        self.raise_if_unusable()
         self.flush()
         while interrupted():
             deliver()
@@ -576,7 +578,7 @@ class Session:
         try:
             retransmission = self._retransmission
             if not retransmission.in_flight:
-                self._refuse_if_unusable()
+                self.raise_if_unusable()
                 return
             if waiter is not None and waiter.result is not None:
                 return
@@ -589,7 +591,7 @@ class Session:
                 retransmission.remove_answered(answered)
             except GradwireError as error:
                 self._make_unusable(error)
-                self._refuse_if_unusable()
+                self.raise_if_unusable()
             except Interrupted:
                 return
             except BaseException:
@@ -623,6 +625,7 @@ class Session:
                 for part in record.parts:
                     # Without the entry the next execution waits, so an error is raised in the call itself.
                     self.memo.pop(part.key, None)
+                    part.refused = True
                     if part.model is not None:
                         self.models.pop(part.model.key, None)
                 if result.seq > self._cancelled or result.error.reason != pb.REASON_CANCELLED:
@@ -653,7 +656,8 @@ class Session:
 
     # The session's lifetime.
 
-    def _refuse_if_unusable(self) -> None:
+    def raise_if_unusable(self) -> None:
+        """Raise the error that made the session unusable, if there was one."""
         if self._unusable is not None:
             error = self._unusable
             raise copy.copy(error) from None
@@ -761,7 +765,7 @@ class Session:
             try:
                 while self._no_thread_waits() and (self.buffer or self.released):
                     deliver()
-                    self._refuse_if_unusable()
+                    self.raise_if_unusable()
                     if self._has_room():
                         self.flush()
                     else:
@@ -861,10 +865,10 @@ class Session:
 
     def upload(self, data: memoryview) -> str:
         """Upload a large tensor's bytes; return the transfer's id."""
-        self._refuse_if_unusable()
+        self.raise_if_unusable()
         return self._bulk.upload(data)
 
     def download(self, transfer_id: str, into: memoryview) -> None:
         """Download a large tensor's bytes into a buffer."""
-        self._refuse_if_unusable()
+        self.raise_if_unusable()
         self._bulk.download(transfer_id, into)

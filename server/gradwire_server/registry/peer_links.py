@@ -45,12 +45,25 @@ def encoded(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """The next line's message. Raises OSError at the end of the connection; ValueError."""
-    line = await reader.readline()
-    if not line.endswith(b"\n"):
-        raise ConnectionResetError("the connection ended")
-    message = json.loads(line)
+async def read_message(reader: asyncio.StreamReader, most: int = _LINE_BYTES) -> dict[str, Any]:
+    """The next line's message. Raises OSError at the end of the connection; ValueError, also for a longer line.
+
+    The reader itself holds no more than a greeting, so a line is put together from parts.
+    """
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        try:
+            line += await reader.readuntil(b"\n")
+        except asyncio.LimitOverrunError as overrun:
+            line += await reader.readexactly(overrun.consumed)
+        except asyncio.IncompleteReadError:
+            raise ConnectionResetError("the connection ended") from None
+        if len(line) > most:
+            raise ValueError(f"a line has more than {most} bytes")
+    try:
+        message = json.loads(line)
+    except RecursionError:
+        raise ValueError("a message is nested too deeply") from None
     if not isinstance(message, dict):
         raise ValueError("a message is to be an object")
     return message
@@ -146,7 +159,7 @@ class Peers:
             task.add_done_callback(ended)
 
         listening = await asyncio.get_running_loop().run_in_executor(None, _listening, self._bind)
-        self._server = await asyncio.start_server(take, sock=listening, limit=_LINE_BYTES, ssl=context)
+        self._server = await asyncio.start_server(take, sock=listening, limit=_GREETING_BYTES, ssl=context)
         port = listening.getsockname()[1]
         host = self.endpoint.rpartition(":")[0].strip("[]")
         self.address = Address(self.endpoint, host, port, certificate)
@@ -171,7 +184,7 @@ class Peers:
         try:
             nonce = secrets.token_hex(16)
             writer.write(encoded({"version": VERSION, "nonce": nonce}))
-            hello = await asyncio.wait_for(read_message(reader), _HANDSHAKE_SECONDS)
+            hello = await asyncio.wait_for(read_message(reader, _GREETING_BYTES), _HANDSHAKE_SECONDS)
             proof = _proof(self._key, nonce, str(hello["kind"]))
             if not hmac.compare_digest(str(hello["proof"]).encode(), proof.encode()):
                 log.warning(
@@ -199,9 +212,9 @@ class Peers:
 
     async def _connect(self, peer: Address, kind: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = _context() if peer.certificate else None
-        reader, writer = await asyncio.open_connection(peer.host, peer.port, limit=_LINE_BYTES, ssl=context)
+        reader, writer = await asyncio.open_connection(peer.host, peer.port, limit=_GREETING_BYTES, ssl=context)
         try:
-            greeting = await read_message(reader)
+            greeting = await read_message(reader, _GREETING_BYTES)
             writer.write(encoded(self._hello(peer, kind, greeting, writer.get_extra_info("ssl_object"))))
         except BaseException:
             writer.transport.abort()

@@ -49,6 +49,17 @@ class LogWriter:
         if files is not None and files.log is not None and (files.log.failing or files.log.moved is not None):
             self.wal.check(files.log)
 
+    def wait_for_room(self, session: Session) -> Iterator[None]:
+        """Wait, before a call, until the disk has taken most of what is queued.
+
+        One call's record may have a gigabyte of what collectives gave. A client sends its next calls meanwhile.
+        """
+        files = files_of(session)
+        if files is None or files.log is None:
+            return
+        while not self.wal.has_room(0, _WAIT_SECONDS) and not session.cancel_token.closed:
+            yield
+
     def unary(self, call: PendingCall) -> Generator[None, None, bytes]:
         """Apply a unary call's command and hold its answer until it is logged. Yields in pauses.
 

@@ -274,6 +274,8 @@ class Runtime:
                 if self.checkpointer is not None:
                     answer = yield from self._persist(self.checkpointer, call, answer)
                 return answer
+            if durability.log_notes is not None and self.log_writer is not None:
+                yield from self.log_writer.wait_for_room(session)
             self._check(session)
             if call.method != "Run" and durability.files is not None and (noted := durability.files.use()) is not None:
                 yield from until_done(noted)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_files import REGION, location
+from gradwire_server.registry import peer_links
 from gradwire_server.registry.group_homes import Address, Homes
 from gradwire_server.registry.group_nodes import GroupNodes
 from gradwire_server.registry.group_values import Spread
@@ -131,6 +133,61 @@ def test_a_connection_without_the_servers_secret_is_closed(nodes: Nodes) -> None
             writer.close()
 
     assert asyncio.run(stranger()) == b""
+
+
+def test_a_stranger_s_bytes_are_not_taken_before_it_has_proved_the_secret(nodes: Nodes) -> None:
+    """Neither a line without end, nor one that Python's parser follows too deeply."""
+    (server,) = nodes(1)
+    address = address_of(server)
+
+    def send(data: bytes) -> int:
+        """How many bytes the server takes, of what may be more than the kernel's buffers hold."""
+        with socket.create_connection((address.host, address.port), 20) as stranger:
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 12)
+            assert stranger.recv(1 << 12).endswith(b"\n")
+            taken = 0
+            with contextlib.suppress(ConnectionError):
+                for begin in range(0, len(data), 1 << 12):
+                    stranger.sendall(data[begin : begin + (1 << 12)])
+                    taken += 1 << 12
+                stranger.shutdown(socket.SHUT_WR)
+                assert stranger.recv(1) == b""
+            return taken
+
+    assert send(b"[" * 3000 + b"\n") == 4096
+    peers = server.backend.group_nodes.peers
+    held: list[int] = []
+    real = peer_links.read_message
+
+    async def reading(reader: asyncio.StreamReader, most: int = 1 << 20) -> dict[str, Any]:
+        try:
+            return await real(reader, most)
+        except ValueError as error:
+            held.append(most)
+            assert "more than 4096 bytes" in str(error)
+            raise
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(peer_links, "read_message", reading)
+        send(b" " * (1 << 20))
+    assert held == [4096] and peers._unproved == 0
+
+
+def test_a_line_longer_than_the_reader_s_memory_is_put_together() -> None:
+    async def read(most: int) -> list[Any]:
+        reader = asyncio.StreamReader(limit=100)
+        message = {"a": "x" * 5000}
+        reader.feed_data(peer_links.encoded(message) + peer_links.encoded({}) + peer_links.encoded({"b": 1}))
+        reader.feed_eof()
+        assert await peer_links.read_message(reader, most) == message
+        found = [await peer_links.read_message(reader) for _ in range(2)]
+        with pytest.raises(ConnectionResetError):
+            await peer_links.read_message(reader)
+        return found
+
+    assert asyncio.run(read(1 << 20)) == [{}, {"b": 1}]
+    with pytest.raises(ValueError, match="more than 4096 bytes"):
+        asyncio.run(read(4096))
 
 
 def test_a_server_without_file_descriptors_says_so_and_its_group_breaks(nodes: Nodes) -> None:
