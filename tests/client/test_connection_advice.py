@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import gradwire
-from gradwire._cli import admin
+from gradwire._cli import sessions
 from gradwire._transport import transport
 from gradwire._transport.connection_advice import checked
 from gradwire_server.auth.tls import Tls
@@ -124,11 +124,11 @@ def test_a_web_server() -> None:
 
 def test_the_command_for_administrators_tells_it_too(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        admin.main(["localhost"])
+        sessions.main(["localhost"])
     assert ended.value.code == 2
     assert "give HOST:PORT, as localhost:50051" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
-        admin.main(["127.0.0.1:1"])
+        sessions.main(["127.0.0.1:1"])
     assert ended.value.code == 1
     assert "No server listens there" in capsys.readouterr().err
 

@@ -1,5 +1,6 @@
 """gradwire top: an administrator's view of a server's sessions, with tokens and TLS."""
 
+import argparse
 import json
 import os
 import signal
@@ -14,13 +15,16 @@ from rich.console import Console
 
 import gradwire
 from gradwire._cli import top as _top
-from gradwire._cli.admin import owners_secret
+from gradwire._cli.admin import credentials_for, owners_secret
+from gradwire._cli.cluster_sessions import ClusterSessions, Sessions
+from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
 from gradwire_server.auth import tokens as token_files
 from gradwire_server.auth.owner import Owner
 from gradwire_server.auth.tls import Tls
 from gradwire_server.auth.tokens import Tokens
 from tests.certificates import Authority
+from tests.ports import free_port
 from tests.server.harness import Running, running
 
 Secrets = dict[str, str]
@@ -111,8 +115,8 @@ def summary(number: int, **fields: Any) -> service_pb2.SessionSummary:
 def looks(before: list[service_pb2.SessionSummary], now: list[service_pb2.SessionSummary]) -> tuple[Any, Any]:
     info = service_pb2.ServerInfoResponse(version="1")
     return (
-        _top.ServerState(10.0, info, {each.number: each for each in before}),
-        _top.ServerState(12.0, info, {each.number: each for each in now}),
+        _top.ServerState(10.0, info, Sessions({("", each.number): each for each in before})),
+        _top.ServerState(12.0, info, Sessions({("", each.number): each for each in now})),
     )
 
 
@@ -255,3 +259,85 @@ def test_nodes_of_a_cluster_are_a_line_each() -> None:
     assert _top.node_line(node) == "node b:1? · 3 sessions · 2 workers · 2 GPUs · 2.0 KiB of 4.0 KiB held · draining"
     silent = service_pb2.ClusterNode(endpoint="c:1", silent_ms=5000)
     assert _top.node_line(silent) == "node c:1 · 0 sessions · 0 workers · 0 B held · silent for 5 s"
+
+
+class _Placement:
+    """What a cluster's Director tells a server of its nodes."""
+
+    endpoint = ""
+
+    def __init__(self, **silent: float) -> None:
+        self._silent = silent
+
+    async def choose(self, device_type: str) -> str:
+        return ""  # here
+
+    async def nodes(self) -> dict[str, dict[str, Any]]:
+        return {
+            endpoint: {"sessions": 1, "workers": 1, "bytes": 0, "silent": silent}
+            for endpoint, silent in self._silent.items()
+        }
+
+
+@pytest.fixture
+def cluster(server: Running, secrets: Secrets, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A second node; the first one, `server`, names both, one that is silent and one at which nothing listens."""
+    with running(workers=1, tokens=Tokens(Path(secrets["path"]))) as second:
+        told = {server.address: 0.1, second.address: 0.1, "127.0.0.1:1": 9.0, f"127.0.0.1:{free_port()}": 0.1}
+        monkeypatch.setattr(server.backend, "placement", _Placement(**told))
+        yield second
+
+
+def test_sessions_of_all_nodes_of_a_cluster_are_listed_with_their_node(
+    server: Running, cluster: Running, secrets: Secrets
+) -> None:
+    with (
+        gradwire.connect(server.address, token=secrets["alice"]) as one,
+        gradwire.connect(cluster.address, token=secrets["bob"]) as two,
+    ):
+        for session in (one, two):
+            with session:
+                gradwire.ones(3).tolist()
+        shown = top(server.address, token=secrets["root"])
+        listed = sessions(server.address, token=secrets["root"])
+        refused = sessions(server.address, token=secrets["alice"])
+    assert (shown.returncode, listed.returncode, refused.returncode) == (0, 0, 1), shown.stderr + listed.stderr
+    lines = shown.stdout.splitlines()
+    assert next(line for line in lines if "session " in line).split()[-1] == "node"
+    for name, node in (("alice", server), ("bob", cluster)):
+        (line,) = [line for line in lines if name in line]
+        assert line.split()[-1] == node.address
+        (line,) = [line for line in listed.stdout.splitlines() if name in line]
+        assert line.split()[0] == node.address
+    silent, gone = [line for line in lines if line.startswith("node ")][-2:]
+    if "silent" not in silent:
+        silent, gone = gone, silent
+    assert "silent for 9 s" in silent and "does not answer here" in gone
+    missing = [line for line in listed.stdout.splitlines() if "is missing" in line]
+    assert len(missing) == 2 and any("127.0.0.1:1 is missing: it is silent" in line for line in missing)
+
+
+def test_the_owners_secret_of_one_node_is_not_sent_to_another(without_callers: str) -> None:
+    options = argparse.Namespace(ca=None, cert=None, key=None, tls=None)
+    address, credentials = credentials_for(without_callers, options)
+    nodes = ClusterSessions(address, Transport(address, credentials), options)
+    try:
+        assert credentials.metadata
+        assert nodes._reach(address).credentials.metadata == credentials.metadata
+        assert not nodes._reach("127.0.0.1:1").credentials.metadata
+        assert not nodes._reach("example.org:50051").credentials.metadata
+    finally:
+        nodes.close()
+
+
+def test_with_tls_every_node_proves_the_first_ones_name(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    options = argparse.Namespace(ca=str(authority.path), cert=None, key=None, tls=None)
+    address, credentials = credentials_for("gradwire.example.org:50051", options)
+    nodes = ClusterSessions(address, Transport(address, credentials), options)
+    try:
+        servers = nodes._reach("10.0.0.2:50051").servers
+        assert servers.address == "10.0.0.2:50051"
+        assert ("grpc.ssl_target_name_override", "gradwire.example.org") in servers._options_of("10.0.0.2:50051")
+    finally:
+        nodes.close()

@@ -76,11 +76,16 @@ def parent_of(pid: int) -> int:
 @pytest.mark.timeout(600)
 def test_top_at_any_node_lists_all_nodes(up: tuple[Path, list[str]]) -> None:
     _, endpoints = up
+    opened = [gradwire.connect(endpoints[0]) for _ in range(6)]
     command = [sys.executable, "-m", "gradwire", "top", "--once", "--interval=0.2", endpoints[0]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=True).stdout
     nodes = re.findall(r"^node (\S+) · \d+ sessions · 1 workers · .* held *$", shown, re.MULTILINE)
     assert sorted(nodes) == sorted(endpoints)
+    rows = re.findall(r"gradwire-python/.* (\S+)$", shown.replace(" \n", "\n"), re.MULTILINE)
+    assert sorted(Counter(rows).items()) == sorted(Counter(each.address for each in opened).items())
+    for each in opened:
+        each.close()
     assert re.search(r"^cluster of 3 nodes · \d+ sessions · 3 workers · .* held *$", shown, re.MULTILINE)
 
 

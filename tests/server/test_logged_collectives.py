@@ -118,20 +118,13 @@ def test_calls_wait_while_the_disk_has_not_taken_what_collectives_gave(
         ranks = [Rank(server, rank, 2) for rank in range(2)]
         together(ranks, Rank.join)
         ids = [rank.ones(size // 4) for rank in ranks]
-        answers = [
-            rank.stub.Collective.future(
-                g.CollectiveRequest(
-                    session_id=rank.session,
-                    kind="COLLECTIVE_KIND_ALL_REDUCE",
-                    group="g",
-                    op="REDUCE_OP_AVG",
-                    inputs=[x],
-                ),
-                timeout=SECONDS,
-            )
+        sums = {"kind": "COLLECTIVE_KIND_ALL_REDUCE", "group": "g", "op": "REDUCE_OP_AVG"}
+        requests = [
+            g.CollectiveRequest(session_id=rank.session, inputs=[x], **sums)
             for _ in range(calls)
             for rank, x in zip(ranks, ids, strict=True)
         ]
+        answers = [server.stub.Collective.future(each, timeout=SECONDS) for each in requests]
         for each in answers:
             each.result()
         assert size < most[0] <= (2 + len(ranks)) * (size + 4096)  # and each session's one call

@@ -1,19 +1,15 @@
-"""`gradwire sessions`: lists a server's open or stored sessions and ends them, for administrators.
-
-Also holds the code that the administrators' commands share: the choice of the server and the credentials.
-"""
+"""What the administrators' commands share: the choice of the server, the credentials, pages of sessions, and words."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import stat
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import quote
 
-from gradwire._base.errors import GradwireError
-from gradwire._transport.connection_advice import checked, explained
+from gradwire._transport.connection_advice import checked
 from gradwire._transport.credentials import Credentials, from_environment, stays_here
 from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
@@ -26,9 +22,6 @@ RIGHTS = (
 # Loopback addresses of a local server, and for each wildcard address a loopback address that reaches it.
 _LOCAL = ("127.0.0.1", "[::1]")
 _ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
-_LONGEST = 30  # characters of a name
-_OPEN = ("session", "principal", "client", "bytes", "tensors", "lease", "age")
-_STORED = ("session", "principal", "client", "bytes", "tensors", "kept", "stored", "")
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
@@ -43,18 +36,24 @@ def server_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> t
     """Server's address and a transport to it. Exits the program if the arguments are invalid."""
     address = (options.address or os.environ.get("GRADWIRE_ADDRESS") or ADDRESS).partition(",")[0].strip()
     try:
-        credentials = from_environment(None, options.ca, options.cert, options.key, options.tls)
-        if not credentials.metadata and not credentials.tls and stays_here(address):
-            found = owners_secret(address)
-            if found is not None:
-                secret, address = found
-                credentials = Credentials(secret)
+        address, credentials = credentials_for(address, options)
+        return address, Transport(checked(address), credentials)
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    try:
-        return address, Transport(checked(address), credentials)
-    except ValueError as error:
-        parser.error(str(error))
+
+
+def credentials_for(address: str, options: argparse.Namespace) -> tuple[str, Credentials]:
+    """The user's credentials, else the secret of the server at this address; and the address to send them to.
+
+    Raises OSError, ValueError.
+    """
+    credentials = from_environment(None, options.ca, options.cert, options.key, options.tls)
+    if not credentials.metadata and not credentials.tls and stays_here(address):
+        found = owners_secret(address)
+        if found is not None:
+            secret, address = found
+            credentials = Credentials(secret)
+    return address, credentials
 
 
 def owners_secret(address: str) -> tuple[str, str] | None:
@@ -108,11 +107,15 @@ def listed(
     principal: str = "",
     stored: bool = False,
     nodes: list[service_pb2.ClusterNode] | None = None,
+    **call: Any,
 ) -> Iterator[service_pb2.SessionSummary]:
-    """All sessions, or one principal's, page by page. Adds the cluster's nodes to `nodes`. Raises GradwireError."""
+    """All sessions, or one principal's, page by page. Adds the cluster's nodes to `nodes`. Raises GradwireError.
+
+    `call` goes to Transport.call: timeout, waits.
+    """
     request = service_pb2.ListSessionsRequest(principal=principal, stored=stored, nodes=nodes is not None)
     while True:
-        page = transport.call("ListSessions", request, service_pb2.ListSessionsResponse)
+        page = transport.call("ListSessions", request, service_pb2.ListSessionsResponse, **call)
         yield from page.sessions
         if nodes is not None:
             nodes.extend(page.nodes)
@@ -142,51 +145,3 @@ def in_time(seconds: float) -> str:
 def plain(text: str) -> str:
     """Text with unprintable characters replaced by "?", safe for a terminal. Names come from other users."""
     return "".join(each if each.isprintable() else "?" for each in text)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """List sessions, or end one; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="gradwire sessions", description="List a server's sessions, or end one.", epilog=RIGHTS
-    )
-    add_server(parser)
-    parser.add_argument("--stored", action="store_true", help="stored sessions that are not in use")
-    parser.add_argument("--principal", default="", help="of this principal alone")
-    parser.add_argument("--end", type=int, metavar="NUMBER", help="end this one, or with --stored delete its files")
-    options = parser.parse_args(list(arguments))
-    address, transport = server_of(parser, options)
-    try:
-        if options.end is not None:
-            request = service_pb2.EndSessionRequest(number=max(0, options.end), stored=options.stored)
-            freed = transport.call("EndSession", request, service_pb2.EndSessionResponse).freed_bytes
-            print(f"session {options.end} ended, {in_bytes(freed)} freed")
-            return 0
-        found = list(listed(transport, options.principal, options.stored))
-    except GradwireError as error:
-        parser.exit(1, f"gradwire sessions: {address}: {explained(error, address, transport.credentials)}\n")
-    finally:
-        transport.close()
-    _print([_STORED if options.stored else _OPEN, *map(_cells, found)])
-    return 0
-
-
-def _cells(session: service_pb2.SessionSummary) -> tuple[str, ...]:
-    known = session.HasField("bytes")
-    cells = (
-        str(session.number),
-        plain(session.principal)[:_LONGEST] or "-",
-        plain(session.client)[:_LONGEST] or "-",
-        in_bytes(session.bytes) if known else "?",
-        str(session.tensors) if known else "?",
-    )
-    if not session.HasField("stored"):
-        return (*cells, in_time(session.lease_left_ms / 1000), in_time(session.age_ms / 1000))
-    stored = session.stored
-    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(stored.saved_unix_ms / 1000))
-    return (*cells, in_time(stored.left_ms / 1000), at, plain(stored.damage))
-
-
-def _print(table: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

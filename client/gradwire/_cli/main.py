@@ -66,17 +66,17 @@ def top(arguments: Sequence[str]) -> int:
 
 
 def sessions(arguments: Sequence[str]) -> int:
-    """List a server's sessions, or end one."""
-    from gradwire._cli import admin
+    """List the sessions of a server or cluster, or end one."""
+    from gradwire._cli import sessions as _sessions
 
-    return admin.main(arguments)
+    return _sessions.main(arguments)
 
 
 _OURS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "run": (run, "run a program in which `import torch` means gradwire"),
     "bench": (bench, "measure a server"),
-    "top": (top, "show a server's sessions, live"),
-    "sessions": (sessions, "list a server's sessions, or end one"),
+    "top": (top, "show the sessions of a server or cluster, live"),
+    "sessions": (sessions, "list the sessions of a server or cluster, or end one"),
 }
 # Help for gradwire's own commands among the entry points; other packages' commands are listed by name only.
 _KNOWN = {
