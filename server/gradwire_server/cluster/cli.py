@@ -10,13 +10,12 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -26,6 +25,7 @@ from gradwire_server.cluster.director import director
 from gradwire_server.cluster.node import nodes, start_node
 from gradwire_server.cluster.placement import SILENT_SECONDS
 from gradwire_server.cluster.ray_process import MACHINE, RayError, RayProcess, connect, make_token, use_token
+from gradwire_server.cluster.watch import become_watch
 from gradwire_server.common.addresses import address_of
 
 _FOLDER = Path("~/.gradwire/cluster")
@@ -33,8 +33,6 @@ _START_SECONDS = 60.0
 _CALL_SECONDS = 10.0
 _FIGURES = ("sessions", "workers", "gpus", "bytes")
 _ROW = "{:24} {:>9} {:>8} {:>5} {:>12} {:>7}  {}"
-_CHECK_SECONDS = 1.0
-_NODE_GRACE = 30.0  # seconds to store a node's sessions
 _RAY_PORT = 6379
 #: Variables of servers that Ray sets for its processes.
 _CHANGED_BY_RAY = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
@@ -264,14 +262,14 @@ def down(grace_seconds: float, address: str | None, folder: Path) -> None:
 # Nodes.
 
 
-def _start_server(endpoint: str, state_dir: Path | str, arguments: Sequence[str]) -> Any:
+def _start_server(endpoint: str, state_dir: Path | str, arguments: Sequence[str], control: str = "") -> Any:
     host, _, port = endpoint.rpartition(":")
     line = [
         f"--host={host.strip('[]')}", f"--port={port}", f"--endpoint={endpoint}", f"--state-dir={state_dir}",
         "--durability=log", *arguments,
     ]  # fmt: skip
     try:
-        return start_node(endpoint, line, {name: os.environ.get(name) for name in _CHANGED_BY_RAY})
+        return start_node(endpoint, line, {name: os.environ.get(name) for name in _CHANGED_BY_RAY}, control)
     except ValueError:
         raise click.ClickException(f"the cluster has a node {endpoint} already") from None
 
@@ -308,7 +306,6 @@ def _run_node(
     host: str, port: int, state_dir: str, folder: Path, arguments: Sequence[str], ray_port: int = 0, address: str = ""
 ) -> None:
     """Run Ray and a server on this machine until a signal, or until the node is drained."""
-    ending, told = threading.Event(), threading.Event()
     token = folder.expanduser() / "token"
     check_token(token)
     check_storage(Path(state_dir), token, joins=bool(address))
@@ -318,50 +315,25 @@ def _run_node(
     try:
         started.connect(address or address_of(host, ray_port))
 
-        def end(*_: object) -> None:
-            told.set()
-            ending.set()
-
         for number in (signal.SIGTERM, signal.SIGINT):  # now, since Ray has set its own handlers
-            signal.signal(number, end)
+            signal.signal(number, _end_by_signal)
         import ray
 
         loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
         check_version(__version__, {each: load.get("version", "") for each, load in loads.items()})
-        node = _start_server(endpoint, state_dir, arguments)
+        control = f"{started.folder}/node"
+        node = _start_server(endpoint, state_dir, arguments, control)
         _wait_until_started(endpoint, node)
+        ray.shutdown()
         click.echo(f"listening on {endpoint}, Ray at {address or address_of(host, ray_port)}")
-        # In a thread, because a call to a lost head lasts long, and no signal interrupts it.
-        threading.Thread(target=_watch, args=(endpoint, ending), daemon=True).start()
-        while not ending.wait(_CHECK_SECONDS):
-            if not started.alive:
-                raise RayError("Ray has ended on this machine")
-        if told.is_set():
-            _within(_NODE_GRACE + _CALL_SECONDS, lambda: _end(endpoint, node, _NODE_GRACE))
-    finally:
+    except BaseException:
         started.stop()
-    sys.stdout.flush()
-    os._exit(0)  # threads of Ray may still wait for a lost head
+        raise
+    become_watch(endpoint, started, control)
 
 
-def _watch(endpoint: str, ending: threading.Event) -> None:
-    """Set `ending` when the cluster has no such node any more: it was drained, or the cluster is down.
-
-    While Ray's head does not answer, the node continues: it serves without the head.
-    """
-    while not ending.wait(_CHECK_SECONDS):
-        try:
-            if endpoint not in nodes():
-                ending.set()
-        except Exception as error:  # noqa: BLE001 - Ray raises no narrower class for a head that does not answer
-            click.echo(f"Ray's head does not answer: {error}", err=True)
-
-
-def _within(seconds: float, work: Callable[[], None]) -> None:
-    """Do some work of Ray, and give it up after some seconds."""
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(seconds)
+def _end_by_signal(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 # The cluster of this machine.

@@ -40,8 +40,13 @@ _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 class Node:
     """A Ray actor; `start_node` makes it. Its methods may be called from several threads."""
 
-    def __init__(self, endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None]) -> None:
-        """Start the server. `environment` has variables that Ray changes, as they were; None for unset ones."""
+    def __init__(
+        self, endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], control: str = ""
+    ) -> None:
+        """Start the server. `environment` has variables that Ray changes, as they were; None for unset ones.
+
+        At the path `control`, if given, a process of this machine may watch and end the node (watch.py).
+        """
         self.endpoint = endpoint
         self._arguments = tuple(arguments)
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
@@ -60,7 +65,8 @@ class Node:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(str(self._folder / "placement"))
         self._socket.listen()
-        for target in (self._run_server, self._serve_placement):
+        self._control = control
+        for target in (self._run_server, self._serve_placement, *([self._serve_control] if control else [])):
             threading.Thread(target=target, daemon=True).start()
 
     # For the command line.
@@ -90,6 +96,8 @@ class Node:
                 ended = False
         self._director.remove.remote(self.endpoint)
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self._control:
+            Path(self._control).unlink(missing_ok=True)  # says that the node ends, and is not to be started again
         return ended
 
     # The server.
@@ -115,6 +123,27 @@ class Node:
             self._listening.clear()
             wait = _FIRST_WAIT if time.monotonic() - began > _STEADY_SECONDS else min(2 * wait, _LONGEST_WAIT)
             self._ending.wait(wait)
+
+    # Control by this machine's watch.
+
+    def _serve_control(self) -> None:
+        """Let a process of this machine see by a connection that this actor lives, and end the node by a line."""
+        Path(self._control).unlink(missing_ok=True)  # of an actor that was killed
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            listening.bind(self._control)
+            listening.listen()
+            while not self._ending.is_set():
+                connection, _ = listening.accept()
+                threading.Thread(target=self._follow_control, args=(connection,), daemon=True).start()
+
+    def _follow_control(self, connection: socket.socket) -> None:
+        import ray
+
+        with connection, connection.makefile("r", encoding="utf-8") as lines, contextlib.suppress(OSError):
+            for line in lines:
+                ended = self.stop(json.loads(line)["stop"])
+                connection.sendall(json.dumps({"ended": ended}).encode() + b"\n")
+                ray.kill(ray.get_runtime_context().current_actor)  # Ray would start an actor that just ends again
 
     # Placement.
 
@@ -174,7 +203,9 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
-def start_node(endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None]) -> Any:
+def start_node(
+    endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], control: str = ""
+) -> Any:
     """Make the actor of a node, on the machine whose Ray was started for it. Needs a connection to Ray.
 
     Raises ValueError if the cluster has such a node.
@@ -185,7 +216,7 @@ def start_node(endpoint: str, arguments: Sequence[str], environment: Mapping[str
         name=PREFIX + endpoint, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_restarts=-1,
         max_concurrency=4, resources={resource(endpoint): 1},
     )  # fmt: skip
-    return actor.remote(endpoint, list(arguments), dict(environment))
+    return actor.remote(endpoint, list(arguments), dict(environment), control)
 
 
 def nodes() -> dict[str, Any]:

@@ -97,6 +97,7 @@ class RayProcess:
         """`session` is the id of the processes' session."""
         self.pid = session
         self.folder = folder
+        self._raylet = 0  # its process, once it was found
 
     @classmethod
     def start(cls, host: str, endpoints: Sequence[str], log: Any, port: int = 0, address: str = "") -> RayProcess:
@@ -131,7 +132,9 @@ class RayProcess:
     @property
     def alive(self) -> bool:
         """Whether Ray runs on this machine: its raylet does."""
-        return any(_RAYLET in _command(each) for each in _session(self.pid))
+        if _RAYLET not in _command(self._raylet):
+            self._raylet = next((each for each in _session(self.pid) if _RAYLET in _command(each)), 0)
+        return self._raylet != 0
 
     @property
     def is_known(self) -> bool:

@@ -1,0 +1,118 @@
+"""Watch: the process that `gradwire cluster start` and `join` become. It ends the node and Ray of this machine.
+
+It replaces a process that had imported Ray, for Ray takes 50 MiB. A connection to the node's actor tells whether that
+lives. It works without Ray's head.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import NoReturn
+
+from gradwire_server.cluster.ray_process import RayProcess
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_CHECK_SECONDS = 1.0
+_CONNECT_SECONDS = 0.2  # between tries, while Ray starts an actor again
+_NODE_GRACE = 30.0  # seconds to store a node's sessions
+_END_SECONDS = 10.0  # more, until it has ended
+_KILL_SECONDS = 3.0  # then for its actor to tell Ray that it is not to be started again, which needs Ray's head
+
+
+def become_watch(endpoint: str, ray: RayProcess, control: str) -> NoReturn:
+    """Replace this process by a watch of a node. Signals that come meanwhile wait for it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(
+        sys.executable,
+        [sys.executable, "-m", "gradwire_server.cluster.watch", endpoint, str(ray.pid), ray.folder, control],
+    )
+
+
+class Watch:
+    """A node's watch, until a signal, the node's end or the end of Ray."""
+
+    def __init__(self, endpoint: str, ray: RayProcess, control: str) -> None:
+        """`control` is the path of the actor's socket, which it removes when the node ends."""
+        self._endpoint = endpoint
+        self._ray = ray
+        self._control = control
+        self._waking, self._wake = socket.socketpair()
+
+    def wake(self) -> None:
+        """Let `run` end the node. A signal's handler may call it."""
+        self._wake.send(b"\0")
+
+    def run(self) -> int:
+        """Watch, and end what is left; the process's exit status."""
+        try:
+            while self._ray.alive:
+                actor = self._connect()
+                if actor is None:
+                    if not os.path.exists(self._control) or self._woken(_CONNECT_SECONDS):
+                        return 0
+                    continue
+                with actor:
+                    while True:
+                        ready = select.select((actor, self._waking), (), (), _CHECK_SECONDS)[0]
+                        if self._waking in ready:
+                            self._stop(actor)
+                            return 0
+                        if actor in ready or not self._ray.alive:
+                            break  # the actor has ended: it was drained, or Ray starts it again
+            print(f"Error: Ray has ended on this machine, and with it the node {self._endpoint}", file=sys.stderr)
+            return 1
+        finally:
+            self._ray.stop()
+
+    def _connect(self) -> socket.socket | None:
+        actor = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            actor.connect(self._control)
+        except OSError:
+            actor.close()
+            return None
+        return actor
+
+    def _woken(self, seconds: float) -> bool:
+        return bool(select.select((self._waking,), (), (), seconds)[0])
+
+    def _stop(self, actor: socket.socket) -> None:
+        """Let the node store its sessions and end."""
+        ends = time.monotonic() + _NODE_GRACE + _END_SECONDS
+        told = b""
+        try:
+            actor.sendall(json.dumps({"stop": _NODE_GRACE}).encode() + b"\n")
+            while (left := ends - time.monotonic()) > 0:
+                actor.settimeout(left)
+                part = actor.recv(1 << 10)
+                if not part:
+                    break
+                told += part
+                ends = min(ends, time.monotonic() + _KILL_SECONDS)
+        except OSError as error:  # the actor was killed, or does not end in time
+            if not told:
+                print(f"the node {self._endpoint} does not answer: {error}", file=sys.stderr)
+        if told.endswith(b"\n"):
+            in_time = json.loads(told)["ended"]
+            print(f"{self._endpoint} has ended" + ("" if in_time else ", killed after its grace"), flush=True)
+
+
+def main(endpoint: str, session: str, folder: str, control: str) -> int:
+    """Watch a node of this machine; the exit status."""
+    watch = Watch(endpoint, RayProcess(int(session), folder), control)
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: watch.wake())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    return watch.run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))
