@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire._base.errors import GradwireError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._functions.create import zeros_like
+from gradwire._functions.derivative_memo import DerivativeMemo, may_know
 from gradwire._functions.edges import EdgeTensor, GradientEdge, tensor_at
 from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._graph import commands
@@ -97,11 +98,18 @@ def backward(
     received: list[Any] = []
     values = [each._id for each in (*roots, *given, *targets)]
     dual = any(each._spec.tangents for each in (*roots, *given))
-    if reachable.known and not (create_graph or targets or check_nan or hooked or dual):
+    plain = reachable.known and not (create_graph or targets or check_nan or hooked or dual)
+    memo = None
+    if not (plain or create_graph or check_nan) and may_know(session, [*roots, *gradients, *targets]):
+        memo = DerivativeMemo("backward", session, (roots, gradients, targets), (keep,))
+    if plain or (memo is not None and memo.entry is not None):
         # If Ctrl-C interrupts before the gradients are marked, the server must be asked which exist.
-        before = mark_gradients_unknown(reachable.owners())
+        before = mark_gradients_unknown(reachable.owners() if memo is None else memo.received())
         try:
-            commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
+            if memo is None or memo.entry is None:
+                commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
+            else:
+                commands.repeat(session, memo.entry, values)
         except GradwireError as error:
             # A late error may be another command's; then this backward was executed.
             for owner, state in () if error.late else before:
@@ -116,10 +124,13 @@ def backward(
         def on_result(answer: Any) -> None:
             received.extend(_found(session, answer.accumulated, targets))
             mark_gradients(received, state)
+            if memo is not None:
+                memo.learn_backward(answer.accumulated, build, values)
 
         with explained():
             answer = session.wait(build(values)).backward
             if answer.HasField("due"):
+                memo = None  # the client takes part
                 run_hooks(session, answer.due, create_graph, on_result)
             else:
                 on_result(answer)
@@ -208,7 +219,14 @@ def grad(
     reached = {id(edge) for edge in (*reachable.leaves, *reachable.nodes)}
     dual = any(each._spec.tangents for each in (*roots, *given))
     plain = not (create_graph or allow_unused or materialize_grads or check_nan or hooked or dual)
-    if plain and reachable.known and all(id(target._edge) in reached for target in targets):
+    memo = None
+    if not ((plain and reachable.known) or check_nan) and may_know(session, [*roots, *gradients, *targets]):
+        options = (keep, create_graph, bool(allow_unused), materialize_grads)
+        memo = DerivativeMemo("grad", session, (roots, gradients, targets), options)
+    if memo is not None and memo.entry is not None:
+        commands.repeat(session, memo.entry, values)
+        made = memo.gradients(ids)
+    elif plain and reachable.known and all(id(target._edge) in reached for target in targets):
         key = (keep, *_spec_key(roots), *_spec_key(targets), *_spec_key(gradients))
         specs = commands.run(session, "grad", key, values, build, _read_gradients)
         assert specs is not None
@@ -217,15 +235,22 @@ def grad(
     else:
 
         def through() -> tuple[Any, ...]:
+            nonlocal memo
             arrived: list[Any] = []
 
             def on_result(answer: Any) -> None:
                 mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
+                if memo is not None:
+                    memo.learn_gradients(answer, ids, build, values)
+                    if memo.entry is not None:
+                        arrived.extend(memo.gradients(ids))
+                        return
                 arrived.extend(known_or_new(session, message, near) for message in answer.gradients)
 
             with explained():
                 answer = session.wait(build(values), tuple(ids)).gradients
                 if answer.HasField("due"):
+                    memo = None
                     run_hooks(session, answer.due, create_graph, on_result)
                 else:
                     on_result(answer)

@@ -47,6 +47,12 @@ def run(
     return specs
 
 
+def repeat(session: SessionProtocol, entry: MemoEntry, values: Sequence[Value]) -> None:
+    """Repeat a command that the memo knows."""
+    assert entry.template is not None
+    session.post(entry.template.fill(values), entry)
+
+
 def common_session(name: str, handles: Sequence[Handle]) -> SessionProtocol:
     """The common session of the tensors. Raises GradwireValueError if they are from different sessions."""
     session = handles[0]._session

@@ -18,6 +18,19 @@ from gradwire.v1 import types_pb2 as pb
 #: Maximum entries of a session's memo. A full memo is cleared.
 MEMO_LIMIT = 65_536
 
+#: Ops of one result whose derivatives, of any order, are described by what the memo knows of the call. Others may be
+#: described by values too (prod), or have nodes that the client does not know. `tests/client/test_graph_structure.py`
+#: compares each with the server's answers.
+STRUCTURAL_OPS = frozenset(
+    {
+        "abs", "acos", "add", "addmm", "asin", "atan", "atan2", "bmm", "cat", "clamp", "cos", "cosh", "div", "elu",
+        "erf", "exp", "expand", "expm1", "getitem", "hypot", "leaky_relu", "linear", "log", "log1p", "logsigmoid",
+        "matmul", "mean", "mm", "mse_loss", "mul", "mv", "narrow", "neg", "permute", "pow", "reciprocal", "relu",
+        "reshape", "rsqrt", "select", "sigmoid", "silu", "sin", "sinh", "softmax", "softplus", "sqrt", "square",
+        "squeeze", "stack", "sub", "sum", "tan", "tanh", "transpose", "unsqueeze", "view", "where",
+    }
+)  # fmt: skip
+
 
 class Spec:
     """A tensor's description without values. `strides` is empty for a contiguous tensor."""
@@ -229,11 +242,14 @@ class MemoEntry:
         "model",
         "name",
         "number",
+        "of_structure",
         "offset",
         "plain",
+        "received",
         "refused",
         "same",
         "specs",
+        "structural",
         "template",
         "warning",
         "words",
@@ -273,6 +289,12 @@ class MemoEntry:
         self.refused = False
         self.integers: Sequence[int] = ()
         self.plain = template is not None and self._is_plain()
+        #: Whether the node of its result says what its derivatives are (`graph_structure`).
+        self.structural = name in STRUCTURAL_OPS and len(specs) == 1 and not (in_place or same or warning)
+        #: Of a derivative known by its structure: that its key holds it, and the places of the leaves, or of the inputs
+        #: of `grad`, that received a gradient.
+        self.of_structure = False
+        self.received: tuple[int, ...] = ()
 
     def _is_plain(self) -> bool:
         """Whether the fast path may be taken: one new tensor, no view, no leaf that requires grad, no tangents."""

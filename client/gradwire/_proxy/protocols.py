@@ -70,6 +70,7 @@ class SessionProtocol(Protocol):
     recorder: RecorderProtocol | None
     segments: SegmentsProtocol | None
     untracked_writes: int
+    remembered_nodes: int
     programs: OrderedDict[bytes, bytes | None]
     _transport: Transport
     _unusable: Any

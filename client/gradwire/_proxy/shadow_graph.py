@@ -8,10 +8,12 @@ knows. No reference leads from an input to its results, so dropped proxies free 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from gradwire._proxy.handle import Handle
+    from gradwire._proxy.memo import MemoEntry
 
 
 class Leaf:
@@ -42,6 +44,28 @@ Edge: TypeAlias = Any
 Node: TypeAlias = "list[Edge]"
 
 
+class OpNode(list[Any]):
+    """A node whose op the memo knows (`graph_structure`).
+
+    values: ids and floats of the call. order: larger for a node that was made later.
+    """
+
+    __slots__ = ("entry", "order", "values")
+
+    entry: MemoEntry
+    order: int
+    values: Sequence[float]
+
+
+class GradientNode(OpNode):
+    """The node of a gradient with a graph. Its edges are those of the differentiated graph.
+
+    Only the server knows which of them the gradient depends on.
+    """
+
+    __slots__ = ()
+
+
 def unknown_node() -> Node:
     """The edge of a tensor whose history only the server knows."""
     return []
@@ -50,12 +74,13 @@ def unknown_node() -> Node:
 class ReachableNodes:
     """The leaves and nodes that a backward from some edges reaches. Iterative, because chains may be long."""
 
-    __slots__ = ("known", "leaves", "nodes")
+    __slots__ = ("gradients", "known", "leaves", "nodes")
 
     def __init__(self, roots: list[Edge]) -> None:
         self.known = True
         self.leaves: list[Leaf] = []
         self.nodes: list[Node] = []
+        self.gradients: list[GradientNode] = []
         seen: set[int] = set()
         waiting = list(roots)
         while waiting:
@@ -65,6 +90,9 @@ class ReachableNodes:
             seen.add(id(edge))
             if type(edge) is Leaf:
                 self.leaves.append(edge)
+            elif type(edge) is GradientNode:
+                self.gradients.append(edge)
+                self.known = False
             elif edge:
                 self.nodes.append(edge)
                 waiting.extend(edge)
@@ -76,6 +104,14 @@ class ReachableNodes:
         return [owner for leaf in self.leaves if (owner := leaf.owner()) is not None]
 
     def mark_freed(self) -> None:
-        """Mark the nodes as freed: the server dropped their saved values."""
+        """Mark the nodes as freed: the server dropped their saved values.
+
+        Behind a gradient with a graph it may have dropped all.
+        """
         for node in self.nodes:
+            node.clear()
+        waiting: list[Node] = list(self.gradients)
+        while waiting:
+            node = waiting.pop()
+            waiting.extend([edge for edge in node if type(edge) is not Leaf])
             node.clear()

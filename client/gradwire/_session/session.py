@@ -134,6 +134,8 @@ class Session:
         #: Seed and algorithm of the last manual_seed(); a new object for each. None before.
         self.seeding: tuple[int, str] | None = None
         self.memo: dict[tuple[object, ...], MemoEntry] = {}
+        #: Number of nodes in the memo's keys: structures of graphs whose derivatives are known.
+        self.remembered_nodes = 0
         #: What is known of calls that differ in numbers and sizes from those in the memo.
         self.models: dict[tuple[object, ...], Model] = {}
         #: Unsent commands: bytes, the Waiter or MemoEntry, and whether it is a call of a prepared op.

@@ -23,6 +23,7 @@ from gradwire._proxy.dual_levels import note_changed_dual
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
+from gradwire._proxy.shadow_graph import OpNode
 from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
@@ -147,7 +148,13 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     made._grad = None
     made._retained = None
     made._storage = None
-    made._edge = edges if spec.requires_grad else None
+    if not spec.requires_grad:
+        made._edge = None
+    elif entry.structural:
+        node = made._edge = OpNode(edges)
+        node.entry, node.order, node.values = entry, tensor_id, values
+    else:
+        made._edge = edges
     if entry.number:
         buffer.append((entry.words(entry.number, *values, tensor_id), entry, True))
     else:
@@ -206,7 +213,11 @@ def _repeat(
         return pack_results(op, tuple([_input(args, values[place]) for place in same]), result)
     ids = [next(session.ids) for _ in entry.specs]
     session.post_op(entry, [*values, *ids])
-    return pack_results(op, _results(session, ids, entry.specs, same, edges, args, values), result)
+    made = _results(session, ids, entry.specs, same, edges, args, values)
+    if entry.structural and type(made[0]._edge) is list:
+        node = made[0]._edge = OpNode(made[0]._edge)
+        node.entry, node.order, node.values = entry, ids[0], values
+    return pack_results(op, made, result)
 
 
 def _results(
