@@ -247,3 +247,11 @@ def test_a_retained_gradient_and_a_hook_wait(waits: list[str]) -> None:
     assert len(seen) == 1
     handle.remove()
     assert slope.tolist() == [2.0, 4.0]
+
+
+def test_a_powers_layout_does_not_depend_on_the_exponent() -> None:
+    x = X(np.arange(6.0).reshape(2, 3)).transpose(0, 1)
+    for exponent in (2.0, 1.0, 3.0, 0.5, -1.0, 0.0):
+        y = x**exponent
+        as_described(y)
+        assert y.stride() == (1, 3)

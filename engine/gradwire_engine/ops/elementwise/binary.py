@@ -71,7 +71,7 @@ pow.checked_by(_refuse_negative)
 
 # These products are many times as fast as NumPy's power.
 _POWERS: dict[Any, Any] = {
-    1: lambda xp, x: x.copy(),
+    1: lambda xp, x: x.copy(order="K"),
     2: lambda xp, x: xp.multiply(x, x),
     3: lambda xp, x: xp.multiply(xp.multiply(x, x), x),
     4: lambda xp, x: xp.square(xp.multiply(x, x)),
