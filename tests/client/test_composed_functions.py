@@ -292,3 +292,28 @@ def test_range_warns():
         warnings.simplefilter("always")
         gradwire.range(0, 1)
     assert "torch.range is deprecated" in str(caught[0].message)
+
+
+def test_integers_of_fractional_bounds_are_pytorchs():
+    def case(t):
+        made = [
+            t.arange(*given, dtype=dtype)
+            for given in ((0.5, 3.9), (0, -5, -1.5), (0, 5, 1.5))
+            for dtype in (t.int64, t.int32)
+        ]
+        made += [t.logspace(0.5, 4.3, steps, base, dtype=t.int64) for steps in (1, 2, 4) for base in (10.0, 2.5)]
+        return made
+
+    agree(case)
+
+
+def test_differences_of_order_0_and_wrapped_indices_are_pytorchs():
+    def case(t):
+        x = t.arange(6.0).view(2, 3)
+        return [
+            t.diff(x, n=0, prepend=x, append=x),
+            t.take_along_dim(x, t.tensor([[-1], [-3]]), 1),
+            t.take_along_dim(x, t.tensor([[-4], [3]]), 1),
+        ]
+
+    agree(case)

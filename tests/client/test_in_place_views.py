@@ -380,3 +380,39 @@ def test_set_of_tensors_that_require_grad_is_refused(deferring: gradwire.Session
     for target, source in ((made, gradwire.ones(3)), (gradwire.ones(3), made)):
         with pytest.raises(RuntimeError, match="derivative for set_ is not implemented"):
             target.set_(source)
+
+
+def test_set_shares_memory_with_its_offset_and_strides(deferring: gradwire.Session) -> None:
+    def taken(t: Any) -> Any:
+        x, y, e = t.zeros(2), t.arange(12.0).view(3, 4), t.zeros(1).expand(3)
+        x.set_(y.t()[1:])
+        z = x[0]
+        x.add_(1)
+        e.set_(y[1])
+        told = [x.storage_offset(), x.stride(), x.is_set_to(y.t()[1:]), z.data_ptr() - y.data_ptr(), y.tolist()]
+        return [*told, x._base is None, y._version, e.tolist(), e.storage_offset()]
+
+    def storages(t: Any) -> Any:
+        y = t.arange(12.0).view(3, 4)
+        sources = [(y.untyped_storage(),), (y.storage(), 1, (2, 2), (3, 1)), (y, 1, (2, 2)), (y, 2, (2, 2), (1, 3))]
+        return [t.zeros(2).set_(*each).tolist() for each in sources]
+
+    agree(taken)
+    agree(storages)
+    refuse(lambda t: t.zeros(2).set_([1.0]), TypeError, "set_")
+
+
+def test_resize_takes_a_memory_format(deferring: gradwire.Session) -> None:
+    def resized(t: Any) -> Any:
+        four, same = t.arange(24.0).resize_(1, 2, 3, 4, memory_format=t.channels_last), t.arange(8.0).view(1, 2, 2, 2)
+        same.resize_(1, 2, 2, 2, memory_format=t.channels_last)
+        five = t.arange(24.0).resize_(1, 2, 3, 2, 2, memory_format=t.channels_last_3d)
+        like = t.arange(24.0).resize_as_(four, memory_format=t.preserve_format)
+        plain = t.resize_as_(t.arange(24.0), four)
+        return [(each.tolist(), each.stride()) for each in (four, same, five, like, plain)]
+
+    agree(resized)
+    refuse(lambda t: t.ones(4).resize_(2, 2, memory_format=t.channels_last), RuntimeError, "required rank 4")
+    refuse(
+        lambda t: t.ones(4).resize_(2, 2, memory_format=t.preserve_format), RuntimeError, "Unsupported memory format"
+    )

@@ -150,3 +150,62 @@ def test_layer_functions_and_their_gradients_are_pytorchs(name):
 
 def test_bad_layer_functions_are_refused():
     refuse(lambda t: t.func.functionalize(abs, remove="x")(t.ones(2)), RuntimeError, "remove='mutations'")
+
+
+def _half(t, dtype):
+    values = t.linspace(-2, 3, 24).reshape(4, 6).to(getattr(t, dtype))
+    return values, t.linspace(1, -1, 24).reshape(4, 6).to(getattr(t, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gradients_of_half_types_as_functions_are_computed_in_float32(dtype):
+    def case(t):
+        x, g = _half(t, dtype)
+        return [
+            t._softmax_backward_data(g, x.softmax(1), 1, x.dtype),
+            t._log_softmax_backward_data(g, x.float().log_softmax(1).to(x.dtype), 1, x.dtype),
+            t.ops.aten.native_dropout_backward(g, x > 0, 1 / 0.9),
+        ]
+
+    agree(case)
+    refuse(
+        lambda t: t._softmax_backward_data(_half(t, dtype)[0], t.ones(4, 6), 1, t.float32),
+        RuntimeError,
+        "expected scalar type",
+    )
+
+
+def test_masked_indices_into_a_dimension_without_elements_give_the_fill():
+    def case(t):
+        at, hidden = t.tensor([0, 1]), t.tensor([False, False])
+        put = t.ops.aten._unsafe_masked_index_put_accumulate
+        return [
+            t._unsafe_masked_index(t.zeros(3, 0), hidden, [at, at], 2.5),
+            t._unsafe_masked_index(t.zeros(3, 0), hidden[:, None], [at], 2.5),
+            put(t.zeros(3, 0), hidden, [at, at], t.ones(2)),
+        ]
+
+    agree(case)
+
+
+WRONG = {
+    "_chunk_cat of none": (lambda t: t._chunk_cat([], 0, 2), RuntimeError, "non-empty input tensor list"),
+    "_chunk_cat of empty ones": (lambda t: t._chunk_cat([t.zeros(0, 3)], 0, 2), RuntimeError, "non-empty tensor"),
+    "_chunk_cat of two dtypes": (
+        lambda t: t._chunk_cat([t.zeros(3), t.zeros(3).long()], 0, 2), RuntimeError, "same dtype"
+    ),
+    "_chunk_cat of other sizes": (
+        lambda t: t._chunk_cat([t.zeros(2, 3), t.zeros(3, 3)], 1, 2), RuntimeError, "expects same sizes"
+    ),
+    "_chunk_cat of another dim": (lambda t: t._chunk_cat([t.zeros(3)], 1, 2), IndexError, "Dimension out of range"),
+    "hash of complex": (lambda t: t.hash_tensor(t.zeros(2).cfloat()), NotImplementedError, "xor_sum_cpu"),
+    "hash of a dim": (lambda t: t.hash_tensor(t.zeros(2, 3), 2), IndexError, "Dimension out of range"),
+    "hash of a dim twice": (lambda t: t.hash_tensor(t.zeros(2, 3), (0, -2)), RuntimeError, "appears multiple times"),
+    "hash of an empty dim": (lambda t: t.hash_tensor(t.zeros(0, 3), 0), IndexError, "non-zero size"),
+    "hash of a name": (lambda t: t.hash_tensor(t.zeros(2), "x"), TypeError, "must be tuple of ints"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_of_inner_functions_are_refused(name):
+    refuse(*WRONG[name])

@@ -3,7 +3,7 @@
 import pytest
 
 import gradwire
-from tests.client.oracle import agree
+from tests.client.oracle import agree, refuse
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -138,3 +138,50 @@ def test_an_error_in_a_draw_from_a_generator_leaves_the_sessions_numbers(deferri
     with pytest.raises(ValueError):
         gradwire.rand(3, generator=generator)
     assert gradwire.rand(3).tolist() == expected
+
+
+def test_numbers_are_drawn_into_out():
+    def case(t):
+        drawn = []
+        for draw in (
+            lambda: t.normal(t.zeros(20), 2.0, out=t.empty(20)),
+            lambda: t.normal(1.0, t.ones(20), out=t.empty(20, dtype=t.float64)),
+            lambda: t.normal(1.0, 0.5, (3,), out=t.empty(0)),
+            lambda: t.bernoulli(t.full((4,), 0.5), out=t.empty(4)),
+            lambda: t.multinomial(t.full((4,), 0.5), 2, out=t.empty(2, dtype=t.int64)),
+            lambda: t.rand(20, out=t.empty(20, dtype=t.float64)),
+            lambda: t.randint(5, (2,), out=t.empty(2)),
+            lambda: t.randperm(5, out=t.empty(5, dtype=t.int64)),
+            lambda: t.arange(3, out=t.empty(3)),
+            lambda: t.full((2,), 3, out=t.empty(2)),
+            lambda: t.randint_like(t.zeros(4), high=5),
+            lambda: t.randint_like(t.zeros(4), 2, high=5),
+            lambda: t.randint_like(t.zeros(4), low=2, high=5),
+        ):
+            t.manual_seed(3)
+            drawn.append(draw())
+        target = t.empty(3)
+        return [*drawn, t.normal(t.zeros(3), 1.0, out=target) is target]
+
+    agree(case)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "phrase"),
+    [
+        ("uint8", 0, 300, "to - 1 is out of bounds for unsigned char"),
+        ("uint8", -1, 3, "from is out of bounds for unsigned char"),
+        ("bool", 0, 3, "to - 1 is out of bounds for bool"),
+        ("float16", 0, 100000, "to - 1 is out of bounds for c10::Half"),
+        ("float16", -100000, 3, "from is out of bounds for c10::Half"),
+    ],
+)
+def test_bounds_beyond_the_dtype_are_refused(dtype, low, high, phrase):
+    refuse(lambda t: t.randint_like(t.zeros(2, dtype=getattr(t, dtype)), low, high), RuntimeError, phrase)
+    refuse(lambda t: t.randint(low, high, (2,), dtype=getattr(t, dtype)), RuntimeError, phrase)
+    refuse(lambda t: t.zeros(2, dtype=getattr(t, dtype)).random_(low, high), RuntimeError, phrase)
+
+
+def test_low_alone_is_refused():
+    refuse(lambda t: t.randint_like(t.zeros(2), 3, low=1), TypeError, "randint_like")
+    refuse(lambda t: t.randint_like(t.zeros(2)), TypeError, "randint_like")

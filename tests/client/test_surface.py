@@ -8,7 +8,7 @@ import gradwire
 from gradwire._base.absent import PYTORCH, suggested
 from gradwire._tensor.ops import TORCH_NAMES, TensorMethods
 from gradwire.nn import functional
-from tests.client.oracle import agree
+from tests.client.oracle import agree, refuse
 
 torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 
@@ -191,9 +191,9 @@ def test_reshaping_a_leaf_in_place_is_refused():
     agree(case)
 
 
-def test_a_factory_refuses_an_out_tensor_by_name(deferring):
-    with pytest.raises(NotImplementedError, match=r"ones\(out=…\) is not supported"):
-        gradwire.ones(2, out=gradwire.ones(2))
+def test_a_factory_writes_to_an_out_tensor_of_its_dtype(deferring):
+    agree(lambda t: [t.ones(2, out=t.zeros(2, dtype=t.int32)), t.eye(2, out=t.empty(0))])
+    refuse(lambda t: t.ones(2, dtype=t.int64, out=t.ones(2)), RuntimeError, "does not match dtype of out parameter")
 
 
 def test_a_slip_of_the_finger_is_told_and_nothing_else():

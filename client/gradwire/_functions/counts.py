@@ -146,7 +146,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     spacing: the distance of neighbours, one for each dimension, or the coordinates along each, a tensor. edge_order: 1
     or 2, the order at the ends. Raises RuntimeError for a dimension with fewer than edge_order + 1 elements.
     """
-    dims = _dims(input, spacing, dim)
+    dims = dims_of(dim, input.ndim)
     spacing = 1 if spacing is None else spacing
     steps = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
     if len(steps) != len(dims):
@@ -173,17 +173,19 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     )
 
 
-def _dims(input: Tensor, spacing: Any, dim: Any) -> list[int]:
+def dims_of(dim: int | Sequence[int] | None, ndim: int) -> list[int]:
+    """Dimensions counted from 0; all for None. Raises IndexError for one out of range, RuntimeError for one twice."""
     if dim is None:
-        return list(range(input.ndim))
+        return list(range(ndim))
+    most = max(ndim, 1)
     dims = [dim] if isinstance(dim, int) else list(dim)
     made = []
     for each in dims:
-        if not -input.ndim <= each < input.ndim:
+        if not -most <= each < most:
             raise GradwireIndexError(
-                f"Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {each})"
+                f"Dimension out of range (expected to be in range of [{-most}, {most - 1}], but got {each})"
             )
-        made.append(each % input.ndim)
+        made.append(each % most)
     if len(set(made)) < len(made):
         raise refuse(f"dim {made[-1]} appears multiple times in the list of dims")
     return made

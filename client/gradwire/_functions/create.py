@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from gradwire._proxy.memo import MemoEntry, intern
 from gradwire._proxy.results import new_proxy
 from gradwire._session.sessions import current_session
 from gradwire._tensor.call import _call, _sizes
+from gradwire._tensor.out import _into
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Template, framed
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
@@ -294,10 +295,19 @@ def _send(session: SessionProtocol, array: Array, found: dtype, device: str, req
 
 
 def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: SessionProtocol | None = None) -> Tensor:
-    """Have the server make a tensor. `options` are PyTorch's: dtype, device, requires_grad, generator."""
+    """Have the server make a tensor. `options` are PyTorch's: dtype, device, requires_grad, generator, out.
+
+    The dtype and device of an `out` are the result's. Raises RuntimeError for another dtype beside it.
+    """
+    out = options.pop("out", None)
+    if out is not None:
+        if options.get("dtype") not in (None, out.dtype):
+            raise refuse(f"dtype {options['dtype']} does not match dtype of out parameter ({out.dtype})")
+        options = {**options, "dtype": out.dtype, "device": out.device}
+        return cast("Tensor", _into(op, out, create(op, args, options, session)))
     generator = options.pop("generator", None)
     options.pop("memory_format", None)  # the only layout is row-major
-    for name in ("pin_memory", "layout", "out"):
+    for name in ("pin_memory", "layout"):
         given = options.pop(name, None)
         if given is not None and given is not False:
             raise NotImplementedError(f"{op}({name}=…) is not supported")
@@ -320,7 +330,7 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
 def _floating(options: dict[str, Any]) -> dict[str, Any]:
     """Options with the default dtype filled in if it differs from the server's default, float32."""
     default = dtypes.get_default_dtype()
-    if options.get("dtype") is None and default is not dtypes.float32:
+    if options.get("out") is None and options.get("dtype") is None and default is not dtypes.float32:
         options["dtype"] = default
     return options
 
@@ -439,10 +449,20 @@ def rand_like(input: Tensor, **options: Any) -> Tensor:
     return create("rand_like", (input,), options)
 
 
-def randint_like(input: Tensor, low: int, high: int | None = None, **options: Any) -> Tensor:
-    """Random whole numbers from low, or 0, to high - 1, of a tensor's size, dtype and device (torch.randint_like)."""
-    bounds = (0, low) if high is None else (low, high)
-    return create("randint_like", (input, *bounds), options)
+def randint_like(input: Tensor, *bounds: Any, **options: Any) -> Tensor:
+    """Random whole numbers of a tensor's size, dtype and device (torch.randint_like).
+
+    randint_like(input, high) gives 0 to high - 1, randint_like(input, low, high) low to high - 1. Raises RuntimeError
+    for bounds beyond the dtype.
+    """
+    named: dict[str, Any] = {name: options.pop(name) for name in ("low", "high") if name in options}
+    free: tuple[str, ...] = ("high",) if len(bounds) == 1 and "high" not in named else ("low", "high")
+    if len(bounds) > len(free) or (bounds and "low" in named):
+        raise GradwireTypeError("randint_like() takes (input, high) or (input, low, high)")
+    named.update(zip(free, bounds, strict=False))
+    if "high" not in named:
+        raise GradwireTypeError("randint_like() takes (input, high) or (input, low, high)")
+    return create("randint_like", (input, named.get("low", 0), named["high"]), options)
 
 
 def randn_like(input: Tensor, **options: Any) -> Tensor:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError
 from gradwire._base.modes import is_grad_enabled
+from gradwire._functions.composed import broadcast_shapes
 from gradwire._functions.create import make_tensor
 from gradwire._graph import commands
 from gradwire._session.sessions import current_session
 from gradwire._tensor import ops
+from gradwire._tensor.out import _into
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, service_pb2, types_pb2
@@ -185,14 +187,26 @@ default_generator = _SessionGenerator()
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, **options: Any
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    **options: Any,
 ) -> Tensor:
     """Random numbers of a normal distribution; `size` is needed unless mean or std is a tensor (torch.normal).
 
-    The gradients of mean and std are zeros, as PyTorch's.
+    They are drawn in the dtype of `out`, where it is given. The gradients of mean and std are zeros, as PyTorch's.
     """
     for name in ("layout", "pin_memory"):
         options.pop(name, None)
+    if out is not None:
+        given = [each.shape for each in (mean, std) if isinstance(each, Tensor)]
+        sizes = broadcast_shapes(*given) if given else size
+        with (generator or default_generator).used():
+            drawn = ops.randn(sizes, dtype=out.dtype, device=out.device)
+        return cast("Tensor", _into("normal", out, drawn * std + mean))
     with (generator or default_generator).used():
         made = ops.normal(mean, std, size, **options)
     for each in (mean, std):
@@ -201,10 +215,13 @@ def normal(
     return made
 
 
-def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
+) -> Tensor:
     """Random ones and zeros; the probability of a one is the element or `p` (torch.bernoulli)."""
     with (generator or default_generator).used():
-        return ops.bernoulli(input, p)
+        made = ops.bernoulli(input, p)
+    return made if out is None else cast("Tensor", _into("bernoulli", out, made))
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
@@ -220,8 +237,14 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 
 
 def multinomial(
-    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Random indices drawn with the weights in the last dimension (torch.multinomial)."""
     with (generator or default_generator).used():
-        return ops.multinomial(input, num_samples, replacement)
+        made = ops.multinomial(input, num_samples, replacement)
+    return made if out is None else cast("Tensor", _into("multinomial", out, made))

@@ -138,6 +138,8 @@ def share_storage(made: Handle, source: Handle) -> StorageState:
         source._changes_seen = storage.changes
     made._storage = storage
     made._changes_seen = storage.changes
+    if "_memory" in source.__dict__:
+        made.__dict__["_memory"] = source.__dict__["_memory"]
     return storage
 
 

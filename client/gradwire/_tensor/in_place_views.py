@@ -54,30 +54,43 @@ class InPlaceViews(Handle):
         """Change the sizes; elements keep their order in memory (torch.Tensor.resize_).
 
         A larger tensor gets memory of its own, and the new elements are zeros, where PyTorch leaves them undefined.
-        `memory_format` has no effect. Raises RuntimeError for a tensor that requires grad, and for a larger one that
-        shares its memory with others.
+        memory_format: the order of the dimensions in memory, channels_last or channels_last_3d; row-major by default.
+        Raises RuntimeError for a tensor that requires grad, for a larger one that shares its memory with others, and
+        for a format that does not fit the sizes.
         """
-        return _resized(self, (*sizes[0],) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
+        wanted = (*sizes[0],) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+        return _resized(self, wanted, memory_format)
 
     def resize_as_(self: _T, tensor: Handle, *, memory_format: Any = None) -> _T:
-        """`resize_` to another tensor's sizes (torch.Tensor.resize_as_)."""
-        return _resized(self, tensor._spec.shape)
+        """`resize_` to another tensor's sizes; preserve_format also takes its format (torch.Tensor.resize_as_)."""
+        if memory_format is not None and memory_format._name == "preserve_format":
+            like: Any = tensor
+            memory_format = next((each for each in _ORDERS if _lies(like, each)), None)
+        return _resized(self, tensor._spec.shape, memory_format)
 
-    def set_(self: _T, source: Any = None, *geometry: Any) -> _T:
-        """Share another tensor's memory, with its sizes and strides; without one, have no elements (torch.Tensor.set_).
+    def set_(
+        self: _T,
+        source: Any = None,
+        storage_offset: int | None = None,
+        size: Sequence[int] | None = None,
+        stride: Sequence[int] | None = None,
+    ) -> _T:
+        """Share a tensor's or storage's memory, with its sizes and strides or those given (torch.Tensor.set_).
 
-        Raises RuntimeError if one of them requires grad outside of no_grad, and for another dtype or device;
-        TypeError for a storage, which holds no values here.
+        Without a source it gets no elements. Raises RuntimeError if a tensor requires grad outside of no_grad, and for
+        another dtype or device.
         """
         target: Any = self
-        given: Any = source
-        if geometry or not (source is None or isinstance(source, Handle)):
-            raise GradwireTypeError("set_() takes a tensor: a storage holds no values here. Give as_strided() of one")
+        given: Any = source._base if type(source).__name__ == "UntypedStorage" else source
+        if not (given is None or isinstance(given, Handle)):
+            raise GradwireTypeError(f"set_() takes a tensor or a storage, not {type(source).__name__}")
         target._fresh()
         check_in_place("set_", (target,), GRAD_ENABLED.get(), ())
-        if GRAD_ENABLED.get() and (target.requires_grad or (source is not None and given.requires_grad)):
+        if GRAD_ENABLED.get() and (target.requires_grad or (given is source is not None and given.requires_grad)):
             raise refuse("derivative for set_ is not implemented", errors_pb2.REASON_REQUIRES_GRAD)
-        new: Any = target.new_empty(0) if source is None else given.detach()
+        new: Any = target.new_empty(0)
+        if given is not None:
+            new = _call("detach", (given,))
         if new.dtype is not target.dtype:
             raise refuse(
                 f"Could not set tensor of type {new.dtype.name} to a tensor of type {target.dtype.name}",
@@ -85,8 +98,12 @@ class InPlaceViews(Handle):
             )
         if new.device != target.device:
             raise refuse(f"Could not set a tensor on {new.device} to a tensor on {target.device}")
+        if given is not None and (storage_offset is not None or given is not source):
+            shape = [new.nbytes // new.itemsize] if size is None else list(size)
+            new = new.as_strided(shape, row_major(shape) if stride is None else stride, storage_offset or 0)
         with no_grad():
-            target.copy_(target.clone())  # counts as a change: what backward saved of it is out of date
+            # Counts as a change: what backward saved of it is out of date. It writes no values, which may overlap.
+            _become(target, "permute", tuple(range(target.ndim)))
             target.data = new
         return self
 
@@ -100,7 +117,36 @@ def _become(self: _T, op: str, *args: Any) -> _T:
     return self
 
 
-def _resized(self: _T, sizes: Sequence[int]) -> _T:
+# Dimensions from the outermost in memory to the innermost.
+_ORDERS = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
+
+
+def row_major(sizes: Sequence[int]) -> list[int]:
+    """Strides of a dense row-major tensor."""
+    return [math.prod([max(size, 1) for size in sizes[place + 1 :]]) for place in range(len(sizes))]
+
+
+def _strides(sizes: Sequence[int], memory_format: Any) -> list[int]:
+    """Strides of a dense tensor of a memory format. Raises RuntimeError for one that does not fit the sizes."""
+    name = getattr(memory_format, "_name", memory_format) or "contiguous_format"
+    if name == "contiguous_format":
+        return row_major(sizes)
+    if name not in _ORDERS:
+        raise refuse("Unsupported memory format" + name.removesuffix("_format").title())
+    order = _ORDERS[name]
+    if len(sizes) != len(order):
+        raise refuse(f"required rank {len(order)} tensor to use {name} format", errors_pb2.REASON_SHAPE)
+    dense = row_major([sizes[place] for place in order])
+    return [dense[order.index(place)] for place in range(len(order))]
+
+
+def _lies(tensor: Any, name: str) -> bool:
+    """Whether a tensor lies in memory as a format of channels last, and not row-major."""
+    sizes = tensor.shape
+    return len(sizes) == len(_ORDERS[name]) and list(tensor.stride()) == _strides(sizes, name) != row_major(sizes)
+
+
+def _resized(self: _T, sizes: Sequence[int], memory_format: Any) -> _T:
     target: Any = self
     spec = target._fresh()
     if spec.requires_grad:
@@ -108,10 +154,10 @@ def _resized(self: _T, sizes: Sequence[int]) -> _T:
     wanted = tuple(int(size) for size in sizes)
     if any(size < 0 for size in wanted):
         raise refuse(f"Trying to create tensor with negative dimension {min(wanted)}: {list(wanted)}")
-    if wanted == tuple(spec.shape):
+    strides = _strides(wanted, memory_format)
+    if wanted == tuple(spec.shape) and memory_format is None:
         return self
     count, held = math.prod(wanted), target.numel()
-    strides = [math.prod(wanted[place + 1 :]) for place in range(len(wanted))]
     try:  # the storage may hold more elements than the tensor shows; only the server knows
         return _become(self, "as_strided", list(wanted), strides)
     except RuntimeError as error:
@@ -127,7 +173,7 @@ def _resized(self: _T, sizes: Sequence[int]) -> _T:
         made = target.new_zeros(count)
         made[:held] = target.reshape(-1)
         target.zero_()  # counts as a change: what backward saved of it is out of date
-        target.data = made.view(wanted)
+        target.data = made.as_strided(list(wanted), strides)
     return self
 
 

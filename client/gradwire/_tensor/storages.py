@@ -26,7 +26,7 @@ _addresses: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 def address(tensor: Tensor) -> int:
     """An address for the memory of a tensor: equal for all tensors on the same memory."""
-    storage = tensor._storage or share_storage(tensor, tensor)
+    storage = tensor.__dict__.get("_memory") or tensor._storage or share_storage(tensor, tensor)
     if storage not in _addresses:
         _addresses[storage] = next(_numbers) * _STEP
     return _addresses[storage]

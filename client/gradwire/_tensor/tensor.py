@@ -162,7 +162,8 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def storage_offset(self) -> int:
         """Elements from the start of its memory to its first element (torch.Tensor.storage_offset)."""
-        return 0 if self._storage is None else int(self._described().storage_offset)
+        alone = self._storage is None and self.__dict__.get("_memory") is None
+        return 0 if alone else int(self._described().storage_offset)
 
     def is_set_to(self, tensor: Tensor) -> bool:
         """Whether both are the same elements of the same memory, with equal strides (torch.Tensor.is_set_to)."""
@@ -437,6 +438,8 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
             raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
         self._spec = commands.set_data(self, value)
+        # The version stays the tensor's own; the memory is the other's.
+        self.__dict__["_memory"] = value.__dict__.get("_memory", value._storage)
         self._session.untracked_writes += 1
         expect_other_gradient(self)
 

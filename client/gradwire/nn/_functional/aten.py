@@ -10,6 +10,7 @@ from typing import Any
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.refused import refusal
+from gradwire._functions.counts import dims_of
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional
@@ -51,21 +52,39 @@ def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 
 def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
-    """Gradient of softmax along `dim`, of its output; in `input_dtype`."""
-    weighted = grad_output * output
-    made: Tensor = (weighted - output * weighted.sum(dim, keepdim=True)).to(input_dtype)
+    """Gradient of softmax along `dim`, of its output, in the gradient's dtype. Half types are computed in float32.
+
+    `input_dtype` float16 gives float16 for a gradient of float32. Raises RuntimeError for an output of another dtype.
+    """
+    grad, output, made_dtype = _widened(grad_output, output, input_dtype)
+    made: Tensor = ((grad - (grad * output).sum(dim, keepdim=True)) * output).to(made_dtype)
     return made
 
 
 def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
-    """Gradient of log_softmax along `dim`, of its output; in `input_dtype`."""
-    made: Tensor = (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
+    """Gradient of log_softmax along `dim`, of its output; dtypes and errors as of `_softmax_backward_data`."""
+    grad, output, made_dtype = _widened(grad_output, output, input_dtype)
+    made: Tensor = (grad - output.exp() * grad.sum(dim, keepdim=True)).to(made_dtype)
     return made
+
+
+def _widened(grad: Tensor, output: Tensor, input_dtype: Any) -> tuple[Tensor, Tensor, Any]:
+    """A gradient and an output in the dtype to compute in, and the result's dtype."""
+    if output.dtype is not grad.dtype:
+        raise refuse(f"expected scalar type {grad.dtype.title} but found {output.dtype.title}")
+    narrow = grad.dtype is dtypes.float32 and dtypes.as_dtype(input_dtype) is dtypes.float16
+    wide = _wide(grad.dtype)
+    return grad.to(wide), output.to(wide), dtypes.float16 if narrow else grad.dtype
+
+
+def _wide(dtype: Any) -> Any:
+    """The dtype to compute in, for values of a dtype: float32 for half types."""
+    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
 
 
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Gradient of dropout: that of the kept elements times `scale`."""
-    made: Tensor = grad_output * mask * float(scale)
+    made: Tensor = (grad_output.to(_wide(grad_output.dtype)) * mask * float(scale)).to(grad_output.dtype)
     return made
 
 
@@ -111,13 +130,22 @@ def _batch_norm_with_update(
 def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
     """Divide each tensor along `dim` into chunks, with zeros at the end; join the chunks of a number, flattened.
 
-    Gives (*sizes before dim, num_chunks, elements). Raises RuntimeError for no tensors and for fewer than 1 chunk.
+    Gives (*sizes before dim, num_chunks, elements). Raises RuntimeError for no or empty tensors, for fewer than 1
+    chunk, and for tensors of several dtypes or sizes before dim; IndexError for another dimension.
     """
-    if not tensors:
-        raise refuse("_chunk_cat expects a non-empty input tensor list")
     if num_chunks < 1:
         raise refuse("_chunk_cat expects positive num_chunks")
-    dim %= tensors[0].ndim
+    if not tensors:
+        raise refuse("_chunk_cat expects a non-empty input tensor list")
+    dim = dims_of(dim, tensors[0].ndim)[0]
+    before = tensors[0].shape[:dim]
+    for each in tensors:
+        if not each.numel():
+            raise refuse("_chunk_cat expects non-empty tensor")
+        if each.dtype is not tensors[0].dtype:
+            raise refuse("_chunk_cat expects all input tensors with the same dtype")
+        if each.ndim <= dim or each.shape[:dim] != before:
+            raise refuse("_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors")
     parts = []
     for each in tensors:
         missing = -each.shape[dim] % num_chunks
@@ -133,7 +161,15 @@ def _inside(input: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, ...]:
 
 
 def _unsafe_masked_index(input: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Any) -> Tensor:
-    """input[indices] where the mask is True, else `fill`. Indices of masked elements may lie outside."""
+    """input[indices] where the mask is True, else `fill`. Indices of masked elements may lie outside.
+
+    Indices into a dimension of size 0 give `fill` everywhere.
+    """
+    sizes = [
+        size or 1 if at < len(indices) and indices[at] is not None else size for at, size in enumerate(input.shape)
+    ]
+    if sizes != list(input.shape):  # indices into a dimension of size 0 are refused
+        input, mask = input.new_zeros(sizes), ops.zeros_like(mask)
     return input[_inside(input, indices)].masked_fill(~mask, fill)
 
 
@@ -141,6 +177,8 @@ def _unsafe_masked_index_put_accumulate(
     input: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
 ) -> Tensor:
     """A copy of the input with the values added at the indices, where the mask is True."""
+    if not input.numel():
+        return input.clone()
     return input.index_put(_inside(input, indices), values.masked_fill(~mask, 0), accumulate=True)
 
 
@@ -167,13 +205,21 @@ def _upsample_bilinear2d_aa(
 def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """Exclusive or of the elements' bits, in 64 bits each, over dimensions, or all; dtype uint64 (torch.hash_tensor).
 
-    mode: 0, the only one; else RuntimeError.
+    mode: 0, the only one; else RuntimeError. Raises NotImplementedError for complex numbers, IndexError for dimensions
+    that do not exist or have size 0, RuntimeError for repeated ones.
     """
     if mode:
         raise refuse(f"Unknown hash_tensor mode: {mode}")
+    if input.is_complex():
+        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{input.dtype.title}'")
     wide = input.to(dtypes.float64 if input.is_floating_point() else dtypes.int64)
-    given = (dim,) if isinstance(dim, int) else tuple(dim)
-    reduced = sorted({each % input.ndim for each in given if input.ndim} or range(input.ndim))
+    given = () if dim is None else (dim,) if isinstance(dim, int) else dim
+    if not isinstance(given, (tuple, list)) or not all(isinstance(each, int) for each in given):
+        raise TypeError(f"hash_tensor(): argument 'dim' (position 2) must be tuple of ints, not {type(dim).__name__}")
+    reduced = sorted(dims_of(given or None, input.ndim))[: input.ndim]
+    for each in reduced:
+        if given and not input.shape[each]:
+            raise IndexError(f"hash_tensor: Expected reduction dim {each} to have non-zero size.")
     kept = [each for each in range(input.ndim) if each not in reduced]
     bits = wide.contiguous().view(dtypes.int64)
     bits = (bits.permute(*kept, *reduced) if kept and reduced else bits).reshape(

@@ -6,7 +6,7 @@ These functions record no nodes: they return leaves, which require grad on reque
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
@@ -131,7 +131,12 @@ def arange(
         )
     whole = all(isinstance(value, int) for value in (first, last, by))
     dtype = dtype or (dtypes.int64 if whole else dtypes.default())
-    count = _steps(first, last, by)
+    if not whole and dtypes.category(dtype) < dtypes.FLOAT:
+        # PyTorch cuts the fractions off; only int64 also counts the values without them.
+        cut: Any = [int(each) for each in cast("tuple[float, ...]", (first, last, by))]
+        count, (first, last, by), whole = _steps(*(cut if dtype == dtypes.int64 else (first, last, by))), cut, True
+    else:
+        count = _steps(first, last, by)
     xp = place(device, (count,), dtype, 8)
     exact = dtypes.int64 if whole else dtypes.float64
     return made(
@@ -203,6 +208,8 @@ def logspace(
         raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
     dtype = dtype or dtypes.default()
     xp = place(device, (steps,), dtype, 32)
+    if dtypes.category(dtype) < dtypes.FLOAT:  # PyTorch cuts the fractions of the ends off
+        start, end = [int(cast("float", each)) if steps != 1 else each for each in (start, end)]
     return made(
         device,
         lambda: xp.power(base, _spaced(xp, start, end, steps, dtypes.float64)).astype(dtype),

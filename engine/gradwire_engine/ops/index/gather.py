@@ -21,6 +21,7 @@ from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where, zeros
 from gradwire_engine.ops.base.index_accumulation import add_flat, add_rows
 from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.elementwise.binary import remainder
 from gradwire_engine.ops.index.index import checked, getitem
 from gradwire_engine.ops.shape.shape import flatten, narrow, reshape
 
@@ -425,6 +426,8 @@ def take_along_dim(input: Array, indices: Array, dim: int | None = None) -> Arra
     dim = normalize_dim(dim, input.ndim)
     common = np.broadcast_shapes(_without(input.shape, dim), _without(indices.shape, dim))
     spread = (*common[:dim], -1, *common[dim + 1 :])
+    if input.shape[dim]:
+        indices = remainder(indices, input.shape[dim])  # PyTorch wraps indices around, also those beyond the size
     return gather(expand(input, spread), dim, expand(indices, spread))
 
 

@@ -119,10 +119,7 @@ def randint(
 def _integers(
     like: Any, shape: tuple[int, ...], low: int, high: int, dtype: DType, device: Device | None, requires_grad: bool
 ) -> Array:
-    if low >= high:
-        raise EngineError(
-            Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
-        )
+    _check_bounds(low, high, dtype)
     xp = place(device, shape, dtype, 0 if dtype == dtypes.int64 else 8)
     return made(device, lambda: sampler_for(xp).integers(like, low, high, dtype), requires_grad, shape, _UNIFORM)
 
@@ -322,12 +319,7 @@ def random(xp: Any, input: Array, from_: int = 0, to: int | None = None) -> Arra
     if kind == dtypes.COMPLEX:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"random_\" not implemented for '{dtypes.TITLES[input.dtype]}'")
     most = _largest_exact(input.dtype)
-    if to is not None and from_ >= to:
-        raise EngineError(
-            Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}"
-        )
-    if kind < dtypes.FLOAT and (from_ < _smallest(input.dtype) or (to is not None and to - 1 > most)):
-        raise EngineError(Reason.RUNTIME, f"random_: from or to is out of bounds for {dtypes.TITLES[input.dtype]}")
+    _check_bounds(from_, to, input.dtype)
     if to is None and from_ == 0:
         return sampler_for(xp).all_integers(input, input.dtype, most)
     return sampler_for(xp).integers(input, from_, most + 1 if to is None else to, input.dtype)
@@ -343,8 +335,38 @@ def _largest_exact(dtype: DType) -> int:
     return 1 if dtype == dtypes.bool_ else int(np.iinfo(dtype).max)
 
 
-def _smallest(dtype: DType) -> int:
-    return 0 if dtype == dtypes.bool_ else int(np.iinfo(dtype).min)
+# PyTorch's names in messages about bounds.
+_C_NAMES = {
+    dtypes.bool_: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short int",
+    dtypes.int32: "int", dtypes.int64: "long int", dtypes.uint16: "short unsigned int", dtypes.uint32: "unsigned int",
+    dtypes.uint64: "long unsigned int", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
+    dtypes.float32: "float", dtypes.float64: "double",
+}  # fmt: skip
+
+
+def _check_bounds(low: int, high: int | None, dtype: DType) -> None:
+    """Raise EngineError: RUNTIME for an empty range, and for bounds that the dtype cannot represent."""
+    if high is not None and low >= high:
+        raise EngineError(
+            Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    if dtypes.category(dtype) == dtypes.COMPLEX:
+        raise EngineError(Reason.RUNTIME, "check_random_bounds handles only integral, floating-point and boolean types")
+    smallest, largest = _range(dtype)
+    if not smallest <= low <= largest:
+        raise EngineError(Reason.RUNTIME, f"from is out of bounds for {_C_NAMES[dtype]}")
+    if high is not None and not smallest <= high - 1 <= largest:
+        raise EngineError(Reason.RUNTIME, f"to - 1 is out of bounds for {_C_NAMES[dtype]}")
+
+
+def _range(dtype: DType) -> tuple[float, float]:
+    """Smallest and largest number of a dtype that is not complex."""
+    if dtype == dtypes.bool_:
+        return 0, 1
+    if dtypes.category(dtype) < dtypes.FLOAT:
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    most = 3.3895314e38 if dtype == dtypes.bfloat16 else float(np.finfo(dtype).max)
+    return -most, most
 
 
 @op(in_place=True, cost=12, draws=True)

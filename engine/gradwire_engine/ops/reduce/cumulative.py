@@ -139,10 +139,10 @@ def diff(input: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, 
     for name, other in (("prepend", prepend), ("append", append)):
         if other is not None and other.ndim != input.ndim:
             raise EngineError(Reason.RUNTIME, f"diff expects {name} or append to be the same dimension as input")
+    if not n:  # PyTorch joins nothing either
+        return clone(input)
     if prepend is not None or append is not None:
         input = cat([part for part in (prepend, input, append) if part is not None], dim)
-    if not n:
-        return clone(input)
     less: Callable[..., Any] = logical_xor if input.dtype == dtypes.bool_ else sub
     for _ in range(min(n, input.shape[dim])):
         length = input.shape[dim] - 1

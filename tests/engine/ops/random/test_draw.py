@@ -29,7 +29,13 @@ REFUSED = [
     refused(draw.exponential, RUN, "lambda=0.0", X, 0.0, theirs=torch.Tensor.exponential_),
     refused(draw.random, RUN, "from=5 >= to=5", integers(0, 3, 2), 5, 5, theirs=lambda x, a, b: x.random_(a, b)),
     refused(
-        draw.random, RUN, "out of bounds for Byte", given([1], "uint8"), 0, 300, theirs=lambda x, a, b: x.random_(a, b)
+        draw.random,
+        RUN,
+        "out of bounds for unsigned char",
+        given([1], "uint8"),
+        0,
+        300,
+        theirs=lambda x, a, b: x.random_(a, b),
     ),
     refused(draw.cauchy, RUN, "sigma=0.0", X, 0.0, 0.0, theirs=torch.Tensor.cauchy_),
     refused(draw.log_normal, RUN, "std=0.0", X, 0.0, 0.0, theirs=torch.Tensor.log_normal_),
