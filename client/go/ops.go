@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "5ebd98ca0f45c0a465fdb401a201da824bfde80db19c71c8321150c38cd8f1df"
+const OpsHash = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {

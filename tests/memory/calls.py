@@ -261,7 +261,7 @@ calls("pdist/one pdist/three", lambda s: ((s.f(s.side, 64),), {}))
 calls("bilinear", lambda s: (s.f(s.side, 32), s.f(s.side, 32), s.f(s.side, 32, 32)))
 calls(
     """det linalg.det logdet linalg.slogdet slogdet linalg.inv inverse linalg.lu linalg.lu_factor linalg.qr
-    linalg.cond linalg.lu_factor_ex geqrf""",
+    linalg.cond linalg.lu_factor_ex geqrf linalg.ldl_factor linalg.ldl_factor_ex""",
     lambda s: (s.d(),),
 )
 calls("linalg.svd linalg.svdvals linalg.pinv linalg.matrix_exp matrix_exp linalg.matrix_rank linalg.eigvals",
@@ -274,6 +274,7 @@ calls("linalg.lstsq", lambda s: (s.d(s.side, s.side // 2), s.d(s.side, s.side //
 calls("linalg.solve_triangular", lambda s: ((engine.call("triu", (s.d(),)), s.d(s.side, s.side)), {"upper": True}))
 calls("cholesky_solve", lambda s: (s.d(s.side, s.side), engine.call("linalg.cholesky", (s.definite(),))))
 calls("cholesky_inverse", lambda s: (engine.call("linalg.cholesky", (s.definite(),)),))
+calls("linalg.ldl_solve", lambda s: (*engine.call("linalg.ldl_factor", (s.d(),)), s.d(s.side, s.side)))
 calls("linalg.lu_solve", lambda s: (*engine.call("linalg.lu_factor", (s.d(),)), s.d(s.side, s.side)))
 calls("linalg.householder_product", lambda s: (s.d(s.side, s.side), s.d(s.side)))
 calls("linalg.tensorinv", lambda s: (engine.call("reshape", (s.d(), (s.side, 1, s.side))), 1))

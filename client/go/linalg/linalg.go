@@ -141,6 +141,59 @@ func Inv(a *gradwire.Tensor) *gradwire.Tensor {
 	return c.One()
 }
 
+// LdlFactorOptions are what LdlFactor can do without.
+type LdlFactorOptions struct {
+	Hermitian bool // default false
+}
+
+// LdlFactor: Factors L D L^T of symmetric matrices, or L D L^H of Hermitian ones, packed (torch.linalg.ldl_factor).
+func LdlFactor(a *gradwire.Tensor, options ...LdlFactorOptions) (lD, pivots *gradwire.Tensor) {
+	c := gradwire.NewCall(nil, "linalg.ldl_factor").Tensor("", a)
+	for _, o := range options {
+		if o.Hermitian {
+			c.Boolean("hermitian", o.Hermitian)
+		}
+	}
+	return c.Two()
+}
+
+// LdlFactorExOptions are what LdlFactorEx can do without.
+type LdlFactorExOptions struct {
+	Hermitian   bool // default false
+	CheckErrors bool // default false
+}
+
+// LdlFactorEx: ldl_factor with int32 infos: the index from 1 of a zero of D, 0 for none (torch.linalg.ldl_factor_ex).
+func LdlFactorEx(a *gradwire.Tensor, options ...LdlFactorExOptions) (lD, pivots, info *gradwire.Tensor) {
+	c := gradwire.NewCall(nil, "linalg.ldl_factor_ex").Tensor("", a)
+	for _, o := range options {
+		if o.Hermitian {
+			c.Boolean("hermitian", o.Hermitian)
+		}
+		if o.CheckErrors {
+			c.Boolean("check_errors", o.CheckErrors)
+		}
+	}
+	made := c.Several(3)
+	return made[0], made[1], made[2]
+}
+
+// LdlSolveOptions are what LdlSolve can do without.
+type LdlSolveOptions struct {
+	Hermitian bool // default false
+}
+
+// LdlSolve: Solve A @ X = B, given A's ldl_factor (torch.linalg.ldl_solve).
+func LdlSolve(lD *gradwire.Tensor, pivots *gradwire.Tensor, b *gradwire.Tensor, options ...LdlSolveOptions) *gradwire.Tensor {
+	c := gradwire.NewCall(nil, "linalg.ldl_solve").Tensor("", lD).Tensor("", pivots).Tensor("", b)
+	for _, o := range options {
+		if o.Hermitian {
+			c.Boolean("hermitian", o.Hermitian)
+		}
+	}
+	return c.One()
+}
+
 // LstsqOptions are what Lstsq can do without.
 type LstsqOptions struct {
 	Rcond  *float64

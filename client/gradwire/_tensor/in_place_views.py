@@ -88,9 +88,8 @@ class InPlaceViews(Handle):
         check_in_place("set_", (target,), GRAD_ENABLED.get(), ())
         if GRAD_ENABLED.get() and (target.requires_grad or (given is source is not None and given.requires_grad)):
             raise refuse("derivative for set_ is not implemented", errors_pb2.REASON_REQUIRES_GRAD)
-        new: Any = target.new_empty(0)
-        if given is not None:
-            new = _call("detach", (given,))
+        memory: Any = given
+        new: Any = target.new_empty(0) if given is None else memory.detach()
         if new.dtype is not target.dtype:
             raise refuse(
                 f"Could not set tensor of type {new.dtype.name} to a tensor of type {target.dtype.name}",

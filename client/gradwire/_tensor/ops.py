@@ -153,6 +153,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "linalg.diagonal": {"offset": 0, "dim1": -2, "dim2": -1},
     "linalg.eigh": {"UPLO": 'L'},
     "linalg.eigvalsh": {"UPLO": 'L'},
+    "linalg.ldl_factor": {"hermitian": False},
+    "linalg.ldl_factor_ex": {"hermitian": False, "check_errors": False},
+    "linalg.ldl_solve": {"hermitian": False},
     "linalg.lstsq": {"rcond": None, "driver": None},
     "linalg.lu": {"pivot": True},
     "linalg.lu_factor": {"pivot": True},
@@ -2382,6 +2385,32 @@ def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     made = _call("linalg.inv", (A,))
     return made if out is None else _into("linalg.inv", out, made, (A,))
+
+
+def linalg_ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+    """Factors L D L^T of symmetric matrices, or L D L^H of Hermitian ones, packed (torch.linalg.ldl_factor).
+
+    A: (..., n, n), of which the lower triangles are read. LD: A's shape; pivots: (..., n), int32, LAPACK's. Its
+    backward is refused, as PyTorch's. Raises EngineError: RUNTIME for a singular matrix, SHAPE, NOT_SUPPORTED.
+    """
+    return _call("linalg.ldl_factor", (A,), (("hermitian", hermitian),), ('LD', 'pivots'))
+
+
+def linalg_ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+    """ldl_factor with int32 infos: the index from 1 of a zero of D, 0 for none (torch.linalg.ldl_factor_ex).
+
+    Raises EngineError: RUNTIME for a singular matrix with `check_errors`, SHAPE, NOT_SUPPORTED.
+    """
+    return _call("linalg.ldl_factor_ex", (A,), (("hermitian", hermitian), ("check_errors", check_errors),), ('LD', 'pivots', 'info'))
+
+
+def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """Solve A @ X = B, given A's ldl_factor (torch.linalg.ldl_solve).
+
+    LD: (..., n, n); pivots: (..., n), integers; B: (..., n, k); batches broadcast. Its backward is refused, as
+    PyTorch's. Raises EngineError: SHAPE, DTYPE, RUNTIME for pivots that LAPACK does not make, NOT_SUPPORTED.
+    """
+    return _call("linalg.ldl_solve", (LD, pivots, B), (("hermitian", hermitian),))
 
 
 def linalg_lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:

@@ -78,6 +78,30 @@ pub fn householder_product(input: &Tensor, tau: &Tensor) -> Tensor {
 pub fn inv(a: &Tensor) -> Tensor {
     Call::new("linalg.inv").arg(a).one()
 }
+/// Factors L D L^T of symmetric matrices, or L D L^H of Hermitian ones, packed (torch.linalg.ldl_factor).
+pub fn ldl_factor(a: &Tensor) -> (Tensor, Tensor) {
+    Call::new("linalg.ldl_factor").arg(a).several::<2>().into()
+}
+/// Is [`ldl_factor`] with options.
+pub fn ldl_factor_with(a: &Tensor, options: LdlFactorOptions) -> (Tensor, Tensor) {
+    Call::new("linalg.ldl_factor").arg(a).options(options.0).several::<2>().into()
+}
+/// ldl_factor with int32 infos: the index from 1 of a zero of D, 0 for none (torch.linalg.ldl_factor_ex).
+pub fn ldl_factor_ex(a: &Tensor) -> (Tensor, Tensor, Tensor) {
+    Call::new("linalg.ldl_factor_ex").arg(a).several::<3>().into()
+}
+/// Is [`ldl_factor_ex`] with options.
+pub fn ldl_factor_ex_with(a: &Tensor, options: LdlFactorExOptions) -> (Tensor, Tensor, Tensor) {
+    Call::new("linalg.ldl_factor_ex").arg(a).options(options.0).several::<3>().into()
+}
+/// Solve A @ X = B, given A's ldl_factor (torch.linalg.ldl_solve).
+pub fn ldl_solve(ld: &Tensor, pivots: &Tensor, b: &Tensor) -> Tensor {
+    Call::new("linalg.ldl_solve").arg(ld).arg(pivots).arg(b).one()
+}
+/// Is [`ldl_solve`] with options.
+pub fn ldl_solve_with(ld: &Tensor, pivots: &Tensor, b: &Tensor, options: LdlSolveOptions) -> Tensor {
+    Call::new("linalg.ldl_solve").arg(ld).arg(pivots).arg(b).options(options.0).one()
+}
 /// Least squares: X that minimizes |A @ X - B|, with the smallest norm (torch.linalg.lstsq).
 pub fn lstsq(a: &Tensor, b: &Tensor) -> (Tensor, Tensor, Tensor, Tensor) {
     Call::new("linalg.lstsq").arg(a).arg(b).several::<4>().into()
@@ -308,6 +332,40 @@ impl EigvalshOptions {
     /// Sets `UPLO`. Default: "L". One of L, U.
     pub fn uplo(self, value: &str) -> EigvalshOptions {
         EigvalshOptions(self.0.set("UPLO", value))
+    }
+}
+/// What `ldl_factor` can do without.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct LdlFactorOptions(Options);
+impl LdlFactorOptions {
+    /// Sets `hermitian`. Default: `false`.
+    pub fn hermitian(self, value: bool) -> LdlFactorOptions {
+        LdlFactorOptions(self.0.set("hermitian", value))
+    }
+}
+/// What `ldl_factor_ex` can do without.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct LdlFactorExOptions(Options);
+impl LdlFactorExOptions {
+    /// Sets `hermitian`. Default: `false`.
+    pub fn hermitian(self, value: bool) -> LdlFactorExOptions {
+        LdlFactorExOptions(self.0.set("hermitian", value))
+    }
+    /// Sets `check_errors`. Default: `false`.
+    pub fn check_errors(self, value: bool) -> LdlFactorExOptions {
+        LdlFactorExOptions(self.0.set("check_errors", value))
+    }
+}
+/// What `ldl_solve` can do without.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct LdlSolveOptions(Options);
+impl LdlSolveOptions {
+    /// Sets `hermitian`. Default: `false`.
+    pub fn hermitian(self, value: bool) -> LdlSolveOptions {
+        LdlSolveOptions(self.0.set("hermitian", value))
     }
 }
 /// What `lstsq` can do without.

@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::values::DType;
 
 /// ListOpsResponse.hash of the ops below.
-pub const OPS_HASH: &str = "5ebd98ca0f45c0a465fdb401a201da824bfde80db19c71c8321150c38cd8f1df";
+pub const OPS_HASH: &str = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9";
 
 /// Add dimensions of size 1 up to one dimension (torch.atleast_1d).
 pub fn atleast_1d(input: &Tensor) -> Tensor {

@@ -46,6 +46,26 @@ export interface EigvalshOptions {
   UPLO?: "L" | "U";
 }
 
+/** What `ldlFactor` can do without. */
+export interface LdlFactorOptions {
+  /** false if not given. */
+  hermitian?: boolean;
+}
+
+/** What `ldlFactorEx` can do without. */
+export interface LdlFactorExOptions {
+  /** false if not given. */
+  hermitian?: boolean;
+  /** false if not given. */
+  checkErrors?: boolean;
+}
+
+/** What `ldlSolve` can do without. */
+export interface LdlSolveOptions {
+  /** false if not given. */
+  hermitian?: boolean;
+}
+
 /** What `lstsq` can do without. */
 export interface LstsqOptions {
   rcond?: number | ProgramNumber;
@@ -242,6 +262,28 @@ export function householderProduct(input: Tensor, tau: Tensor): Tensor {
 /** Inverses of square matrices (torch.linalg.inv). */
 export function inv(A: Tensor): Tensor {
   return new Call("linalg.inv").tensor("", A).one();
+}
+
+/** Factors L D L^T of symmetric matrices, or L D L^H of Hermitian ones, packed (torch.linalg.ldl_factor). */
+export function ldlFactor(A: Tensor, options: LdlFactorOptions = {}): [LD: Tensor, pivots: Tensor] {
+  const call = new Call("linalg.ldl_factor").tensor("", A);
+  if (options.hermitian !== undefined) call.boolean("hermitian", options.hermitian);
+  return call.several(2) as [LD: Tensor, pivots: Tensor];
+}
+
+/** ldl_factor with int32 infos: the index from 1 of a zero of D, 0 for none (torch.linalg.ldl_factor_ex). */
+export function ldlFactorEx(A: Tensor, options: LdlFactorExOptions = {}): [LD: Tensor, pivots: Tensor, info: Tensor] {
+  const call = new Call("linalg.ldl_factor_ex").tensor("", A);
+  if (options.hermitian !== undefined) call.boolean("hermitian", options.hermitian);
+  if (options.checkErrors !== undefined) call.boolean("check_errors", options.checkErrors);
+  return call.several(3) as [LD: Tensor, pivots: Tensor, info: Tensor];
+}
+
+/** Solve A @ X = B, given A's ldl_factor (torch.linalg.ldl_solve). */
+export function ldlSolve(LD: Tensor, pivots: Tensor, B: Tensor, options: LdlSolveOptions = {}): Tensor {
+  const call = new Call("linalg.ldl_solve").tensor("", LD).tensor("", pivots).tensor("", B);
+  if (options.hermitian !== undefined) call.boolean("hermitian", options.hermitian);
+  return call.one();
 }
 
 /** Least squares: X that minimizes |A @ X - B|, with the smallest norm (torch.linalg.lstsq). */

@@ -1107,7 +1107,7 @@ export interface ZerosOptions {
 }
 
 /** ListOpsResponse.hash of these ops. */
-export const OPS_HASH = "5ebd98ca0f45c0a465fdb401a201da824bfde80db19c71c8321150c38cd8f1df";
+export const OPS_HASH = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9";
 
 /** The ops that are methods of a tensor. */
 export abstract class TensorMethods {

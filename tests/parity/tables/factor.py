@@ -32,6 +32,16 @@ case(
     edge(T((2, 2), values=RANK_ONE)),
     **PLAIN,
 )
+SYMMETRIC = T((3, 3), values=[[1.0, 2.0, -1.0], [2.0, 0.0, 3.0], [-1.0, 3.0, 0.5]], grad=False)
+for name in ("linalg.ldl_factor", "linalg.ldl_factor_ex"):
+    case(name, [edge(SYMMETRIC), edge(SYMMETRIC, hermitian=True)], order=0, node=False, **PLAIN)
+case(
+    "linalg.ldl_solve",
+    edge(T((3, 3), values=LOWER, grad=False), ints(1, 2, 3, dtype="int32"), T((3, 2), grad=False)),
+    order=0,
+    node=False,
+    **PLAIN,
+)
 case(
     "geqrf",
     [s(t(*shape, grad=False)) for shape in SHAPES],

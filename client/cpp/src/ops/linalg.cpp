@@ -89,6 +89,38 @@ Tensor inv(const Tensor& a) {
     call.arg(a);
     return call.one();
 }
+std::tuple<Tensor, Tensor> ldl_factor(const Tensor& a) {
+    return linalg::ldl_factor(a, LdlFactorOptions{});
+}
+std::tuple<Tensor, Tensor> ldl_factor(const Tensor& a, const LdlFactorOptions& options) {
+    Call call("linalg.ldl_factor");
+    call.arg(a);
+    call.option("hermitian", options.hermitian);
+    auto made = call.several(2);
+    return {made[0], made[1]};
+}
+std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a) {
+    return linalg::ldl_factor_ex(a, LdlFactorExOptions{});
+}
+std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a, const LdlFactorExOptions& options) {
+    Call call("linalg.ldl_factor_ex");
+    call.arg(a);
+    call.option("hermitian", options.hermitian);
+    call.option("check_errors", options.check_errors);
+    auto made = call.several(3);
+    return {made[0], made[1], made[2]};
+}
+Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b) {
+    return linalg::ldl_solve(ld, pivots, b, LdlSolveOptions{});
+}
+Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, const LdlSolveOptions& options) {
+    Call call("linalg.ldl_solve");
+    call.arg(ld);
+    call.arg(pivots);
+    call.arg(b);
+    call.option("hermitian", options.hermitian);
+    return call.one();
+}
 std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& b) {
     return linalg::lstsq(a, b, LstsqOptions{});
 }

@@ -43,6 +43,23 @@ struct EigvalshOptions {
     /// Default: "L". One of L, U.
     std::optional<std::string> uplo{};
 };
+/// What ldl_factor() can do without.
+struct LdlFactorOptions {
+    /// Default: false.
+    std::optional<bool> hermitian{};
+};
+/// What ldl_factor_ex() can do without.
+struct LdlFactorExOptions {
+    /// Default: false.
+    std::optional<bool> hermitian{};
+    /// Default: false.
+    std::optional<bool> check_errors{};
+};
+/// What ldl_solve() can do without.
+struct LdlSolveOptions {
+    /// Default: false.
+    std::optional<bool> hermitian{};
+};
 /// What lstsq() can do without.
 struct LstsqOptions {
     std::optional<double> rcond{};
@@ -192,6 +209,20 @@ Tensor eigvalsh(const Tensor& a, const EigvalshOptions& options);
 Tensor householder_product(const Tensor& input, const Tensor& tau);
 /// Inverses of square matrices (torch.linalg.inv).
 Tensor inv(const Tensor& a);
+/// Factors L D L^T of symmetric matrices, or L D L^H of Hermitian ones, packed (torch.linalg.ldl_factor).
+/// Returns LD, pivots.
+std::tuple<Tensor, Tensor> ldl_factor(const Tensor& a);
+/// Is ldl_factor() with options.
+std::tuple<Tensor, Tensor> ldl_factor(const Tensor& a, const LdlFactorOptions& options);
+/// ldl_factor with int32 infos: the index from 1 of a zero of D, 0 for none (torch.linalg.ldl_factor_ex).
+/// Returns LD, pivots, info.
+std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a);
+/// Is ldl_factor_ex() with options.
+std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a, const LdlFactorExOptions& options);
+/// Solve A @ X = B, given A's ldl_factor (torch.linalg.ldl_solve).
+Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b);
+/// Is ldl_solve() with options.
+Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, const LdlSolveOptions& options);
 /// Least squares: X that minimizes |A @ X - B|, with the smallest norm (torch.linalg.lstsq).
 /// Returns solution, residuals, rank, singular_values.
 std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& b);

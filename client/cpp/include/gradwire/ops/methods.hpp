@@ -190,7 +190,7 @@ struct ZerosOptions;
 struct ZerosLikeOptions;
 
 /// ListOpsResponse.hash of the ops below.
-inline constexpr char ops_hash[] = "5ebd98ca0f45c0a465fdb401a201da824bfde80db19c71c8321150c38cd8f1df";
+inline constexpr char ops_hash[] = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9";
 
 namespace detail {
 

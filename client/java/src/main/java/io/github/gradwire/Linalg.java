@@ -108,6 +108,46 @@ public final class Linalg {
     return new Call(null, "linalg.inv").tensor("", a).one();
   }
 
+  /** Factors L D L^T of symmetric matrices, or L D L^H of Hermitian ones, packed (torch.linalg.ldl_factor). */
+  public static Results.LDPivots ldlFactor(Tensor a) {
+    Tensor[] made = new Call(null, "linalg.ldl_factor").tensor("", a).several(2);
+    return new Results.LDPivots(made[0], made[1]);
+  }
+
+  /** Factors L D L^T of symmetric matrices, or L D L^H of Hermitian ones, packed (torch.linalg.ldl_factor). */
+  public static Results.LDPivots ldlFactor(Tensor a, Consumer<LdlFactorOptions> options) {
+    Call call = new Call(null, "linalg.ldl_factor").tensor("", a);
+    options.accept(new LdlFactorOptions(call));
+    Tensor[] made = call.several(2);
+    return new Results.LDPivots(made[0], made[1]);
+  }
+
+  /** ldl_factor with int32 infos: the index from 1 of a zero of D, 0 for none (torch.linalg.ldl_factor_ex). */
+  public static Results.LDPivotsInfo ldlFactorEx(Tensor a) {
+    Tensor[] made = new Call(null, "linalg.ldl_factor_ex").tensor("", a).several(3);
+    return new Results.LDPivotsInfo(made[0], made[1], made[2]);
+  }
+
+  /** ldl_factor with int32 infos: the index from 1 of a zero of D, 0 for none (torch.linalg.ldl_factor_ex). */
+  public static Results.LDPivotsInfo ldlFactorEx(Tensor a, Consumer<LdlFactorExOptions> options) {
+    Call call = new Call(null, "linalg.ldl_factor_ex").tensor("", a);
+    options.accept(new LdlFactorExOptions(call));
+    Tensor[] made = call.several(3);
+    return new Results.LDPivotsInfo(made[0], made[1], made[2]);
+  }
+
+  /** Solve A &#64; X = B, given A's ldl_factor (torch.linalg.ldl_solve). */
+  public static Tensor ldlSolve(Tensor LD, Tensor pivots, Tensor b) {
+    return new Call(null, "linalg.ldl_solve").tensor("", LD).tensor("", pivots).tensor("", b).one();
+  }
+
+  /** Solve A &#64; X = B, given A's ldl_factor (torch.linalg.ldl_solve). */
+  public static Tensor ldlSolve(Tensor LD, Tensor pivots, Tensor b, Consumer<LdlSolveOptions> options) {
+    Call call = new Call(null, "linalg.ldl_solve").tensor("", LD).tensor("", pivots).tensor("", b);
+    options.accept(new LdlSolveOptions(call));
+    return call.one();
+  }
+
   /** Least squares: X that minimizes |A &#64; X - B|, with the smallest norm (torch.linalg.lstsq). */
   public static Results.SolutionResidualsRankSingularValues lstsq(Tensor a, Tensor b) {
     Tensor[] made = new Call(null, "linalg.lstsq").tensor("", a).tensor("", b).several(4);
@@ -466,6 +506,57 @@ public final class Linalg {
     /** Default L. One of L, U. */
     public EigvalshOptions UPLO(String value) {
       call.string("UPLO", value);
+      return this;
+    }
+  }
+
+  /** What LdlFactorEx can do without. */
+  public static final class LdlFactorExOptions {
+    private final Call call;
+
+    LdlFactorExOptions(Call call) {
+      this.call = call;
+    }
+
+    /** Default false. */
+    public LdlFactorExOptions hermitian(boolean value) {
+      call.bool("hermitian", value);
+      return this;
+    }
+
+    /** Default false. */
+    public LdlFactorExOptions checkErrors(boolean value) {
+      call.bool("check_errors", value);
+      return this;
+    }
+  }
+
+  /** What LdlFactor can do without. */
+  public static final class LdlFactorOptions {
+    private final Call call;
+
+    LdlFactorOptions(Call call) {
+      this.call = call;
+    }
+
+    /** Default false. */
+    public LdlFactorOptions hermitian(boolean value) {
+      call.bool("hermitian", value);
+      return this;
+    }
+  }
+
+  /** What LdlSolve can do without. */
+  public static final class LdlSolveOptions {
+    private final Call call;
+
+    LdlSolveOptions(Call call) {
+      this.call = call;
+    }
+
+    /** Default false. */
+    public LdlSolveOptions hermitian(boolean value) {
+      call.bool("hermitian", value);
       return this;
     }
   }

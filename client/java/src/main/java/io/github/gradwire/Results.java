@@ -14,6 +14,12 @@ public final class Results {
   /** Named results: eigenvalues, eigenvectors. */
   public record EigenvaluesEigenvectors(Tensor eigenvalues, Tensor eigenvectors) {}
 
+  /** Named results: LD, pivots. */
+  public record LDPivots(Tensor ld, Tensor pivots) {}
+
+  /** Named results: LD, pivots, info. */
+  public record LDPivotsInfo(Tensor ld, Tensor pivots, Tensor info) {}
+
   /** Named results: LU, pivots. */
   public record LUPivots(Tensor lu, Tensor pivots) {}
 

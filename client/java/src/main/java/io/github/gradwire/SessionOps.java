@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /** Methods of {@link Session} that make tensors from no others. */
 public abstract class SessionOps {
   /** ListOpsResponse.hash of the ops of this version. */
-  public static final String OPS_HASH = "5ebd98ca0f45c0a465fdb401a201da824bfde80db19c71c8321150c38cd8f1df";
+  public static final String OPS_HASH = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9";
 
   SessionOps() {}
 
