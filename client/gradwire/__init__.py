@@ -171,8 +171,9 @@ _NAMES = {
     ),
     "nn._functional.of_torch": (
         "adaptive_max_pool1d affine_grid_generator batch_norm binary_cross_entropy_with_logits constant_pad_nd "
-        "convolution cosine_embedding_loss ctc_loss embedding grid_sampler hinge_embedding_loss instance_norm "
-        "kl_div margin_ranking_loss max_pool1d_with_indices native_layer_norm poisson_nll_loss triplet_margin_loss"
+        "convolution cosine_embedding_loss ctc_loss embedding embedding_bag grid_sampler hinge_embedding_loss "
+        "instance_norm kl_div margin_ranking_loss max_pool1d_with_indices native_layer_norm poisson_nll_loss "
+        "triplet_margin_loss"
     ),
     "nn._functional.native": (
         "grid_sampler_2d grid_sampler_3d gru_cell lstm_cell native_batch_norm native_channel_shuffle native_dropout "

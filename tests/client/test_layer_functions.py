@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import gradwire
 from tests.client.oracle import agree, refuse
 
 RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
@@ -209,3 +210,29 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments_of_inner_functions_are_refused(name):
     refuse(*WRONG[name])
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("padding", [None, 2, -1])
+@pytest.mark.parametrize("last", [False, True])
+def test_bags_of_rows_tell_their_indices_and_sizes(mode, padding, last):
+    def case(t):
+        weight = (t.arange(15.0).view(5, 3) * 7 % 11).requires_grad_()
+        offsets = t.tensor([0, 0, 3, 6] if last else [0, 0, 3])
+        made = t.embedding_bag(weight, t.tensor([0, 2, 2, 1, 4, 3]), offsets, False, mode, False, None, last, padding)
+        (made[0] ** 2).sum().backward()
+        return [*[each.detach() for each in made], weight.grad]
+
+    agree(case)
+
+
+def test_bags_have_weights_and_three_modes():
+    def case(t):
+        weight, each = t.arange(12.0).view(4, 3).requires_grad_(), t.arange(4.0).requires_grad_()
+        made = t.embedding_bag(weight, t.tensor([0, 2, 2, 1]), t.tensor([0, 2]), False, 0, False, each)
+        made[0].sum().backward()
+        return [made[0].detach(), *made[1:], weight.grad, each.grad]
+
+    agree(case)
+    with pytest.raises(RuntimeError, match="not a mode"):
+        gradwire.embedding_bag(gradwire.ones(2, 2), gradwire.tensor([0]), gradwire.tensor([0]), mode=3)

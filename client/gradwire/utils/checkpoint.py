@@ -6,6 +6,7 @@ again. Its commands make the same values again on the server, with the same rand
 
 from __future__ import annotations
 
+import enum
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,11 +26,23 @@ from gradwire.v1 import hooks_pb2, service_pb2
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
 
-__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
+__all__ = [
+    "CheckpointPolicy",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "noop_context_fn",
+    "set_checkpoint_early_stop",
+]
 
 _EXPLICITLY = (
     "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is what "
     "happens here, whatever it says."
+)
+
+_SELECTIVE = (
+    "create_selective_checkpoint_contexts: a checkpoint of gradwire computes everything again in backward; the policy "
+    "is not called."
 )
 
 _Context = AbstractContextManager[Any]
@@ -37,6 +50,31 @@ _Context = AbstractContextManager[Any]
 
 def noop_context_fn() -> tuple[_Context, _Context]:
     """No contexts, neither for the forward nor for computing it again."""
+    return nullcontext(), nullcontext()
+
+
+class CheckpointPolicy(enum.Enum):
+    """What a selective checkpoint does with an op's results (torch.utils.checkpoint.CheckpointPolicy)."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+    PREFER_CPU_OFFLOAD = 5
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Callable[..., Any] | Sequence[Any], allow_cache_entry_mutation: bool = False
+) -> tuple[_Context, _Context]:
+    """Contexts for a checkpoint that keeps some results (torch.utils.checkpoint.create_selective_checkpoint_contexts).
+
+    Gradients are PyTorch's, but backward computes everything again: the policy is not called, with one warning. Raises
+    TypeError if it is neither a function nor a list.
+    """
+    if not (callable(policy_fn_or_list) or isinstance(policy_fn_or_list, list)):
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    warnings.warn(_SELECTIVE, UserWarning, stacklevel=2)
     return nullcontext(), nullcontext()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire._base.errors import refuse
+from gradwire._base.modes import no_grad
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional
@@ -23,6 +24,7 @@ __all__ = [
     "cosine_embedding_loss",
     "ctc_loss",
     "embedding",
+    "embedding_bag",
     "grid_sampler",
     "hinge_embedding_loss",
     "instance_norm",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 _REDUCTIONS = ("none", "mean", "sum")
+_BAG_MODES = ("sum", "mean", "max")
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 
@@ -61,6 +64,55 @@ def embedding(
     """Rows of `weight` (n, d) at the indices (*): (*, d). A negative `padding_idx` is none (torch.embedding)."""
     padding = padding_idx if padding_idx >= 0 else None
     return ops.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sum (mode 0), mean (1) or maximum (2) of bags of rows (torch.embedding_bag).
+
+    weight: (rows, d); indices: (n,); offsets: (bags,). Gives (bags, d), the bag of each index, the sizes of bags, and
+    the indices of the maxima. As PyTorch's, a sum has no sizes, and a sum without padding_idx no bags of indices.
+    """
+    if mode not in range(3):
+        raise refuse(f"embedding_bag: {mode} is not a mode: 0 is the sum, 1 the mean, 2 the maximum")
+    made = functional.embedding_bag(
+        indices, weight, offsets, None, 2.0, scale_grad_by_freq, _BAG_MODES[mode], sparse, per_sample_weights,
+        include_last_offset, padding_idx,
+    )  # fmt: skip
+    starts = offsets[:-1] if include_last_offset else offsets
+    none = ops.zeros_like(starts)
+    if mode == 0 and padding_idx is None:
+        return made, indices.new_empty((0,)), none, none
+    places = ops.cumsum(ops.ones_like(indices), 0) - 1
+    bags = (ops.searchsorted(starts.contiguous(), places, right=True) - 1).to(indices.dtype)
+    if mode == 0:
+        return made, bags, none, none
+    kept = ops.ones_like(indices) if padding_idx is None else (indices != padding_idx % weight.shape[0])
+    sizes = none.index_add(0, bags, kept.to(none.dtype))
+    return made, bags, sizes, sizes if mode == 1 else _maxima(made, weight, indices, bags, kept)
+
+
+def _maxima(made: Tensor, weight: Tensor, indices: Tensor, bags: Tensor, kept: Tensor) -> Tensor:
+    """The index of the first of the largest elements of each bag and column; 0 for a bag without rows."""
+    with no_grad():
+        largest = (weight[indices] == made[bags]) & kept.bool().unsqueeze(1)
+        count = indices.shape[0]
+        places = (ops.cumsum(ops.ones_like(indices), 0) - 1).unsqueeze(1).expand(largest.shape)
+        found = indices.new_full(tuple(made.shape), count)
+        first = found.scatter_reduce(
+            0, bags.unsqueeze(1).expand(largest.shape), places.masked_fill(~largest, count), "amin"
+        )
+        padded: Tensor = ops.cat((indices, indices.new_zeros((1,))))[first]
+        return padded
 
 
 def batch_norm(
