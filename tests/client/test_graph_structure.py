@@ -17,10 +17,16 @@ from gradwire.v1 import commands_pb2, service_pb2
 F = gradwire.nn.functional
 
 
+@pytest.fixture(autouse=True)
+def own_session(deferring: gradwire.Session) -> gradwire.Session:
+    """A default session that no other test has closed."""
+    return deferring
+
+
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def waits(own_session: gradwire.Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds of commands that waited."""
-    session = gradwire.current_session()
+    session = own_session
     found: list[str] = []
     plain = type(session).wait
 
