@@ -1,4 +1,4 @@
-"""oneDNN by ctypes: layouts, primitives and reorders of float32 arrays in CPU memory.
+"""oneDNN by ctypes: layouts, primitives, reorders and products of float32 arrays in CPU memory.
 
 The library is that of the wheel `onednn-cpu-gomp` (extra `[onednn]`). It is loaded at its first use; without it,
 `library` is None. A primitive runs in its caller's thread alone, so callers divide the work themselves: OpenMP gets one
@@ -25,6 +25,7 @@ _F32, _ANY, _CPU, _IN_ORDER, _USER_SCRATCHPAD = 3, 1, 1, 1, 1
 _TRAINING, _DIRECT = 64, 1  # of forward: with the same kernels as inference
 _SUCCESS, _OUT_OF_MEMORY, _UNIMPLEMENTED = 0, 1, 3
 _NAME_QUERY, _SCRATCHPAD_QUERY = 8, 136
+_AVX512 = 0x20  # of dnnl_cpu_isa_t, a set of bits
 FROM, TO, SCRATCHPAD = 1, 17, 80
 SOURCE, WEIGHTS, BIAS, RESULT = 1, 33, 41, 17
 SOURCE_GRADIENT, WEIGHTS_GRADIENT, RESULT_GRADIENT = 129, 161, 145
@@ -184,11 +185,18 @@ class Library:
                 loaded[f"dnnl_{name}"] for name in ("version", "primitive_desc_query_md", "memory_desc_get_size")
             )
             self._set_threads = loaded["omp_set_num_threads"]
+            self._sgemm, isa = loaded["dnnl_sgemm"], loaded["dnnl_get_effective_cpu_isa"]
         except AttributeError as error:
             raise OSError(f"{path} is not oneDNN with OpenMP: {error}") from error
         describe.restype = ctypes.POINTER(_Version)
         self._query.restype, self._query.argtypes = _Handle, (_Handle, ctypes.c_int, ctypes.c_int)
         self._size.restype, self._size.argtypes = ctypes.c_size_t, (_Handle,)
+        long, order, scale = ctypes.c_int64, ctypes.c_char, ctypes.c_float
+        self._sgemm.argtypes = (
+            order, order, long, long, long, scale, _Handle, long, _Handle, long, scale, _Handle, long,
+        )  # fmt: skip
+        #: Whether products and convolutions use AVX-512.
+        self.has_avx512 = bool(isa() & _AVX512)
         version = describe().contents
         self.version = f"{version.major}.{version.minor}.{version.patch}"
         if version.major != _MAJOR:
@@ -218,6 +226,20 @@ class Library:
         handle = _Handle()
         self.call(name, ctypes.byref(handle), *args)
         return handle
+
+    def sgemm(
+        self, order: bytes, other_order: bytes, rows: int, columns: int, inner: int, one: int, one_leading: int,
+        other: int, other_leading: int, result: int, leading: int,
+    ) -> None:  # fmt: skip
+        """Write the product of two row-major matrices, each N as it is or T transposed, at these addresses.
+
+        A leading dimension is the distance of two rows in elements. Raises RuntimeError, MemoryError.
+        """
+        status = self._sgemm(
+            order, other_order, rows, columns, inner, 1.0, one, one_leading, other, other_leading, 0.0, result, leading
+        )
+        if status:
+            raise _error("sgemm", status)
 
     def queried(self, descriptor: _Handle, what: int, index: int) -> _Handle:
         """A layout of a primitive descriptor, which owns it."""

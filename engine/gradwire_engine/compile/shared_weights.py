@@ -14,6 +14,7 @@ import numpy as np
 
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.trace import Instr, Ref, Reg
+from gradwire_engine.core.matrix_product import matrix_product
 
 Array = Any
 _LEAST_USES = 4
@@ -125,7 +126,7 @@ def _kernel(rows: int, widths: Sequence[int], dtype: Any, turned: bool) -> Kerne
 
     def multiply(out: Array, gradients: Sequence[Array], inputs: Sequence[Array]) -> None:
         given = np.concatenate(gradients, 0, gathered[0])
-        np.matmul(given.T, np.concatenate(inputs, 0, gathered[1]), out if turned else out.T)
+        matrix_product(np, given.T, np.concatenate(inputs, 0, gathered[1]), out if turned else out.T)
 
     if len(widths) == 1:
         return Kernel(add, nbytes=nbytes)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradwire_engine.compile.kernels.registry import GRADIENT_SUM, Choice, Kernel, cross_entropy, kernel
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg
+from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.ops.elementwise.activation import keep
 
 Array = Any
@@ -132,10 +133,10 @@ def _matmul(*, left_t: bool = False, right_t: bool = False, swap: bool = False, 
             one, other = given[-2:]
             if swap:
                 one, other = other, one
-            np.matmul(one.T if left_t else one, other.T if right_t else other, out)
+            matrix_product(np, one.T if left_t else one, other.T if right_t else other, out)
 
         def run_biased(out: Array, row: Array, one: Array, other: Array, *_: Any) -> None:
-            np.matmul(one, other, out)
+            matrix_product(np, one, other, out)
             np.add(out, row, out)
 
         return Kernel(run_biased if bias else run)
@@ -150,7 +151,7 @@ def _weight_transposed(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
         return None
 
     def run(out: Array, g: Array, mat1: Array) -> None:
-        np.matmul(g.T, mat1, out.T)
+        matrix_product(np, g.T, mat1, out.T)
 
     return Kernel(run, transposed=True)
 

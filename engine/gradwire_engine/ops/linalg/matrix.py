@@ -15,6 +15,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType, Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted, indexing, of_shape
@@ -43,8 +44,8 @@ def is_half(dtype: DType) -> bool:
 def product(xp: Any, a: Array, b: Array) -> Array:
     """a @ b; half types in float32, except plain float16 matrices on a GPU, which cuBLAS multiplies."""
     if is_half(a.dtype) and (xp is np or a.ndim > 2 or b.ndim > 2 or a.dtype == dtypes.bfloat16):
-        return xp.matmul(a.astype(dtypes.float32), b.astype(dtypes.float32)).astype(a.dtype)
-    return xp.matmul(a, b)
+        return matrix_product(xp, a.astype(dtypes.float32), b.astype(dtypes.float32)).astype(a.dtype)
+    return matrix_product(xp, a, b)
 
 
 @op(
@@ -173,9 +174,9 @@ def _addmm(xp: Any, input: Array, mat1: Array, mat2: Array, beta: Number, alpha:
     _check_matrices(mat1, mat2)
     _refuse_bool("addmm_impl_cpu_", mat1)
     if is_half(mat1.dtype):
-        wide = xp.matmul(mat1.astype(dtypes.float32), mat2.astype(dtypes.float32))
+        wide = matrix_product(xp, mat1.astype(dtypes.float32), mat2.astype(dtypes.float32))
         return _added(input.astype(dtypes.float32), wide, beta, alpha).astype(mat1.dtype)
-    return _added(input, xp.matmul(mat1, mat2), beta, alpha)
+    return _added(input, matrix_product(xp, mat1, mat2), beta, alpha)
 
 
 @op(in_place=True, cost=counted(lambda input, one, other, *rest: mm_cost(one, other), 2.5, 1 << 30))
@@ -353,9 +354,9 @@ def baddbmm(xp: Any, input: Array, batch1: Array, batch2: Array, *, beta: Number
     _refuse_bool("bmm", batch1)
     _check_scalar_type("baddbmm", batch1, input)
     if is_half(batch1.dtype):
-        wide = xp.matmul(batch1.astype(dtypes.float32), batch2.astype(dtypes.float32))
+        wide = matrix_product(xp, batch1.astype(dtypes.float32), batch2.astype(dtypes.float32))
         return _added(input.astype(dtypes.float32), wide, beta, alpha).astype(batch1.dtype)
-    return _added(input, xp.matmul(batch1, batch2), beta, alpha)
+    return _added(input, matrix_product(xp, batch1, batch2), beta, alpha)
 
 
 baddbmm.works_in(widens=True)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.graph.graph import Meta
 from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.basic import conj
@@ -111,7 +112,7 @@ class _Sweep:
 
     def add_product(self, name: str, gradients: Array, values: Array) -> None:
         """Add the product of a block's gradients and values to a weight's gradient."""
-        self.add(name, self.xp.matmul(gradients.swapaxes(-1, -2), values))
+        self.add(name, matrix_product(self.xp, gradients.swapaxes(-1, -2), values))
 
 
 def _side_by_side(values: Array, width: int) -> Array:
@@ -145,7 +146,7 @@ def _lstm_by_loop(
             return None
         for _, place in run.backwards(block, rows[0]):
             loop.run(*place)
-            run.xp.matmul(rows_of(made, place), weight, out=state[: place[1]])
+            matrix_product(run.xp, rows_of(made, place), weight, out=state[: place[1]])
         run.add_product("weight", made, run.previous(run.output, run.first, block, rows[0]))
     return [run.given, *run.carried, *run.weights.values()]
 
@@ -171,7 +172,7 @@ def lstm(gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array,
             whole = state
             if projected is not None:
                 rows_of(projected, place)[...] = state
-                whole = xp.matmul(state, projection[0])
+                whole = matrix_product(xp, state, projection[0])
             part = scratch[..., : step[1], :]
             cell += xp.multiply(whole, rows_of(to_cell, place), out=part)
             if gs[4] is not None:
@@ -183,7 +184,7 @@ def lstm(gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array,
             if extra is not None:
                 made += rows_of(extra, place)
             cell *= rows_of(forget, place)
-            xp.matmul(made, weight, out=state)
+            matrix_product(xp, made, weight, out=state)
         made = rows_of(run.given_rows, rows)
         run.add_product("weight", made, run.previous(run.output, run.first, block, rows[0]))
         if projected is not None:
@@ -245,7 +246,7 @@ def _gru_by_loop(
         for _, place in run.backwards(block, rows[0]):
             loop.run(*place)
             part = product[: place[1]]
-            run.xp.matmul(rows_of(gradients, place)[:, : 3 * width], weight, out=part)
+            matrix_product(run.xp, rows_of(gradients, place)[:, : 3 * width], weight, out=part)
             carried[: place[1]] += part
         _add_gru_block(run, gradients, before, rows)
     return [run.given, *run.carried, *run.weights.values()]
@@ -273,7 +274,7 @@ def gru(gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, output: Array, 
             xp.multiply(state[..., None, :], _side_by_side(by, width), out=_side_by_side(made, width))
             if extra is not None:
                 made += rows_of(extra, place)
-            xp.matmul(made[..., : 3 * width], weight, out=part)
+            matrix_product(xp, made[..., : 3 * width], weight, out=part)
             state *= rows_of(held, place)[..., width : 2 * width]
             state += part
         _add_gru_block(run, gradients, before, rows)
@@ -335,7 +336,7 @@ def rnn(gs: Arrays, tensors: Arrays, sizes: Ints, reverse: bool, rectifies: bool
             state, made = carried[..., : step[1], :], rows_of(run.given_rows, step)
             state += rows_of(run.arriving, step)
             xp.multiply(state, rows_of(factors, place), out=made)
-            xp.matmul(made, weight, out=state)
+            matrix_product(xp, made, weight, out=state)
         made = rows_of(run.given_rows, rows)
         run.add_product("weight", made, run.previous(run.output, run.first, block, rows[0]))
     return [run.given, *run.carried, *run.weights.values()]

@@ -11,6 +11,7 @@ from typing import Any
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
+from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LONG, LOOP, counted, flop
 from gradwire_engine.op.op import op
@@ -138,15 +139,15 @@ def _lstm(
         held = slice(start, start + count) if keep else slice(count)
         state = hidden[..., :count, :]
         if loop is not None:
-            xp.matmul(run.state[..., :count, :], turned, out=product[..., :count, :])
+            matrix_product(xp, run.state[..., :count, :], turned, out=product[..., :count, :])
             loop.run(start, count)
         else:
-            xp.matmul(run.state[..., :count, :], turned, out=gates[..., held, :])
+            matrix_product(xp, run.state[..., :count, :], turned, out=gates[..., held, :])
             _lstm_step(xp, gates[..., held, :], run.given[..., start : start + count, :], cell[..., :count, :], state)
             if keep:
                 cells[..., held, :] = cell[..., :count, :]
         if projection:
-            state = xp.matmul(state, projection[0].swapaxes(-1, -2))
+            state = matrix_product(xp, state, projection[0].swapaxes(-1, -2))
         if loop is None or projection:
             run.output[..., start : start + count, :] = state
             run.state[..., :count, :] = state
@@ -207,7 +208,7 @@ def _gru(
     for start, count in run.steps:
         pause()
         part, state = product[..., :count, :], run.state[..., :count, :]
-        xp.matmul(state, turned, out=part)
+        matrix_product(xp, state, turned, out=part)
         for each in added:
             part += each
         if loop is not None:
@@ -259,7 +260,7 @@ def rnn(xp: Any, tensors: list[Array], sizes: Ints, reverse: bool, rectifies: bo
         pause()
         rows = slice(start, start + count)
         made = run.output[..., rows, :]
-        xp.matmul(run.state[..., :count, :], turned, out=made)
+        matrix_product(xp, run.state[..., :count, :], turned, out=made)
         made += run.given[..., rows, :]
         if rectifies:
             xp.maximum(made, 0, out=made)

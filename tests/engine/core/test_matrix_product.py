@@ -1,0 +1,164 @@
+"""Products by oneDNN: NumPy's results within rounding, the same bits in any number of threads, and what is NumPy's."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradwire_engine.core import matrix_product as module
+from gradwire_engine.core.matrix_product import matrix_product
+from gradwire_engine.core.threads import POOL
+
+# With AVX2 the library computes the same products, so the tests need no AVX-512.
+needs_library = pytest.mark.skipif(module.library() is None, reason="needs oneDNN: pip install gradwire[onednn]")
+Arrays = Callable[..., np.ndarray]
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each product ran in oneDNN, which computes small ones, too."""
+    found: list[bool] = []
+    plain = module._by_onednn
+
+    def noted(*args: Any) -> Any:
+        made = plain(*args)
+        found.append(made is not None)
+        return made
+
+    monkeypatch.setattr(module, "_by_onednn", noted)
+    monkeypatch.setattr(module, "_fast", module.library)
+    monkeypatch.setattr(module, "_WORTH", 0)
+    return found
+
+
+@pytest.fixture
+def arrays() -> Arrays:
+    """Random float32 arrays of a shape; turned ones have contiguous columns, padded ones longer rows."""
+    rng = np.random.default_rng(7)
+
+    def made(*shape: int, turned: bool = False, padded: int = 0) -> np.ndarray:
+        if turned:
+            return made(*shape[:-2], shape[-1], shape[-2], padded=padded).swapaxes(-1, -2)
+        return rng.standard_normal((*shape[:-1], shape[-1] + padded), dtype=np.float32)[..., : shape[-1]]
+
+    return made
+
+
+def close(made: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    bound = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+    assert made.dtype == np.float32
+    assert np.all(np.abs(made - wanted) <= 1e-5 * bound + 1e-30)
+
+
+@needs_library
+@pytest.mark.parametrize("layouts", list(itertools.product([False, True], repeat=3)), ids=str)
+@pytest.mark.parametrize("shape", [(2, 2, 1), (5, 7, 3), (33, 64, 100), (300, 600, 70), (700, 130, 200)], ids=str)
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3)], ids=str)
+def test_products_of_any_layout_are_numpys(
+    used: list[bool], arrays: Arrays, layouts: tuple[bool, ...], shape: tuple[int, int, int], lead: tuple[int, ...]
+) -> None:
+    rows, columns, inner = shape
+    a = arrays(*lead, rows, inner, turned=layouts[0], padded=3)
+    b = arrays(*lead, inner, columns, turned=layouts[1])
+    out = arrays(*lead, rows, columns, turned=layouts[2], padded=5)
+    around = out.base.copy() if out.base is not None else out
+    assert matrix_product(np, a, b, out) is out
+    close(out, a, b)
+    np.testing.assert_array_equal(matrix_product(np, a, b), out)
+    assert used == [True, True] or 1 in shape
+    out[...] = np.nan
+    if out.base is not None:  # nothing was written beside the result
+        kept = np.where(np.isnan(out.base), around, out.base)
+        np.testing.assert_array_equal(kept, around)
+
+
+@needs_library
+def test_the_number_of_threads_does_not_change_a_bit(
+    used: list[bool], arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [
+        (arrays(700, 300), arrays(300, 1100, turned=True)),
+        (arrays(600, 90, turned=True), arrays(90, 520)),
+        (arrays(9, 120, 200), arrays(9, 200, 90)),
+    ]
+    made = []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(POOL, "threads", threads)
+        made.append([matrix_product(np, a, b) for a, b in pairs])
+    for others in made[1:]:
+        for one, other in zip(made[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert all(used)
+
+
+@needs_library
+def test_nan_inf_and_signs_of_zeros_reach_the_result(used: list[bool], arrays: Arrays) -> None:
+    a, b = arrays(64, 40), arrays(40, 48)
+    a[3, 5], a[9, 2], b[7, 11] = np.nan, np.inf, -np.inf
+    a[20], b[:, 30] = 0.0, 0.0
+    with np.errstate(invalid="ignore"):
+        made, wanted = matrix_product(np, a, b), np.matmul(a, b)
+    np.testing.assert_array_equal(np.isnan(made), np.isnan(wanted))
+    np.testing.assert_array_equal(np.isinf(made), np.isinf(wanted))
+    out = np.full((64, 48), np.nan, np.float32)
+    np.testing.assert_array_equal(matrix_product(np, a, b, out), made)  # what was in `out` does not count
+    tiny = np.full((40, 40), 1e-30, np.float32)
+    np.testing.assert_allclose(matrix_product(np, tiny, tiny * 1e-10), 4e-69, atol=1e-45)
+    small = np.eye(40, dtype=np.float32) * np.float32(1e-40)
+    np.testing.assert_array_equal(matrix_product(np, small, np.eye(40, dtype=np.float32)), small)
+    assert all(used)
+
+
+@needs_library
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda arrays: (np.broadcast_to(arrays(1, 40), (30, 40)), arrays(40, 20)),
+        lambda arrays: (arrays(30, 40)[::-1], arrays(40, 20)),
+        lambda arrays: (arrays(30, 80)[:, ::2], arrays(40, 20)),
+        lambda arrays: (np.frombuffer(b"\0" + arrays(30, 40).tobytes(), np.uint8)[1:].view(np.float32).reshape(30, 40),
+                        arrays(40, 20)),
+    ],
+    ids=["repeated", "reversed", "strided", "unaligned"],
+)  # fmt: skip
+def test_other_strides_are_left_to_numpy(used: list[bool], arrays: Arrays, given: Any) -> None:
+    a, b = given(arrays)
+    np.testing.assert_array_equal(matrix_product(np, a, b), np.matmul(a, b))
+    assert used == [False]
+
+
+@needs_library
+@pytest.mark.parametrize("shape", [(0, 5, 4), (5, 0, 4), (5, 4, 0), (1, 50, 60), (50, 1, 60)], ids=str)
+def test_empty_matrices_and_vectors_are_numpys(arrays: Arrays, shape: tuple[int, int, int], used: list[bool]) -> None:
+    rows, columns, inner = shape
+    a, b = arrays(rows, inner), arrays(inner, columns)
+    np.testing.assert_array_equal(matrix_product(np, a, b), np.matmul(a, b))
+
+
+def test_wrong_shapes_and_results_are_refused_as_by_numpy(arrays: Arrays) -> None:
+    big = arrays(200, 200)
+    for a, b, out in (
+        (big, arrays(150, 200), None),
+        (big, big, arrays(200, 199)),
+        (big, big, np.empty((200, 200), int)),
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            matrix_product(np, a, b, out)
+
+
+@needs_library
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_multiplies(used: list[bool], arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(POOL, "threads", 2)
+    a, b = arrays(600, 300), arrays(300, 600)
+    wanted = matrix_product(np, a, b)
+    child = os.fork()
+    if not child:
+        os._exit(0 if np.array_equal(matrix_product(np, a, b), wanted) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
