@@ -131,14 +131,17 @@ describe("code", () => {
   });
 
   test("each run frees the tensors of the run before, and leaving the page ends the session", async () => {
-    const now = await opened();
-    await ran(now);
-    const own = async () => {
+    const open = async () => {
       const { sessions = [] } = (await server.call("ListSessions", {}, server.admin)) as {
-        sessions?: { client: string; tensors: string }[];
+        sessions?: { sessionId: string; client: string; tensors: string }[];
       };
       return sessions.filter((each) => each.client === "gradwire-studio playground");
     };
+    // The sessions of pages that were left before may be ending still.
+    const before = (await open()).map((each) => each.sessionId);
+    const own = async () => (await open()).filter((each) => !before.includes(each.sessionId));
+    const now = await opened();
+    await ran(now);
     for (let i = 0; i < 4; i++) {
       await write(now, `x = torch.ones(${i + 2}, requires_grad=True)\ny = [x * k for k in range(20)]\n`);
       await now
@@ -150,7 +153,6 @@ describe("code", () => {
         .waitFor();
       await ran(now);
     }
-    // The sessions of pages that were left before may be ending still.
     await expect.poll(async () => (await own()).length).toBe(1);
     await expect.poll(async () => Number((await own())[0]?.tensors ?? 0)).toBeLessThan(45);
     await now.getByRole("link", { name: "Sessions" }).click();
