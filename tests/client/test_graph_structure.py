@@ -228,7 +228,7 @@ def test_numbers_are_part_of_the_structure() -> None:
     keys = []
     for exponent, _ in itertools.product((2.0, 3.0, 0.0, -0.0), range(3)):
         y = x**exponent
-        found = structure_of([y._edge])
+        found = structure_of(gradwire.current_session(), [y._edge])
         keys.append(None if found is None else (exponent, found.key))
         (slope,) = gradwire.autograd.grad(y.sum(), x, create_graph=True)
         as_described(slope)
@@ -261,3 +261,24 @@ def test_a_powers_layout_does_not_depend_on_the_exponent() -> None:
         y = x**exponent
         as_described(y)
         assert y.stride() == (1, 3)
+
+
+@pytest.mark.parametrize("change", ["set", "cleared", "detached", "viewed"])
+def test_a_changed_flag_counts_although_the_node_is_older(change: str) -> None:
+    """A leaf that a node saved is asked for its flag when the derivative is computed."""
+    torch = pytest.importorskip("torch")
+
+    def step(lib: Any, late: bool) -> list[Any]:
+        x = lib.tensor([1.0, 2.0], requires_grad=change in ("cleared", "detached"))
+        w = lib.tensor([3.0, 4.0], requires_grad=True)
+        y = (x.view(2) * w if change == "viewed" else x * w).sum()
+        if late and change == "detached":
+            x.detach_()
+        elif late:
+            x.requires_grad_(change != "cleared")
+        del x
+        (slope,) = lib.autograd.grad(y, w, create_graph=True)
+        return [slope.requires_grad, slope.is_leaf, slope.tolist()]
+
+    for turn in range(6):
+        assert step(gradwire, turn > 3) == step(torch, turn > 3)

@@ -21,6 +21,7 @@ import numpy as np
 
 import gradwire_engine as engine
 from gradwire_engine.autograd.headroom import Headroom
+from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.op.declaration import OPS
 from tests.memory.calls import BIG, CALLS, SMALL, Sizes, arguments
 
@@ -181,6 +182,8 @@ def main(names: list[str]) -> int:
     every = "-v" in names
     as_json = "--json" in names
     report_all()
+    side = np.ones((128, 128), np.float32)
+    matrix_product(np, side, side)  # loads oneDNN, which no single call accounts for
     chosen = [name for name in names if not name.startswith("-")] or sorted(CALLS)
     short = 0
     if not as_json:

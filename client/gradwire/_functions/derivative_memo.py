@@ -37,7 +37,8 @@ class DerivativeMemo:
         """`tensors` are the roots, their gradients (or None) and the targets; `options` all else that matters."""
         self._session = session
         self._edges = [None if each is None else each._edge for some in tensors for each in some]
-        self._structure = structure_of(self._edges)
+        self._given = [each._id for some in tensors for each in some if each is not None]
+        self._structure = structure_of(session, self._edges)
         self.entry: MemoEntry | None = None
         if self._structure is not None:
             self._name, self._call_site = name, find_call_site()
@@ -51,7 +52,7 @@ class DerivativeMemo:
         """Proxies of the gradients, which the entry describes. Those with a graph can be differentiated as well."""
         assert self.entry is not None
         made: list[Any] = [None] * len(ids)
-        nodes = gradient_nodes(self.entry, self._edges, ids)
+        nodes = gradient_nodes(self.entry, self._edges, self._given, ids)
         for place, spec in zip(self.entry.received, self.entry.specs, strict=True):
             made[place] = new_proxy(self._session, ids[place], spec, nodes[place] if spec.requires_grad else None)
         return tuple(made)

@@ -8,13 +8,19 @@ needs no answer, even if its result has a graph of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._proxy.memo import MemoEntry
 from gradwire._proxy.shadow_graph import Edge, GradientNode, Leaf, OpNode
 
+if TYPE_CHECKING:
+    from gradwire._proxy.handle import Handle
+    from gradwire._proxy.protocols import SessionProtocol
+
 #: Larger graphs have no structure, so their derivatives wait. The memo keeps the structures.
 _MOST_NODES = 500
+#: Tensors whose descriptions changed. With more, all nodes before the change have no structure.
+_MOST_REDESCRIBED = 1000
 
 
 class Structure:
@@ -27,10 +33,23 @@ class Structure:
         self.leaves = leaves
 
 
-def structure_of(edges: Sequence[Edge | None]) -> Structure | None:
-    """The structure behind edges; None if the memo does not know a node's op, a non-leaf retains its gradient, or the
-    graph is large. An edge that is None belongs to a tensor without history.
+def note_redescribed(tensor: Handle) -> None:
+    """Note that a tensor's flag or data changed: a node that saved it before has derivatives as of now."""
+    session = tensor._session
+    now = next(session.ids)
+    if tensor._storage is None and len(session.redescribed) < _MOST_REDESCRIBED:
+        session.redescribed[tensor._id] = now
+    else:
+        session.redescribed_any = now  # its views may have been saved
+        session.redescribed.clear()
+
+
+def structure_of(session: SessionProtocol, edges: Sequence[Edge | None]) -> Structure | None:
+    """The structure behind edges; None if the memo does not know a node's op, a non-leaf retains its gradient, the
+    description of an op's input changed since, or the graph is large. An edge that is None belongs to a tensor without
+    history.
     """
+    redescribed = session.redescribed
     places: dict[int, int] = {}
     found: list[Edge] = []
     waiting = [edge for edge in reversed(edges) if edge is not None]
@@ -42,6 +61,10 @@ def structure_of(edges: Sequence[Edge | None]) -> Structure | None:
         found.append(edge)
         if type(edge) is not Leaf:
             if not edge or not isinstance(edge, OpNode) or len(found) > _MOST_NODES:
+                return None
+            if edge.order < session.redescribed_any:
+                return None
+            if redescribed and _saved_before(edge, redescribed):
                 return None
             waiting.extend(edge)
     parts: list[Any] = []
@@ -63,14 +86,28 @@ def structure_of(edges: Sequence[Edge | None]) -> Structure | None:
     return Structure((tuple(roots), tuple(nodes), tuple(parts)), leaves)
 
 
+def _saved_before(node: OpNode, redescribed: dict[int, int]) -> bool:
+    """Whether a description of a node's input changed after the node was made."""
+    order = node.order
+    for value in node.values:
+        if type(value) is int and redescribed.get(value, 0) > order:
+            return True
+    return False
+
+
 def _bits(value: float) -> str:
     """Text that distinguishes what == does not: 0.0 and -0.0; and that equals itself for NaN."""
     return value.hex()
 
 
-def gradient_nodes(entry: MemoEntry, edges: Sequence[Edge | None], ids: Sequence[int]) -> list[GradientNode]:
-    """Nodes of gradients that have a graph: it may reach whatever the edges reach. One call's results share a node."""
-    shared = _gradient_node(entry, [edge for edge in edges if edge is not None], (), ids[0])
+def gradient_nodes(
+    entry: MemoEntry, edges: Sequence[Edge | None], given: Sequence[int], ids: Sequence[int]
+) -> list[GradientNode]:
+    """Nodes of gradients that have a graph: it may reach whatever the edges reach. One call's results share a node.
+
+    `given` are the ids of the tensors that the gradients were computed from.
+    """
+    shared = _gradient_node(entry, [edge for edge in edges if edge is not None], given, ids[0])
     return [_gradient_node(entry, [shared], (float(place),), one) for place, one in enumerate(ids)]
 
 

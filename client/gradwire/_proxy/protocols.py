@@ -71,6 +71,8 @@ class SessionProtocol(Protocol):
     segments: SegmentsProtocol | None
     untracked_writes: int
     remembered_nodes: int
+    redescribed: dict[int, int]
+    redescribed_any: int
     programs: OrderedDict[bytes, bytes | None]
     _transport: Transport
     _unusable: Any

@@ -136,6 +136,10 @@ class Session:
         self.memo: dict[tuple[object, ...], MemoEntry] = {}
         #: Number of nodes in the memo's keys: structures of graphs whose derivatives are known.
         self.remembered_nodes = 0
+        #: Tensors that changed their description without an op, and the next id then (`graph_structure`).
+        self.redescribed: dict[int, int] = {}
+        #: Nodes before this id may have saved any such tensor.
+        self.redescribed_any = 0
         #: What is known of calls that differ in numbers and sizes from those in the memo.
         self.models: dict[tuple[object, ...], Model] = {}
         #: Unsent commands: bytes, the Waiter or MemoEntry, and whether it is a call of a prepared op.

@@ -25,6 +25,7 @@ from gradwire._graph import commands
 from gradwire._graph.hooks import RemovableHandle, hook_accumulated, hook_tensor
 from gradwire._graph.nodes import Node, grad_fn_of
 from gradwire._proxy import results
+from gradwire._proxy.graph_structure import note_redescribed
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.results import (
     expect_other_gradient,
@@ -322,6 +323,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if flag == (self._edge is not None):
             return
         commands.set_requires_grad(self, flag)
+        note_redescribed(self)
         base = self._base
         self._spec = spec.with_requires_grad(flag or (base is not None and base._spec.requires_grad))
         if flag:
@@ -422,6 +424,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
                 self._storage.version -= 1  # unlike other in-place ops, detach_ changes no values
                 self._storage.left = True
             self._edge = self._retained = None
+            note_redescribed(self)
         return self
 
     @property
@@ -440,6 +443,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         self._spec = commands.set_data(self, value)
         # The version stays the tensor's own; the memory is the other's.
         self.__dict__["_memory"] = value.__dict__.get("_memory", value._storage)
+        note_redescribed(self)
         self._session.untracked_writes += 1
         expect_other_gradient(self)
 

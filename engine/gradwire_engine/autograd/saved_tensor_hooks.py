@@ -57,7 +57,7 @@ class Packed:
             saved.leaf = Tensor(tensor.array, True, tensor.storage)
             saved.leaf.grad_state().accumulator = weakref.ref(self.node)
         else:
-            saved.node = self.node  # type: ignore[assignment]
+            saved.node, saved.leaf = self.node, None  # type: ignore[assignment]
         return saved
 
     def _check(self, owner: Node, tensor: Tensor) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import TITLES
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.tensor import Storage, Tensor
+from gradwire_engine.graph.tensor import Storage, Tensor, update_requires_grad
 
 if TYPE_CHECKING:
     from gradwire_engine.core.device import Array
@@ -35,11 +35,12 @@ class Saved:
             self.node, self.index, self.leaf = None, output, None
         else:
             self.node, self.index = tensor.node, tensor.index
-            self.leaf = tensor if tensor.node is None and tensor.requires_grad else None
+            self.leaf = tensor if tensor.node is None else None
 
     def value(self, owner: Node, name: str) -> Array:
         """The array. Raises EngineError: VERSION_CONFLICT if it was changed in place since it was saved."""
-        holder = self if self.leaf is None else self.leaf  # a leaf's data may have been replaced (x.data = y)
+        # A leaf's data may have been replaced (x.data = y), and it may require gradients only since.
+        holder = self if self.leaf is None else self.leaf
         if self.version != holder.storage.version:
             self._refuse(owner, name)
         return holder.array
@@ -48,6 +49,8 @@ class Saved:
         """The tensor with its node, to differentiate through backward itself. Raises EngineError: VERSION_CONFLICT."""
         self.value(owner, name)
         if self.leaf is not None:
+            if self.leaf.view is not None:
+                update_requires_grad(self.leaf)
             return self.leaf
         made = Tensor(self.array, self.requires_grad, self.storage)
         if self.output >= 0:
