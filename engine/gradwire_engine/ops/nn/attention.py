@@ -6,18 +6,19 @@ import math
 from typing import Any
 
 from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import CPU, Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, expand
 from gradwire_engine.ops.base.checks import broadcast_shape
-from gradwire_engine.ops.base.fill import masked_fill, where, zeros
+from gradwire_engine.ops.base.fill import masked_fill, zeros
 from gradwire_engine.ops.elementwise.binary import clamp
-from gradwire_engine.ops.linalg.matrix import bmm, linear, matmul, matrix_t
+from gradwire_engine.ops.linalg.matrix import bmm, linear, matmul
+from gradwire_engine.ops.nn.blocked_attention import blocked_attention, computes, masked_scores
 from gradwire_engine.ops.nn.dropout import dropout
-from gradwire_engine.ops.nn.softmax import softmax
+from gradwire_engine.ops.nn.softmax import safe_softmax, softmax
 from gradwire_engine.ops.reduce.reduce import mean, vector_norm
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.shape.join import cat
@@ -61,12 +62,6 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
 cosine_similarity.unsupported("c", message="expected common dtype to be floating point, yet common dtype is complex")
 
 
-@op(name="_causal_mask", cost=counted(lambda query, keys: 4.0 * query.shape[-2] * keys))
-def _causal_mask(xp: Any, query: Array, keys: int) -> Array:
-    """True where a key's position is not after its query's."""
-    return xp.tri(query.shape[-2], keys, dtype=bool)
-
-
 @composite(draws=True)
 def scaled_dot_product_attention(
     query: Array,
@@ -89,11 +84,10 @@ def scaled_dot_product_attention(
     if attn_mask is not None and is_causal:
         raise EngineError(Reason.RUNTIME, "Explicit attn_mask should not be set when is_causal=True")
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = matmul(query * factor, matrix_t(key))
-    mask = _causal_mask(query, key.shape[-2]) if is_causal else attn_mask
-    if mask is not None:
-        scores = where(mask, scores, -math.inf) if mask.dtype == dtypes.bool_ else scores + mask
-    weights = softmax(scores, -1)
+    if not dropout_p and not CURRENT.get().duals.active and computes(query, key, value, attn_mask):
+        return blocked_attention([query, key, value], attn_mask, is_causal, factor)
+    scores = masked_scores(query * factor, key, attn_mask, is_causal)
+    weights = softmax(scores, -1) if attn_mask is None else safe_softmax(scores, -1)
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
 
 
@@ -276,11 +270,15 @@ def multi_head_attention_forward(
         wide = expand(reshape(padding, (batch, 1, 1, sources)), (batch, num_heads, 1, sources))
         wide = reshape(wide, (batch * num_heads, 1, sources))
         mask = wide if mask is None else mask + wide
-    scores = bmm(queries * (1 / math.sqrt(width // num_heads)), transpose(keys, -2, -1))
-    weights = softmax(scores if mask is None else scores + mask, -1)
-    if training and dropout_p > 0:
-        weights = dropout(weights, dropout_p)
-    mixed = reshape(transpose(bmm(weights, values), 0, 1), (length * batch, width))
+    weights, rate = None, dropout_p if training else 0.0
+    if need_weights:
+        scores = bmm(queries * (1 / math.sqrt(width // num_heads)), transpose(keys, -2, -1))
+        weights = softmax(scores if mask is None else scores + mask, -1)
+        weights = dropout(weights, rate) if rate > 0 else weights
+        mixed = bmm(weights, values)
+    else:
+        mixed = scaled_dot_product_attention(queries, keys, values, mask, rate)
+    mixed = reshape(transpose(mixed, 0, 1), (length * batch, width))
     output = reshape(linear(mixed, out_proj_weight, out_proj_bias), (length, batch, -1))
     output = output if batched else squeeze(output, 1)
     if not need_weights:

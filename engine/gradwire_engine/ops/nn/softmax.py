@@ -123,7 +123,7 @@ def softmin(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
 @op(name="_softmax_backward", cost=12)
 @through_float32
 @with_loop(lambda loops, xp, grad, result, dim: along_rows(loops, "softmax_backward", dim, grad, result))
-def _softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
+def softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
     """result * (grad - sum(grad * result))."""
     if not result.ndim:
         return result * (grad - grad * result)
@@ -144,13 +144,23 @@ def _log_softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Arra
     return xp.subtract(grad, shares, out=shares)
 
 
+@op(name="_safe_softmax", complex_grad=False, cost=16)
+def safe_softmax(xp: Any, input: Array, dim: int) -> Array:
+    """softmax that is 0 where all elements along the dimension are -inf, as PyTorch's attention has it."""
+    made: Array = softmax.function(xp, input, dim)
+    alone = (input == -xp.inf).all(dim, keepdims=True)
+    return xp.where(alone, made.dtype.type(0), made)
+
+
+safe_softmax.by_loops("softmax", "softmax_backward")
 softmax.by_loops("softmax", "softmax_backward")
-_softmax_backward.by_loops("softmax_backward")
+softmax_backward.by_loops("softmax_backward")
 log_softmax.by_loops("log_softmax", "log_softmax_backward")
 _log_softmax_backward.by_loops("log_softmax_backward")
-softmax.grad(input=lambda g, out, dim: _softmax_backward(g, out, dim)).tangent("symmetric")
-_softmax_backward.grad(
-    grad=lambda g, result, dim: _softmax_backward(g, result, dim),
+softmax.grad(input=lambda g, out, dim: softmax_backward(g, out, dim)).tangent("symmetric")
+safe_softmax.grad(input=lambda g, out, dim: softmax_backward(g, out, dim)).tangent("symmetric")
+softmax_backward.grad(
+    grad=lambda g, result, dim: softmax_backward(g, result, dim),
     result=lambda g, grad, result, dim: (
         g * (grad - total(grad * result, dim, True)) - grad * total(g * result, dim, True)
     ),

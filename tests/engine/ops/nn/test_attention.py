@@ -29,6 +29,7 @@ APART = {
 }
 X = normal(3, 2, 4)
 CAUSAL = given(np.triu(np.ones((3, 3)), 1), "bool", False)
+ALONE = (attention.multi_head_attention_forward, lambda *args, **named: FORWARD[1](*args, **named)[0])
 FORWARD = (attention.multi_head_attention_forward, F.multi_head_attention_forward)
 DOT = (attention.scaled_dot_product_attention, F.scaled_dot_product_attention)
 SAME = [
@@ -41,12 +42,24 @@ SAME = [
     same(*DOT, Q, K, V),
     same(*DOT, Q, K, V, normal(3, 5)),
     same(*DOT, Q, K, V, given([[1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0]], "bool", False)),
+    same(*DOT, Q, K, V, given([[1, 0, 1, 0, 1], [0, 0, 0, 0, 0], [0, 0, 1, 0, 0]], "bool", False)),
+    same(*DOT, Q, K, V, given(np.where(np.tri(3, 5, -1), 0.5, -np.inf), "float64", False)),
+    same(*DOT, Q, normal(5, 4), normal(5, 6), given([[1, 0, 1, 0, 1], [0] * 5, [1] * 5], "bool", False)),
     same(*DOT, Q, normal(2, 3, 4), normal(2, 3, 6), is_causal=True),
     same(*DOT, Q, K, V, scale=0.1),
     same(*FORWARD, X, X, X, **PROJECTED),
     same(*FORWARD, X, X, X, **PROJECTED, attn_mask=CAUSAL),
     same(*FORWARD, X, X, X, **PROJECTED, key_padding_mask=given([[0, 1, 0], [0, 0, 0]], "bool", False)),
     same(*FORWARD, X, X, X, **PROJECTED, average_attn_weights=False),
+    same(*ALONE, X, X, X, **{**PROJECTED, "need_weights": False}, attn_mask=CAUSAL),
+    same(
+        *ALONE,
+        X,
+        X,
+        X,
+        **{**PROJECTED, "need_weights": False},
+        key_padding_mask=given([[0, 1, 0], [1, 1, 1]], "bool", False),
+    ),
     same(*FORWARD, X, normal(5, 2, 3), normal(5, 2, 2), **APART),
     same(*FORWARD, X, X, X, **{**PROJECTED, "add_zero_attn": True}),
     same(*FORWARD, X, X, X, **{**PROJECTED, "bias_k": normal(1, 1, 4), "bias_v": normal(1, 1, 4)}),
