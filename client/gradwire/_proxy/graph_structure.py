@@ -88,11 +88,7 @@ def structure_of(session: SessionProtocol, edges: Sequence[Edge | None]) -> Stru
 
 def _saved_before(node: OpNode, redescribed: dict[int, int]) -> bool:
     """Whether a description of a node's input changed after the node was made."""
-    order = node.order
-    for value in node.values:
-        if type(value) is int and redescribed.get(value, 0) > order:
-            return True
-    return False
+    return any(type(value) is int and redescribed.get(value, 0) > node.order for value in node.values)
 
 
 def _bits(value: float) -> str:
