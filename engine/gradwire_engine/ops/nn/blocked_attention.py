@@ -94,7 +94,8 @@ class _Attention:
             np.copyto(scores[..., rows.start :], -math.inf, where=later)
         alone = None
         if self.mask is not None:
-            mask = self.mask[(*place, slice(0, keys))]
+            index = (*place, slice(0, keys))
+            mask = self.mask[index]
             if mask.dtype == bool:
                 np.copyto(scores, -math.inf, where=~mask)
             else:
