@@ -220,3 +220,14 @@ def test_a_copy_made_in_inference_mode_is_an_inference_tensor_and_out_stays_what
         return copied.is_inference(), out.is_inference(), out
 
     agree(case)
+
+
+def test_data_has_the_memory_of_its_tensor():
+    def case(t):
+        x = t.arange(5.0)
+        one, other = t.ones(3), t.zeros(3)
+        one.data = other
+        same = x.data.data_ptr() == x.data_ptr(), one.data_ptr() == other.data_ptr()
+        return same, x.data.is_set_to(x), x[2:].data.storage_offset(), one._version
+
+    agree(case)

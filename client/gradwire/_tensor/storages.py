@@ -24,9 +24,14 @@ _numbers = itertools.count(1)
 _addresses: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
+def memory_of(tensor: Any) -> Any:
+    """What identifies the memory of a tensor: one object for all tensors on the same memory."""
+    return tensor.__dict__.get("_memory") or tensor._storage or share_storage(tensor, tensor)
+
+
 def address(tensor: Tensor) -> int:
     """An address for the memory of a tensor: equal for all tensors on the same memory."""
-    storage = tensor.__dict__.get("_memory") or tensor._storage or share_storage(tensor, tensor)
+    storage = memory_of(tensor)
     if storage not in _addresses:
         _addresses[storage] = next(_numbers) * _STEP
     return _addresses[storage]

@@ -45,7 +45,7 @@ from gradwire._tensor.in_place_views import InPlaceViews
 from gradwire._tensor.indexing import as_operand, make_index
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
-from gradwire._tensor.storages import Address, UntypedStorage, data_address
+from gradwire._tensor.storages import Address, UntypedStorage, data_address, memory_of
 from gradwire._tensor.warnings import warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
@@ -432,6 +432,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         """A leaf on the same values, outside any graph and with its own version counter."""
         bare: Tensor = _call("detach", (self,))
         bare._spec = commands.set_data(bare, self)
+        bare.__dict__["_memory"] = memory_of(self)
         return bare
 
     @data.setter
@@ -442,7 +443,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
         self._spec = commands.set_data(self, value)
         # The version stays the tensor's own; the memory is the other's.
-        self.__dict__["_memory"] = value.__dict__.get("_memory", value._storage)
+        self.__dict__["_memory"] = memory_of(value)
         note_redescribed(self)
         self._session.untracked_writes += 1
         expect_other_gradient(self)

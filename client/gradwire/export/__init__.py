@@ -18,7 +18,8 @@ from gradwire._io.files import replace_file
 from gradwire._tensor.tensor import Tensor
 from gradwire.export._file import content_of, signature
 from gradwire.export._loaded import LoadedFile, LoadedProgram, load_program
-from gradwire.export._recording import RecordedFunction, input_names, record
+from gradwire.export._recording import RecordedFunction, record
+from gradwire.export._tensors import input_names
 from gradwire.v1 import programs_pb2
 
 __all__ = ["Dim", "ExportedProgram", "LoadedFile", "LoadedProgram", "dims", "export", "load", "load_program", "save"]

@@ -80,11 +80,12 @@ def programs_of(content: bytes, path: str) -> list[NamedProgram]:
         (size,) = struct.unpack_from("<Q", content)
         begin, end = json.loads(content[8 : 8 + size])[DESCRIPTION]["data_offsets"]
         file = programs_pb2.ProgramFile.FromString(content[8 + size + begin : 8 + size + end])
+        return [
+            NamedProgram(each.name, programs_pb2.Program.FromString(each.program), each.program)
+            for each in file.programs
+        ]
     except Exception:  # noqa: BLE001 - whatever is wrong, it is no program file
         raise GradwireRuntimeError(f"{path} is no program file, as gradwire.export writes it") from None
-    return [
-        NamedProgram(each.name, programs_pb2.Program.FromString(each.program), each.program) for each in file.programs
-    ]
 
 
 def signature(file: programs_pb2.ProgramFile) -> str:

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradwire._base.errors import GradwireTypeError, GradwireValueError
+from gradwire._base.errors import GradwireTypeError, GradwireValueError, two_sessions
 from gradwire._compile.recordings import read_outputs, run_program
-from gradwire._compile.result_structure import tensors_of
 from gradwire._functions.create import from_numpy
 from gradwire._graph import commands
+from gradwire._io.files import replace_file
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import new_proxy
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
 from gradwire.export._file import programs_of
+from gradwire.export._tensors import NotATensor, tensors_by_path
 from gradwire.v1 import programs_pb2, service_pb2, snapshots_pb2
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class LoadedFile:
         #: The programs by name.
         self.programs: dict[str, LoadedProgram] = {}
         for named, loaded in zip(programs, answer.programs, strict=True):
-            self.programs[named.name] = LoadedProgram(named.name, loaded, named.data, self.state)
+            self.programs[named.name] = LoadedProgram(named.name, loaded, named.data, self.state, self._session)
             self._session.note_program(loaded.hash, None)
 
     def __getitem__(self, name: str) -> LoadedProgram:
@@ -71,13 +72,12 @@ class LoadedFile:
         return "\n".join(repr(program) for program in self.programs.values())
 
     def save(self, path: Any) -> None:
-        """Write a program file with the present values of all tensors."""
+        """Write a program file with the present values of all tensors. An earlier file is replaced as a whole."""
         request = programs_pb2.SaveProgramRequest(file=self._file._id)
         request.tensors.extend(snapshots_pb2.NamedTensor(name=name, id=held._id) for name, held in self.state.items())
         saved = self._session.wait(service_pb2.Command(save_program=request)).save_program.file
         content: Any = new_proxy(self._session, saved.id, read_spec(saved))
-        with open(os.fspath(path), "wb") as file:
-            file.write(content.numpy().tobytes())
+        replace_file(os.fspath(path), content.numpy().tobytes())
 
 
 @dataclass
@@ -94,8 +94,16 @@ class LoadedProgram:
     The answer has the structure of the exported function's: a tensor, or a tuple or dictionary of tensors.
     """
 
-    def __init__(self, name: str, loaded: programs_pb2.LoadedProgram, data: bytes, state: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self,
+        name: str,
+        loaded: programs_pb2.LoadedProgram,
+        data: bytes,
+        state: Mapping[str, Tensor],
+        session: SessionProtocol,
+    ) -> None:
         self.name = name
+        self._session = session
         self._bytes = _Bytes(data, loaded.hash)
         self._ids = list(loaded.inputs)
         self._names = [item.name for item in loaded.signature]
@@ -128,8 +136,17 @@ class LoadedProgram:
         unknown names.
         """
         self._check_names(inputs)
+        unknown = [name for name in sliced if name not in self.inputs]
+        if unknown or isinstance(sliced, str):
+            raise GradwireTypeError(
+                f"{self.name}: sliced must be a list of inputs, not {unknown or sliced}; they are "
+                f"{', '.join(self.inputs)}"
+            )
         given = [inputs[name] for name in self.inputs]
-        session: SessionProtocol = (given[0] if given else self._some_state())._session
+        session = self._session
+        other = next((each._session for each in given if each._session is not session), None)
+        if other is not None:
+            raise two_sessions(self.name, session, other)
         outputs = [next(session.ids) for _ in self.outputs]
         places = [place for place, tensor_id in enumerate(self._ids) if not tensor_id and self._names[place] in sliced]
         values = [*[each._id for each in given], *outputs]
@@ -147,11 +164,6 @@ class LoadedProgram:
         if self._has_one_output:
             return made[0]
         return _structured({each.name: tensor for each, tensor in zip(self.outputs, made, strict=True)})
-
-    def _some_state(self) -> Any:
-        if not self._state:
-            raise GradwireValueError(f"{self.name} has neither inputs nor state")
-        return self._state[0]
 
     def _builder(
         self, count: int, repeat: int, places: Sequence[int], stacked: bool
@@ -173,18 +185,45 @@ class LoadedProgram:
         return build
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        given: list[Any] = tensors_of(tuple(args))
+        """The inputs by name. Raises TypeError for other arguments than those of the exported function."""
+        bound: dict[str, Any] = {}
         names = list(self.inputs)
-        if len(given) > len(names):
-            raise GradwireTypeError(f"{self!r} takes {len(names)} tensors, but {len(given)} were given")
-        bound = dict(zip(names, given, strict=False))
+        for value in args:
+            found = self._paths_of(value)
+            if len(bound) + len(found) > len(names):
+                count = len(bound) + len(found)
+                raise GradwireTypeError(f"{self!r} takes {len(names)} tensors, but {count} were given")
+            if found:
+                bound.update(self._match(names[len(bound)], found))
         for name, value in kwargs.items():
-            parts = [each for each in names if each == name or each.startswith(f"{name}.")]
-            tensors = tensors_of(value)
-            if len(parts) != len(tensors) or not parts:
-                self._check_names({**bound, name: value})
-            bound.update(zip(parts, tensors, strict=True))
+            found = {f"{name}.{path}" if path else name: held for path, held in self._paths_of(value).items()}
+            twice = next((each for each in found if each in bound), None)
+            if twice is not None:
+                raise GradwireTypeError(f"{self.name} got two tensors for its input {twice!r}")
+            bound.update(found)
         return bound
+
+    def _paths_of(self, value: Any) -> dict[str, Any]:
+        """The tensors of an argument by their paths in it. Raises TypeError for other values than None."""
+        try:
+            return tensors_by_path(value)
+        except NotATensor as error:
+            raise GradwireTypeError(
+                f"{self.name} takes tensors, not a {error.kind}: other arguments keep the values of the example; its "
+                f"inputs are {', '.join(self.inputs) or 'none'}"
+            ) from None
+
+    def _match(self, first: str, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Give an argument's tensors the names that begin with the parameter of the next input, `first`."""
+        if list(found) == [""]:
+            return {first: found[""]}
+        for prefix in [first[:place] for place, sign in enumerate(first) if sign == "."]:
+            named = {f"{prefix}.{path}": held for path, held in found.items()}
+            if all(name in self.inputs for name in named):
+                return named
+        raise GradwireTypeError(
+            f"{self.name}: an argument with {', '.join(found)} fits no inputs; they are {', '.join(self.inputs)}"
+        )
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
         unknown = [name for name in given if name not in self.inputs]
@@ -224,7 +263,9 @@ def _tupled(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return tree
     parts = {key: _tupled(value) for key, value in tree.items()}
-    return tuple(parts.values()) if parts and all(key.isdigit() for key in parts) else parts
+    if not parts or not all(key.isdigit() for key in parts):
+        return parts
+    return tuple([parts.get(str(place)) for place in range(1 + max(map(int, parts)))])
 
 
 def load_program(f: Any) -> LoadedFile:

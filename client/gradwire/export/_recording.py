@@ -6,7 +6,6 @@ call is recorded. Afterwards everything is as before: values, gradients, numbers
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +17,17 @@ from gradwire._compile.recorder import RecordedProgram, Recorder
 from gradwire._compile.result_structure import map_tensors
 from gradwire._functions.create import tensor
 from gradwire._functions.random import get_rng_state, set_rng_state
-from gradwire._proxy.handle import Handle
 from gradwire._session.sessions import current_session
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.export._counters import Counters, Rules, refusal, step_numbers
 from gradwire.export._names import Reached, parameters_of
+from gradwire.export._tensors import (
+    OutsideTensors,
+    distinct_arguments,
+    input_names,
+    output_names,
+)
 from gradwire.v1 import programs_pb2
 
 
@@ -57,45 +61,20 @@ def record(
     if unknown:
         raise ValueError(f"there is no tensor argument {unknown[0]!r} to be dynamic; there are {', '.join(names)}")
     reached = Reached(function)
-    with _Unchanged(reached) as before:
+    args, kwargs = distinct_arguments(args, kwargs, reached)
+    names = input_names(function, args, kwargs)
+    with _Unchanged(reached, names) as before:
         recording = _Recording(function, args, kwargs, names, reached, before)
         if dynamic:
             recording.check_dynamic(dynamic)
     return recording.made
 
 
-def input_names(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors among the arguments by name: the parameter's, with places of nested ones: "batch.0"."""
-    target = function.forward if hasattr(function, "forward") else function
-    try:
-        bound = inspect.signature(target).bind(*args, **kwargs)
-        parts: dict[str, Any] = dict(bound.arguments)
-    except (TypeError, ValueError):  # a function in C, or one that refuses the arguments itself
-        parts = {**{f"arg{place}": value for place, value in enumerate(args)}, **kwargs}
-    found: dict[str, Tensor] = {}
-    for name, value in parts.items():
-        _collect(name, value, found)
-    return found
-
-
-def _collect(name: str, value: Any, found: dict[str, Tensor]) -> None:
-    if isinstance(value, Handle):
-        found[name] = value  # type: ignore[assignment]
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            if not isinstance(key, str) or "." in key or key.isdigit():
-                raise refusal(f"the key {key!r} is no name: use texts without dots")
-            _collect(f"{name}.{key}" if name else key, part, found)
-    elif isinstance(value, (list, tuple)):
-        for place, part in enumerate(value):
-            _collect(f"{name}.{place}" if name else str(place), part, found)
-
-
 class _Unchanged:
     """Puts everything back that calls of the function change."""
 
-    def __init__(self, reached: Reached) -> None:
-        self._reached = reached
+    def __init__(self, reached: Reached, inputs: Mapping[str, Tensor]) -> None:
+        self._reached, self._inputs = reached, inputs
         #: By name: the values of the tensors.
         self.copies: dict[str, Tensor] = {}
 
@@ -114,6 +93,8 @@ class _Unchanged:
         with no_grad():
             self.copies = {name: held.detach().clone() for name, held in tensors.items()}
             self._versions = versions_of(tensors)
+            self._given = {name: held.detach().clone() for name, held in self._inputs.items()}
+            self._given_versions = versions_of(self._inputs)
             self._grads = {name: _copy(held.grad) for name, held in tensors.items() if held.requires_grad}
         self._numbers = [
             (state, dict(state))
@@ -131,10 +112,9 @@ class _Unchanged:
             held.update(before)
         tensors = self._reached.tensors
         with no_grad():
-            for name, version in versions_of(tensors).items():
-                if self._versions.get(name, version) != version:
-                    tensors[name].detach().copy_(self.copies[name])
-            self._versions = versions_of(tensors)
+            _put_back(self._inputs, self._given, self._given_versions)
+            _put_back(tensors, self.copies, self._versions)
+            self._versions, self._given_versions = versions_of(tensors), versions_of(self._inputs)
         set_rng_state(self._random)
 
     def __exit__(self, *error: object) -> None:
@@ -144,6 +124,13 @@ class _Unchanged:
             tensors[name].grad = grad
         for optimizer, param in self._fresh:
             del optimizer.state[param]
+
+
+def _put_back(tensors: Mapping[str, Tensor], copies: Mapping[str, Tensor], versions: Mapping[str, int]) -> None:
+    """Copy back the values of those tensors that have another version now."""
+    for name, version in versions_of(tensors).items():
+        if versions.get(name, version) != version:
+            tensors[name].detach().copy_(copies[name])
 
 
 def _copy(grad: Any) -> Any:
@@ -187,14 +174,15 @@ class _Recording:
     def _record(self) -> RecordedFunction:
         feeds = list(self._names.values())
         versions = versions_of(self._reached.tensors)
-        recorder, answer, counters = self._call(feeds)
+        outside = OutsideTensors()
+        recorder, answer, counters = self._call(feeds, outside)
         rules = Rules(counters, recorder.formulas)
-        outputs: dict[str, Tensor] = {}
-        _collect("" if isinstance(answer, (dict, list, tuple)) else "output", answer, outputs)
+        outputs = output_names(answer)
         self._check_kept(recorder, answer, outputs)
         trace = RecordedProgram(recorder, feeds, list(outputs.values()), len(rules.counters))
         now = versions_of(self._reached.tensors)
         changed = {name for name in now if now[name] != versions.get(name)}
+        outside.check(trace, self._reached.names, changed)
         program, state = trace.program, self._name_inputs(trace, changed)
         sources: dict[str, Any] = dict(zip(state, (handle._id for handle in trace.captures), strict=True))
         first = len(program.inputs)
@@ -215,12 +203,13 @@ class _Recording:
             program.described.add(name=name, dtype=spec.dtype.code, shape=spec.shape)
         return RecordedFunction(program, state, sources)
 
-    def _call(self, feeds: Sequence[Any]) -> tuple[Recorder, Any, Counters]:
+    def _call(self, feeds: Sequence[Any], outside: OutsideTensors) -> tuple[Recorder, Any, Counters]:
         session = feeds[0]._session if feeds else current_session()
         counters = Counters(self._reached, self._stepped)
         with RECORDING:
             session.sync()
             recorder = Recorder(session)
+            recorder.handles = outside
             held = (*feeds, *self._reached.tensors.values())
             recorder.handles.update((handle._id, handle) for handle in held)
             gradients = LeafGradients(session)
