@@ -25,6 +25,8 @@ const (
 	longestPause = time.Second
 	// Streams that break since the last answer to a batch, and times the patience; then no connection seems to carry it.
 	mostPatiences = 10
+	// A stream that lasts for this part of the patience has carried its batches: the server computes.
+	patienceParts = 4
 )
 
 // batch is a message of commands, kept until its answer comes.
@@ -351,14 +353,14 @@ type brokenStreams struct {
 	acked uint64
 }
 
-// uncarried counts a broken stream. It returns a failure if so many broke for so long that no connection seems to carry
-// the next batch. A server that answers a stream's start only would otherwise be tried for ever. One batch may compute
-// for longer than the patience.
-func (w *writer) uncarried(broken *brokenStreams, failure *Error) *Error {
+// uncarried counts a stream that broke after its start was answered. It returns a failure if so many broke for so long
+// that no connection seems to carry the next batch. A server that answers a stream's start only would otherwise be tried
+// for ever. One batch may compute for longer than the patience.
+func (w *writer) uncarried(broken *brokenStreams, lasted time.Duration, failure *Error) *Error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case len(w.queue) == 0:
+	case len(w.queue) == 0 || lasted > w.patience/patienceParts:
 		*broken = brokenStreams{}
 		return nil
 	case broken.count == 0 || broken.acked != w.acked:
@@ -380,6 +382,7 @@ func (w *writer) run() {
 	var broken brokenStreams
 	pause := firstPause
 	for w.context.Err() == nil {
+		began := time.Now()
 		progress, err := w.stream()
 		if w.context.Err() != nil {
 			return
@@ -394,9 +397,11 @@ func (w *writer) run() {
 			w.kill(err)
 			return
 		}
-		if failure := w.uncarried(&broken, err); failure != nil {
-			w.kill(failure)
-			return
+		if progress {
+			if failure := w.uncarried(&broken, time.Since(began), err); failure != nil {
+				w.kill(failure)
+				return
+			}
 		}
 		if time.Since(since) > w.patience {
 			w.kill(&Error{Reason: ReasonUnavailable, Code: codes.Unavailable,

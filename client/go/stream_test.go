@@ -256,6 +256,34 @@ func TestPatienceEnds(t *testing.T) {
 	}
 }
 
+// A batch that computes for long passes many breaks: a stream that lasted has carried it.
+func TestALongComputationOutlastsBrokenStreams(t *testing.T) {
+	const patience = 300 * time.Millisecond
+	script := &scripted{stream: func(attempt uint32, stream pb.AutogradService_StreamServer) error {
+		if attempt == 10 { // an outage
+			return status.Error(codes.Unavailable, "scripted")
+		}
+		if err := attached(stream, 1<<20); err != nil {
+			return err
+		}
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		if attempt > 10 {
+			return answer(stream, 1<<20)
+		}
+		if attempt == 9 {
+			time.Sleep(mostPatiences*patience + patience)
+		}
+		return status.Error(codes.Unavailable, "scripted")
+	}}
+	session := script.open(t, WithPatience(patience))
+	addOnes(session, 1)
+	if err := session.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestJoinedAnswersAnswerSeveralBatches(t *testing.T) {
 	script := &scripted{stream: func(_ uint32, stream pb.AutogradService_StreamServer) error {
 		if err := attached(stream, 1<<20); err != nil {

@@ -252,6 +252,32 @@ def test_a_batch_that_no_connection_carries_ends_with_an_error(server_address, m
         between.close()
 
 
+def test_a_long_computation_outlasts_broken_links(server_address, monkeypatch):
+    """A link that lasted has carried its batches."""
+    clock = Clock()
+    monkeypatch.setattr(retransmission, "time", clock)
+    session = gradwire.connect(server_address, patience=100.0)
+    sender = session._retransmission
+    cut = gradwire.GradwireConnectionError("cut")
+    sender.in_flight.append(retransmission.InFlightBatch(1, [None], b"", 1))
+
+    def break_links(count: int) -> None:
+        for _ in range(count):
+            sender._attached_at = clock.monotonic()
+            sender._count_broken(cut)
+
+    break_links(20)
+    clock.ahead += 2_000.0
+    sender._count_broken(cut)
+    break_links(20)
+    clock.ahead += 1_001.0
+    with pytest.raises(gradwire.GradwireConnectionError, match="21 connections broke before a batch"):
+        break_links(1)
+    monkeypatch.undo()
+    sender.clear()
+    session.close()
+
+
 def test_the_setting_is_a_variable_too_and_a_positive_number(server_address, monkeypatch):
     monkeypatch.setenv("GRADWIRE_PATIENCE", "77")
     session = gradwire.connect(server_address)

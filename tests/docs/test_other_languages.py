@@ -133,3 +133,13 @@ def test_a_name_that_does_not_exist_is_found(check, right, wrong, tmp_path, monk
     monkeypatch.setitem(globals(), "PAGE", page)
     with pytest.raises((AssertionError, KeyError)):
         check()
+
+
+@pytest.mark.parametrize("language", ["Go", "TypeScript", "Rust", "Java"])
+def test_a_page_s_times_are_those_of_the_table(language):
+    rows = [line.strip("| \n").split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    header = next(row for row in rows if row[0] == "mode")
+    table = [row[header.index(language)].split()[0] for row in rows[rows.index(header) + 2 :][:4]]
+    page = (PAGE.parent / "languages" / f"{language.lower()}.md").read_text("utf-8")
+    own = page[page.index("| mode | ms | use |") :].splitlines()[2:6]
+    assert [line.strip("| ").split(" | ")[1] for line in own] == table

@@ -19,6 +19,7 @@ constexpr std::size_t most_releases = 4096;      // ids of one Release
 constexpr std::uint64_t largest_prepared = 256;  // bytes of a prepared op
 // Streams that break since the last answer to a batch, and times the patience; then no connection seems to carry it.
 constexpr int most_patiences = 10;
+constexpr int patience_parts = 4;  // a stream that lasts for one has carried its batches: the server computes
 
 constexpr char no_gradient[] =
     "the tensor has no gradient: no backward has reached it. The .grad attribute of a Tensor that is not a leaf won't "
@@ -256,12 +257,12 @@ void Writer::join() {
 
 // The stream
 
-/// Counts a broken stream. Changes the failure, and returns true, if so many broke for so long that no connection seems
-/// to carry the next batch. A server that answers a stream's start only would otherwise be tried for ever. One batch
-/// may compute for longer than the patience.
-bool Writer::uncarried(BrokenStreams& broken, Failure& failure) const {
+/// Counts a stream that broke after its start was answered. Changes the failure, and returns true, if so many broke for
+/// so long that no connection seems to carry the next batch. A server that answers a stream's start only would
+/// otherwise be tried for ever. One batch may compute for longer than the patience.
+bool Writer::uncarried(BrokenStreams& broken, Clock::duration lasted, Failure& failure) const {
     Lock lock(mutex_);
-    if (queue_.empty()) {
+    if (queue_.empty() || lasted > patience_ / patience_parts) {
         broken = {};
         return false;
     }
@@ -284,6 +285,7 @@ void Writer::run() {
     auto pause = first_pause;
     for (;;) {
         Failure failure;
+        const auto began = Clock::now();
         const bool progress = stream(failure);
         {
             Lock lock(mutex_);
@@ -294,7 +296,8 @@ void Writer::run() {
             pause = first_pause;
         }
         if (!since) since = Clock::now();
-        if (!may_retry(failure) || uncarried(broken, failure)) return kill(std::move(failure));
+        if (!may_retry(failure)) return kill(std::move(failure));
+        if (progress && uncarried(broken, Clock::now() - began, failure)) return kill(std::move(failure));
         if (Clock::now() - *since > patience_) {
             failure.reason = Reason::Unavailable;
             failure.message = "no answer for " + std::to_string(patience_.count()) + " ms: " + failure.message;

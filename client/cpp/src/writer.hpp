@@ -80,7 +80,7 @@ class Writer final : public Sink {
     void cut();
     void run();
     bool stream(Failure& failure);
-    bool uncarried(BrokenStreams& broken, Failure& failure) const;
+    bool uncarried(BrokenStreams& broken, std::chrono::steady_clock::duration lasted, Failure& failure) const;
     void received(pb::StreamResponse& message);
     void answered(std::size_t count, pb::RunResponse& run);
     void refused(std::uint64_t seq, const pb::Error& told, bool quiet);

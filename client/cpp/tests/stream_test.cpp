@@ -187,6 +187,29 @@ TEST(Stream, PatienceEnds) {
     EXPECT_THROW(session.wait(), ConnectionError);
 }
 
+// A stream that lasted has carried its batches.
+TEST(Stream, ALongComputationOutlastsBrokenStreams) {
+    const auto patience = 300ms;
+    Scripted server([&](const v1::StreamAttach& attach, grpc::ServerContext&, scripted::Stream& stream) {
+        const grpc::Status broken(grpc::StatusCode::UNAVAILABLE, "scripted");
+        if (attach.attempt() == 10) return broken;  // an outage
+        attached(stream, 1 << 20);
+        v1::StreamRequest request;
+        stream.Read(&request);
+        if (attach.attempt() > 10) {
+            answer(stream, 1 << 20);
+            return drained(stream);
+        }
+        if (attach.attempt() == 9) std::this_thread::sleep_for(11 * patience);
+        return broken;
+    });
+    ConnectOptions options;
+    options.patience = patience;
+    Session session(server.address(), options);
+    add_ones(session, 1);
+    EXPECT_NO_THROW(session.wait());
+}
+
 TEST(Stream, JoinedAnswersAnswerSeveralBatches) {
     Scripted server([](const v1::StreamAttach&, grpc::ServerContext&, scripted::Stream& stream) {
         attached(stream, 1 << 20);

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 #: Seconds a session waits for a silent server, unless GRADWIRE_PATIENCE or connect(patience=) sets another value.
 PATIENCE_SECONDS = 120.0
 # A server may accept links and answer no batch, or no connection may carry the batch as a whole. The client gives up
-# after this many times the patience, if as many links broke meanwhile: one batch may compute for longer.
+# after this many times the patience, if as many links broke after their attach: one batch may compute for longer.
 _MOST_PATIENCES = _LEAST_BROKEN_LINKS = 10
-# A silent server gets a KeepAlive after patience / _PARTS, but at most _LONGEST_SILENCE, seconds.
+# A silent server gets a KeepAlive after patience / _PARTS, but at most _LONGEST_SILENCE, seconds. A link that lasts for
+# patience / _PARTS has carried its batches: the server computes.
 _PARTS, _LONGEST_SILENCE = 4, 10.0
 #: Maximum number of in-flight batches.
 MAX_IN_FLIGHT = 8
@@ -102,12 +103,14 @@ class Retransmission:
         self._lock = threading.Lock()
         #: Seconds the server may be silent.
         self.patience = patience
-        # time.monotonic() of the last answer of any kind, of the last answer to a batch, and of the start of the last
-        # wait for one. `_failures` counts the failures since the last answer.
-        self._last_message_at = self._last_answer_at = self._wait_began_at = time.monotonic()
+        # time.monotonic() of the last answer of any kind, and of the start of the last wait for an answer to a batch.
+        # `_failures` counts the failures since the last answer.
+        self._last_message_at = self._wait_began_at = time.monotonic()
         self._failing_since: float | None = None
         self._failures = 0
-        self._broken_links = 0  # since the last answer to a batch
+        # The links in a row that attached and broke without an answer to a batch, and when the first of them broke.
+        self._broken_links = 0
+        self._first_broken_at = self._attached_at = self._last_message_at
         self._backoff = _FIRST_BACKOFF
         self._opening = False
         self._last_keepalive_at = 0.0
@@ -175,11 +178,13 @@ class Retransmission:
             try:
                 message = link.receive_batch()
             except LinkBroken as broken:
+                self._count_broken(broken.error)
                 self._retry_after_break(broken.error, link.address)
                 continue
             except GradwireError as error:
                 if error.reason != "SESSION_MOVED":
                     raise
+                self._count_broken(error)
                 self._retry_after_break(error, link.address)
                 continue
             answered = list(islice(self.in_flight, message.batches or 1))
@@ -199,7 +204,7 @@ class Retransmission:
         for batch in answered:
             self.in_flight.popleft()
             self.acknowledged = batch.last
-        self._last_message_at = self._last_answer_at = time.monotonic()
+        self._last_message_at = time.monotonic()
         self._failing_since, self._broken_links = None, 0
 
     def acknowledge(self) -> None:
@@ -313,6 +318,7 @@ class Retransmission:
                 link.drop()
                 raise
             self._note_message()
+            self._attached_at = time.monotonic()
             if response.attached.applied_seq < self.acknowledged:
                 raise self._session_lost(
                     make_error(pb.REASON_EPOCH_MISMATCH, "it has lost commands that it had answered", 9)
@@ -337,6 +343,22 @@ class Retransmission:
         reason = pb.Reason.Value(f"REASON_{error.reason}")
         return make_error(reason, message, error.code, error.metadata)
 
+    def _count_broken(self, error: GradwireError) -> None:
+        """Count a link that broke after its attach. Raises GradwireError if none seems to carry the oldest batch."""
+        now = time.monotonic()
+        if not self.in_flight or now - self._attached_at > self.patience / _PARTS:
+            self._broken_links = 0
+            return
+        if self._broken_links == 0:
+            self._first_broken_at = now
+        self._broken_links += 1
+        futile = now - self._first_broken_at
+        if self._broken_links >= _LEAST_BROKEN_LINKS and futile > _MOST_PATIENCES * self.patience:
+            size = len(self.in_flight[0].request)
+            unanswered = f"{self._broken_links} connections broke before a batch of {size:,} bytes was answered"
+            self.drop()
+            raise self._timed_out(futile, f"{unanswered}: {error}")
+
     def _retry_after_break(self, error: GradwireError, address: str) -> None:
         """Drop the broken link to `address` and wait before the next one. Raises GradwireError after the patience.
 
@@ -355,14 +377,8 @@ class Retransmission:
             self._failing_since = now
         self._failures += 1
         failing = now - max(self._failing_since, self._last_message_at, self._wait_began_at)
-        futile = now - max(self._last_answer_at, self._wait_began_at)
-        self._broken_links += 1
         if self._failures >= _LEAST_FAILURES and failing > self.patience:
             raise self._timed_out(failing, str(error))
-        if self.in_flight and self._broken_links >= _LEAST_BROKEN_LINKS and futile > _MOST_PATIENCES * self.patience:
-            size = len(self.in_flight[0].request)
-            unanswered = f"{self._broken_links} connections broke before a batch of {size:,} bytes was answered"
-            raise self._timed_out(futile, f"{unanswered}: {error}")
         if self._failures > 1 or error.reason == "SESSION_MOVED":
             self._leave(address, error)
         ends = now + self._backoff * random.uniform(0.7, 1.3)

@@ -38,6 +38,8 @@ const MOST_FAILURES: usize = 64;
 const MOST_PREPARED_BYTES: usize = 256;
 /// Streams that break since the last answer to a batch, and times the patience; then no connection seems to carry it.
 const MOST_PATIENCES: u32 = 10;
+/// A stream that lasts for this part of the patience has carried its batches: the server computes.
+const PATIENCE_PARTS: u32 = 4;
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -361,12 +363,13 @@ impl Writer {
         lock(&self.state).run = Some(task.abort_handle());
     }
 
-    /// Counts a broken stream. Returns a failure if so many broke for so long that no connection seems to carry the
-    /// next batch. A server that answers a stream's start only would otherwise be tried for ever. One batch may compute
-    /// for longer than the patience.
-    fn uncarried(&self, broken: &mut BrokenStreams, error: &Error) -> Option<Error> {
+    /// Counts a stream that broke after its start was answered. Returns a failure if so many broke for so long that no
+    /// connection seems to carry the next batch. A server that answers a stream's start only would otherwise be tried
+    /// for ever. One batch may compute for longer than the patience.
+    fn uncarried(&self, broken: &mut BrokenStreams, lasted: Duration, error: &Error) -> Option<Error> {
         let state = lock(&self.state);
-        let Some(batch) = state.queue.front() else {
+        let short = lasted <= self.opened.patience / PATIENCE_PARTS;
+        let Some(batch) = state.queue.front().filter(|_| short) else {
             *broken = BrokenStreams::default();
             return None;
         };
@@ -389,6 +392,7 @@ impl Writer {
         let mut broken = BrokenStreams::default();
         let mut pause = FIRST_PAUSE;
         loop {
+            let began = Instant::now();
             let (progress, error) = self.stream(&connect).await;
             if progress {
                 (since, pause) = (None, FIRST_PAUSE);
@@ -396,7 +400,7 @@ impl Writer {
             if !error.may_retry() {
                 return self.kill(error);
             }
-            if let Some(failure) = self.uncarried(&mut broken, &error) {
+            if progress && let Some(failure) = self.uncarried(&mut broken, began.elapsed(), &error) {
                 return self.kill(failure);
             }
             if since.get_or_insert_with(Instant::now).elapsed() > self.opened.patience {

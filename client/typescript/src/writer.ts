@@ -31,6 +31,8 @@ const MOST_FAILURES = 64; // refusals of quiet commands kept until the next wait
 const MOST_PREPARED_BYTES = 256; // of an op that is worth preparing
 // Streams that break since the last answer to a batch, and times the patience; then no connection seems to carry it.
 const MOST_PATIENCES = 10;
+// A stream that lasts for this part of the patience has carried its batches: the server computes.
+const PATIENCE_PARTS = 4;
 
 /** The part of the stub that a stream has told. */
 interface Stream {
@@ -284,17 +286,18 @@ export class Writer {
   // Streams
 
   /**
-   * Count a broken stream. The result says if so many broke for so long that no connection seems to carry the next batch.
-   * A server that answers a stream's start only would otherwise be tried for ever. One batch may compute for longer than
-   * the patience.
+   * Count a stream that broke after its start was answered. The result says if so many broke for so long that no
+   * connection seems to carry the next batch. A server that answers a stream's start only would otherwise be tried for
+   * ever. One batch may compute for longer than the patience.
    */
-  private uncarried(broken: BrokenStreams): string | undefined {
+  private uncarried(broken: BrokenStreams, lastedMs: number): string | undefined {
     const [batch] = this.queue;
     const now = performance.now();
-    if (!batch || broken.acknowledged !== this.acknowledged) {
+    const carried = !batch || lastedMs > this.servers.patienceMs / PATIENCE_PARTS;
+    if (carried || broken.acknowledged !== this.acknowledged) {
       Object.assign(broken, { count: 0, since: now, acknowledged: this.acknowledged });
     }
-    if (!batch) return undefined;
+    if (carried) return undefined;
     if (++broken.count === 1) broken.since = now;
     const most = MOST_PATIENCES * this.servers.patienceMs;
     if (broken.count < MOST_PATIENCES || now - broken.since <= most) return undefined;
@@ -307,13 +310,14 @@ export class Writer {
     const broken: BrokenStreams = { count: 0, since: 0, acknowledged: 0 };
     while (!this.dead) {
       const channel = this.servers.channel;
+      const began = performance.now();
       const { answered, error } = await this.streamed();
       if (this.dead) return;
       if (answered) backoff.reset();
       if (!error.mayRetry) return this.kill(error);
-      const futile = this.uncarried(broken);
+      const futile = answered && this.uncarried(broken, performance.now() - began);
       if (futile || backoff.over) {
-        const message = `${futile ?? `no answer for ${this.servers.patienceMs / 1000} s`}: ${error.message}`;
+        const message = `${futile || `no answer for ${this.servers.patienceMs / 1000} s`}: ${error.message}`;
         return this.kill(new GradwireConnectionError(message, { reason: Reason.UNAVAILABLE, code: 14 }));
       }
       this.servers.leave(channel, error);

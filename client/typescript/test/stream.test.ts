@@ -182,6 +182,20 @@ test("patience ends", async () => {
   await assert.rejects(session.wait(), GradwireConnectionError);
 });
 
+// A stream that lasted has carried its batches.
+test("a long computation outlasts broken streams", async () => {
+  const patience = 0.3;
+  const server = new ScriptedServer((stream, { request }) => {
+    if (stream.attempt === 10) return stream.end(Reason.UNSPECIFIED); // an outage
+    if (request.case === "attach") return stream.answer({ ...ATTACHED, creditBytes: 1n << 20n });
+    if (stream.attempt > 10) return stream.answer(ANSWER);
+    setTimeout(() => stream.end(Reason.UNSPECIFIED), stream.attempt === 9 ? 11_000 * patience : 0);
+  });
+  const session = await server.open({ patience });
+  commands(session, 1);
+  await session.wait();
+});
+
 test("a joined answer answers several batches", async () => {
   let batches = 0;
   const server = new ScriptedServer((stream, message) => {

@@ -14,6 +14,9 @@ final class StreamKeeper implements Runnable {
   // seems to carry it.
   private static final int MOST_PATIENCES = 10;
 
+  // A stream that lasts for this part of the patience has carried its batches: the server computes.
+  private static final int PATIENCE_PARTS = 4;
+
   private final Servers servers;
   private final Writer writer;
   private final Duration patience;
@@ -55,14 +58,17 @@ final class StreamKeeper implements Runnable {
     while (!stopped && !writer.isDead()) {
       Servers.Link link = servers.link();
       StreamCall stream = opened(link);
+      long began = System.nanoTime();
       Error ended = run(stream);
       if (stopped || writer.isDead()) {
         return;
       }
+      Error failure = null;
       if (stream.progress()) {
         retry.progress();
+        boolean again = GradwireException.mayRetry(ended);
+        failure = again ? uncarried(ended, System.nanoTime() - began) : null;
       }
-      Error failure = GradwireException.mayRetry(ended) ? uncarried(ended) : null;
       if (failure == null) {
         failure = retry.pause(link, ended);
       }
@@ -73,12 +79,14 @@ final class StreamKeeper implements Runnable {
   }
 
   /**
-   * Counts a broken stream. Returns a failure if so many broke for so long that no connection seems
-   * to carry the next batch. A server that answers a stream's start only would otherwise be tried
-   * for ever. One batch may compute for longer than the patience.
+   * Counts a stream that broke after its start was answered. Returns a failure if so many broke for
+   * so long that no connection seems to carry the next batch. A server that answers a stream's
+   * start only would otherwise be tried for ever. One batch may compute for longer than the
+   * patience.
    */
-  private Error uncarried(Error failure) {
-    Writer.Unanswered now = writer.unanswered();
+  private Error uncarried(Error failure, long lasted) {
+    boolean carried = lasted > patience.dividedBy(PATIENCE_PARTS).toNanos();
+    Writer.Unanswered now = carried ? null : writer.unanswered();
     if (now == null || broken == null || now.acked() != broken.acked()) {
       broken = now;
       brokenSince = System.nanoTime();

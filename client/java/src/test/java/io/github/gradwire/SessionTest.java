@@ -396,13 +396,13 @@ class SessionTest {
     try (TestServer.Cutter proxy = new TestServer.Cutter(100_000, 100_000)) {
       Session through =
           Gradwire.connect(
-              proxy.address, with -> with.localStream(false).patience(Duration.ofMillis(500)));
+              proxy.address, with -> with.localStream(false).patience(Duration.ofMillis(800)));
       byte[] bytes = new byte[800_000]; // within the limit of one message
       GradwireException error =
           assertThrows(
               GradwireException.class,
               () -> through.fromBytes(DType.UINT8, bytes, bytes.length).read());
-      String wanted = ".*connections broke in 5 s before a batch of 800\\d{3} bytes.*";
+      String wanted = ".*connections broke in 8 s before a batch of 800\\d{3} bytes.*";
       assertTrue(error.getMessage().matches("(?s)" + wanted), error.getMessage());
     }
   }

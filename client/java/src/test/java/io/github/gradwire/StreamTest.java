@@ -358,6 +358,39 @@ class StreamTest {
     assertTrue(told.getMessage().contains("never"), told.getMessage());
   }
 
+  /** A stream that lasted has carried its batches. */
+  @Test
+  void aLongComputationOutlastsBrokenStreams() throws Exception {
+    Duration patience = Duration.ofMillis(300);
+    StatusRuntimeException broken =
+        Status.UNAVAILABLE.withDescription("scripted").asRuntimeException();
+    Scripted script =
+        new Scripted(
+            (attempt, message, answers) -> {
+              if (attempt == 10) { // an outage
+                answers.onError(broken);
+              } else if (message.hasAttach()) {
+                answers.onNext(attached(1 << 20));
+              } else if (attempt > 10) {
+                answers.onNext(answer(1 << 20));
+              } else {
+                sleep(attempt == 9 ? patience.multipliedBy(11) : Duration.ZERO);
+                answers.onError(broken);
+              }
+            });
+    session = Gradwire.connect(serve(script), options -> options.patience(patience));
+    addOnes(1);
+    session.await();
+  }
+
+  private static void sleep(Duration time) {
+    try {
+      Thread.sleep(time.toMillis());
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt(); // the server ends
+    }
+  }
+
   @Test
   void joinedAnswersAnswerSeveralBatches() throws Exception {
     AtomicInteger received = new AtomicInteger();
