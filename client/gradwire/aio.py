@@ -74,13 +74,18 @@ class AsyncSession:
         enter(self._session)
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, at: object) -> None:
         session, threads = self.session, self._threads
         assert threads is not None
         leave(session)
         try:
             # Not in the session's threads: calls that wait there end only when the session closes.
             await asyncio.shield(asyncio.to_thread(session.close))
+        except GradwireError as refused:
+            if error is None:
+                raise
+            # What left the block stays: a cancellation or timeout that were replaced here would be lost.
+            _add_context(error, refused)
         finally:
             self._session = None
             threads.shutdown(wait=False)
@@ -90,7 +95,7 @@ class AsyncSession:
 
         For code that may wait, such as a training step, Tensor.backward with hooks, Session.save or an epoch. If the
         task is cancelled, so are the session's commands that are not done, as by Session.cancel(): independent tasks
-        had better have a session each.
+        had better have a session each. Raises what the function raises, but RuntimeError for StopIteration.
         """
         session, threads = self.session, self._threads
         assert threads is not None
@@ -99,14 +104,14 @@ class AsyncSession:
         waiting = asyncio.wrap_future(call)
         try:
             return await asyncio.shield(waiting)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             if waiting.cancelled() or call.cancel():  # it had not begun
                 raise
             with contextlib.suppress(GradwireError):  # a closed session runs nothing
                 session.cancel()
             await asyncio.wait([waiting], timeout=_CANCEL_SECONDS)
             if waiting.done() and not waiting.cancelled():
-                waiting.exception()  # it was cancelled, as asked
+                _add_context(cancelled, waiting.exception())
             raise
 
     async def item(self, tensor: Tensor) -> Any:
@@ -155,7 +160,22 @@ def _entered(session: Session, function: Callable[..., _Value], args: Any, kwarg
     """Call in a context of its own, where the session is the current one."""
     if (ENTERED.get() or (None,))[-1] is not session:
         enter(session)
-    return function(*args, **kwargs)
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as error:
+        # No future can hold one: the task would wait for ever.
+        raise RuntimeError("the function of AsyncSession.run raised StopIteration") from error
+
+
+def _add_context(error: BaseException, other: BaseException | None) -> None:
+    """Tell of another error at the end of an error's traceback."""
+    seen = {id(error)}
+    while error.__context__ is not None and id(error.__context__) not in seen:
+        error = error.__context__
+        seen.add(id(error))
+    if other is not None and id(other) not in seen:
+        other.__context__ = None  # Python has linked it to the first one, of which it is a part now
+        error.__context__ = other
 
 
 def _close_opened(opening: Any) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -258,3 +259,59 @@ def test_sessions_may_be_left_in_another_order_than_they_were_entered(server_add
             assert torch.current_session() is outer.session
 
     asyncio.run(whole())
+
+
+def test_a_stop_iteration_ends_the_wait(server_address: str) -> None:
+    async def use(session: aio.AsyncSession) -> None:
+        with pytest.raises(RuntimeError, match="raised StopIteration"):
+            await asyncio.wait_for(session.run(next, iter(())), 20)
+
+    ran(server_address, use)
+
+
+def _factor(number: float) -> torch.Tensor:
+    return torch.linalg.cholesky(torch.eye(2) * number)
+
+
+def _contexts(error: BaseException) -> list[BaseException]:
+    found = [error]
+    while (last := found[-1].__context__) is not None:
+        found.append(last)
+    return found
+
+
+@pytest.mark.parametrize("left_by", [KeyError, asyncio.CancelledError])
+def test_what_leaves_a_block_is_not_replaced_by_a_refusal(server_address: str, left_by: type[BaseException]) -> None:
+    async def use() -> None:
+        async with aio.connect(server_address) as session:
+            await session.item(_factor(1.0).sum())
+            await session.item(_factor(1.0).sum())
+            _factor(-1.0)
+            try:
+                raise ValueError("first")
+            except ValueError:
+                raise left_by("mine")  # noqa: B904 - its context is what is tested
+
+    with pytest.raises(left_by) as raised:
+        asyncio.run(use())
+    kinds = [type(each) for each in _contexts(raised.value)]
+    assert ValueError in kinds and torch.linalg.LinAlgError in kinds
+
+
+def test_the_error_of_a_cancelled_call_is_told(server_address: str) -> None:
+    release = threading.Event()
+
+    def fail() -> None:
+        release.wait(20)
+        raise KeyError("own")
+
+    async def use(session: aio.AsyncSession) -> BaseException:
+        call = asyncio.create_task(session.run(fail))
+        await asyncio.sleep(0.05)
+        call.cancel()
+        release.set()
+        with pytest.raises(asyncio.CancelledError) as raised:
+            await call
+        return raised.value
+
+    assert any(isinstance(each, KeyError) for each in _contexts(ran(server_address, use)))
