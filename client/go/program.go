@@ -130,6 +130,28 @@ func (s *Session) ran(hash [32]byte) (forgotten bool) {
 	return at < 0
 }
 
+// has says whether the server still has a program.
+func (s *Session) has(hash [32]byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.recent, hash)
+}
+
+// loaded notes the programs of a file as the most recently run ones, in the server's order: first those that it had.
+func (s *Session) loaded(hashes [][32]byte) {
+	var fresh [][32]byte
+	for _, hash := range hashes {
+		if s.has(hash) {
+			s.ran(hash)
+		} else {
+			fresh = append(fresh, hash)
+		}
+	}
+	for _, hash := range fresh {
+		s.ran(hash)
+	}
+}
+
 // Run binds tensors to the inputs and runs the program. It does not wait: a failure surfaces at the next wait or read.
 func (p *Program) Run(inputs []*Tensor, opts ...RunOptions) []*Tensor {
 	s := p.session
@@ -142,6 +164,8 @@ func (p *Program) Run(inputs []*Tensor, opts ...RunOptions) []*Tensor {
 	case len(inputs) == 0:
 		err = nil
 	}
+	s.running.Lock() // no other run may come before the registration
+	defer s.running.Unlock()
 	if err == nil && s.ran(p.hash) {
 		s.sink.send(p.registration())
 	}

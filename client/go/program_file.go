@@ -17,7 +17,9 @@ type ProgramFile struct {
 	Tensors  map[string]*Tensor
 	session  *Session
 	file     *Tensor
+	count    int // of the file's tensors
 	programs map[string]*FileProgram
+	hashes   [][32]byte // of the programs, in the order of the file
 }
 
 // FileProgram is a program of a file. Its tensors and counters are bound; a run gives the other inputs by name.
@@ -60,9 +62,25 @@ func (s *Session) LoadProgram(ctx context.Context, data []byte) (*ProgramFile, e
 			program.Outputs = append(program.Outputs, output.GetName())
 		}
 		f.programs[program.Name] = program
-		s.ran([32]byte(each.GetHash()))
+		f.hashes = append(f.hashes, [32]byte(each.GetHash()))
 	}
+	f.count = len(result.GetLoadProgram().GetTensors())
+	s.loaded(f.hashes)
 	return f, nil
+}
+
+// loadAgain registers programs that the server may have forgotten. The tensors that this makes are released.
+func (f *ProgramFile) loadAgain() {
+	made := make([]*Tensor, f.count)
+	for i := range made {
+		made[i] = f.session.newTensor()
+	}
+	request := &pb.LoadProgramRequest{File: f.file.id, Ids: ids(made)}
+	f.session.sink.send(&pb.Command{Command: &pb.Command_LoadProgram{LoadProgram: request}})
+	for _, tensor := range made {
+		tensor.Release()
+	}
+	f.session.loaded(f.hashes)
 }
 
 // Program returns a program of the file by its name; "" is the only one of a file that has one.
@@ -127,7 +145,14 @@ func (p *FileProgram) Run(named map[string]*Tensor, opts ...RunOptions) []*Tenso
 			err = refusal(ReasonArgumentValue, "", "%q is not valid UTF-8", name)
 		}
 	}
-	s.ran([32]byte(p.loaded.GetHash()))
+	s.running.Lock()
+	defer s.running.Unlock()
+	if hash := [32]byte(p.loaded.GetHash()); err == nil {
+		if !s.has(hash) {
+			p.file.loadAgain()
+		}
+		s.ran(hash)
+	}
 	return s.runProgram(request, len(p.loaded.GetOutputs()), inputs, opts, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	gradwire "github.com/gradwire/gradwire/client/go"
+	pb "github.com/gradwire/gradwire/client/go/gradwirepb"
 )
 
 func TestAnExportedModelTrainsAsInPyTorch(t *testing.T) {
@@ -74,5 +75,48 @@ func TestAnExportedModelTrainsAsInPyTorch(t *testing.T) {
 	}
 	if _, err := session.LoadProgram(ctx, []byte("no file")); err == nil {
 		t.Error("a file of nonsense is loaded")
+	}
+}
+
+func TestAFileWhoseProgramsTheServerForgetsIsLoadedAgain(t *testing.T) {
+	session, ctx := connect(t), t.Context()
+	data, err := os.ReadFile(filepath.Join("..", "..", "tests", "conformance", "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := session.Client().ServerInfo(ctx, &pb.ServerInfoRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := session.LoadProgram(ctx, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := model.Program("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs := map[string]*gradwire.Tensor{
+		"x": session.Ones([]int{6, 4}), "y": gradwire.FromSlice(session, make([]int64, 6)),
+	}
+	before, err := step.Run(inputs)[0].Item(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature := gradwire.Signature{Inputs: []gradwire.Input{{Shape: []int{1}}}}
+	for i := range info.GetLimits().GetMaxPrograms() {
+		add := func(_ *gradwire.Session, inputs []*gradwire.Tensor, _ []gradwire.Number) ([]*gradwire.Tensor, error) {
+			return []*gradwire.Tensor{inputs[0].Add(float64(i))}, nil
+		}
+		if _, err := session.Trace(ctx, signature, add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		after, err := step.Run(inputs)[0].Item(ctx)
+		if err != nil || after >= before {
+			t.Fatalf("the loss was %v, and is %v: %v", before, after, err)
+		}
+		before = after
 	}
 }

@@ -54,6 +54,7 @@ type Session struct {
 	mu      sync.Mutex
 	hooks   map[uint64]*hookEntry
 	recent  [][32]byte // programs, the most recently run last
+	running sync.Mutex // held from the note of a run in recent until its command is queued
 	scopes  []*scope
 	closed  bool
 	stopped chan struct{}

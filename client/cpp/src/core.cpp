@@ -174,6 +174,23 @@ bool Core::ran(const Hash& hash) {
     return forgotten;
 }
 
+bool Core::has(const Hash& hash) const {
+    std::lock_guard lock(mutex_);
+    return std::find(recent_.begin(), recent_.end(), hash) != recent_.end();
+}
+
+void Core::loaded(const std::vector<Hash>& programs) {
+    std::vector<Hash> fresh;
+    for (const Hash& hash : programs) {
+        if (has(hash)) {
+            ran(hash);
+        } else {
+            fresh.push_back(hash);
+        }
+    }
+    for (const Hash& hash : fresh) ran(hash);
+}
+
 Hash sha256(std::string_view bytes) {
     Hash made;
     SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), made.data());

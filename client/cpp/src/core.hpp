@@ -121,6 +121,12 @@ class Core : public std::enable_shared_from_this<Core> {
 
     /// Notes that a program is the most recently run one. Says whether the server may have forgotten it.
     bool ran(const Hash& hash);
+    /// Whether the server still has a program.
+    bool has(const Hash& hash) const;
+    /// Notes the programs of a file as the most recently run ones, in the server's order: first those that it had.
+    void loaded(const std::vector<Hash>& programs);
+    /// Held from the note of a run until its command is queued: no other run may come before a registration.
+    std::mutex& running() noexcept { return running_; }
 
     /// Ends the session without waiting for commands, and tells the server. Does nothing the second time.
     void end() noexcept;
@@ -141,6 +147,7 @@ class Core : public std::enable_shared_from_this<Core> {
     std::atomic<std::uint64_t> requests_{0};
     std::string prefix_;  // of request ids
 
+    std::mutex running_;
     mutable std::mutex mutex_;  // all below
     std::unordered_map<std::uint64_t, std::shared_ptr<const HookFunction>> hooks_;
     std::deque<Hash> recent_;  // programs, the most recently run last

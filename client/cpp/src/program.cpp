@@ -163,6 +163,7 @@ std::vector<Tensor> Program::run(const std::vector<Tensor>& inputs, const RunOpt
     }
     const auto from = common_core("run", {&inputs});
     if (from && from != core) raise(mistake(Reason::ArgumentValue, "run", "the inputs belong to another session"));
+    std::lock_guard lock(core->running());
     if (core->ran(state_->hash)) core->sink().send(state_->registration());
     pb::Command command;
     command.mutable_run_program()->set_hash(state_->hash.data(), state_->hash.size());
@@ -179,7 +180,24 @@ struct FileProgram::State {
     std::vector<std::string> outputs;
     std::map<std::string, std::uint32_t> places;
     std::vector<Tensor> bound;  // the file's tensors live as long as a program that names them
+    Tensor file;
+    std::shared_ptr<const std::vector<Hash>> hashes;  // of all programs of the file
+
+    void load_again(Core& to) const;
 };
+
+/// Registers programs that the server may have forgotten. The tensors that this makes are released.
+void FileProgram::State::load_again(Core& to) const {
+    pb::Command command;
+    command.mutable_load_program()->set_file(file.id());
+    std::vector<Tensor> made;
+    for (std::size_t i = 0; i < bound.size(); ++i) {
+        made.push_back(to.new_tensor());
+        command.mutable_load_program()->add_ids(made.back().id());
+    }
+    to.sink().send(std::move(command));
+    to.loaded(*hashes);
+}
 
 ProgramFile Session::load_program(std::string_view file) {
     ProgramFile made;
@@ -192,18 +210,23 @@ ProgramFile Session::load_program(std::string_view file) {
         bound.push_back(core_->adopt(each.spec().id()));
         made.tensors_.emplace(each.name(), bound.back());
     }
+    std::vector<Hash> programs;
+    for (const auto& each : result.load_program().programs()) programs.push_back(hash_of(each.hash()));
+    core_->loaded(programs);
+    const auto hashes = std::make_shared<const std::vector<Hash>>(std::move(programs));
     for (const auto& each : result.load_program().programs()) {
         auto state = std::make_shared<FileProgram::State>();
         state->core = core_;
         state->loaded = each;
         state->bound = bound;
+        state->file = made.file_;
+        state->hashes = hashes;
         for (int place = 0; place < each.signature_size(); ++place) {
             if (place < each.inputs_size() && each.inputs(place) != 0) continue;
             state->inputs.push_back(each.signature(place).name());
             state->places.emplace(each.signature(place).name(), static_cast<std::uint32_t>(place));
         }
         for (const auto& output : each.outputs()) state->outputs.push_back(output.name());
-        core_->ran(hash_of(each.hash()));
         FileProgram program;
         program.state_ = std::move(state);
         made.programs_.emplace(each.name(), std::move(program));
@@ -240,7 +263,10 @@ std::vector<Tensor> FileProgram::run(const std::map<std::string, Tensor>& named,
         input->set_name(name);
         input->set_id(tensor.id());
     }
-    core->ran(hash_of(state_->loaded.hash()));
+    const Hash hash = hash_of(state_->loaded.hash());
+    std::lock_guard lock(core->running());
+    if (!core->has(hash)) state_->load_again(*core);
+    core->ran(hash);
     const auto outputs = static_cast<std::size_t>(state_->loaded.outputs_size());
     return run_program(*core, std::move(command), outputs, options);
 }

@@ -414,6 +414,31 @@ TEST(Programs, ThoseThatTheServerForgetsAreRegisteredAgain) {
     }
 }
 
+TEST(Programs, FilesWhoseProgramsTheServerForgetsAreLoadedAgain) {
+    NEEDS_A_SESSION();
+    grpc::ClientContext context;
+    authenticate(session, context);
+    v1::ServerInfoResponse info;
+    ASSERT_TRUE(stub(session)->ServerInfo(&context, {}, &info).ok());
+    const ProgramFile model = session.load_program(support::contents(support::conformance() + "/model.safetensors"));
+    const auto x = session.ones({6, 4});
+    const auto y = session.tensor(std::vector<std::int64_t>(6));
+    const auto loss = [&] { return model.program().run({{"x", x}, {"y", y}})[0].item(); };
+    const double before = loss();
+    for (std::uint64_t i = 0; i < info.limits().max_programs(); ++i) {
+        session.trace({{.shape = {1}}}, 0, [&](Session&, const std::vector<Tensor>& inputs, const auto&) {
+            return std::vector<Tensor>{inputs[0] + static_cast<double>(i)};
+        });
+    }
+    const double after = loss();
+    EXPECT_LT(after, before);
+    EXPECT_LT(loss(), after);
+}
+
+// A number that a conversion cuts is no size.
+static_assert(!std::is_constructible_v<Integers, double>);
+static_assert(std::is_constructible_v<Integers, int> && std::is_constructible_v<Floats, int>);
+
 TEST(Programs, FilesOfNonsenseAreRefused) {
     NEEDS_A_SESSION();
     EXPECT_THROW(session.load_program("no file"), Error);

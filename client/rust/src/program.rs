@@ -199,7 +199,9 @@ impl Program {
             let message = format!("the program takes {} inputs, not {}", self.inputs, inputs.len());
             return Err(Error::refused(Reason::ArgumentType, "", message));
         }
-        if self.session.must_live("a program")?.ran(self.hash) {
+        let live = self.session.must_live("a program")?;
+        let _running = lock(&live.running);
+        if live.ran(self.hash) {
             self.session.send(self.registration());
         }
         let hash = self.hash.to_vec().into();

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::call::unexpected;
 use crate::error::{Error, Reason, Result};
+use crate::lock;
 use crate::pending::Pending;
 use crate::program::RunOptions;
 use crate::proto::{self, command::Command, result};
@@ -32,7 +33,10 @@ pub struct FileProgram {
     /// Names and places of the inputs that each run gives.
     inputs: Vec<(String, usize)>,
     /// They live as long as a program that uses them.
-    _tensors: Arc<BTreeMap<String, Tensor>>,
+    tensors: Arc<BTreeMap<String, Tensor>>,
+    file: Tensor,
+    /// Of all programs of the file, in its order.
+    hashes: Arc<[[u8; 32]]>,
 }
 
 impl Session {
@@ -58,15 +62,18 @@ impl ProgramFile {
             (each.name, Tensor::owned(&session, id))
         });
         let tensors = Arc::new(named.collect());
+        let hashes = loaded.programs.iter().map(|each| each.hash[..].try_into().map_err(|_| unexpected()));
+        let hashes: Arc<[[u8; 32]]> = hashes.collect::<Result<_>>()?;
+        live.loaded(&hashes);
         let mut programs = BTreeMap::new();
         for each in loaded.programs {
-            live.ran(each.hash[..].try_into().map_err(|_| unexpected())?);
             let given = |(place, _): &(usize, &proto::ProgramInput)| each.inputs.get(*place).is_none_or(|id| *id == 0);
             let inputs = each.signature.iter().enumerate().filter(given);
             let inputs = inputs.map(|(place, input)| (input.name.clone(), place)).collect();
             let name = each.name.clone();
-            let (session, _tensors) = (session.clone(), Arc::clone(&tensors));
-            programs.insert(name, FileProgram { session, loaded: Arc::new(each), inputs, _tensors });
+            let (session, tensors) = (session.clone(), Arc::clone(&tensors));
+            let (file, hashes) = (file.clone(), Arc::clone(&hashes));
+            programs.insert(name, FileProgram { session, loaded: Arc::new(each), inputs, tensors, file, hashes });
         }
         Ok(ProgramFile { session, file, tensors, programs })
     }
@@ -150,10 +157,24 @@ impl FileProgram {
         };
         let count = self.loaded.outputs.len();
         let made = self.session.must_live("a program").and_then(|live| {
-            live.ran(self.loaded.hash[..].try_into().map_err(|_| unexpected())?);
+            let hash = self.loaded.hash[..].try_into().map_err(|_| unexpected())?;
+            let _running = lock(&live.running);
+            if !live.has(&hash) {
+                self.load_again();
+                live.loaded(&self.hashes);
+            }
+            live.ran(hash);
             self.session.run_program(request, &inputs, count, options)
         });
         self.session.outputs(made, count)
+    }
+
+    /// Registers programs that the server may have forgotten. The tensors that this makes are released.
+    fn load_again(&self) {
+        let made: Vec<_> = self.tensors.iter().map(|_| Tensor::owned(&self.session, self.session.next_id())).collect();
+        let ids = made.iter().map(Tensor::id).collect();
+        let request = proto::LoadProgramRequest { file: self.file.id(), ids, ..Default::default() };
+        self.session.send(Command::LoadProgram(request));
     }
 }
 

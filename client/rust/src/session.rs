@@ -52,6 +52,8 @@ pub(crate) struct Live {
     pub opened: Opened,
     runtime: Runtime,
     recent: Mutex<VecDeque<[u8; 32]>>, // programs, the most recently run last
+    /// Held from the note of a run until its command is queued: no other run may come before a registration.
+    pub running: Mutex<()>,
     max_programs: usize,
     requests: AtomicU64,
     prefix: String,
@@ -120,6 +122,7 @@ impl Session {
             opened,
             runtime,
             recent: Mutex::default(),
+            running: Mutex::default(),
             max_programs: limits.max_programs as usize,
             requests: AtomicU64::new(0),
             prefix: format!("{:016x}", RandomState::new().build_hasher().finish()),
@@ -342,6 +345,19 @@ impl Live {
             recent.pop_front();
         }
         known.is_none()
+    }
+
+    /// Whether the server still has a program.
+    pub fn has(&self, hash: &[u8; 32]) -> bool {
+        lock(&self.recent).contains(hash)
+    }
+
+    /// Notes the programs of a file as the most recently run ones, in the server's order: first those that it had.
+    pub fn loaded(&self, programs: &[[u8; 32]]) {
+        let (had, fresh): (Vec<[u8; 32]>, Vec<_>) = programs.iter().partition(|hash| self.has(hash));
+        for hash in had.into_iter().chain(fresh) {
+            self.ran(hash);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ export class FileProgram {
   constructor(
     private readonly session: Session,
     private readonly loaded: LoadedProgram,
+    private readonly loadAgain: () => void,
   ) {
     this.name = loaded.name;
     const given = loaded.signature.map((input, place) => [input.name, place] as const);
@@ -32,6 +33,7 @@ export class FileProgram {
     const names = Object.keys(named).sort();
     const inputs = names.map((name) => named[name] as Tensor);
     const { hash, inputs: bound, outputs } = this.loaded;
+    if (!this.session.has(hash)) this.loadAgain();
     this.session.ran(hash);
     const given = names.map((name, place) => ({ name, id: BigInt(inputs[place]?.id ?? 0) }));
     return runProgram(this.session, { hash, inputs: bound, named: given }, inputs, outputs.length, options);
@@ -96,13 +98,26 @@ export async function loadProgram(session: Session, data: Uint8Array): Promise<P
     const tensors = result.value.tensors.map(({ name, spec }) => {
       return [name, session.adopt(Number(spec?.id ?? 0)).keep()] as const;
     });
+    const hashes = result.value.programs.map((each) => each.hash);
+    session.loaded(hashes);
     const programs = result.value.programs.map((each) => {
-      session.ran(each.hash);
-      return [each.name, new FileProgram(session, each)] as const;
+      return [
+        each.name,
+        new FileProgram(session, each, () => loadAgain(session, file, tensors.length, hashes)),
+      ] as const;
     });
     return new ProgramFile(session, file, new Map(tensors), new Map(programs));
   } catch (thrown) {
     file.release();
     throw thrown;
   }
+}
+
+/** Register programs that the server may have forgotten. The tensors that this makes are released. */
+function loadAgain(session: Session, file: Tensor, count: number, hashes: readonly Uint8Array[]): void {
+  const made = Array.from({ length: count }, () => session.newTensor());
+  const ids = made.map((each) => BigInt(each.id));
+  session.sink.send({ case: "loadProgram", value: { file: BigInt(file.id), ids } });
+  for (const each of made) each.release();
+  session.loaded(hashes);
 }

@@ -48,7 +48,7 @@ export interface SessionOptions {
 
 /** What `tensor` can do without. */
 export interface TensorOptions {
-  /** Without it, numbers become float32, bigints int64, booleans bool, and typed arrays keep their type. */
+  /** Without it, numbers become float32, bigints int64, booleans bool; a list has the type that holds all. Typed arrays keep theirs. */
   dtype?: DType;
   /** The shape of flat values. */
   shape?: readonly number[];
@@ -462,6 +462,18 @@ export class Session extends SessionMethods {
     const most = Number(this.opened.limits?.maxPrograms ?? 0) || MOST_PROGRAMS;
     if (this.recent.length > most) this.recent.shift();
     return at < 0;
+  }
+
+  /** @internal Whether the server still has a program. */
+  has(hash: Uint8Array): boolean {
+    return this.recent.includes(String.fromCharCode(...hash));
+  }
+
+  /** @internal Note the programs of a file as the most recently run ones, in the server's order: first those it had. */
+  loaded(hashes: readonly Uint8Array[]): void {
+    const had = hashes.filter((hash) => this.has(hash));
+    const fresh = hashes.filter((hash) => !this.has(hash));
+    for (const hash of [...had, ...fresh]) this.ran(hash);
   }
 }
 

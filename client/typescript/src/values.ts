@@ -94,11 +94,23 @@ function isTyped(values: Values): values is TypedArray {
 
 type Scalar = number | bigint | boolean;
 
+/** The kinds of leaves that nested arrays have. */
+interface Kinds {
+  readonly typed: Set<DType>;
+  plain: boolean;
+}
+
 /** The sizes and the elements of nested arrays. Typed arrays may be the innermost ones. */
-function flattened(values: Values): { shape: number[]; flat: Scalar[]; typed?: DType } {
-  if (typeof values !== "object") return { shape: [], flat: [values] };
-  if (isTyped(values)) return { shape: [values.length], flat: [...values], typed: typeOf(values) };
-  const parts = values.map(flattened);
+function flattened(values: Values, kinds: Kinds): { shape: number[]; flat: Scalar[] } {
+  if (typeof values !== "object") {
+    kinds.plain = true;
+    return { shape: [], flat: [values] };
+  }
+  if (isTyped(values)) {
+    kinds.typed.add(typeOf(values));
+    return { shape: [values.length], flat: [...values] };
+  }
+  const parts = values.map((part) => flattened(part, kinds));
   const shape = parts[0]?.shape ?? [];
   for (const part of parts) {
     if (part.shape.length !== shape.length || part.shape.some((size, dim) => size !== shape[dim])) {
@@ -106,15 +118,22 @@ function flattened(values: Values): { shape: number[]; flat: Scalar[]; typed?: D
       throw refusal(Reason.ARGUMENT_VALUE, sentence);
     }
   }
-  return { shape: [values.length, ...shape], flat: parts.flatMap((part) => part.flat), typed: parts[0]?.typed };
+  return { shape: [values.length, ...shape], flat: parts.flatMap((part) => part.flat) };
 }
 
-function defaultType(first: Scalar | undefined): DType {
-  if (typeof first === "bigint") return DType.INT64;
-  return typeof first === "boolean" ? DType.BOOL : DType.FLOAT32;
+/** The type that holds all elements, as PyTorch infers it. Throws where typed arrays leave it open. */
+function inferredType(flat: readonly Scalar[], { typed, plain }: Kinds): DType {
+  const [first] = typed;
+  if (first !== undefined) {
+    if (typed.size === 1 && !plain) return first;
+    const names = [...typed].map(nameOf).join(", ");
+    throw refusal(Reason.ARGUMENT_TYPE, `arrays of ${names} and other values are mixed: give a dtype`);
+  }
+  if (flat.length === 0 || flat.some((each) => typeof each === "number")) return DType.FLOAT32;
+  return flat.some((each) => typeof each === "bigint") ? DType.INT64 : DType.BOOL;
 }
 
-/** @internal The payload of JavaScript values. Without a dtype, numbers are float32, bigints int64, booleans bool. */
+/** @internal The payload of JavaScript values. Without a dtype, bigints are int64, booleans bool, and all with numbers float32. */
 export function payloadOf(values: Values, dtype?: DType, shape?: readonly number[]): Payload {
   if (typeof values === "object" && isTyped(values) && (dtype ?? typeOf(values)) === typeOf(values)) {
     // A copy: the caller may change the array before it is sent. (The slice of a Buffer would be none.)
@@ -125,8 +144,9 @@ export function payloadOf(values: Values, dtype?: DType, shape?: readonly number
       data: ordered(bytes, values.BYTES_PER_ELEMENT),
     };
   }
-  const found = flattened(values);
-  const type = dtype ?? found.typed ?? defaultType(found.flat[0]);
+  const kinds: Kinds = { typed: new Set(), plain: false };
+  const found = flattened(values, kinds);
+  const type = dtype ?? inferredType(found.flat, kinds);
   return { dtype: type, shape: [...(shape ?? found.shape)], data: encoded(found.flat, type) };
 }
 

@@ -1,9 +1,11 @@
 /** Custom functions, hooks of nodes and snapshots against a live server. */
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { CustomFunction, type FunctionContext, GradwireError, Reason, restore, type Tensor } from "../src/node.js";
-import { ADDRESS, NO_SERVER, withSession } from "./support.js";
+import { ADDRESS, CONFORMANCE, NO_SERVER, withSession } from "./support.js";
 
 const live = { skip: NO_SERVER };
 const MOVING = process.env["GRADWIRE_MOVING"] ?? "";
@@ -192,5 +194,22 @@ test(
     assert.deepEqual(await (tensors["w"] as Tensor).array(), [1, 1]);
     await second.close();
     await session.deleteSnapshot(name);
+  }),
+);
+
+test(
+  "a file whose programs the server forgets is loaded again",
+  live,
+  withSession(async (session) => {
+    const model = await session.loadProgram(readFileSync(join(CONFORMANCE, "model.safetensors")));
+    const x = session.tensor(new Float32Array(24).fill(1), { shape: [6, 4] });
+    const y = session.tensor(new BigInt64Array(6));
+    const loss = (): Promise<number> => (model.program().run({ x, y })[0] as Tensor).item();
+    const before = await loss();
+    for (let count = 0; count < 256; count++) {
+      await session.trace({ inputs: [{ shape: [1] }] }, async (_session, [input]) => [(input as Tensor).add(count)]);
+    }
+    const after = await loss();
+    assert.ok(after < before && (await loss()) < after);
   }),
 );

@@ -78,9 +78,10 @@ class List {
     List(std::initializer_list<T> values) : given_(true), values_(values) {}
     /// The numbers.
     List(std::vector<T> values) : given_(true), values_(std::move(values)) {}
-    /// One number.
+    /// One number, which no conversion cuts.
     template <class Number>
-    requires std::is_arithmetic_v<Number> List(Number value) : given_(true), values_{static_cast<T>(value)} {}
+    requires std::is_integral_v<Number> ||(std::is_arithmetic_v<Number>&& std::is_floating_point_v<T>)List(Number value)
+        : given_(true), values_{static_cast<T>(value)} {}
     /// Whether there is a list, even an empty one.
     bool given() const noexcept { return given_; }
     /// The numbers.

@@ -48,6 +48,26 @@ fn programs_that_the_server_forgets_are_registered_again() {
 }
 
 #[test]
+fn files_whose_programs_the_server_forgets_are_loaded_again() {
+    let Some(session) = session() else { return };
+    let request = proto::ServerInfoRequest {};
+    let info = session.unary(request, |mut client, request| async move { client.server_info(request).await }).wait();
+    let most = info.unwrap().limits.unwrap().max_programs;
+    let path = crate::servers::folder().join("model.safetensors");
+    let model = session.load_program(std::fs::read(path).unwrap()).wait().unwrap();
+    let step = model.program("").unwrap();
+    let (x, y) = (session.tensor_with_shape([1f32; 24], [6, 4]), session.tensor([0i64; 6]));
+    let loss = || step.run([("x", &x), ("y", &y)])[0].item().wait().unwrap();
+    let before = loss();
+    let inputs = [Input::new(DType::Float32, [1])];
+    for place in 0..most {
+        session.trace(&inputs, 0, |_, inputs, _| Ok(vec![&inputs[0] + place as f64])).unwrap();
+    }
+    let after = loss();
+    assert!(after < before && loss() < after, "{before}, then {after}");
+}
+
+#[test]
 fn files_of_nonsense_are_refused() {
     let Some(session) = session() else { return };
     assert!(session.load_program("no file").wait().is_err());

@@ -109,8 +109,8 @@ public final class Payload {
   }
 
   private static double unsigned(long value) {
-    double low = value & Long.MAX_VALUE;
-    return value < 0 ? low + 0x1p63 : low;
+    // Half of it, whose last bit tells that one was cut off, so that only the cast rounds.
+    return value < 0 ? 2.0 * ((value >>> 1) | (value & 1)) : value;
   }
 
   /** Converts an IEEE 754 binary16. */

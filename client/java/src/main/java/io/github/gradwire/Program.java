@@ -106,10 +106,13 @@ public final class Program {
     }
     RunProgramRequest.Builder request = RunProgramRequest.newBuilder().setHash(hash);
     given.forEach(each -> request.addInputs(session.own("run", each).id()));
-    if (session.recent.ran(hash)) {
-      session.sink.send(registration());
+    List<Tensor> made;
+    synchronized (session.recent) { // no other run may come before the registration
+      if (session.recent.ran(hash)) {
+        session.sink.send(registration());
+      }
+      made = send(session, request, outputs, options);
     }
-    List<Tensor> made = send(session, request, outputs, options);
     Reference.reachabilityFence(given);
     return made;
   }

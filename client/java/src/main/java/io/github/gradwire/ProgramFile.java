@@ -1,5 +1,6 @@
 package io.github.gradwire;
 
+import com.google.protobuf.ByteString;
 import io.github.gradwire.v1.Command;
 import io.github.gradwire.v1.LoadProgramRequest;
 import io.github.gradwire.v1.LoadProgramResponse;
@@ -27,6 +28,8 @@ public final class ProgramFile implements AutoCloseable {
   private final Tensor file;
   private final Map<String, Tensor> tensors = new LinkedHashMap<>();
   private final Map<String, Step> programs = new TreeMap<>();
+  private final List<ByteString> hashes = new ArrayList<>(); // of the programs
+  private int count; // of the file's tensors
 
   private ProgramFile(Session session, Tensor file) {
     this.session = session;
@@ -49,9 +52,26 @@ public final class ProgramFile implements AutoCloseable {
     }
     for (LoadedProgram each : answer.getProgramsList()) {
       made.programs.put(each.getName(), made.new Step(each));
-      session.recent.ran(each.getHash());
+      made.hashes.add(each.getHash());
     }
+    made.count = answer.getTensorsCount();
+    session.recent.loaded(made.hashes);
     return made;
+  }
+
+  /**
+   * Registers programs that the server may have forgotten. The tensors that this makes are freed.
+   */
+  private void loadAgain() {
+    LoadProgramRequest.Builder request = LoadProgramRequest.newBuilder().setFile(file.id());
+    List<Tensor> made = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      made.add(session.newTensor());
+      request.addIds(made.get(i).id());
+    }
+    session.sink.send(Command.newBuilder().setLoadProgram(request));
+    made.forEach(Tensor::close);
+    session.recent.loaded(hashes);
   }
 
   /** The file's tensors by name, with their present values. */
@@ -151,8 +171,14 @@ public final class ProgramFile implements AutoCloseable {
                 long id = session.own("run", each).id();
                 request.addNamed(NamedTensor.newBuilder().setName(name).setId(id));
               });
-      session.recent.ran(loaded.getHash());
-      List<Tensor> made = Program.send(session, request, loaded.getOutputsCount(), options);
+      List<Tensor> made;
+      synchronized (session.recent) {
+        if (!session.recent.has(loaded.getHash())) {
+          loadAgain();
+        }
+        session.recent.ran(loaded.getHash());
+        made = Program.send(session, request, loaded.getOutputsCount(), options);
+      }
       Reference.reachabilityFence(named);
       Reference.reachabilityFence(ProgramFile.this);
       return made;

@@ -2,6 +2,7 @@ package io.github.gradwire;
 
 import com.google.protobuf.ByteString;
 import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Set;
 
 /** The programs that the server still has, the most recently run last. */
@@ -21,5 +22,17 @@ final class RecentPrograms {
       hashes.remove(hashes.iterator().next());
     }
     return !known;
+  }
+
+  /** Whether the server still has a program. */
+  synchronized boolean has(ByteString hash) {
+    return hashes.contains(hash);
+  }
+
+  /** Notes a file's programs as run, in the server's order: first those that it had. */
+  synchronized void loaded(List<ByteString> programs) {
+    List<ByteString> fresh = programs.stream().filter(hash -> !has(hash)).toList();
+    programs.stream().filter(hash -> !fresh.contains(hash)).forEach(this::ran);
+    fresh.forEach(this::ran);
   }
 }

@@ -520,6 +520,22 @@ class SessionTest {
   }
 
   @Test
+  void aFileWhoseProgramsTheServerForgetsIsLoadedAgain() throws Exception {
+    byte[] data = Files.readAllBytes(TestServer.conformance().resolve("model.safetensors"));
+    ProgramFile.Step step = session.loadProgram(data).program();
+    Map<String, Tensor> inputs =
+        Map.of("x", session.tensor(new float[24], 6, 4).add(1), "y", session.tensor(new long[6]));
+    double before = step.run(inputs).get(0).item();
+    for (int i = 0; i < session.opened.getLimits().getMaxPrograms(); i++) {
+      double place = i;
+      session.trace(List.of(Input.of(1)), 0, (p, in, n) -> List.of(in.get(0).add(place)));
+    }
+    double after = step.run(inputs).get(0).item();
+    assertTrue(after < before, before + ", then " + after);
+    assertTrue(step.run(inputs).get(0).item() < after);
+  }
+
+  @Test
   void anUnusedInputHasNoGradient() {
     Tensor x = session.scalar(1).requiresGrad(true);
     Tensor y = session.scalar(1).requiresGrad(true);
