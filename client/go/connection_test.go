@@ -33,6 +33,20 @@ func dead(t *testing.T) string {
 	return listener.Addr().String()
 }
 
+func TestATokenThatNoHeaderHoldsIsRefusedAtOnce(t *testing.T) {
+	for _, token := range []string{"wröng", "of a file\n", strings.Repeat("a", 4097)} {
+		begun := time.Now()
+		_, err := gradwire.Connect(t.Context(), "localhost:1", gradwire.WithToken(token))
+		var told *gradwire.Error
+		if !errors.As(err, &told) || told.Reason != gradwire.ReasonArgumentValue || strings.Contains(err.Error(), token) {
+			t.Error(err)
+		}
+		if time.Since(begun) > 2*time.Second {
+			t.Error("it was tried again")
+		}
+	}
+}
+
 func TestTLSAndTokens(t *testing.T) {
 	address, ca := fromEnvironment(t, "GRADWIRE_SECURE"), fromEnvironment(t, "GRADWIRE_SECURE_CA")
 	other, token := fromEnvironment(t, "GRADWIRE_SECURE_OTHER_CA"), fromEnvironment(t, "GRADWIRE_SECURE_TOKEN")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -52,9 +53,17 @@ func WithCA(path string) Option {
 	}
 }
 
-// WithToken authenticates every call with "authorization: Bearer <token>".
+// WithToken authenticates every call with "authorization: Bearer <token>". An empty token is none.
 func WithToken(token string) Option {
-	return func(o *options) error { o.token = token; return nil }
+	return func(o *options) error {
+		// gRPC would try a header again that it cannot send, and its error would show the token.
+		invisible := func(r rune) bool { return r < '!' || r > '~' }
+		if len(token) > 4096 || strings.ContainsFunc(token, invisible) {
+			return refusal(ReasonArgumentValue, "", "a token is 1 to 4096 visible ASCII characters; this one is something else")
+		}
+		o.token = token
+		return nil
+	}
 }
 
 // WithLease asks for a lease: how long the session lives without traffic. The session renews it until Close.

@@ -128,13 +128,17 @@ func (p *FileProgram) Run(named map[string]*Tensor, opts ...RunOptions) []*Tenso
 	s := p.file.session
 	inputs := make([]*Tensor, 0, len(named))
 	request := &pb.RunProgramRequest{Hash: p.loaded.GetHash(), Inputs: p.loaded.GetInputs()}
+	var err error
 	for name, tensor := range named {
+		if tensor == nil {
+			err = refusal(ReasonArgumentType, "", "the input %q is nil", name)
+			continue
+		}
 		inputs = append(inputs, tensor)
 		request.Named = append(request.Named, &pb.NamedTensor{Name: name, Id: tensor.id})
 	}
 	slices.SortFunc(request.Named, func(a, b *pb.NamedTensor) int { return strings.Compare(a.GetName(), b.GetName()) })
-	var err error
-	if len(inputs) > 0 {
+	if err == nil && len(inputs) > 0 {
 		var from *Session
 		if from, err = sessionOf("program", inputs); err == nil && from != s {
 			err = refusal(ReasonArgumentValue, "", "the inputs belong to another session")

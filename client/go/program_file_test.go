@@ -99,6 +99,12 @@ func TestAFileWhoseProgramsTheServerForgetsIsLoadedAgain(t *testing.T) {
 	inputs := map[string]*gradwire.Tensor{
 		"x": session.Ones([]int{6, 4}), "y": gradwire.FromSlice(session, make([]int64, 6)),
 	}
+	if _, err := step.Run(map[string]*gradwire.Tensor{"x": inputs["x"], "y": nil})[0].Item(ctx); err == nil {
+		t.Error("an input is nil")
+	}
+	if session.Wait(ctx) == nil {
+		t.Error("the wait tells nothing")
+	}
 	before, err := step.Run(inputs)[0].Item(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -35,6 +35,16 @@ std::string trimmed(const std::string& text) {
     return begin == std::string::npos ? std::string() : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
+/// Refuses a token that no header holds: gRPC's own error would show it.
+const ConnectOptions& checked(const ConnectOptions& options) {
+    const auto visible = [](char each) { return each >= '!' && each <= '~'; };
+    if (options.token.size() > 4096 || !std::all_of(options.token.begin(), options.token.end(), visible)) {
+        raise(mistake(Reason::ArgumentValue, "",
+                      "a token is 1 to 4096 visible ASCII characters; this one is something else"));
+    }
+    return options;
+}
+
 const pb::OpenSessionResponse& session_of(const pb::OpenSessionResponse& answer) { return answer; }
 const pb::OpenSessionResponse& session_of(const pb::RestoreSessionResponse& answer) { return answer.session(); }
 
@@ -72,7 +82,7 @@ Failure failure_of(const grpc::Status& status, const grpc::ClientContext& contex
 }
 
 Connection::Connection(const std::string& addresses, const ConnectOptions& options)
-    : options_(options), credentials_(credentials_of(options)) {
+    : options_(checked(options)), credentials_(credentials_of(options)) {
     std::istringstream list(addresses);
     for (std::string address; std::getline(list, address, ',');) {
         if (auto seed = trimmed(address); !seed.empty()) seeds_.push_back(seed);

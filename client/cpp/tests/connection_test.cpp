@@ -42,6 +42,14 @@ ConnectOptions secured(const char* authority, const std::string& token) {
     return options;
 }
 
+TEST(Connection, ATokenThatNoHeaderHoldsIsRefusedAtOnce) {
+    for (const std::string token : {"wr\xc3\xb6ng", "of a file\n"}) {
+        ConnectOptions options;
+        options.token = token;
+        EXPECT_THROW(Session("localhost:1", options), ArgumentValueError);
+    }
+}
+
 TEST(Tls, TheRightTokenAndAuthorityConnect) {
     NEEDS("GRADWIRE_SECURE");
     Session session(support::variable("GRADWIRE_SECURE"),
