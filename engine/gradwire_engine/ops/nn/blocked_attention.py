@@ -14,6 +14,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import CPU, Array
+from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LONG, counted, flop
 from gradwire_engine.op.op import op
@@ -83,7 +84,7 @@ class _Attention:
             keys = min(self.shape[-1], rows.stop) if self.is_causal else self.shape[-1]
             source = (*place[:-1], slice(0, keys))
             scaled = self.query[place] * self.factor
-            scores = scaled @ self.key[source].swapaxes(-1, -2)
+            scores = matrix_product(np, scaled, self.key[source].swapaxes(-1, -2))
             yield place, source, scaled, self._weights(scores, place, keys)
 
     def _weights(self, scores: Array, place: Index, keys: int) -> Array:
@@ -165,7 +166,7 @@ def blocked_attention(xp: Any, tensors: list[Array], mask: Array | None, is_caus
     admit(shape, call.query.dtype)
     made = np.empty(shape, call.query.dtype)
     for place, source, _, weights in call.blocks():
-        np.matmul(weights, call.value[source], out=made[place])
+        matrix_product(np, weights, call.value[source], made[place])
     return made
 
 
@@ -181,11 +182,11 @@ def _gradients(g: Array, tensors: Sequence[Array], mask: Array | None, is_causal
     of_key, of_value = (np.zeros(each.shape, g.dtype) for each in (call.key, call.value))
     for place, source, scaled, weights in call.blocks():
         arriving = g[place]
-        of_value[source] += weights.swapaxes(-1, -2) @ arriving
-        to_weights = arriving @ call.value[source].swapaxes(-1, -2)
+        of_value[source] += matrix_product(np, weights.swapaxes(-1, -2), arriving)
+        to_weights = matrix_product(np, arriving, call.value[source].swapaxes(-1, -2))
         of_scores = softmax_backward.function(np, to_weights, weights, -1)
-        np.matmul(of_scores, call.key[source], out=of_query[place])
-        of_key[source] += of_scores.swapaxes(-1, -2) @ scaled
+        matrix_product(np, of_scores, call.key[source], of_query[place])
+        of_key[source] += matrix_product(np, of_scores.swapaxes(-1, -2), scaled)
     of_query *= call.factor
     return [of_query, of_key, of_value]
 
