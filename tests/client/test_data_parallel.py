@@ -230,6 +230,44 @@ def test_what_cannot_be_divided_is_refused_and_changes_nothing(
     assert whole < 5
 
 
+@pytest.mark.parametrize(
+    ("reduction", "seed"), [("sum", 18), ("sum", 59), ("mean", 18), ("mean", 27), ("mean", 58), ("mean", 3)]
+)
+def test_random_numbers_neither_hide_a_sum_nor_refuse_a_mean(here: gradwire.Session, reduction: str, seed: int) -> None:
+    """With these seeds one step's gradients have a misleading size."""
+    net = model()
+    gradwire.manual_seed(seed)
+
+    def function(x: Any, y: Any) -> None:
+        net.zero_grad()
+        out = nn.functional.dropout(net(x), 0.4)
+        nn.functional.cross_entropy(out, y, reduction=reduction).backward()
+
+    step: Any = gradwire.compile(function, data_parallel=2)
+    if reduction == "sum":
+        with pytest.raises(NotImplementedError, match="the norm of its gradients"):  # noqa: PT012
+            for _ in range(3):
+                step(*batch())
+    else:
+        for _ in range(3):
+            step(*batch())
+    step.close()
+
+
+def test_closing_waits_for_the_steps_before(here: gradwire.Session) -> None:
+    net = model()
+    optimizer = gradwire.optim.SGD(net.parameters(), lr=0.1)
+    step: Any = gradwire.compile(training(net, optimizer), data_parallel=2)
+    reference = model()
+    other = gradwire.optim.SGD(reference.parameters(), lr=0.1)
+    for _ in range(6):
+        step(*batch())
+        training(reference, other)(*batch())
+    step.close()
+    for one, wanted in zip(net.parameters(), reference.parameters(), strict=True):
+        assert gradwire.allclose(one, wanted)
+
+
 def test_batch_statistics_are_refused_in_training_only(here: gradwire.Session) -> None:
     net = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)).double()
     step: Any = gradwire.compile(training(net, gradwire.optim.SGD(net.parameters(), lr=0.1)), data_parallel=2)

@@ -72,7 +72,18 @@ class DataParallel:
         return lines + [f"- {each.recording.describe()}" for held in self._divided.values() for each in held]
 
     def close(self) -> None:
-        """End the other workers' sessions. The next call opens them again."""
+        """Wait for the steps issued so far, and end the other workers' sessions. The next call opens them again.
+
+        Raises GradwireError if a step failed.
+        """
+        try:
+            if self._workers is not None and self._workers.sessions[0]._unusable is None:
+                self._workers.sessions[0].sync()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """End the other workers' sessions now. Steps that are under way fail."""
         workers, self._workers = self._workers, None
         self._divided.clear()
         if workers is not None:
@@ -113,7 +124,7 @@ class DataParallel:
             return self._slow(cut)
         except BaseException:
             # Some workers may have the step's commands, and others not. The next call copies this session's tensors.
-            self.close()
+            self._leave()
             raise
 
     def _slow(self, cut: _Cut) -> Any:
@@ -164,8 +175,10 @@ class DataParallel:
             finally:
                 before.restore()
             try:
+                sizes = _drawn_sizes(whole.recording, call, divided, cut, before) if draws else None
+                before.restore()
                 answer = divided.run(cut, divided.call(cut))
-                why = divided.differs(answer, reference, draws)
+                why = divided.differs(answer, reference, sizes)
                 if why is not None:
                     raise _refused(self._name(), why)
             except GradwireError:
@@ -283,11 +296,12 @@ class _State:
         """Whether the generator has drawn numbers since."""
         return not bool((get_rng_state() == self._generator).all())
 
-    def restore(self) -> None:
-        """Put everything back."""
+    def restore(self, draws_again: bool = True) -> None:
+        """Put everything back. draws_again: the generator, too, so that the same random numbers come."""
         for held, numbers in self._counted:
             held.update(numbers)
-        set_rng_state(self._generator)
+        if draws_again:
+            set_rng_state(self._generator)
         with no_grad():
             for each, value in self._values:
                 each.copy_(value)
@@ -444,15 +458,17 @@ class _Divided:
                 "gradients that no backward() made",
             )
 
-    def differs(self, answer: Any, reference: _Outcome, draws: bool) -> str | None:
+    def differs(self, answer: Any, reference: _Outcome, sizes: tuple[float, float] | None) -> str | None:
         """How gradients and results differ from those of the undivided step, if they do.
 
-        With other random numbers only the size of all gradients together tells, for example, a sum from a mean.
+        sizes: norms of all gradients, divided and not, if random numbers make the gradients differ.
         """
         with no_grad():
             gradients = [(each.grad, known) for each, known in reference.gradients]
-            if draws:
-                return _differs_in_size(gradients)
+            if sizes is not None:
+                if any(each is None or each.shape != known.shape for each, known in gradients):
+                    return "a gradient is not as without division"
+                return _differs_in_size(*sizes)
             scale = max((float(known.abs().max()) for _, known in gradients if known.numel()), default=0.0)
             checked = [("the gradient of", each, known, _scale(known, scale)) for each, known in gradients]
             for each, known in zip(tensors_of(answer), reference.results, strict=True):
@@ -472,6 +488,8 @@ class _Divided:
 
 # A step with random numbers: by what factor its gradients' norm may differ. A sum halves it for two workers.
 _LEAST_RATIO = 0.7
+# The number of such steps, divided and not. In one step, the random numbers alone may change the norm by that factor.
+_DRAWN_STEPS = 8
 
 
 def _holds(recording: Recording, call: FunctionCall) -> bool:
@@ -499,15 +517,33 @@ def _scale(known: Any, largest: float) -> float:
     return max(float(known.abs().max()), min(1.0, 1000 * float(finfo(known.dtype).eps)) * largest)
 
 
-def _differs_in_size(gradients: Sequence[tuple[Any, Any]]) -> str | None:
+def _drawn_sizes(
+    whole: Recording, call: FunctionCall, divided: _Divided, cut: _Cut, before: _State
+) -> tuple[float, float]:
+    """The norms of all gradients of several divided and undivided steps, each with other random numbers.
+
+    With random numbers only the size of all gradients together tells, for example, a sum from a mean.
+    """
+    one = other = 0.0
+    for _ in range(_DRAWN_STEPS):
+        before.restore(draws_again=False)
+        divided.run(cut, divided.call(cut))
+        one += _square_of_gradients(divided.recording)
+        before.restore(draws_again=False)
+        whole.run(call, 1, 0, False)
+        other += _square_of_gradients(whole)
+    return math.sqrt(one), math.sqrt(other)
+
+
+def _square_of_gradients(recording: Recording) -> float:
+    captures: list[Any] = list(recording.captures)
+    with no_grad():
+        gradients = [each.grad for each in captures if each._spec.requires_grad]
+        return sum(float((each.detach().double() ** 2).sum()) for each in gradients if each is not None)
+
+
+def _differs_in_size(one: float, other: float) -> str | None:
     """How the norm of all gradients differs from the undivided step's; a sum of rows gives 1 / N of it."""
-    if any((each is None) or each.shape != known.shape for each, known in gradients):
-        return "a gradient is not as without division"
-    one, other = (
-        (math.sqrt(sum(float((part.double() ** 2).sum()) for part in parts)) for parts in zip(*gradients, strict=True))
-        if gradients
-        else (0.0, 0.0)
-    )
     if math.isfinite(one) and math.isfinite(other) and not other / _LEAST_RATIO >= one >= other * _LEAST_RATIO:
         return (
             f"the norm of its gradients is {one:.3g}, and {other:.3g} without division. The loss must be a mean over "
