@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -13,15 +14,23 @@ from gradwire._session.session import Waiter
 from tests.client.test_processes import run
 
 
-def long_chain(steps=80, size=500):
-    """A leaf and a loss whose backward takes a second, unless it is stopped between two nodes."""
+def long_chain(seconds=0.3, size=500):
+    """A leaf and a loss whose forward took that long here, so that backward takes twice as long.
+
+    Backward is stopped between two nodes. How many products it takes depends on the machine.
+    """
     x = gradwire.full((size, size), 1e-3, requires_grad=True)
-    y = x
-    for _ in range(steps):
-        y = y @ x
-    loss = y.sum()
-    loss.item()
-    return x, loss
+    steps = 40
+    while True:
+        began = time.monotonic()
+        y = x
+        for _ in range(steps):
+            y = y @ x
+        loss = y.sum()
+        loss.item()
+        if time.monotonic() - began >= seconds:
+            return x, loss
+        steps *= 2
 
 
 @contextmanager
@@ -248,12 +257,19 @@ TICKING = """
     link = gradwire.current_session()._retransmission._link
     signal.signal(signal.SIGALRM, lambda number, frame: ticks.append(time.monotonic()))
     signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
-    y = x
-    for _ in range(150):
-        y = y @ x
-    y.sum().item()
+    steps, in_the_wait = 75, []
+    while len(in_the_wait) < 2:  # grpc looks for signals five times in a second
+        steps *= 2
+        assert steps < 100_000, "no handler ran in a wait"
+        y = x
+        for _ in range(steps):
+            y = y @ x
+        y.sum()
+        gradwire.current_session().flush()
+        began = len(ticks)
+        y.sum().item()
+        in_the_wait = ticks[began:]
     signal.setitimer(signal.ITIMER_REAL, 0)
-    assert len(ticks) >= 2, ticks  # grpc looks for signals five times in a second
     after = gradwire.current_session()._retransmission._link
     assert after is link, "a handler that raises nothing broke the connection"
 """

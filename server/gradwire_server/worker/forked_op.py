@@ -63,7 +63,8 @@ class ForkedOp:
         """Return the op's result.
 
         Calls `check` with the seconds since the fork every POLL_SECONDS without data. If `check` raises, the child is
-        killed. Raises the op's exception; MemoryError if the child ended before its result was complete.
+        killed. Raises the op's exception. If the child ended before its result was complete: MemoryError if it was
+        killed, RuntimeError otherwise, with the signal or the exit status.
         """
         try:
             head = self._read_exactly(_HEAD.size, check)
@@ -78,15 +79,22 @@ class ForkedOp:
             return result
         raise _decode_error(result)
 
-    def end(self) -> None:
-        """Kill the child if it still runs, and reap it."""
+    def end(self) -> int:
+        """Kill the child if it still runs, and reap it. Returns its exit status; negative: the signal that ended it."""
         if not self.pid:
-            return
+            return 0
         pid, self.pid = self.pid, 0
         os.close(self._read)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def _ended_early(self) -> BaseException:
+        """SIGKILL without a check that raised is the OOM killer's, which chooses the child first."""
+        status = self.end()
+        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+        kind = MemoryError if status == -signal.SIGKILL else RuntimeError
+        return kind(f"the process that computed {self.name} ended before it was done, {how}")
 
     def _read_exactly(self, size: int, check: Callable[[float], None]) -> Any:
         room: Any = np.empty(size, np.uint8)
@@ -99,7 +107,7 @@ class ForkedOp:
                 continue
             count = os.readv(self._read, [view[got : got + _PIECE]])
             if not count:
-                raise MemoryError(f"the process that computed {self.name} ended before it was done")
+                raise self._ended_early()
             got += count
         return room
 

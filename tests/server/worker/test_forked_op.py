@@ -93,8 +93,13 @@ def test_a_check_that_raises_kills_the_child() -> None:
 def test_a_child_that_was_killed_is_told_by_the_name_of_its_op() -> None:
     child = ForkedOp(lambda: time.sleep(60), "linalg.svd")
     os.kill(child.pid, signal.SIGKILL)
-    with pytest.raises(MemoryError, match=r"computed linalg\.svd ended before it was done"):
+    with pytest.raises(MemoryError, match=r"computed linalg\.svd ended before it was done, by SIGKILL"):
         child.result(_wait)
+
+
+def test_a_child_that_ended_by_itself_is_told_with_its_exit_status() -> None:
+    with pytest.raises(RuntimeError, match=r"computed abort ended before it was done, with exit status 3"):
+        ForkedOp(lambda: os._exit(3), "abort").result(_wait)
 
 
 def test_a_child_leaves_no_descriptors_open() -> None:
