@@ -202,7 +202,9 @@ assert made[1] == [2.0, None] and made[2].shape == (0, 3)
 error = told(refuse)
 assert (error.reason, error.message, error.metadata) == (Reason.SHAPE, "no such shape", {"given": "3"})
 assert type(told(lambda: 1 / 0)) is ZeroDivisionError
-assert type(told(lambda: os._exit(9))) is MemoryError
+assert type(told(lambda: os.kill(os.getpid(), 9))) is MemoryError
+gone = told(lambda: os._exit(9))
+assert type(gone) is RuntimeError and "with exit status 9" in str(gone)
 assert told(lambda: time.sleep(600), refuse).reason is Reason.SHAPE
 """
 
