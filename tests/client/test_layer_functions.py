@@ -48,6 +48,11 @@ CALLS = {
     ],
     "_safe_softmax": lambda t, x, y: t._safe_softmax(t.cat((x, t.full((1, 6), float("-inf")))), 1),
     "native_dropout_backward": lambda t, x, y: t.ops.aten.native_dropout_backward(x, y > 0, 2.0),
+    "native_dropout_backward of integers": lambda t, x, y: [
+        x * y,
+        t.ops.aten.native_dropout_backward(t.arange(-12, 12).reshape(4, 6), y.detach() > 0, 1 / 0.9),
+        t.ops.aten.native_dropout_backward(x.detach().half(), y.detach() > 0, 1 / 0.9),
+    ],
     "max_pool2d_with_indices_backward": lambda t, x, y: t.ops.aten.max_pool2d_with_indices_backward(
         y[None, :2, :3], x[None], [2, 2], [2, 2], [0, 0], [1, 1], False, t.tensor([[[0, 3, 5], [12, 14, 16]]])
     ),

@@ -218,7 +218,7 @@ def grad(
     retaining = [owner for owner in reachable.owners() if not owner._spec.is_leaf]
     reached = {id(edge) for edge in (*reachable.leaves, *reachable.nodes)}
     dual = any(each._spec.tangents for each in (*roots, *given))
-    plain = not (create_graph or allow_unused or materialize_grads or check_nan or hooked or dual)
+    plain = not (create_graph or allow_unused or check_nan or hooked or dual)
     memo = None
     if not ((plain and reachable.known) or check_nan) and may_know(session, [*roots, *gradients, *targets]):
         options = (keep, create_graph, bool(allow_unused), materialize_grads)
@@ -227,7 +227,7 @@ def grad(
         commands.repeat(session, memo.entry, values)
         made = memo.gradients(ids)
     elif plain and reachable.known and all(id(target._edge) in reached for target in targets):
-        key = (keep, *_spec_key(roots), *_spec_key(targets), *_spec_key(gradients))
+        key = (keep, materialize_grads, *_spec_key(roots), *_spec_key(targets), *_spec_key(gradients))
         specs = commands.run(session, "grad", key, values, build, _read_gradients)
         assert specs is not None
         mark_gradients(retaining, UNKNOWN)

@@ -119,6 +119,7 @@ class Declaration(Signature):
         self.draws = draws
         self.moves_list = moves_list
         self.loops: tuple[str, ...] = ()
+        self.opmath_position = -1
         self.drops_grad = drops_grad
         self.complex_grad = complex_grad
         self.no_overlap = no_overlap
@@ -162,6 +163,15 @@ class Declaration(Signature):
     def checked_by(self: Self, check: Callable[..., None]) -> Self:
         """Declare a check of the operands before promotion, called when their dtypes differ."""
         self.check = check
+        return self
+
+    def opmath(self: Self, name: str) -> Self:
+        """Declare an operand at which a number or a 0-d tensor is not rounded to a half type, as in PyTorch's kernels.
+
+        The op then computes in float32 and rounds once. All other numbers are rounded to the half type first.
+        """
+        self.opmath_position = self.positions[name]
+        self.widens = True
         return self
 
     def casts_numbers(self: Self, *names: str) -> Self:

@@ -32,6 +32,7 @@ from gradwire_engine.graph.tensor import Tensor, ViewOrigin, ViewStep, edge_of, 
 from gradwire_engine.op.admission import admit, needed
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.declaration import OPS, Declaration
+from gradwire_engine.op.halves import compute_half, half_of
 from gradwire_engine.op.rebase import OpView, by_route, rewrite
 from gradwire_engine.op.refusals import (
     REFUSED,
@@ -101,11 +102,12 @@ class Op(Declaration):
                 if common is None:
                     if self.cast_positions:
                         args = self._cast_numbers(args)
-                    args = self._promoted(args)
+                    given, args = args, self._promoted(args)
                     if self.unsupported_dtypes:
                         self._check_kind(args)
-                    if getattr(args[self.tensor_positions[0]], "dtype", None) == dtypes.bfloat16:
-                        return self._rounded(xp, args)
+                    half = half_of(self, args)
+                    if half is not None:
+                        return compute_half(self, xp, given, args, half)
             else:
                 if self.cast_positions:
                     args = self._cast_numbers(args)
@@ -150,11 +152,6 @@ class Op(Declaration):
                 np.broadcast_shapes(*shapes)
             except ValueError as error:
                 raise explain(self, args, error) from error
-
-    def _rounded(self, xp: Any, args: tuple[Any, ...]) -> Any:
-        """Compute and round to bfloat16: for a Python number NumPy returns float32, and PyTorch rounds it once."""
-        result = self.forward(xp, *args)
-        return result.astype(dtypes.bfloat16) if result.dtype == dtypes.float32 else result
 
     def _place(self, args: tuple[Any, ...]) -> tuple[Any, str]:
         """The arrays' module and device. Raises EngineError: DEVICE_MISMATCH; 0-d host arrays go with any device."""

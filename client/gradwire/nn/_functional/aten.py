@@ -84,7 +84,7 @@ def _wide(dtype: Any) -> Any:
 
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Gradient of dropout: that of the kept elements times `scale`."""
-    made: Tensor = (grad_output.to(_wide(grad_output.dtype)) * mask * float(scale)).to(grad_output.dtype)
+    made: Tensor = grad_output * mask * float(scale)
     return made
 
 

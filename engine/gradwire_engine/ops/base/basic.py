@@ -13,6 +13,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType, Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Fit
+from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.op import op
 from gradwire_engine.op.refusals import is_dense
 from gradwire_engine.ops.base.updates import update_on_gpu
@@ -38,6 +39,19 @@ def _conj(xp: Any, input: Array) -> Array:
 _conj.grad(input=lambda g: conj(g)).tangent("linear")
 
 
+def _times(g: Any, other: Any) -> Any:
+    """g * other by the op's rule for numbers, as NumPy would round the number to float16."""
+    return mul.compute((g, other)) if type(other) is float and _is_float16(g) else g * other
+
+
+def _over(g: Any, other: Any) -> Any:
+    return div.compute((g, other, None)) if type(other) is float and _is_float16(g) else g / other
+
+
+def _is_float16(g: Any) -> bool:
+    return type(g) is not Tensor and bool(g.dtype == dtypes.float16)
+
+
 def _check_alpha(input: Array, alpha: Number) -> Number:
     if isinstance(alpha, bool) and input.dtype != dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "Boolean alpha only supported for Boolean results.")
@@ -57,7 +71,7 @@ def _check_alpha(input: Array, alpha: Number) -> Number:
 def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input + alpha * other (torch.add)."""
     if alpha != 1 or alpha is True:
-        alpha = _check_alpha(input, alpha)
+        alpha = _check_alpha(input if hasattr(input, "dtype") else other, alpha)
         other = other * alpha
     return xp.add(input, other)
 
@@ -75,7 +89,8 @@ def _add_into(xp: Any, input: Array, other: Array | Number, alpha: Number) -> No
 
 
 add.into(_add_into)
-add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else g * conj(alpha)).tangent("holomorphic")
+add.works_in(widens=True)
+add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else _times(g, conj(alpha))).tangent("holomorphic")
 
 
 def _refuse_bools(*operands: Any) -> None:
@@ -118,14 +133,17 @@ def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
     ):
         _refuse_bools(input, other)
     if alpha != 1 or alpha is True:
-        alpha = _check_alpha(input, alpha)
+        alpha = _check_alpha(input if hasattr(input, "dtype") else other, alpha)
         other = other * alpha
     return xp.subtract(input, other)
 
 
 sub.checked_by(_refuse_bools)
+sub.works_in(widens=True)
 sub.into(lambda xp, input, other, alpha: xp.subtract(input, other if alpha == 1 else other * alpha, out=input))
-sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else g * -conj(alpha)).tangent("holomorphic")
+sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else _times(g, -conj(alpha))).tangent(
+    "holomorphic"
+)
 
 
 @op(promote="same", of_numbers=True, cost=4)
@@ -135,7 +153,10 @@ def mul(xp: Any, input: Array | Number, other: Array | Number) -> Array:
 
 
 mul.into(lambda xp, input, other: xp.multiply(input, other, out=input))
-mul.grad(input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input)).tangent("holomorphic")
+mul.grad(input=lambda g, other: _times(g, conj(other)), other=lambda g, input: _times(g, conj(input))).tangent(
+    "holomorphic"
+)
+mul.opmath("other")
 
 
 @op(name="_cast", node="ToCopyBackward0", drops_grad=True, cost=8)
@@ -275,8 +296,11 @@ def fit(gradient: Any, wanted: Fit) -> Any:
 def sum_axes(xp: Any, array: Array, axes: Ints, keepdims: bool) -> Array:
     """Sum over axes, in the array's dtype.
 
-    A product with ones takes a third of the time of NumPy's sum. That adds row by row, or pairwise without SIMD.
+    A product with ones takes a third of the time of NumPy's sum. That adds row by row, or pairwise without SIMD. Half
+    types are summed in float32.
     """
+    if dtypes.is_half(array.dtype):
+        return array.sum(axes, keepdims=keepdims, dtype=dtypes.float32).astype(array.dtype)
     if xp is not np or array.size < _LARGE or array.dtype.char not in "fd" or not array.flags.c_contiguous or not axes:
         return array.sum(axes, keepdims=keepdims, dtype=array.dtype)
     summed = array
@@ -353,8 +377,9 @@ def div(
     return xp.trunc(xp.true_divide(input, other))
 
 
+div.opmath("other")
 div.works_in(backward=3.1)
 div.grad(
-    input=lambda g, other, rounding_mode: g * 0 if rounding_mode else g / conj(other),
+    input=lambda g, other, rounding_mode: g * 0 if rounding_mode else _over(g, conj(other)),
     other=lambda g, input, other, rounding_mode: g * 0 if rounding_mode else neg(g) * conj(input / other / other),
 ).tangent("holomorphic")

@@ -48,7 +48,11 @@ def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
     # A promoted number arrives as a 0-d NumPy array.
     plain = exponent.item() if isinstance(exponent, np.ndarray | np.generic) and not exponent.ndim else exponent
     product = _POWERS.get(plain) if _is_number(plain) else None
-    return product(xp, base) if product is not None else xp.power(base, exponent)
+    if product is None:
+        return xp.power(base, exponent)
+    if base.dtype == dtypes.float16:  # PyTorch rounds these products once, those of bfloat16 at each step
+        return product(xp, base.astype(dtypes.float32)).astype(dtypes.float16)
+    return product(xp, base)
 
 
 def _integer_pow(xp: Any, base: Array, exponent: Any) -> Array:
@@ -202,6 +206,7 @@ def _refuse_derivative(name: str) -> None:
 floor_divide.grad(
     input=lambda g: _refuse_derivative("floor_divide"), other=lambda g: _refuse_derivative("floor_divide")
 ).tangent("pointwise")
+floor_divide.opmath("other")
 floor_divide.unsupported("c", "div_floor_cpu")
 remainder.grad(
     input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor")

@@ -37,6 +37,7 @@ from gradwire_engine.ops.nn.norms.on_gpu import layer_norm_weight as layer_norm_
 from gradwire_engine.ops.nn.softmax import dot_along, sum_along
 from gradwire_engine.ops.reduce.reduce import mean
 from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.shape.shape import clone, select
 
 Ints = tuple[int, ...]
 
@@ -344,12 +345,13 @@ def batch_norm(
     """
     _check_batch(input, training, eps, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     constant("native_batch_norm", running_mean=running_mean, running_var=running_var)
+    if not input.size:
+        scaled = clone(input) if weight is None else clone(input) * select(weight, 0, 0)
+        return scaled if bias is None else scaled + select(bias, 0, 0)
     if not training:
         return _batch_norm_eval(input, weight, bias, running_mean, running_var, eps)[0]
     output, centre, _, variance = _batch_norm(input, weight, bias, eps)
     count = math.prod(input.shape) // input.shape[1]
-    if not count:
-        return output
     _mix(running_mean, centre, momentum)
     _mix(running_var, variance, momentum, count / (count - 1))
     return output
