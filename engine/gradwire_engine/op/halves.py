@@ -6,18 +6,16 @@ in float32 and rounds once. So do all ops with `alpha` or `rounding_mode`. On a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.dtypes import DType
-
-if TYPE_CHECKING:
-    from gradwire_engine.op.op import Op
+from gradwire_engine.op.declaration import Declaration
 
 
-def half_of(op: Op, args: tuple[Any, ...]) -> DType | None:
+def half_of(op: Declaration, args: tuple[Any, ...]) -> DType | None:
     """The half type of promoted operands; None for other types."""
     for place in op.tensor_positions:
         dtype = getattr(args[place], "dtype", None)
@@ -26,7 +24,7 @@ def half_of(op: Op, args: tuple[Any, ...]) -> DType | None:
     return None
 
 
-def compute_half(op: Op, xp: Any, given: tuple[Any, ...], args: tuple[Any, ...], half: DType) -> Any:
+def compute_half(op: Declaration, xp: Any, given: tuple[Any, ...], args: tuple[Any, ...], half: DType) -> Any:
     """The forward on operands of a half type. given: the arguments before promotion, with their own dtypes."""
     if xp is np:
         args, wide = _rounded(op, given, args, half)
@@ -36,7 +34,9 @@ def compute_half(op: Op, xp: Any, given: tuple[Any, ...], args: tuple[Any, ...],
     return result.astype(half) if result.dtype == dtypes.float32 else result
 
 
-def _rounded(op: Op, given: tuple[Any, ...], args: tuple[Any, ...], half: DType) -> tuple[tuple[Any, ...], bool]:
+def _rounded(
+    op: Declaration, given: tuple[Any, ...], args: tuple[Any, ...], half: DType
+) -> tuple[tuple[Any, ...], bool]:
     """The arguments with numbers as the kernel gets them, and whether it computes in float32."""
     changed, wide = list(args), False
     alpha = op.positions.get("alpha", -1)
