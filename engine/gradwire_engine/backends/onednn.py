@@ -1,4 +1,4 @@
-"""oneDNN by ctypes: layouts, primitives, reorders and products of float32 arrays in CPU memory.
+"""oneDNN by ctypes: layouts, primitives, reorders and products of float32 arrays in CPU memory; operands.py uses them.
 
 The library is that of the wheel `onednn-cpu-gomp` (extra `[onednn]`). It is loaded at its first use; without it,
 `library` is None. A primitive runs in its caller's thread alone, so callers divide the work themselves: OpenMP gets one
@@ -22,14 +22,17 @@ PACKAGE = "onednn-cpu-gomp"
 _FILE, _MAJOR = "libdnnl.so.3", 3
 # Numbers of dnnl_types.h.
 _F32, _ANY, _CPU, _IN_ORDER, _USER_SCRATCHPAD = 3, 1, 1, 1, 1
-_TRAINING, _DIRECT = 64, 1  # of forward: with the same kernels as inference
+_TRAINING, _BACKWARD, _DIRECT = 64, 128, 1  # training: with the same kernels as inference
+_FORWARDS, _BACKWARDS, _OVERWRITE = 1, 2, 1  # directions of a recurrent layer; its weights' gradients are not added
 _SUCCESS, _OUT_OF_MEMORY, _UNIMPLEMENTED = 0, 1, 3
-_NAME_QUERY, _SCRATCHPAD_QUERY = 8, 136
+_NAME_QUERY, _SCRATCHPAD_QUERY, _ARGUMENT_QUERY = 8, 136, 255
 _AVX512 = 0x20  # of dnnl_cpu_isa_t, a set of bits
 FROM, TO, SCRATCHPAD = 1, 17, 80
 SOURCE, WEIGHTS, BIAS, RESULT = 1, 33, 41, 17
 SOURCE_GRADIENT, WEIGHTS_GRADIENT, RESULT_GRADIENT = 129, 161, 145
-_QUERIES = {1: 129, 129: 130, 33: 131, 161: 132, 17: 133, 145: 134}  # of an argument's layout
+# Of a recurrent layer, after SOURCE, WEIGHTS and RESULT: the states before and after it, and the recurrent weights.
+FIRST_STATE, FIRST_CELL, RECURRENT, LAST_STATE, LAST_CELL, WORKSPACE = 2, 3, 34, 18, 19, 64
+GRADIENT = 128  # added to an argument's number
 _Dims = ctypes.c_int64 * 12
 _Handle = ctypes.c_void_p
 _Out = ctypes.POINTER(ctypes.c_void_p)
@@ -71,6 +74,12 @@ _SIGNATURES: dict[str, Sequence[Any]] = {
     "primitive_execute": (_Handle, _Handle, ctypes.c_int, _Handle),
     "primitive_destroy": (_Handle,),
     "reorder_primitive_desc_create": (_Out, *[_Handle] * 5),
+    "lstm_forward_primitive_desc_create": (
+        (_Out, _Handle, ctypes.c_int, ctypes.c_int, *[_Handle] * 11, ctypes.c_uint, _Handle)
+    ),
+    "lstm_backward_primitive_desc_create": (
+        (_Out, _Handle, ctypes.c_int, ctypes.c_int, *[_Handle] * 22, ctypes.c_uint, _Handle, _Handle)
+    ),
     "convolution_forward_primitive_desc_create": (
         (_Out, _Handle, ctypes.c_int, ctypes.c_int, *[_Handle] * 4, *[_DIMS] * 4, _Handle)
     ),
@@ -135,7 +144,7 @@ class Primitive(_Owned):
         """Make the primitive of a primitive descriptor, which is freed; `arguments` have a `layout`."""
         try:
             self._layouts = {
-                number: library.copied(library.queried(descriptor, _QUERIES[number], 0)) for number in arguments
+                number: library.copied(library.queried(descriptor, _ARGUMENT_QUERY, number)) for number in arguments
             }
             scratch = library.copied(library.queried(descriptor, _SCRATCHPAD_QUERY, 0))
             self.scratch = scratch if scratch.nbytes else None
@@ -199,6 +208,8 @@ class Library:
         self.has_avx512 = bool(isa() & _AVX512)
         version = describe().contents
         self.version = f"{version.major}.{version.minor}.{version.patch}"
+        #: What the content of a workspace depends on.
+        self.fingerprint = f"{self.version} {isa():x}"
         if version.major != _MAJOR:
             raise OSError(f"{path} is oneDNN {self.version}, not {_MAJOR}")
         self._threads = threading.local()
@@ -293,7 +304,7 @@ class Library:
         made, attributes = _Handle(), self._attributes
         out = ctypes.byref(made)
         if kind == "forward":
-            arguments = (SOURCE, WEIGHTS, RESULT)
+            arguments: tuple[int, ...] = (SOURCE, WEIGHTS, RESULT, *([] if bias is None else [BIAS]))
             create = self.calls["convolution_forward_primitive_desc_create"]
             status = create(out, self.engine, _TRAINING, _DIRECT, *layouts, *window, attributes)
         elif kind == "source":
@@ -309,6 +320,33 @@ class Library:
         if status:
             raise _error(f"convolution, {kind}", status)
         return Primitive(self, made, arguments)
+
+    def lstm(self, steps: int, rows: int, inner: int, width: int, reverse: bool) -> tuple[Primitive, Primitive]:
+        """One layer of an LSTM in one direction, and its gradient. Raises RuntimeError.
+
+        Inputs have the shape (steps, rows, inner); weights (1, 1, inner, 4, width), with the gates in PyTorch's order.
+        """
+        self.use_one_thread()
+        source, state = self.plain_layout((steps, rows, inner)), self.plain_layout((1, 1, rows, width))
+        bias, result = self.plain_layout((1, 1, 4, width)), self.plain_layout((steps, rows, width))
+        weights = [self.open_layout((1, 1, size, 4, width)) for size in (inner, width)]
+        given = [source, state, state, *weights, None, None, bias, result, state, state]
+        handles = [None if each is None else each.handle for each in given]
+        inputs = (SOURCE, FIRST_STATE, FIRST_CELL, WEIGHTS, RECURRENT, BIAS)
+        results = (RESULT, LAST_STATE, LAST_CELL)
+        way = _BACKWARDS if reverse else _FORWARDS
+        create = "lstm_forward_primitive_desc_create"
+        forward = self.made(create, self.engine, _TRAINING, way, *handles, 0, self._attributes)
+        create = "lstm_backward_primitive_desc_create"
+        try:
+            options = _OVERWRITE, forward, self._attributes
+            back = self.made(create, self.engine, _BACKWARD, way, *handles, *handles, *options)
+        except BaseException:
+            self.calls["primitive_desc_destroy"](forward)
+            raise
+        made = Primitive(self, forward, (*inputs, *results, WORKSPACE))
+        gradients = tuple(number + GRADIENT for number in (*inputs, *results))
+        return made, Primitive(self, back, (*inputs, *results, WORKSPACE, *gradients))
 
 
 def _error(name: str, status: int) -> Exception:

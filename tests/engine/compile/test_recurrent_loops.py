@@ -17,12 +17,18 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.threads import POOL
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base import loops as op_loops
-from gradwire_engine.ops.nn.recurrent import backward, forward, step_loops
+from gradwire_engine.ops.nn.recurrent import backward, forward, onednn, step_loops
 from tests.engine.compile.fusing import NotedLoops
 
 pytest.importorskip("llvmlite")
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("machine_code")
+
+
+@pytest.fixture(autouse=True)
+def _without_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "fits", lambda tensors: False)
+
 
 Arrays = list["np.ndarray[Any, Any]"]
 _GATES = {"lstm": 4, "gru": 3}

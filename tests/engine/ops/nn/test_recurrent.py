@@ -14,11 +14,17 @@ from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import Context, Interrupt, activate
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.cost import LONG
-from gradwire_engine.ops.nn.recurrent import backward, by_steps, forward, recorded_backward, recurrent, steps
+from gradwire_engine.ops.nn.recurrent import backward, by_steps, forward, onednn, recorded_backward, recurrent, steps
 
 GATES = {"lstm_layer": 4, "gru_layer": 3, "rnn_layer": 1}
 PACKED = (5, 3, 3, 1)
 OPS = {"lstm_layer": forward.lstm, "gru_layer": forward.gru, "rnn_layer": forward.rnn}
+
+
+@pytest.fixture
+def without_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers in float32 by the project's own ops."""
+    monkeypatch.setattr(onednn, "fits", lambda tensors: False)
 
 
 def drawn(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -175,6 +181,7 @@ def lstm_arguments(length: int, rows: int, width: int, grad: bool = True) -> lis
     return [engine.tensor(drawn(rng, *shape).astype(np.float32), grad) for shape in shapes]
 
 
+@pytest.mark.usefixtures("without_onednn")
 def test_gates_are_saved_for_backward_alone_and_the_inputs_part_is_not() -> None:
     length, rows, width = 20, 8, 16
     state, each = 4 * rows * width, 4 * length * rows * width
@@ -188,6 +195,7 @@ def test_gates_are_saved_for_backward_alone_and_the_inputs_part_is_not() -> None
             assert results[0].requires_grad is grad
 
 
+@pytest.mark.usefixtures("without_onednn")
 def test_missing_gradients_of_gates_are_no_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     computed = backward.lstm
@@ -257,6 +265,7 @@ def test_long_sequences_are_not_computed_apart_but_large_steps_are() -> None:
     assert forward.lstm.cost.forward(short, (), False, True) < 1e8
 
 
+@pytest.mark.usefixtures("without_onednn")
 def test_a_plan_that_is_fused_has_the_steps_as_ops() -> None:
     for fuses in (False, True):
         with activate(Context()):

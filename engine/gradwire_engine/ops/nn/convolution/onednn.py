@@ -20,7 +20,6 @@ from gradwire_engine.backends.onednn import (
     FROM,
     RESULT,
     RESULT_GRADIENT,
-    SCRATCHPAD,
     SOURCE,
     SOURCE_GRADIENT,
     TO,
@@ -30,9 +29,9 @@ from gradwire_engine.backends.onednn import (
     Layout,
     Library,
     Memory,
-    Primitive,
     library,
 )
+from gradwire_engine.backends.operands import ALIGNED, Operand, Prepared, address_of, aligned_in, whole
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.threads import POOL
@@ -44,9 +43,6 @@ from gradwire_engine.ops.nn.convolution.parts import Kind, Shape, cut
 _LARGE, _FEW = 1 << 21, 4
 # Columns of a depthwise kernel up to which oneDNN computes its gradient without columns of the image.
 _NARROW = 3
-# Bytes of temporary memory that each thread keeps, as BLAS does; more is freed.
-_KEPT = 4 << 20
-_ALIGNED = 64
 _CACHED = 256
 _BYTE = np.dtype(np.uint8)
 _ARGUMENTS: dict[Kind, tuple[int, int, int]] = {
@@ -161,50 +157,6 @@ def _convolution(
     return None if slow or made.name.startswith("ref") else made
 
 
-class _Room(threading.local):
-    """Temporary memory of each thread."""
-
-    kept: tuple[int, int, Array | None] = 0, 0, None  # bytes, address, array
-
-    def take(self, nbytes: int) -> tuple[int, Array | None]:
-        """The aligned address of so many bytes, and the array that holds them until the next call."""
-        size, address, room = self.kept
-        if size < nbytes:
-            room = np.empty(nbytes + _ALIGNED, np.uint8)
-            address = _aligned(room)
-            if nbytes <= _KEPT:
-                self.kept = nbytes, address, room
-        return address, room
-
-
-_ROOM = _Room()
-
-
-def _aligned(array: Array) -> int:
-    """The first aligned address in an array of bytes."""
-    address = _address(array)
-    return address + -address % _ALIGNED
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _whole(nbytes: int) -> int:
-    return -(-nbytes // _ALIGNED) * _ALIGNED
-
-
-class _Side:
-    """An operand of a part: its layout in the caller's array, the primitive's, and the reorder between them."""
-
-    def __init__(self, loaded: Library, plain: Layout, primitive: Primitive, number: int, written: bool) -> None:
-        self.number, self.written = number, written
-        self.plain, self.chosen = plain, primitive.layout(number)
-        pair = (self.chosen, self.plain) if written else (self.plain, self.chosen)
-        self.reorder = loaded.reorder(*pair)
-        self.nbytes = 0 if self.reorder is None else _whole(self.chosen.nbytes)
-
-
 class _Part:
     """A part of a convolution: some images, or some channels."""
 
@@ -222,65 +174,18 @@ class _Part:
         made = loaded.convolution(kind, source, chosen or weight, bias, result, *window)
         if made is None:
             raise LookupError
-        self.library, self.primitive, self.bias = loaded, made, bias
+        self.primitive, self._biased = made, biased
         numbers, written = _ARGUMENTS[kind], _WRITTEN[kind]
         self.weights = made.layout(numbers[1])
-        self.sides = [
-            _Side(loaded, layout or made.layout(number), made, number, place == written)
+        operands = [
+            Operand(number, layout or made.layout(number), place == written)
             for place, (layout, number) in enumerate(zip(plain, numbers, strict=True))
         ]
-        self.nbytes = sum(side.nbytes for side in self.sides) + (0 if made.scratch is None else made.scratch.nbytes)
-        self._idle: list[_Bound] = []
+        self.prepared = Prepared(loaded, made, [*operands, *([] if bias is None else [Operand(BIAS, bias)])])
 
     def run(self, addresses: Sequence[int], bias: int) -> None:
         """Compute on source, weight and result at these addresses, in this thread."""
-        try:
-            bound = self._idle.pop()
-        except IndexError:
-            bound = _Bound(self)
-        self.library.use_one_thread()
-        address, _held = _ROOM.take(self.nbytes)
-        bound.run(addresses, bias, address)
-        self._idle.append(bound)
-
-
-class _Bound:
-    """A part's calls with their memory, for one thread at a time."""
-
-    def __init__(self, part: _Part) -> None:
-        loaded, primitive, memory = part.library, part.primitive, {}
-        self.plain = [Memory(loaded, side.plain) for side in part.sides]
-        self.room: list[tuple[Memory, int]] = []
-        before, after = [], []
-        for side, plain in zip(part.sides, self.plain, strict=True):
-            memory[side.number] = plain
-            if side.reorder is None:
-                continue
-            blocked = memory[side.number] = Memory(loaded, side.chosen)
-            self.room.append((blocked, side.nbytes))
-            if side.written:
-                after.append(Call(loaded, side.reorder, {FROM: blocked, TO: plain}))
-            else:
-                before.append(Call(loaded, side.reorder, {FROM: plain, TO: blocked}))
-        if primitive.scratch is not None:
-            memory[SCRATCHPAD] = Memory(loaded, primitive.scratch)
-            self.room.append((memory[SCRATCHPAD], primitive.scratch.nbytes))
-        self.bias = None
-        if part.bias is not None:
-            self.bias = memory[BIAS] = Memory(loaded, part.bias)
-        self.calls = [*before, Call(loaded, primitive, memory), *after]
-
-    def run(self, addresses: Sequence[int], bias: int, room: int) -> None:
-        """Compute on these addresses; `room` is the temporary memory's."""
-        for memory, address in zip(self.plain, addresses, strict=True):
-            memory.point(address)
-        if self.bias is not None:
-            self.bias.point(bias)
-        for memory, nbytes in self.room:
-            memory.point(room)
-            room += nbytes
-        for call in self.calls:
-            call()
+        self.prepared.run((*addresses, bias) if self._biased else addresses)
 
 
 class Convolution:
@@ -302,7 +207,7 @@ class Convolution:
             shapes = [(images, *divided.shapes[0][1:]), divided.shapes[1], (images, *divided.shapes[2][1:])]
             share = groups // divided.count if divided.by == "channels" else groups
             plain = [
-                loaded.plain_layout(shape, _strides(whole)) for shape, whole in zip(shapes, self.shapes, strict=True)
+                loaded.plain_layout(shape, _strides(full)) for shape, full in zip(shapes, self.shapes, strict=True)
             ]
             if groups > 1:
                 shapes[1] = (share, shapes[1][0] // share, *shapes[1][1:])
@@ -329,10 +234,10 @@ class Convolution:
             self._reorder = Call(loaded, reorder, {FROM: self._ends[0], TO: self._ends[1]})
             self._lock = threading.Lock()
         if kind == "weights":
-            self._steps[1] = _whole(chosen.nbytes)
+            self._steps[1] = whole(chosen.nbytes)
             self._room_nbytes = divided.count * self._steps[1]
         elif reorder is not None:
-            self._room_nbytes = _whole(chosen.nbytes)
+            self._room_nbytes = whole(chosen.nbytes)
 
     def __call__(
         self, source: Array | None, weight: Array | None, result: Array | None, bias: Array | None = None,
@@ -344,21 +249,21 @@ class Convolution:
         """
         given = [each for each in (source, weight, result, bias) if each is not None]
         nbytes = sum(each.nbytes for each in given if not each.flags.c_contiguous)  # they are copied
-        nbytes += self._room_nbytes + min(len(self._parts), POOL.threads) * self._parts[0].nbytes
+        nbytes += self._room_nbytes + min(len(self._parts), POOL.threads) * self._parts[0].prepared.nbytes
         if out is None:
             nbytes += 4 * math.prod(self.shapes[_WRITTEN[self.kind]])
         admit((nbytes,), _BYTE)
         if out is None:
             out = np.empty(self.shapes[_WRITTEN[self.kind]], np.float32)
         arrays = [out if each is None else np.ascontiguousarray(each) for each in (source, weight, result)]
-        addresses = [_address(array) for array in arrays]
+        addresses = [address_of(array) for array in arrays]
         shift = None if bias is None else np.ascontiguousarray(bias)
         if self._room_nbytes:
-            room = np.empty(self._room_nbytes + _ALIGNED, np.uint8)
-            plain, addresses[1] = addresses[1], _aligned(room)
+            room = np.empty(self._room_nbytes + ALIGNED, np.uint8)
+            plain, addresses[1] = addresses[1], aligned_in(room)
             if self.kind != "weights":
                 self._copy(plain, addresses[1])
-        self._run(addresses, 0 if shift is None else _address(shift))
+        self._run(addresses, 0 if shift is None else address_of(shift))
         if self._room_nbytes and self.kind == "weights":
             self._add(room, addresses[1], out)
         return out
@@ -379,14 +284,14 @@ class Convolution:
     def _add(self, room: Array, address: int, out: Array) -> None:
         """Add the parts of the weight's gradient in order, into the row-major `out`."""
         count, nbytes = len(self._parts), self._steps[1]
-        begin = address - _address(room)
+        begin = address - address_of(room)
         parts = room[begin : begin + count * nbytes].reshape(count, nbytes)[:, : self._weights.nbytes].view(np.float32)
         for part in parts[1:]:
             parts[0] += part
         if self._reorder is None:
             out.reshape(-1)[...] = parts[0]
         else:
-            self._copy(address, _address(out))
+            self._copy(address, address_of(out))
 
     def _copy(self, given: int, wanted: int) -> None:
         """Reorder the weight that the parts share, or its gradient."""

@@ -14,7 +14,7 @@ from gradwire_engine.graph.tensor import Tensor, edge_of
 from gradwire_engine.op.composite import composite
 from gradwire_engine.ops.base.checks import ints
 from gradwire_engine.ops.linalg.matrix import linear, matmul, matrix_t
-from gradwire_engine.ops.nn.recurrent import by_steps
+from gradwire_engine.ops.nn.recurrent import by_steps, onednn
 from gradwire_engine.ops.nn.recurrent.forward import gru, lstm, rnn
 from gradwire_engine.ops.nn.recurrent.steps import Ints
 from gradwire_engine.ops.shape.shape import reshape
@@ -136,7 +136,12 @@ def lstm_layer(
     _check_dtype("lstm_layer", input)
     if weight_hr is None and width != rows // 4:
         raise _refuse("lstm_layer: without weight_hr, h has the size of c", h_0, c_0)
-    given = _given(input, weight_ih, _both(bias_ih, bias_hh), sizes)
+    bias = _both(bias_ih, bias_hh)
+    if not sizes and weight_hr is None:
+        tensors = [input, h_0, c_0, weight_ih, weight_hh, *([] if bias is None else [bias])]
+        if onednn.fits(tensors):
+            return onednn.lstm(tensors, reverse, _tracks(tensors))[:3]
+    given = _given(input, weight_ih, bias, sizes)
     if _by_steps(given, sizes):
         return by_steps.run(by_steps.lstm_cell(weight_hh, weight_hr), given, (h_0, c_0), sizes, reverse)
     tensors = [given, h_0, c_0, weight_hh, *([] if weight_hr is None else [weight_hr])]
