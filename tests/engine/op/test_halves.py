@@ -6,6 +6,8 @@ import pytest
 from gradwire_engine import call, tensor
 from gradwire_engine.autograd.backward import backward
 from gradwire_engine.core import dtypes
+from gradwire_engine.op.declaration import OPS
+from gradwire_engine.op.halves import half_of
 from tests.engine.oracle import torch
 
 SIZE = 4096  # a multiple of all vector widths: PyTorch rounds the elements after the last vector otherwise
@@ -101,3 +103,12 @@ def test_the_gradient_of_an_expanded_operand_is_summed_in_float32(dtype: str) ->
 def test_rsub_of_a_number_takes_alpha() -> None:
     x = np.arange(4.0)
     assert call("rsub", (tensor(x), 1.5), {"alpha": 0.5}).array.tolist() == (1.5 - 0.5 * x).tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "half"), [("float16", True), ("bfloat16", True), ("float32", False), ("int64", False)]
+)
+def test_only_half_types_are_computed_by_this_rule(dtype: str, half: bool) -> None:
+    array = np.ones(2, dtypes.BY_NAME[dtype])
+    for operands in ((array, 1.5), (1.5, array)):
+        assert half_of(OPS["mul"], operands) == (array.dtype if half else None)
