@@ -41,8 +41,9 @@ from gradwire_engine.op.cost import LONG, counted, flop
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.linalg.matrix import linear, matmul, matrix_t
-from gradwire_engine.ops.nn.recurrent import backward, recorded_backward
-from gradwire_engine.ops.nn.recurrent import forward as by_steps
+from gradwire_engine.ops.nn.recurrent.backward import lstm as arrays_gradients
+from gradwire_engine.ops.nn.recurrent.forward import lstm as by_steps
+from gradwire_engine.ops.nn.recurrent.recorded_backward import lstm as recorded_gradients
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.shape.shape import reshape
 
@@ -183,7 +184,7 @@ def lstm(xp: Any, tensors: list[Array], reverse: bool, keep: bool) -> Any:
     layer = _layer(tensors, reverse)
     if layer is None:  # recorded where the library was installed
         given = linear(tensors[0], tensors[3], tensors[_BIAS] if len(tensors) > _BIAS else None)
-        made = by_steps.lstm([given, tensors[1], tensors[2], tensors[4]], (), reverse, False)
+        made = by_steps([given, tensors[1], tensors[2], tensors[4]], (), reverse, False)
         return (*made[:3], np.empty(0, np.uint8))
     layer.room([part.forward for part in layer.parts])
     input, state = tensors[0], tensors[1]
@@ -249,8 +250,8 @@ def _by_steps(gs: Sequence[Any], tensors: Sequence[Any], reverse: bool) -> Any:
     """The gradients by the ops of each part, on arrays or Tensors: gates and cells are computed again."""
     input, state, cell, weight, recurrent, *bias = tensors
     given = linear(input, weight, bias[0] if bias else None)
-    output, _, _, gates, cells = by_steps.lstm([given, state, cell, recurrent], (), reverse, True)
-    way: Any = recorded_backward if type(gs[0]) is Tensor else backward
+    output, _, _, gates, cells = by_steps([given, state, cell, recurrent], (), reverse, True)
+    way: Any = recorded_gradients if type(gs[0]) is Tensor else arrays_gradients
     meta = Meta(given.shape, given.dtype, given.device) if type(given) is Tensor else given
     of_given, *others = way.lstm(
         [*gs[:3], None, None], [meta, state, cell, recurrent], (), reverse, output, gates, cells
