@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import gradwire_engine.ops.nn.recurrent.backward as backward
+import gradwire_engine.ops.nn.recurrent.recorded_backward as recorded_backward
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.matrix_product import matrix_product
@@ -17,7 +19,6 @@ from gradwire_engine.op.cost import LONG, LOOP, counted, flop
 from gradwire_engine.op.op import op
 from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.loops import Loops, with_loop
-from gradwire_engine.ops.nn.recurrent import backward, recorded_backward
 from gradwire_engine.ops.nn.recurrent.step_loops import beside, in_host_memory, step_loop
 from gradwire_engine.ops.nn.recurrent.steps import Ints, by_rows, steps_of, wide
 

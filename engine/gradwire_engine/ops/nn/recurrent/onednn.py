@@ -253,9 +253,7 @@ def _by_steps(gs: Sequence[Any], tensors: Sequence[Any], reverse: bool) -> Any:
     output, _, _, gates, cells = by_steps([given, state, cell, recurrent], (), reverse, True)
     way: Any = recorded_gradients if type(gs[0]) is Tensor else arrays_gradients
     meta = Meta(given.shape, given.dtype, given.device) if type(given) is Tensor else given
-    of_given, *others = way.lstm(
-        [*gs[:3], None, None], [meta, state, cell, recurrent], (), reverse, output, gates, cells
-    )
+    of_given, *others = way([*gs[:3], None, None], [meta, state, cell, recurrent], (), reverse, output, gates, cells)
     rows = reshape(of_given, (-1, of_given.shape[-1]))
     of_weight = matmul(matrix_t(rows), reshape(input, (-1, input.shape[-1])))
     of_bias = [total(rows, 0)] if bias else []
