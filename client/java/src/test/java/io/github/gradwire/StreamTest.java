@@ -46,7 +46,7 @@ class StreamTest {
   private final List<Server> servers = new ArrayList<>();
   private Session session;
 
-  /** Answers a message of a stream; the first one attaches. */
+  /** Answers a message of a stream: the first one attaches, the others are batches. */
   private interface Script {
     void received(int attempt, StreamRequest message, StreamObserver<StreamResponse> answers);
   }
@@ -110,7 +110,9 @@ class StreamTest {
           if (message.hasAttach()) {
             attempt = message.getAttach().getAttempt();
           }
-          script.received(attempt, message, answers);
+          if (message.hasAttach() || message.hasBatch()) { // an acknowledgement has no answer
+            script.received(attempt, message, answers);
+          }
         }
 
         @Override
@@ -187,7 +189,7 @@ class StreamTest {
             if (streams.getAndIncrement() == 0) {
               answerInTurns(received, answers, most, batches).start();
             }
-          } else if (message.hasBatch()) {
+          } else {
             received.add(message.getBatch().getSerializedSize());
           }
         });
@@ -398,7 +400,7 @@ class StreamTest {
         (attempt, message, answers) -> {
           if (message.hasAttach()) {
             answers.onNext(attached(1 << 20));
-          } else if (message.hasBatch() && received.incrementAndGet() == 3) {
+          } else if (received.incrementAndGet() == 3) {
             answers.onNext(answer(0).toBuilder().setBatches(3).build());
           }
         });
