@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,12 @@ _SIGNATURES: dict[str, Sequence[Any]] = {
         (_Out, _Handle, ctypes.c_int, *[_Handle] * 4, *[_DIMS] * 4, _Handle, _Handle)
     ),
 }
+
+
+_LONG, _CHAR, _FLOAT = ctypes.c_int64, ctypes.c_char, ctypes.c_float
+_SGEMM: tuple[Any, ...] = (
+    _CHAR, _CHAR, _LONG, _LONG, _LONG, _FLOAT, _Handle, _LONG, _Handle, _LONG, _FLOAT, _Handle, _LONG,
+)  # fmt: skip
 
 
 class _Owned:
@@ -200,10 +206,7 @@ class Library:
         describe.restype = ctypes.POINTER(_Version)
         self._query.restype, self._query.argtypes = _Handle, (_Handle, ctypes.c_int, ctypes.c_int)
         self._size.restype, self._size.argtypes = ctypes.c_size_t, (_Handle,)
-        long, order, scale = ctypes.c_int64, ctypes.c_char, ctypes.c_float
-        self._sgemm.argtypes = (
-            order, order, long, long, long, scale, _Handle, long, _Handle, long, scale, _Handle, long,
-        )  # fmt: skip
+        self._sgemm.argtypes = _SGEMM
         #: Whether products and convolutions use AVX-512.
         self.has_avx512 = bool(isa() & _AVX512)
         version = describe().contents
@@ -251,6 +254,25 @@ class Library:
         )
         if status:
             raise _error("sgemm", status)
+
+    def prepared_sgemm(
+        self, order: bytes, other_order: bytes, rows: int, columns: int, inner: int, one: int, one_leading: int,
+        other: int, other_leading: int, result: int, leading: int,
+    ) -> Callable[[], None]:  # fmt: skip
+        """A function that calls `sgemm` with these arguments, which are converted once."""
+        given = (
+            order, other_order, rows, columns, inner, 1.0, one, one_leading, other, other_leading, 0.0, result, leading,
+        )  # fmt: skip
+        arguments = [kind(value) for kind, value in zip(_SGEMM, given, strict=True)]
+        compute, prepare = self._sgemm, self.use_one_thread
+
+        def run() -> None:
+            prepare()
+            status = compute(*arguments)
+            if status:
+                raise _error("sgemm", status)
+
+        return run
 
     def queried(self, descriptor: _Handle, what: int, index: int) -> _Handle:
         """A layout of a primitive descriptor, which owns it."""

@@ -6,11 +6,12 @@ do not depend on the number of threads. NumPy's BLAS may be older than the CPU, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
 from math import prod
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -39,6 +40,54 @@ def matrix_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Arr
             if made is not None:
                 return made
     return np.matmul(a, b) if out is None else np.matmul(a, b, out)
+
+
+class RepeatedProduct:
+    """The product of two matrices, either of them transposed, again and again in the same memory, as plans compute it.
+
+    A call of sgemm is kept for the arrays of the last product. One thread at a time may use it. It holds no array.
+    """
+
+    __slots__ = ("_arrays", "_call", "_turns")
+
+    def __init__(self, one_t: bool = False, other_t: bool = False, out_t: bool = False) -> None:
+        self._turns = one_t, other_t, out_t
+        self._arrays: tuple[Any, ...] = ()
+        self._call: Callable[[], None] | None = None
+
+    def __call__(self, one: Array, other: Array, out: Array) -> None:
+        """Write one @ other into `out`, with the matrices transposed as declared. Raises ValueError: shapes."""
+        held = self._arrays
+        if held and held[0]() is one and held[1]() is other and held[2]() is out:
+            assert self._call is not None
+            self._call()
+            return
+        turned = [each.T if turn else each for each, turn in zip((one, other, out), self._turns, strict=True)]
+        self._call = _call_of(*turned)
+        if self._call is None:
+            self._arrays = ()
+            matrix_product(np, *turned)
+        else:
+            self._arrays = ref(one), ref(other), ref(out)
+            self._call()
+
+
+def _call_of(a: Array, b: Array, out: Array) -> Callable[[], None] | None:
+    """One call of sgemm that writes a @ b; None where `matrix_product` has another way."""
+    if not a.dtype == b.dtype == out.dtype == _FLOAT or not a.ndim == b.ndim == out.ndim == 2:
+        return None
+    (rows, inner), columns = a.shape, b.shape[1]
+    if b.shape[0] != inner or out.shape != (rows, columns) or rows < 2 or columns < 2:
+        return None
+    found = _fast() if _WORTH <= rows * columns * inner < _LARGE else None
+    one, other, made = _matrix(a), _matrix(b), _matrix(out)
+    if found is None or one is None or other is None or made is None:
+        return None
+    if made[1] == b"T":
+        one, other, rows, columns = _turned(other), _turned(one), columns, rows
+    return found.prepared_sgemm(
+        one[1], other[1], rows, columns, inner, one[0], one[2], other[0], other[2], made[0], made[2]
+    )
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -162,3 +163,38 @@ def test_a_fork_multiplies(used: list[bool], arrays: Arrays, monkeypatch: pytest
     if not child:
         os._exit(0 if np.array_equal(matrix_product(np, a, b), wanted) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@needs_library
+@pytest.mark.parametrize("turns", list(itertools.product([False, True], repeat=3)), ids=str)
+@pytest.mark.parametrize("shape", [(3, 5, 7), (1, 5, 7), (40, 33, 64)], ids=str)
+def test_a_repeated_product_is_that_of_the_arrays_given(
+    turns: tuple[bool, bool, bool], shape: tuple[int, int, int], used: list[bool], arrays: Arrays
+) -> None:
+    multiply = module.RepeatedProduct(*turns)
+    rows, inner, columns = shape
+    shapes = [(rows, inner), (inner, columns), (rows, columns)]
+    held = [arrays(*(each[::-1] if turn else each)) for each, turn in zip(shapes, turns, strict=True)]
+    for step in range(6):
+        if step in (2, 4):  # other arrays in one place
+            held[step // 2 - 1] = held[step // 2 - 1] * 2
+        if step == 3:
+            held[0] *= 3  # other values
+        multiply(*held)
+        one, other, made = (each.T if turn else each for each, turn in zip(held, turns, strict=True))
+        np.testing.assert_array_equal(made, matrix_product(np, one, other))
+
+
+def test_a_repeated_product_keeps_no_array(arrays: Arrays) -> None:
+    multiply, held = module.RepeatedProduct(), [arrays(64, 128), arrays(128, 256), arrays(64, 256)]
+    multiply(*held)
+    alive = [weakref.ref(each) for each in held]
+    held.clear()
+    assert [each() for each in alive] == [None] * 3
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_repeated_product_of_other_shapes_is_refused(dtype: str) -> None:
+    given = [np.ones(shape, dtype) for shape in ((2, 3), (4, 5), (2, 5))]
+    with pytest.raises(ValueError, match="mismatch"):
+        module.RepeatedProduct()(*given)

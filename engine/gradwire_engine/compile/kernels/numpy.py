@@ -9,7 +9,7 @@ import numpy as np
 
 from gradwire_engine.compile.kernels.registry import GRADIENT_SUM, Choice, Kernel, cross_entropy, kernel
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg
-from gradwire_engine.core.matrix_product import matrix_product
+from gradwire_engine.core.matrix_product import RepeatedProduct
 from gradwire_engine.ops.elementwise.activation import keep
 
 Array = Any
@@ -129,14 +129,15 @@ def _matmul(*, left_t: bool = False, right_t: bool = False, swap: bool = False, 
         if any(type(item) is not int or item != 1 for item in instr.args[len(refs) :]):
             return None
 
-        def run(out: Array, *given: Any) -> None:
-            one, other = given[-2:]
+        multiply = RepeatedProduct(left_t, right_t)
+
+        def run(out: Array, one: Array, other: Array, *_: Any) -> None:
             if swap:
                 one, other = other, one
-            matrix_product(np, one.T if left_t else one, other.T if right_t else other, out)
+            multiply(one, other, out)
 
         def run_biased(out: Array, row: Array, one: Array, other: Array, *_: Any) -> None:
-            matrix_product(np, one, other, out)
+            multiply(one, other, out)
             np.add(out, row, out)
 
         return Kernel(run_biased if bias else run)
@@ -150,8 +151,10 @@ def _weight_transposed(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
     if out.dtype not in _FLOATS or any(reg.dtype != out.dtype or len(reg.shape) != 2 for reg in _regs(instr, regs)):
         return None
 
+    multiply = RepeatedProduct(one_t=True, out_t=True)
+
     def run(out: Array, g: Array, mat1: Array) -> None:
-        matrix_product(np, g.T, mat1, out.T)
+        multiply(g, mat1, out)
 
     return Kernel(run, transposed=True)
 
