@@ -33,7 +33,7 @@ from gradwire_engine.backends.onednn import (
 )
 from gradwire_engine.backends.operands import Operand, Prepared, address_of, whole
 from gradwire_engine.core import dtypes
-from gradwire_engine.core.device import Array
+from gradwire_engine.core.device import CPU, Array, device_of
 from gradwire_engine.core.threads import POOL
 from gradwire_engine.graph.graph import Meta
 from gradwire_engine.graph.tensor import Tensor
@@ -65,8 +65,8 @@ def _work(tensors: Sequence[Any], *rest: Any) -> float:
 def fits(tensors: Sequence[Any]) -> bool:
     """Whether the library computes this layer. It cannot be interrupted, so not a layer that takes long."""
     for each in tensors:
-        array = each.array if type(each) is Tensor else each
-        if type(array) is not np.ndarray or array.dtype != dtypes.float32 or not array.size:
+        device = each.device if type(each) is Tensor else device_of(each)
+        if device != CPU or each.dtype != dtypes.float32 or 0 in each.shape:
             return False
     return tensors[0].ndim == 3 and tensors[3].ndim == 2 and 3 * _work(tensors) < LONG and library() is not None
 
@@ -213,10 +213,9 @@ lstm.sized_by(_size)
 def _gradients(gs: Sequence[Any], tensors: Sequence[Any], reverse: bool, *results: Any) -> Any:
     """Gradients of `lstm`'s tensors. gs: of its results; of the workspace None."""
     if type(gs[0]) is not Tensor:
-        arrays = [each.array if type(each) is Tensor else each for each in tensors]
-        layer = _layer(arrays, reverse) if type(gs[0]) is np.ndarray else None
+        layer = _layer(tensors, reverse) if type(gs[0]) is np.ndarray else None
         if layer is not None and layer.reads(results[3]):
-            return _by_workspace(layer, gs, arrays, results)
+            return _by_workspace(layer, gs, tensors, results)
     return _by_steps(gs, tensors, reverse)
 
 
