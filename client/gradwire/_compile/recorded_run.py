@@ -26,14 +26,21 @@ def is_recording() -> bool:
 def run_recorded(
     function: Callable[..., Any], args: Any, kwargs: Any, session: SessionProtocol, recorder: Recorder
 ) -> Any:
-    """Call the function; every command waits for its answer and is recorded."""
+    """Call the function and record its commands; all are answered when it returns.
+
+    A command waits for its answer, but not an op that has had one in this call.
+    """
     memo, waits = session.memo, session.every_call_waits
     session.memo, session.every_call_waits = {}, True
+    recorder.answers = None if waits else {}
     session.recorder = recorder
     _here.recording = True
     try:
         with session:
-            return function(*args, **kwargs)
+            answer = function(*args, **kwargs)
+        if recorder.pipelined:
+            session.sync()
+        return answer
     finally:
         _here.recording = False
         session.recorder = None

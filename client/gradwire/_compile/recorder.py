@@ -1,6 +1,7 @@
 """Recorder: records the commands of one call of a function and makes a program of them.
 
-While a session has a recorder, every command waits for its answer and is recorded with it. Ids of tensors that the
+While a session has a recorder, a command waits for its answer and is recorded with it. An op that had the same answer
+before in the call does not wait. Ids of tensors that the
 call made become slots of the program. Ids of outside tensors become its inputs: first the arguments, then the tensors
 that the function closes over.
 """
@@ -17,13 +18,16 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base.call_site import describe_call_site, find_call_site
 from gradwire._base.errors import GradwireError, make_error
 from gradwire._base.signals import handlers_running
+from gradwire._base.timeouts import TIMEOUT
 from gradwire._compile.symbolic import Formula, formula_of, value_of
 from gradwire._proxy.handle import Handle
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 from gradwire.v1.command_facts import FACTS
 
 if TYPE_CHECKING:
+    from gradwire._proxy.memo import MemoEntry
     from gradwire._proxy.protocols import SessionProtocol
+    from gradwire.v1 import types_pb2
 
 # Why a request is refused that is no step, of a command that others are steps of.
 _UNFIT = {
@@ -68,6 +72,10 @@ class Recorder:
         self._varying: list[int | None] = []
         self._created: list[weakref.ref[Handle]] = []
         self._created_ids: set[int] = set()
+        #: By key: ops that this call has had answered, with their outputs. None: each op waits for its answer.
+        self.answers: dict[tuple[Any, ...], tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]] | None = None
+        #: Whether an op did not wait.
+        self.pipelined = False
         self._thread = threading.get_ident()
         self._handlers = handlers_running()
 
@@ -142,6 +150,23 @@ class Recorder:
             self._varying = []
         self.steps.append((kept, result))
         self.call_sites.append(find_call_site())
+
+    def learn_answer(self, entry: MemoEntry, outputs: Sequence[types_pb2.TensorSpec]) -> None:
+        """Keep an op's answer for further calls with the same key."""
+        if self.answers is not None and not self._is_elsewhere():
+            self.answers[entry.key] = entry, outputs
+
+    def known_answer(
+        self, key: tuple[Any, ...], values: Sequence[Any]
+    ) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
+        """What an op with this key and these values gives; None if it must wait."""
+        if not self.answers or self._is_elsewhere() or TIMEOUT.get() is not None:
+            return None
+        found = self.answers.get(key)
+        if found is None or any(values[place] != value for place, value in found[0].fixed):
+            return None
+        self.pipelined = True
+        return found
 
     def _obstruct(self, why: str) -> None:
         if self.obstacle is None:

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from gradwire._proxy.memo import MemoEntry, Model
 from gradwire._transport.transport import Transport
 from gradwire._transport.wire import Value
-from gradwire.v1 import commands_pb2, service_pb2
+from gradwire.v1 import commands_pb2, service_pb2, types_pb2
 
 
 class HookCallback(Protocol):
@@ -43,6 +43,14 @@ class RecorderProtocol(Protocol):
 
     def add_command(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
         """Record a command that succeeded."""
+
+    def learn_answer(self, entry: MemoEntry, outputs: Sequence[types_pb2.TensorSpec]) -> None:
+        """Keep an op's answer for further calls with the same key."""
+
+    def known_answer(
+        self, key: tuple[Any, ...], values: Sequence[Any]
+    ) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
+        """What an op with this key and these values gives; None if it must wait."""
 
 
 class SegmentsProtocol(Protocol):
@@ -108,6 +116,9 @@ class SessionProtocol(Protocol):
 
     def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
         """Send a command after all buffered ones, and wait for its answer."""
+
+    def post_recorded(self, command: service_pb2.Command, entry: MemoEntry, result: service_pb2.Result) -> None:
+        """Record a command with this answer and buffer it."""
 
     def issue(self, command: service_pb2.Command) -> Callable[[], service_pb2.Result]:
         """Send a command after all buffered ones; return the function that waits for its answer."""

@@ -83,7 +83,8 @@ class ScriptedServer {
       send: (bytes: Uint8Array) => {
         const message = fromBinary(StreamRequestSchema, bytes);
         // An acknowledgement has no answer.
-        if (message.request.case === "attach" || message.request.case === "batch") this.script(scripted, message, bytes);
+        if (message.request.case === "attach" || message.request.case === "batch")
+          this.script(scripted, message, bytes);
       },
       close: () => {
         open = false;

@@ -1,0 +1,75 @@
+"""Recording of a compiled function: ops whose answer is known from the call do not wait, and a refusal ends it."""
+
+import numpy as np
+import pytest
+
+import gradwire
+from tests.client.test_compile import assert_same, runs_of
+
+
+def counted_waits(session, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    waits: list[int] = []
+    wait = session.wait
+    monkeypatch.setattr(session, "wait", lambda *args, **kwargs: waits.append(1) or wait(*args, **kwargs))
+    return waits
+
+
+WEIGHTS = [0.1 * place for place in range(20)]
+
+
+def stepped(weights, x):
+    for weight in weights:
+        x = (x * weight).tanh()
+        x = x + 0.5
+    with gradwire.no_grad():
+        for weight in weights:
+            weight.mul_(0.9)
+    return x.sum()
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # the function that counts is Python that no program has
+def test_a_recording_waits_once_for_ops_with_one_answer(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [gradwire.full((3,), each, requires_grad=True) for each in WEIGHTS]
+    waits = counted_waits(deferring, monkeypatch)
+    gradwire.compile(lambda x: stepped(weights, x))(gradwire.ones(3))
+    assert len(waits) < 30  # of more than 80 commands
+
+
+def test_a_recording_that_does_not_wait_answers_as_the_function(deferring) -> None:
+    answers = []
+    for wrap in (lambda function: function, gradwire.compile):
+        weights = [gradwire.full((3,), each, requires_grad=True) for each in WEIGHTS]
+        function = wrap(lambda x, weights=weights: stepped(weights, x))
+        answers.append([*[function(gradwire.ones(3)).item() for _ in range(4)], weights[-1].sum().item()])
+    assert answers[0] == answers[1]
+    assert runs_of(function) == 1
+
+
+def test_a_refusal_that_values_decide_ends_a_recording_that_does_not_wait(deferring) -> None:
+    factors = [1.0, 2.0, 0.0, 3.0]
+
+    def step(matrix):
+        return [gradwire.linalg.inv(matrix * factor) for factor in factors]
+
+    compiled, matrix = gradwire.compile(step), gradwire.eye(2)
+    with pytest.raises(gradwire.linalg.LinAlgError, match="singular"):
+        compiled(matrix)
+    assert runs_of(compiled) == 0
+    factors[2] = 4.0
+    for _ in range(3):
+        assert_same(compiled(matrix), [gradwire.eye(2) / factor for factor in factors])
+    assert runs_of(compiled) == 1
+
+
+def test_a_session_that_waits_for_each_command_records_so(server_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADWIRE_SYNC", "1")
+    with gradwire.connect(server_address) as session:
+        waits = counted_waits(session, monkeypatch)
+
+        def step(x):
+            for _ in range(10):
+                x = x.tanh()
+            return x
+
+        gradwire.compile(step)(gradwire.ones(2))
+        assert len(waits) > 10
