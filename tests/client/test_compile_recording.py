@@ -1,6 +1,5 @@
 """Recording of a compiled function: ops whose answer is known from the call do not wait, and a refusal ends it."""
 
-import numpy as np
 import pytest
 
 import gradwire
