@@ -331,7 +331,9 @@ def meshgrid(tensors: list[Array], *, indexing: Literal["ij", "xy"] | None = Non
 
 
 def _at_least(input: Any, ndim: int) -> Any:
-    """Add missing dimensions as PyTorch does: in front, except the third, which goes behind."""
+    """Add missing dimensions as PyTorch does: in front, except the third, which goes behind; to a number all at once."""
+    if not input.ndim:
+        return reshape(input, (1,) * ndim)
     while input.ndim < ndim:
         input = unsqueeze(input, 0 if input.ndim < 2 else input.ndim)
     return input

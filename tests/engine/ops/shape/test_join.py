@@ -93,3 +93,13 @@ def test_triangles_in_place_write_into_the_tensor(function) -> None:
     array = x.array
     function.in_place((x, 0))
     assert array.sum() == 3
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3)], ids=str)
+def test_dimensions_are_added_by_pytorchs_nodes(shape: tuple[int, ...], dims: int) -> None:
+    theirs = getattr(torch, f"atleast_{dims}d")(torch.ones(shape, requires_grad=True))
+    ours = getattr(join, f"atleast_{dims}d")(tensor(np.ones(shape), True))
+    assert (None if ours.grad_fn is None else ours.grad_fn.name) == (
+        None if theirs.grad_fn is None else theirs.grad_fn.name()
+    )
