@@ -331,7 +331,7 @@ def meshgrid(tensors: list[Array], *, indexing: Literal["ij", "xy"] | None = Non
 
 
 def _at_least(input: Any, ndim: int) -> Any:
-    """Add missing dimensions as PyTorch does: in front, except the third, which goes behind; to a number all at once."""
+    """Add missing dimensions as PyTorch does: in front, the third one behind, and to a number all at once."""
     if not input.ndim:
         return reshape(input, (1,) * ndim)
     while input.ndim < ndim:
