@@ -37,13 +37,21 @@ def run(
     if entry is not None and entry.template is not None:
         session.post(entry.template.fill(values), entry)
         return entry.specs
+    recorder = session.recorder if name == "set_grad" else None  # its answer is empty
+    known = None if recorder is None else recorder.known_answer(full, values)
+    if known is not None:
+        session.post_recorded(build(values), known[0], service_pb2.Result())
+        return ()
     result = session.wait(build(values))
     specs = () if read is None else read(result)
     if read is not None and not specs:
         return None
     template = make_template(build, values)
     if template is not None:
-        session.remember(MemoEntry(full, name, call_site, template, specs))
+        entry = MemoEntry(full, name, call_site, template, specs)
+        session.remember(entry)
+        if recorder is not None:
+            recorder.learn_answer(entry, ())
     return specs
 
 
