@@ -1,7 +1,8 @@
 """Peer: whether another server answers at its address, without credentials.
 
 An HTTP/2 server sends its SETTINGS as soon as a connection begins. A stopped process does not, although the kernel
-accepts the connection.
+accepts the connection. With TLS the handshake shows as much. A server that asks for certificates ends the connection
+after it: in TLS 1.3 the client is done before the server has seen that there is no certificate.
 """
 
 import socket
@@ -18,11 +19,13 @@ def answers(endpoint: str, tls: bool, seconds: float = 1.0) -> bool:
     host, _, port = endpoint.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), seconds) as plain:
-            connection = _unverified().wrap_socket(plain) if tls else plain
-            connection.sendall(_PREFACE + _EMPTY_SETTINGS)
+            if tls:
+                with _unverified().wrap_socket(plain) as encrypted:
+                    return encrypted.selected_alpn_protocol() == "h2"
+            plain.sendall(_PREFACE + _EMPTY_SETTINGS)
             head = b""
             while len(head) < _FRAME_HEAD:
-                received = connection.recv(_FRAME_HEAD - len(head))
+                received = plain.recv(_FRAME_HEAD - len(head))
                 if not received:
                     return False
                 head += received
