@@ -7,7 +7,7 @@ values and the server drops them. In backward the server requests them by callin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -59,6 +59,26 @@ def check_enabled() -> None:
     why = DISABLED.get()
     if why is not None:
         raise refuse(why)
+
+
+@contextmanager
+def disabled(error_message: str) -> Iterator[None]:
+    """Inside, activating hooks raises RuntimeError with this message; so does entering this while hooks are active."""
+    token = DISABLED.set(error_message)
+    try:
+        if CURRENT.get() is not None:
+            check_enabled()
+        yield
+    finally:
+        DISABLED.reset(token)
+
+
+def without_saved_tensors_hooks() -> AbstractContextManager[None]:
+    """What a transform of functions in reverse mode runs in: as PyTorch's, it refuses hooks."""
+    return disabled(
+        "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an issue with your "
+        "use case."
+    )
 
 
 def packing(session: SessionProtocol, apply: Callable[[], _T], changed: Sequence[Any] = ()) -> _T:

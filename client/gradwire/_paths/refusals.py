@@ -106,6 +106,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "mps": {"is_available": False, "device_count": 0},
     "mtia": {"is_available": False, "is_initialized": False, "device_count": 0},
     "cpu": {"is_available": True, "device_count": 1, "current_device": "cpu", "synchronize": None},
+    "profiler.itt": {"is_available": False},
     "backends.mkl": {"is_available": False},
     "backends.mkldnn": {"is_available": False},
     "backends.openmp": {"is_available": False},

@@ -9,6 +9,7 @@ from gradwire._base.errors import GradwireError, refuse
 from gradwire._base.modes import INFERENCE
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec
+from gradwire._proxy.transforms import TRANSFORM, check_not_captured
 from gradwire.v1 import errors_pb2, types_pb2
 
 
@@ -17,6 +18,8 @@ def check_in_place(op: str, args: tuple[Any, ...], mode: Any, edges: Sequence[An
     target = args[0]
     if not isinstance(target, Handle):
         raise TypeError("an in-place op needs a tensor as its first argument")
+    if TRANSFORM.get() is not None:
+        check_not_captured(op, target)
     spec: Spec = target._spec
     if spec.inference and mode is not INFERENCE:
         raise refuse(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -17,6 +18,7 @@ import numpy as np
 
 from gradwire._base import dtypes
 from gradwire._base.absent import absent
+from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import Size
 from gradwire._base.errors import GradwireIndexError, GradwireRuntimeError, GradwireTypeError, refuse
 from gradwire._base.modes import GRAD_ENABLED, is_inference_mode_enabled, no_grad
@@ -35,6 +37,7 @@ from gradwire._proxy.results import (
     watch_leaf,
     watch_retained,
 )
+from gradwire._proxy.transforms import TRANSFORM, depths_inside, refuse_inside
 from gradwire._tensor import values
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.casts import Casts
@@ -304,6 +307,8 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
         Raises RuntimeError for clearing the flag of a non-leaf, and for setting it on an integer or bool tensor.
         """
+        if TRANSFORM.get() is not None and not INTERNAL[sys._getframe(1).f_code.co_filename]:
+            refuse_inside("requires_grad_")
         if not self._fresh().is_leaf:
             if requires_grad:
                 return self
@@ -341,6 +346,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def retain_grad(self) -> None:
         """Keep this non-leaf's gradient in backward; no effect on a leaf. Raises RuntimeError without requires_grad."""
+        refuse_inside("retain_grad")
         spec = self._fresh()
         if not spec.requires_grad:
             raise refuse("can't retain_grad on Tensor that has requires_grad=False", errors_pb2.REASON_REQUIRES_GRAD)
@@ -589,7 +595,13 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def __repr__(self) -> str:
         self._fresh()
-        return values.show(self, self._is_parameter())
+        return self._show(math.inf)
+
+    def _show(self, below: float) -> str:
+        """The text, with PyTorch's wrappers for the transforms under way of a depth below this."""
+        inside = depths_inside(self, below)
+        shown = values.show(self.detach() if inside else self, self._is_parameter())
+        return values.show_wrapped("GradTrackingTensor", inside, shown)
 
     def _repr_html_(self) -> str:
         self._fresh()

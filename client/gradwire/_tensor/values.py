@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -114,6 +116,14 @@ def _shown_tangent(source: Any) -> str | None:
     if not levels or all(depth != levels[-1].depth for depth, _ in source._spec.tangents):
         return None
     return show(_call("dual_tangent", (source, levels[-1].tokens[source._session])))
+
+
+def show_wrapped(kind: str, depths: Sequence[int], text: str) -> str:
+    """Text of a tensor inside of transforms: PyTorch's wrapper of this kind for each depth, the deepest outside."""
+    for depth in sorted(depths):
+        batch = ", bdim=0" if kind == "BatchedTensor" else ""
+        text = f"{kind}(lvl={depth}{batch}, value=\n{textwrap.indent(text, '    ')}\n)"
+    return text
 
 
 def show_html(source: Any, is_parameter: bool = False) -> str:

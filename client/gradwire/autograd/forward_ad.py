@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import is_inference_mode_enabled
 from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
+from gradwire._proxy.transforms import unbatched
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 
@@ -140,7 +141,7 @@ def has_tangent(level: DualLevel, tensor: Tensor) -> bool:
 def tangent_at(level: DualLevel, tensor: Tensor) -> Tensor:
     """A tensor's tangent at a level."""
     made = ops.dual_tangent(tensor, _token(level, tensor))
-    value, source = _unbatched(made), _unbatched(tensor)
+    value, source = unbatched(made), unbatched(tensor)
     if value._spec.requires_grad and not value._spec.is_leaf:
         edges = [*source.__dict__.get("_tangent_edges", ())]
         value._edge = edges if source._edge is None else [source._edge, *edges]
@@ -157,15 +158,8 @@ def _token(level: DualLevel, tensor: Tensor) -> Tensor:
     session = tensor._session
     token = level.tokens.get(session)
     if token is None:
-        token = level.tokens[session] = ops.new_zeros(_unbatched(tensor), ())
+        token = level.tokens[session] = ops.new_zeros(unbatched(tensor), ())
     return token
-
-
-def _unbatched(tensor: Tensor) -> Tensor:
-    """The tensor with all samples, for one of a vmap."""
-    while "_value" in tensor.__dict__:
-        tensor = tensor.__dict__["_value"]
-    return tensor
 
 
 def __getattr__(name: str) -> Any:

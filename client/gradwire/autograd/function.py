@@ -23,6 +23,7 @@ from gradwire._proxy.dual_levels import DUAL_LEVELS
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import update_in_place
+from gradwire._proxy.transforms import TRANSFORM
 from gradwire._tensor.batching import BATCHING, FUNCTIONS
 from gradwire._tensor.in_place import check_in_place
 from gradwire._tensor.tensor import Tensor
@@ -144,11 +145,17 @@ class Function:
 
         Keywords are for functions with `setup_context`, which gets them among `inputs`, as it does defaults.
         """
+        in_two = cls.setup_context is not Function.setup_context
+        if not in_two and TRANSFORM.get() is not None and not is_internal(cls):
+            raise refuse(
+                "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it "
+                "must override the setup_context staticmethod. For more details, please see "
+                "https://pytorch.org/docs/main/notes/extending.func.html"
+            )
         for rule in FUNCTIONS if BATCHING else ():
             made = rule(cls, args, kwargs)
             if made is not NotImplemented:
                 return made
-        in_two = cls.setup_context is not Function.setup_context
         if in_two:
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
@@ -212,6 +219,11 @@ class Function:
         ctx._to_save = ctx._dirty = ctx._constant = ()
         ctx._for_jvp = None
         return tuple(results) if several else results[0], ctx, saved
+
+
+def is_internal(function: type[Function]) -> bool:
+    """Whether a function is this package's own, to which the rules for functions under transforms do not apply."""
+    return function.__module__.startswith("gradwire.")
 
 
 def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> list[Any]:

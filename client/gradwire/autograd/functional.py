@@ -13,6 +13,7 @@ from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError
 from gradwire._base.modes import enable_grad
 from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros, zeros_like
+from gradwire._proxy.transforms import refuse_inside
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 
@@ -153,6 +154,7 @@ class _Call:
         self.create_graph = create_graph
         self.strict = strict
         self.is_tuple_in, given = _as_tuple(name, "inputs", inputs)
+        refuse_inside("requires_grad_")
         with enable_grad():
             self.inputs = tuple(
                 each.view_as(each) if create_graph and each.requires_grad else each.detach().requires_grad_()

@@ -12,7 +12,7 @@ from typing import Any
 from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import no_grad
 from gradwire._functions.edges import GradientEdge, get_gradient_edge
-from gradwire._functions.saved_tensor_hooks import CURRENT, DISABLED, Pair, check_enabled, in_force
+from gradwire._functions.saved_tensor_hooks import Pair, check_enabled, disabled, in_force
 from gradwire._graph.hook_runner import CURRENT_PASS, Pass
 from gradwire._graph.hooks import RemovableHandle
 from gradwire._graph.nodes import Node
@@ -177,17 +177,10 @@ def allow_mutation_on_saved_tensors() -> Iterator[_AllowMutationOnSavedContext]:
         _MUTATION_ALLOWED.reset(token)
 
 
-@contextmanager
-def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+def disable_saved_tensors_hooks(error_message: str) -> AbstractContextManager[None]:
     """Inside, saved_tensors_hooks raises RuntimeError with this message; so does entering this while hooks are in
     force."""
-    token = DISABLED.set(error_message)
-    try:
-        if CURRENT.get() is not None:
-            check_enabled()
-        yield
-    finally:
-        DISABLED.reset(token)
+    return disabled(error_message)
 
 
 __all__ = [

@@ -6,11 +6,16 @@ batching rule of the innermost vmap among the operands. The rule calls ops on va
 
 from __future__ import annotations
 
+import math
+import sys
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
+from gradwire._base.call_site import INTERNAL
 from gradwire._base.errors import GradwireRuntimeError
 from gradwire._proxy.memo import Spec, intern
+from gradwire._proxy.transforms import Transform, depths_inside, refuse_inside, unbatched
+from gradwire._tensor import values
 from gradwire._tensor.tensor import Tensor
 
 
@@ -21,12 +26,13 @@ class UnmappableError(GradwireRuntimeError):
 class Level:
     """One vmap under way: how deep it is nested, how many samples there are, and what random ops do."""
 
-    __slots__ = ("depth", "randomness", "size")
+    __slots__ = ("depth", "randomness", "size", "transform")
 
     def __init__(self, depth: int, size: int, randomness: str) -> None:
         self.depth = depth
         self.size = size
         self.randomness = randomness
+        self.transform = Transform(differentiates=False)
 
 
 #: The levels of this thread, outermost first.
@@ -96,6 +102,8 @@ class BatchedTensor(Tensor):
         return BatchedTensor(self._value.detach(), self._level)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
+        if not INTERNAL[sys._getframe(1).f_code.co_filename]:
+            refuse_inside("requires_grad_")
         self._value.requires_grad_(requires_grad)
         return self
 
@@ -114,7 +122,14 @@ class BatchedTensor(Tensor):
         )
 
     def __repr__(self) -> str:
-        return f"BatchedTensor(depth={self._level.depth}, size={self._level.size}, value={self._value!r})"
+        return self._show(math.inf)
+
+    def _show(self, below: float) -> str:
+        depth = self._level.transform.depth
+        inside = depths_inside(unbatched(self), below, depth)
+        value = self._value.detach() if inside else self._value
+        shown = values.show_wrapped("BatchedTensor", [depth], value._show(depth))
+        return values.show_wrapped("GradTrackingTensor", inside, shown)
 
 
 def value_at(tensor: Any, level: Level) -> Any:

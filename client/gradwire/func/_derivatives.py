@@ -18,8 +18,10 @@ from typing import Any, TypeAlias
 from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import GRAD_ENABLED, enable_grad
 from gradwire._functions.create import eye, zeros, zeros_like
+from gradwire._functions.saved_tensor_hooks import without_saved_tensors_hooks
 from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
 from gradwire._proxy.shadow_graph import Leaf, ReachableNodes
+from gradwire._proxy.transforms import Transform
 from gradwire._tensor.ops import ones_like, stack
 from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.forward_ad import dual_at, has_tangent, primal_at, tangent_at, transform_level
@@ -119,6 +121,7 @@ def jvp(func: _Function, primals: Any, tangents: Any, *, strict: bool = False, h
     inputs, structure = _primals("jvp", primals)
     directions = _directions("jvp", tangents, structure, inputs)
     with _Level(records=False) as scope, transform_level() as level:
+        scope.admit(inputs)
         duals = [dual_at(level, one, other) for one, other in zip(inputs, directions, strict=True)]
         value, aux = _split_aux("jvp", func(*rebuild(structure, duals)), has_aux)
         outputs, form = _outputs("jvp", value)
@@ -311,15 +314,21 @@ class _Level:
         self.foreign = False
         self.nested = False
         self._mode: Any = enable_grad() if records else nullcontext()
+        self._transform = Transform(differentiates=True)
+        self._hooks: Any = without_saved_tensors_hooks() if records else nullcontext()
 
     def __enter__(self) -> _Level:
+        self._hooks.__enter__()
         self._token = _CURRENT.set(self)
+        self._transform.__enter__()
         self._mode.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._mode.__exit__(*exc)
+        self._transform.__exit__(*exc)
         _CURRENT.reset(self._token)
+        self._hooks.__exit__(*exc)
         if self.parent is not None:
             self.parent.nested = True
             self.parent.foreign |= self.foreign
@@ -329,7 +338,12 @@ class _Level:
     def enter(self, name: str, value: Any) -> tuple[list[Tensor], Structure]:
         """The inputs as this level differentiates by them: still part of the graph around it, if they are of one."""
         given, structure = _tensors(name, "inputs to differentiate by", value)
+        self.admit(given)
         return [self._enter(each) for each in given], structure
+
+    def admit(self, *values: Any) -> None:
+        """Take the function's arguments, which it may change in place."""
+        self._transform.admit(flatten(values)[0])
 
     def _enter(self, given: Tensor) -> Tensor:
         tensor: Tensor = at_all_levels(given)
@@ -441,6 +455,7 @@ def _called(
     given = list(args)
     for place, each in zip(places, entered if isinstance(argnums, tuple) else (entered,), strict=True):
         given[place] = each
+    level.admit(args, kwargs)
     value, aux = _split_aux(name, func(*given, **kwargs), has_aux)
     return inputs, structure, value, aux
 
@@ -469,6 +484,9 @@ def _split_aux(name: str, answer: Any, has_aux: bool) -> tuple[Any, Any]:
         return answer, None
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise refuse(f"{_CALLS[name]}: output of function f should be a tuple: (output, aux) if has_aux is True")
+    for leaf in flatten(answer[1])[0]:
+        if not isinstance(leaf, Tensor):
+            raise refuse(f"Expected tensors, got unsupported type {type(leaf)}")
     return answer
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from gradwire._base.errors import GradwireNotImplementedError, refuse
 from gradwire._tensor.tensor import Tensor
-from gradwire.autograd.function import Function
+from gradwire.autograd.function import Function, is_internal
 from gradwire.func._batched import LEVELS, BatchedTensor, Level, innermost, is_batched, value_at
 from gradwire.func._pytree import Structure, flatten, rebuild, tree_map
 
@@ -24,8 +24,14 @@ def function_rule(function: type[Function], args: tuple[Any, ...], kwargs: dict[
     Raises RuntimeError for an answer that is no pair of a result and its dimensions, or beside generate_vmap_rule.
     """
     level = innermost(flatten(args)[0])
-    if level is None or function.vmap is Function.vmap:
+    if level is None or (function.vmap is Function.vmap and (function.generate_vmap_rule or is_internal(function))):
         return NotImplemented
+    if function.vmap is Function.vmap:
+        raise refuse(
+            f"You tried to vmap over {function.__name__}, but it does not have vmap support. Please override and "
+            "implement the vmap staticmethod or set generate_vmap_rule=True. For more details, please see "
+            "https://pytorch.org/docs/main/notes/extending.func.html"
+        )
     if any(isinstance(each, Tensor) for each in flatten(list(kwargs.values()))[0]):
         raise GradwireNotImplementedError(
             "Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass kwarg-only Tensors to "

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwire._base.errors import refuse
+from gradwire._proxy.transforms import Transform
 
 _REMOVALS = ("mutations", "mutations_and_views")
 
@@ -22,7 +23,8 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
         )
 
     def functionalized(*args: Any, **kwargs: Any) -> Any:
-        return func(*args, **kwargs)
+        with Transform(differentiates=False):
+            return func(*args, **kwargs)
 
     functionalized.__name__ = getattr(func, "__name__", "functionalized")
     functionalized.__doc__ = func.__doc__

@@ -74,7 +74,8 @@ def _run(
     token = LEVELS.set((*outer, level))
     BATCHING.append(level)
     try:
-        answer = func(*rebuild(structure, entered), **kwargs)
+        with level.transform:
+            answer = func(*rebuild(structure, entered), **kwargs)
         found, form = flatten(answer)
         places = _prefix("out_dims", out_dims, form)
         return rebuild(form, [_leave(each, place, level) for each, place in zip(found, places, strict=True)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from gradwire._base.refused import refused
+from gradwire._base.wiring import names_of_paths
 
 __all__ = ["ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule", "tensorboard_trace_handler"]
 
@@ -19,6 +20,9 @@ profile = refused("profiler.profile", _WHY)
 schedule = refused("profiler.schedule", _WHY)
 supported_activities = refused("profiler.supported_activities", _WHY)
 tensorboard_trace_handler = refused("profiler.tensorboard_trace_handler", _WHY)
+
+
+__getattr__ = names_of_paths(__name__)
 
 
 class record_function(contextlib.ContextDecorator):
