@@ -85,6 +85,8 @@ SHAPED_BY_NUMBERS = {"arange", "max", "min", "repeat_interleave"}
 FACTOR_FIRST = {"add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "sub"}
 # The first of these ops' arguments behind the tensor may be `unbiased`: x.std(False).
 UNBIASED_FIRST = {"std", "std_mean", "var", "var_mean"}
+# Ops whose results PyTorch returns without names.
+PLAIN_TUPLES = {"std_mean", "var_mean"}
 # Second names of parameters.
 SECOND_NAMES = {"split": {"split_size_or_sections": "split_size"}}
 TABLE_BEGINS = "<!-- The settings, by `make generate` from settings.py -->"
@@ -103,7 +105,7 @@ def result_of(op: AnyOp) -> tuple[str, str]:
     """The annotation of what it returns, and the `result` argument of `_call`."""
     if op.name in BOOL_RESULTS:
         return "bool", '"bool"'
-    if op.outputs == ("...",):
+    if op.outputs == ("...",) or op.name in PLAIN_TUPLES:
         return "tuple[Tensor, ...]", '"tuple"'
     if op.outputs:
         return "Any", repr(op.outputs)

@@ -104,6 +104,7 @@ _NAMES = {
     "_base.timeouts": "timeout",
     "_session.timings": "timings",
     "_tensor.tensor": "Tensor",
+    "_tensor.warnings": "is_warn_always_enabled set_warn_always",
     "_graph.nodes": "graph",
     "_compile.compile": "compile",
     "_io.explain": "explain",
@@ -160,7 +161,7 @@ _NAMES = {
     ),
     "_functions.functions": (
         "atleast_1d atleast_2d atleast_3d dsplit get_device hsplit is_complex is_conj is_floating_point "
-        "is_inference is_neg is_nonzero is_same_size is_signed nonzero numel resolve_neg result_type "
+        "is_inference is_neg is_nonzero is_same_size is_signed is_storage nonzero numel resolve_neg result_type "
         "tensor_split tensordot typename vsplit where"
     ),
     "nn.functional": (

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 import gradwire
-from gradwire._functions import backward
+from gradwire._tensor import warnings as warnings_of_ops
 from tests.client.oracle import agree, refuse, torch, warn
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -255,7 +255,7 @@ def test_gradients_add_up_under_create_graph(recwarn):
 
 
 def test_backward_with_create_graph_warns_once_a_process(monkeypatch):
-    monkeypatch.setattr(backward, "_cycle_warned", False)
+    monkeypatch.setattr(warnings_of_ops, "WARNED_ONCE", set())
     x = gradwire.tensor([3.0], requires_grad=True)
     with pytest.warns(UserWarning, match="reference cycle") as caught:
         [(x * x).backward(create_graph=True) for _ in range(2)]

@@ -23,6 +23,7 @@ from gradwire._proxy.results import after_backward, known_or_new, mark_gradients
 from gradwire._proxy.shadow_graph import ReachableNodes
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
+from gradwire._tensor.warnings import warn_once
 from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
@@ -33,11 +34,10 @@ _Tensors: TypeAlias = "Tensor | GradientEdge | Sequence[Tensor | GradientEdge]"
 _Gradients: TypeAlias = "Tensor | Sequence[Tensor | None] | None"
 
 _CYCLE = (
-    "backward() with create_graph=True makes a reference cycle between a parameter and its gradient, which keeps "
+    "Using backward() with create_graph=True makes a reference cycle between a parameter and its gradient, which keeps "
     "memory until it is broken. Prefer autograd.grad for a graph of the gradient, or set the parameters' .grad to None "
     "afterwards."
 )
-_cycle_warned = False
 # Modules to call after each backward, in the order of their numbers: all ranks of a program call them in one order.
 _AFTER_BACKWARD: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
@@ -58,7 +58,6 @@ def backward(
     The server keeps the memory of this cycle until `leaf.grad = None` breaks it or the session ends. Raises
     RuntimeError for tensors without history or with freed saved values; then no gradient has changed.
     """
-    global _cycle_warned
     roots = _as_list(tensors)
     gradients = _gradients(roots, grad_tensors if grad_tensors is not None else grad_variables)
     targets = [] if inputs is None else _as_list(inputs)
@@ -71,9 +70,8 @@ def backward(
         target.retain_grad()  # as in PyTorch: a non-leaf receives its gradient by retaining it from now on
     if not roots:
         return
-    if create_graph and not _cycle_warned:
-        _cycle_warned = True
-        warnings.warn(_CYCLE, UserWarning, stacklevel=3)
+    if create_graph:
+        warn_once(_CYCLE)
     given = [each for each in gradients if each is not None]
     session = commands.common_session("backward", [*roots, *given, *targets])
     keep = create_graph if retain_graph is None else bool(retain_graph)

@@ -10,6 +10,7 @@ from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._base.promotion import COMPLEX, category, promote_types
 from gradwire._tensor.call import _call
 from gradwire._tensor.out import _into
+from gradwire._tensor.storages import UntypedStorage
 from gradwire._tensor.tensor import Tensor
 
 _INTS = ("int8", "int16", "int32", "int64")
@@ -177,7 +178,14 @@ def typename(obj: object) -> str:
     """Name of an object's type; for a tensor the name that includes its dtype (torch.typename)."""
     if isinstance(obj, Tensor):
         return str(obj.type())
-    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+    name = getattr(obj, "__qualname__", type(obj).__qualname__)
+    module = getattr(obj, "__module__", None)
+    return str(name) if module in (None, "builtins") else f"{module}.{name}"
+
+
+def is_storage(obj: object, /) -> bool:
+    """Whether it is the memory of a tensor (torch.is_storage)."""
+    return isinstance(obj, UntypedStorage)
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:

@@ -143,9 +143,10 @@ class Generator:
         with self.used():
             return _state_tensor(current_session().wait(_command()).manual_seed.state)
 
-    def set_state(self, new_state: Tensor) -> None:
-        """Restore a state returned by get_state."""
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Restore a state returned by get_state, and return this generator."""
         self._state = _state_bytes(new_state)
+        return self
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
@@ -175,8 +176,9 @@ class _SessionGenerator(Generator):
     def get_state(self) -> Tensor:
         return get_rng_state()
 
-    def set_state(self, new_state: Tensor) -> None:
+    def set_state(self, new_state: Tensor) -> Generator:
         set_rng_state(new_state)
+        return self
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:

@@ -54,6 +54,11 @@ def in_force(pair: Pair | None) -> Iterator[None]:
         CURRENT.reset(token)
 
 
+def _saved_tensors_hooks_is_enabled() -> bool:
+    """Whether hooks may be activated (torch._C._autograd)."""
+    return DISABLED.get() is None
+
+
 def check_enabled() -> None:
     """Raise RuntimeError inside disable_saved_tensors_hooks, with the message given there."""
     why = DISABLED.get()

@@ -105,7 +105,45 @@ def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
                 raise refuse("Tensor post accumulate grad hooks should return None.")
             raise GradwireTypeError(f"expected Variable, but hook returned '{type(answer).__name__}'")
 
-    return _register(leaf, _ACCUMULATED, run)
+    leaf.is_leaf  # type: ignore[attr-defined] # noqa: B018 refuses a view that was left behind
+    held = leaf.__dict__.setdefault("_accumulated_hooks", _LeafHooks())
+    if leaf._edge is not None:
+        leaf._edge.hooks = held
+    return _register(leaf, _ACCUMULATED, _HookOfLeaf(held, run))
+
+
+class _LeafHooks:
+    """The post-accumulate hooks of a leaf. The leaf has them, and its edge, which the graphs that lead to it have.
+
+    The session has none of them, so a hook that refers to its leaf is garbage as soon as nothing else refers to either.
+    """
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Callable[[HookArguments], None]] = {}
+
+    def __deepcopy__(self, memo: Any) -> _LeafHooks:
+        return _LeafHooks()  # hooks stay with their tensor, as in PyTorch
+
+    def __reduce__(self) -> Any:
+        return _LeafHooks, ()
+
+
+class _HookOfLeaf:
+    """A hook as the session has it, until the server drops it."""
+
+    def __init__(self, held: _LeafHooks, run: Callable[[HookArguments], None]) -> None:
+        self._held = weakref.ref(held)
+        held.calls[id(self)] = run
+
+    def __call__(self, arguments: HookArguments) -> None:
+        held = self._held()
+        if held is not None:
+            held.calls[id(self)](arguments)
+
+    def __del__(self) -> None:
+        held = self._held()
+        if held is not None:
+            held.calls.pop(id(self), None)
 
 
 def hook_before(root: Handle, node: int, hook: Hook) -> RemovableHandle:

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 class Leaf:
     """A receiver of a gradient: a leaf, or a non-leaf that retains its gradient, listed in its node's edges."""
 
-    __slots__ = ("owner",)
+    __slots__ = ("hooks", "owner")
 
     def __init__(self, owner: Handle) -> None:
         self.owner = weakref.ref(owner)
+        #: The leaf's hooks, which live as long as it does, or a graph that leads to it.
+        self.hooks: Any = None
 
 
 class _NoOwner:

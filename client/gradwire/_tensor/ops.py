@@ -3962,7 +3962,7 @@ def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
     return made if out is None else _into("std", out, made, (input, dim, unbiased, keepdim))
 
 
-def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
+def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> tuple[Tensor, ...]:
     """Standard deviation and mean (torch.std_mean)."""
     if dim is True or dim is False:
         dim, unbiased = None, dim
@@ -3970,7 +3970,7 @@ def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bo
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
-    return _call("std_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('std', 'mean'))
+    return _call("std_mean", (input, dim, unbiased, keepdim), (("correction", correction),), "tuple")
 
 
 def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:
@@ -4230,7 +4230,7 @@ def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
     return made if out is None else _into("var", out, made, (input, dim, unbiased, keepdim))
 
 
-def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
+def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> tuple[Tensor, ...]:
     """Variance and mean (torch.var_mean)."""
     if dim is True or dim is False:
         dim, unbiased = None, dim
@@ -4238,7 +4238,7 @@ def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bo
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
-    return _call("var_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('var', 'mean'))
+    return _call("var_mean", (input, dim, unbiased, keepdim), (("correction", correction),), "tuple")
 
 
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:

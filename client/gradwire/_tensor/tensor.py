@@ -55,6 +55,12 @@ from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 Number: TypeAlias = "int | float | bool | complex"
 _T = TypeVar("_T", bound="Tensor")
 
+_UNDELETABLE = {
+    "data": "Deleting tensor data is not allowed. Delete tensor instead!",
+    "requires_grad": "requires_grad must be a bool",
+    "_grad_fn": "Deletion of _grad_fn not allowed. Detach tensor instead!",
+    "_backward_hooks": "Deletion of _backwards_hooks not allowed!",
+}
 _NON_LEAF_GRAD = (
     "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
     "populated by backward(). If you want the gradient of a non-leaf Tensor, call .retain_grad() on it before "
@@ -590,6 +596,12 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def __delitem__(self, key: Any) -> None:
         """Refuse it, as PyTorch does."""
         raise TypeError("Tensor does not support deleting items")
+
+    def __delattr__(self, name: str) -> None:
+        """Delete an attribute of the program's. Raises RuntimeError for those that describe the tensor."""
+        if name in _UNDELETABLE:
+            raise refuse(_UNDELETABLE[name])
+        super().__delattr__(name)
 
     # Text.
 

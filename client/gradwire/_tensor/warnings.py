@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import INTERNAL
+from gradwire._base.errors import GradwireTypeError
 from gradwire._proxy.handle import Handle
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Texts of the once-per-process warnings already given.
 WARNED_ONCE: set[str] = set()
+_warn_always = False
 
 _FREEDOM = (
     "{}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
@@ -41,9 +43,22 @@ def warn(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=level)
 
 
+def set_warn_always(b: bool, /) -> None:
+    """Whether warnings that are given once per process are given each time (torch.set_warn_always)."""
+    global _warn_always
+    if not isinstance(b, bool):
+        raise GradwireTypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _warn_always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """Whether `set_warn_always` is in force (torch.is_warn_always_enabled)."""
+    return _warn_always
+
+
 def warn_once(text: str) -> None:
     """Warn unless this text was given before in this process."""
-    if text not in WARNED_ONCE:
+    if _warn_always or text not in WARNED_ONCE:
         WARNED_ONCE.add(text)
         warn(text)
 

@@ -1,0 +1,76 @@
+"""Small functions of PyTorch's that programs and tests use, compared with PyTorch over a real socket."""
+
+import warnings
+
+import pytest
+
+import gradwire
+from tests.client.oracle import agree, torch
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+@pytest.mark.parametrize("name", ["data", "requires_grad", "_grad_fn", "_backward_hooks"])
+def test_what_describes_a_tensor_cannot_be_deleted(name):
+    def case(t):
+        with pytest.raises(RuntimeError) as caught:
+            delattr(t.ones(2), name)
+        return str(caught.value)
+
+    assert case(gradwire) == case(torch)
+
+
+def test_a_warning_given_once_is_given_each_time_on_request():
+    def case(t):
+        x = t.tensor(1.0)
+        found = []
+        for always in (True, False):
+            t.set_warn_always(always)
+            try:
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    for _ in range(3):
+                        assert x.mT is not None
+            finally:
+                t.set_warn_always(False)
+            found.append(len(caught))
+        return found
+
+    ours = case(gradwire)
+    assert ours == [3, 0]
+    assert gradwire.is_warn_always_enabled() is torch.is_warn_always_enabled() is False
+
+
+def test_statistics_with_the_mean_are_a_plain_tuple():
+    for name in ("std_mean", "var_mean"):
+        agree(lambda t, name=name: getattr(t, name)(t.tensor([[1.0, 2.0], [4.0, 8.0]]), 0, keepdim=True))
+        assert type(getattr(gradwire, name)(gradwire.ones(3))) is tuple
+
+
+def test_names_of_types():
+    assert [gradwire.typename(each) for each in (3, int, "a")] == [torch.typename(each) for each in (3, int, "a")]
+    assert gradwire.typename(gradwire.nn.Linear).endswith("Linear")
+    assert gradwire.is_storage(gradwire.ones(2).untyped_storage())
+    assert not gradwire.is_storage(gradwire.ones(2))
+
+
+def test_a_generator_returns_itself_when_its_state_is_set():
+    one, other = gradwire.Generator(), gradwire.Generator()
+    one.manual_seed(3)
+    assert other.set_state(one.get_state()) is other
+    assert gradwire.rand(2, generator=other).tolist() == gradwire.rand(2, generator=one.manual_seed(3)).tolist()
+
+
+def test_multithreading_can_be_asked_for_and_read():
+    assert gradwire._C._is_multithreading_enabled()
+    with gradwire.autograd.set_multithreading_enabled(False):
+        assert not gradwire._C._is_multithreading_enabled()
+    assert gradwire._C._is_multithreading_enabled()
+
+
+def test_whether_hooks_of_saved_tensors_are_allowed_can_be_read():
+    enabled = gradwire._C._autograd._saved_tensors_hooks_is_enabled
+    assert enabled()
+    with gradwire.autograd.graph.disable_saved_tensors_hooks("not here"):
+        assert not enabled()
+    assert enabled()
