@@ -637,3 +637,25 @@ def test_functions_that_change_inputs_in_place_change_the_tangent_in_place():
     )
     with pytest.raises(NotImplementedError, match="not supported together with reverse mode"):
         told(gradwire, requires_grad=True)
+
+
+def test_ops_compute_no_tangents_where_forward_mode_is_off():
+    def case(t):
+        ad = t.autograd.forward_ad
+
+        def shifted(x):
+            with ad._set_fwd_grad_enabled(False):
+                shift = x**2
+                changed = x.clone()
+                changed.mul_(x)
+            return x**2 - shift + t.stack([x, changed]).sum()
+
+        x = t.tensor(0.5)
+        answers = [t.func.jvp(shifted, (x,), (t.ones(()),))]
+        with ad._set_fwd_grad_enabled(False):
+            answers.append(t.func.jvp(t.sin, (x,), (t.ones(()),)))
+            answers.append(ad._is_fwd_grad_enabled())
+        answers.append(ad._is_fwd_grad_enabled())
+        return answers
+
+    agree(case)

@@ -74,3 +74,21 @@ def test_whether_hooks_of_saved_tensors_are_allowed_can_be_read():
     with gradwire.autograd.graph.disable_saved_tensors_hooks("not here"):
         assert not enabled()
     assert enabled()
+
+
+def test_undefined_gradients_and_accumulating_nodes_have_names():
+    def case(t):
+        x = t.ones(2, requires_grad=True)
+        made = t._C._functions.UndefinedGrad()(x * 2)
+        found = t.autograd.grad(made.sum() + x.sum(), x)[0].tolist()
+        return found, isinstance((x * 2).grad_fn.next_functions[0][0], t._C._functions.AccumulateGrad)
+
+    assert case(gradwire) == case(torch)
+
+
+def test_a_weak_reference_tells_whether_the_tensor_is_gone():
+    x = gradwire.ones(2)
+    reference = gradwire._C._WeakTensorRef(x)
+    assert not reference.expired()
+    del x
+    assert reference.expired()

@@ -100,7 +100,7 @@ class Node:
 
     def _neighbour(self, node_id: int) -> Node:
         message = _nodes_of(self._root).by_id[node_id]
-        found = _class_of(message.name)(message.name, self._root, node_id)
+        found = class_of(message.name)(message.name, self._root, node_id)
         found._message = message
         return found
 
@@ -165,7 +165,7 @@ def _nodes_of(root: Handle) -> _Nodes:
 _CLASSES: dict[str, type[Node]] = {}
 
 
-def _class_of(name: str) -> type[Node]:
+def class_of(name: str) -> type[Node]:
     """A class with the node's name, so `type(y.grad_fn).__name__` equals it."""
     if name not in _CLASSES:
         _CLASSES[name] = type(name, (Node,), {})
@@ -180,7 +180,7 @@ def grad_fn_of(tensor: Handle) -> Node | None:
     edge, held = tensor.__dict__.get("_grad_fn", (None, None))
     node: Node | None = held() if held is not None and edge is tensor._edge else None
     if node is None:
-        node = _class_of(name)(name, tensor)
+        node = class_of(name)(name, tensor)
         # A weak reference, because the node references the tensor.
         tensor.__dict__["_grad_fn"] = (tensor._edge, weakref.ref(node))
     return node

@@ -104,8 +104,11 @@ REEXPORTS: dict[str, str] = {
     "_jit_internal": "jit",
     "_dynamo._trace_wrapped_higher_order_op": "TransformGetItemToIndex=_tensor.subclasses.DisableTorchFunction",
     "_C._nn": "nn.functional _parse_to=nn._module.parse_to",
+    "_C._functions": "AccumulateGrad=autograd._nodes.AccumulateGrad UndefinedGrad=autograd._nodes.UndefinedGrad",
     "_C._autograd": "_saved_tensors_hooks_is_enabled=_functions.saved_tensor_hooks._saved_tensors_hooks_is_enabled",
-    "_C": "is_grad_enabled=_base.modes.is_grad_enabled "
+    "_C": "is_grad_enabled=_base.modes.is_grad_enabled _WeakTensorRef=autograd._nodes.WeakTensorRef "
+    "_set_fwd_grad_enabled=autograd.forward_ad.set_fwd_grad_enabled "
+    "_is_fwd_grad_enabled=autograd.forward_ad._is_fwd_grad_enabled "
     "_is_multithreading_enabled=autograd.grad_mode.is_multithreading_enabled "
     "_disabled_torch_function_impl=_tensor.overrides.disabled_override "
     "DisableTorchFunctionSubclass=_tensor.subclasses.DisableTorchFunction "

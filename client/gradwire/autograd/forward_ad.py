@@ -6,6 +6,8 @@ tangents of its results, on the server. `unpack_dual` reads them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from gradwire._base.errors import GradwireValueError, refuse
@@ -13,6 +15,8 @@ from gradwire._base.modes import is_inference_mode_enabled
 from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
 from gradwire._proxy.transforms import unbatched
 from gradwire._tensor import ops
+from gradwire._tensor.batching import BATCHING, DISPATCH
+from gradwire._tensor.call import _call
 from gradwire._tensor.tensor import Tensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -89,6 +93,64 @@ def _level(number: int | None) -> DualLevel | None:
     return next((each for each in levels if each.depth - 1 == number), None)
 
 
+# Without tangents: PyTorch's forward grad mode.
+
+# Ops that read or make tangents.
+_OF_LEVELS = frozenset({"make_dual", "dual_tangent", "dual_primal", "exit_dual_level"})
+_ENABLED: ContextVar[bool] = ContextVar("gradwire_fwd_grad_enabled", default=True)
+
+
+def _is_fwd_grad_enabled() -> bool:
+    """Whether ops on tensors with tangents compute tangents in this thread."""
+    return _ENABLED.get()
+
+
+def set_fwd_grad_enabled(enabled: bool) -> None:
+    """Whether ops compute tangents in this thread, from now on (torch._C._set_fwd_grad_enabled)."""
+    if enabled != _ENABLED.get():
+        _ENABLED.set(enabled)
+        BATCHING.remove(_is_fwd_grad_enabled) if enabled else BATCHING.append(_is_fwd_grad_enabled)
+
+
+class _set_fwd_grad_enabled:
+    """Sets whether ops compute tangents, from now on or for a `with` block."""
+
+    def __init__(self, mode: bool) -> None:
+        self.prev = _is_fwd_grad_enabled()
+        set_fwd_grad_enabled(mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        set_fwd_grad_enabled(self.prev)
+
+
+def _without_tangents(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
+    """The op on its operands' primals, where ops compute no tangents; NotImplemented for other calls."""
+    levels = DUAL_LEVELS.get()
+    if _ENABLED.get() or not levels or op in _OF_LEVELS:
+        return NotImplemented
+    primals = [_primals_of(levels, each) for each in args]
+    named = [(name, _primals_of(levels, each)) for name, each in kwargs]
+    given = [*args, *(each for _, each in kwargs)]
+    if all(one is other for one, other in zip([*primals, *(each for _, each in named)], given, strict=True)):
+        return NotImplemented
+    made = _call(op, tuple(primals), named, result)
+    return args[0] if op.endswith("_") and not op.endswith("__") else made
+
+
+def _primals_of(levels: Sequence[DualLevel], value: Any) -> Any:
+    """A value with tensors without tangents: the same object if it has none."""
+    if isinstance(value, (tuple, list)):
+        made = [_primals_of(levels, each) for each in value]
+        return value if all(one is other for one, other in zip(made, value, strict=True)) else type(value)(made)
+    if isinstance(value, Tensor):
+        for level in levels:
+            value = primal_at(level, value) if has_tangent(level, value) else value
+    return value
+
+
 # Levels for transforms (gradwire.func), which nest.
 
 
@@ -121,11 +183,13 @@ class transform_level:
     def __enter__(self) -> DualLevel:
         if any(not each.nests for each in DUAL_LEVELS.get()):
             raise refuse("Nested forward mode AD is not supported at the moment")
+        self._enabled = _set_fwd_grad_enabled(True)
         self._level = push_level(nests=True)
         return self._level
 
     def __exit__(self, *exc: object) -> None:
         pop_level(self._level)
+        self._enabled.__exit__()
 
 
 def dual_at(level: DualLevel, tensor: Tensor, tangent: Tensor) -> Tensor:
@@ -168,3 +232,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
     levels = DUAL_LEVELS.get()
     return levels[-1].depth - 1 if levels else -1
+
+
+DISPATCH.append(_without_tangents)

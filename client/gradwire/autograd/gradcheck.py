@@ -266,7 +266,7 @@ def _check_zero(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         raise GradcheckError("backward not multiplied by grad_output")
 
 
-class _Undefined(Function):
+class Undefined(Function):
     """The identity, which lets no gradient through."""
 
     @staticmethod
@@ -283,7 +283,7 @@ def _check_undefined(func: Callable[..., Any], inputs: tuple[Any, ...], wanted: 
     count = len(_outputs(func, inputs))
     for silent in [range(count), *([place] for place in range(count) if count > 1)]:
         outputs = _outputs(func, inputs)
-        hidden = _Undefined.apply(*[outputs[place] for place in silent])
+        hidden = Undefined.apply(*[outputs[place] for place in silent])
         for place, each in zip(silent, hidden, strict=True):
             outputs[place] = each
         try:
