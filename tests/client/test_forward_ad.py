@@ -659,3 +659,31 @@ def test_ops_compute_no_tangents_where_forward_mode_is_off():
         return answers
 
     agree(case)
+
+
+def test_jvp_gets_what_was_saved_for_it_and_nothing_else():
+    def case(t):
+        counts = []
+
+        class Doubled(t.autograd.Function):
+            @staticmethod
+            def forward(x, saves):
+                return x * 2
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.save_for_backward(inputs[0])
+                if inputs[1]:
+                    ctx.save_for_forward(inputs[0], output)
+
+            @staticmethod
+            def jvp(ctx, tangent, _):
+                counts.append(len(ctx.saved_tensors))
+                return tangent * 2
+
+        x = t.ones(2, requires_grad=True)
+        for saves in (False, True):
+            t.func.jvp(lambda y, saves=saves: Doubled.apply(y, saves), (x,), (t.ones(2),))
+        return counts
+
+    agree(case)

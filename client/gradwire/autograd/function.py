@@ -44,7 +44,7 @@ class FunctionCtx:
 
     def __init__(self) -> None:
         self._to_save: tuple[Any, ...] = ()
-        self._for_jvp: tuple[Any, ...] | None = None
+        self._for_jvp: tuple[Any, ...] = ()
         self._changed_inputs = False
         self._saved: tuple[Any, ...] | None = None
         self._dirty: tuple[Any, ...] = ()
@@ -60,7 +60,7 @@ class FunctionCtx:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Save inputs, outputs or others for jvp, which gets them as `saved_tensors`, in place of backward's."""
+        """Save inputs, outputs or others for jvp, which gets them as `saved_tensors`, and none of backward's."""
         self._for_jvp = tensors
 
     @property
@@ -182,7 +182,7 @@ class Function:
             return result, None, ()
         ctx = FunctionCtx()
         cls.setup_context(ctx, args, result)
-        return result, ctx, ctx._to_save if ctx._for_jvp is None else ctx._for_jvp
+        return result, ctx, ctx._for_jvp
 
     @classmethod
     def _apply(cls, args: tuple[Any, ...]) -> tuple[Any, FunctionCtx, tuple[Any, ...]]:
@@ -201,7 +201,7 @@ class Function:
                 cls.setup_context(ctx, args, result)
             else:
                 result = cls.forward(ctx, *args)
-        saved = ctx._to_save if ctx._for_jvp is None else ctx._for_jvp
+        saved = ctx._for_jvp
         several = isinstance(result, tuple)
         results = list(result) if several else [result]
         if not (is_grad_enabled() and any(needs)):
@@ -217,7 +217,7 @@ class Function:
         results = _separate(results, tensors, ctx)
         _record(cls, ctx, tensors, results)
         ctx._to_save = ctx._dirty = ctx._constant = ()
-        ctx._for_jvp = None
+        ctx._for_jvp = ()
         return tuple(results) if several else results[0], ctx, saved
 
 
