@@ -55,3 +55,17 @@ def test_a_copied_leaf_has_none_of_its_hooks():
         return calls
 
     assert case(gradwire) == case(torch)
+
+
+def test_a_hook_may_return_its_leaf_and_no_other_tensor():
+    def case(t):
+        x = t.ones(2, requires_grad=True)
+        x.register_post_accumulate_grad_hook(lambda leaf: leaf.sub_(leaf.grad))
+        x.sum().backward()
+        y = t.ones(2, requires_grad=True)
+        y.register_post_accumulate_grad_hook(lambda leaf: leaf.detach())
+        with pytest.raises(RuntimeError, match="should return None"):
+            y.sum().backward()
+        return x.tolist()
+
+    assert case(gradwire) == case(torch) == [0.0, 0.0]

@@ -90,7 +90,10 @@ def hook_tensor(tensor: Handle, hook: Hook) -> RemovableHandle:
 
 
 def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
-    """Call `hook(leaf)` after a leaf's gradient was accumulated. Raises RuntimeError for a non-leaf."""
+    """Call `hook(leaf)`, which returns the leaf or None, after a leaf's gradient was accumulated.
+
+    Raises RuntimeError for a non-leaf.
+    """
     if not leaf._spec.requires_grad:
         raise refuse(_NO_GRADIENT, errors_pb2.REASON_REQUIRES_GRAD)
     if not leaf._spec.is_leaf:
@@ -100,7 +103,7 @@ def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
 
     def run(hook_arguments: HookArguments) -> None:
         answer = hook(hook_arguments.leaf)
-        if answer is not None:
+        if answer is not None and answer is not hook_arguments.leaf:
             if isinstance(answer, Handle):
                 raise refuse("Tensor post accumulate grad hooks should return None.")
             raise GradwireTypeError(f"expected Variable, but hook returned '{type(answer).__name__}'")
