@@ -16,6 +16,7 @@ from gradwire.func._derivatives import (
 )
 from gradwire.func._functionalize import functionalize
 from gradwire.func._module_calls import stack_module_state
+from gradwire.func._rearrange import rearrange
 from gradwire.func._vmap import vmap
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "value_and_grad",
