@@ -160,6 +160,13 @@ def models(options: argparse.Namespace) -> int:
     return table(options, results, f"no model's name contains {options.only!r}", summary)
 
 
+def first_steps(options: argparse.Namespace) -> int:
+    """The first steps of compiled models, with an empty kernel cache and with a full one; no PyTorch."""
+    from benchmarks.first_steps import measure
+
+    return table(options, measure(options.only, options.warm), f"no model's name contains {options.only!r}")
+
+
 def tricks(options: argparse.Namespace) -> int:
     """What each trick saves: a workload with it and without it, by CPU time."""
     from benchmarks.tricks import measure
@@ -248,6 +255,9 @@ def parser() -> argparse.ArgumentParser:
     added.add_argument("--cpu", action="store_true", help="CPU time of client and server instead of the wall clock")
     added.add_argument("--warm", type=float, default=10.0, help="seconds of compiled steps before the first turn")
     added.set_defaults(run=models)
+    added = commands.add_parser("first-steps", parents=[common()], help=first_steps.__doc__)
+    added.add_argument("--warm", type=float, default=12.0, help="seconds of steps after the first")
+    added.set_defaults(run=first_steps)
     commands.add_parser("tricks", parents=[common(200, 1)], help=tricks.__doc__).set_defaults(run=tricks)
     added = commands.add_parser("web", parents=[common()], help=web.__doc__)
     added.add_argument("--watching", action="store_true", help="what Studio's page of a session costs that session")

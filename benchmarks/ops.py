@@ -35,10 +35,11 @@ class Engine:
     def __init__(self) -> None:
         from gradwire_engine.compile.eager.library import SessionLoops
         from gradwire_engine.compile.fusion.fused import OPTIONS
+        from gradwire_engine.compile.fusion.team_code import make_team
         from gradwire_engine.core.context import CURRENT
         from gradwire_engine.core.threads import POOL
 
-        OPTIONS.mode = "on"
+        OPTIONS.mode, POOL.make_team = "on", make_team
         POOL.threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         if CURRENT.get().loops is None:
             CURRENT.set(replace(CURRENT.get(), loops=SessionLoops(lambda: True)))

@@ -9,9 +9,10 @@ from benchmarks.__main__ import parser, table
 
 def test_each_command_has_its_own_defaults() -> None:
     turns = {
-        name: parser().parse_args([name]).turns for name in ("suite", "ops", "small", "models", "tricks", "setting")
+        name: parser().parse_args([name]).turns
+        for name in ("suite", "ops", "small", "models", "first-steps", "tricks", "setting")
     }
-    assert turns == {"suite": 9, "ops": 9, "small": 9, "models": 9, "tricks": 200, "setting": 40}
+    assert turns == {"suite": 9, "ops": 9, "small": 9, "models": 9, "first-steps": 9, "tricks": 200, "setting": 40}
     assert parser().parse_args(["tricks"]).threads == 1
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,10 @@ class _Version(ctypes.Structure):
     )
 
 
+#: Numbers of a job of products before those of its parts, and of a part. A part has two orders, N as it is or T
+#: transposed; rows, columns and inner length; address and leading dimension of the factors and of the result; repeats
+#: and three distances; the address of a row that is added, or 0.
+PRODUCT_FACTS, PRODUCT_NUMBERS = 3, 16
 _DIMS = ctypes.POINTER(ctypes.c_int64)
 _SIGNATURES: dict[str, Sequence[Any]] = {
     "engine_create": (_Out, ctypes.c_int, ctypes.c_size_t),
@@ -96,6 +100,11 @@ _LONG, _CHAR, _FLOAT = ctypes.c_int64, ctypes.c_char, ctypes.c_float
 _SGEMM: tuple[Any, ...] = (
     _CHAR, _CHAR, _LONG, _LONG, _LONG, _FLOAT, _Handle, _LONG, _Handle, _LONG, _FLOAT, _Handle, _LONG,
 )  # fmt: skip
+
+
+def _address(function: Any) -> int:
+    """Where a function's code is."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 class _Owned:
@@ -182,7 +191,7 @@ class Call:
     def __call__(self) -> None:
         status = self._execute(self._primitive, self._stream, self._count, self._arguments)
         if status:
-            raise _error("primitive_execute", status)
+            raise error_of("primitive_execute", status)
 
 
 class Library:
@@ -201,6 +210,8 @@ class Library:
             )
             self._set_threads = loaded["omp_set_num_threads"]
             self._sgemm, isa = loaded["dnnl_sgemm"], loaded["dnnl_get_effective_cpu_isa"]
+            #: Addresses of functions, for machine code.
+            self.sgemm, self.set_threads = _address(self._sgemm), _address(self._set_threads)
         except AttributeError as error:
             raise OSError(f"{path} is not oneDNN with OpenMP: {error}") from error
         describe.restype = ctypes.POINTER(_Version)
@@ -233,7 +244,7 @@ class Library:
         """Call a function. Raises RuntimeError, MemoryError."""
         status = self.calls[name](*args)
         if status != _SUCCESS:
-            raise _error(name, status)
+            raise error_of(name, status)
 
     def made(self, name: str, *args: Any) -> _Handle:
         """Call a function that makes something. Raises RuntimeError, MemoryError."""
@@ -241,38 +252,21 @@ class Library:
         self.call(name, ctypes.byref(handle), *args)
         return handle
 
-    def sgemm(
-        self, order: bytes, other_order: bytes, rows: int, columns: int, inner: int, one: int, one_leading: int,
-        other: int, other_leading: int, result: int, leading: int,
-    ) -> None:  # fmt: skip
-        """Write the product of two row-major matrices, each N as it is or T transposed, at these addresses.
-
-        A leading dimension is the distance of two rows in elements. Raises RuntimeError, MemoryError.
-        """
-        status = self._sgemm(
-            order, other_order, rows, columns, inner, 1.0, one, one_leading, other, other_leading, 0.0, result, leading
+    def multiply(self, facts: Any, number: int) -> None:
+        """One part of a job of products (core/team.py). Raises RuntimeError, MemoryError."""
+        begin = PRODUCT_FACTS + PRODUCT_NUMBERS * number
+        order, other_order, rows, columns, inner, one, one_leading, other, other_leading, result, leading, *repeats = (
+            facts[begin : begin + PRODUCT_NUMBERS].tolist()
         )
-        if status:
-            raise _error("sgemm", status)
-
-    def prepared_sgemm(
-        self, order: bytes, other_order: bytes, rows: int, columns: int, inner: int, one: int, one_leading: int,
-        other: int, other_leading: int, result: int, leading: int,
-    ) -> Callable[[], None]:  # fmt: skip
-        """A function that calls `sgemm` with these arguments, which are converted once."""
-        given = (
-            order, other_order, rows, columns, inner, 1.0, one, one_leading, other, other_leading, 0.0, result, leading,
-        )  # fmt: skip
-        arguments = [kind(value) for kind, value in zip(_SGEMM, given, strict=True)]
-        compute, prepare = self._sgemm, self.use_one_thread
-
-        def run() -> None:
-            prepare()
-            status = compute(*arguments)
+        count, *strides, _ = repeats
+        self.use_one_thread()
+        for place in range(count):
+            a, b, c = (start + place * stride for start, stride in zip((one, other, result), strides, strict=True))
+            status = self._sgemm(
+                order, other_order, rows, columns, inner, 1.0, a, one_leading, b, other_leading, 0.0, c, leading
+            )
             if status:
-                raise _error("sgemm", status)
-
-        return run
+                raise error_of("sgemm", status)
 
     def queried(self, descriptor: _Handle, what: int, index: int) -> _Handle:
         """A layout of a primitive descriptor, which owns it."""
@@ -340,7 +334,7 @@ class Library:
         if status == _UNIMPLEMENTED:
             return None
         if status:
-            raise _error(f"convolution, {kind}", status)
+            raise error_of(f"convolution, {kind}", status)
         return Primitive(self, made, arguments)
 
     def lstm(self, steps: int, rows: int, inner: int, width: int, reverse: bool) -> tuple[Primitive, Primitive]:
@@ -371,7 +365,8 @@ class Library:
         return made, Primitive(self, back, (*inputs, *results, WORKSPACE, *gradients))
 
 
-def _error(name: str, status: int) -> Exception:
+def error_of(name: str, status: int) -> Exception:
+    """The error of a call that failed."""
     kind = MemoryError if status == _OUT_OF_MEMORY else RuntimeError
     return kind(f"oneDNN: {name} failed with status {status}")
 

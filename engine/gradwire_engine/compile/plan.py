@@ -37,6 +37,7 @@ from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
 from gradwire_engine.core.device import CPU, allocation, is_whole, is_writable, row_major_copy, selected, several
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.threads import POOL
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.refusals import REFUSED
 from gradwire_engine.ops.base.basic import fit
@@ -406,7 +407,7 @@ class Plan(PlanCode):
                 return array
             with selected(self.device):
                 return row_major_copy(array)
-        return row_major_copy(array)
+        return POOL.row_major_copy(array)
 
     def _kept_memory(self) -> set[int]:
         """Addresses of memory on the GPU that outlives the run, or that left the plan in this run."""

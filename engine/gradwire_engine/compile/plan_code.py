@@ -15,7 +15,7 @@ import numpy as np
 
 from gradwire_engine.compile.fusion.batch_norm import BatchNormCall
 from gradwire_engine.compile.fusion.cuda_calls import CudaCall
-from gradwire_engine.compile.fusion.fused import OPTIONS, FusedCall, check_equal
+from gradwire_engine.compile.fusion.fused import OPTIONS, FusedCall, check_equal, magnitude
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.plan_memory import PlanMemory
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, leaves
@@ -259,13 +259,16 @@ class PlanCode(PlanMemory):
         def verify(run: Code) -> None:
             for number in group.reads():
                 copied[number] = values[number].copy() if number in group.targets else values[number]
+            operands = magnitude(copied[number] for number in group.reads())
             for code in codes:
                 code()
+            made = {int(out) for instr in group.members for out in instr.outs if out >= 0}
+            operands = max(operands, magnitude(copied[number] for number in made))
             # What the kernel overwrites is compared, so the interpreted values must not share its memory.
             expected = {number: host(row_major_copy(copied[number])) for number in (*group.targets, *group.outs)}
             run()
             for number, array in expected.items():
-                check_equal(group, number, host(values[number]), array)
+                check_equal(group, number, host(values[number]), array, operands)
 
         return verify
 

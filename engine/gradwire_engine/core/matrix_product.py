@@ -1,93 +1,115 @@
 """Products of float32 matrices in CPU memory: by oneDNN where it has AVX-512, else by NumPy's BLAS.
 
-oneDNN's sgemm runs in one thread. So large products are cut into tiles. The shapes alone decide the tiles, so results
-do not depend on the number of threads. NumPy's BLAS may be older than the CPU, or set to another CPU's kernels.
+oneDNN's sgemm runs in one thread. So large products are cut into tiles, and batches into pieces, which a team of
+threads shares (team.py). The shapes alone decide the cuts, so results do not depend on the number of threads. NumPy's
+BLAS may be older than the CPU, or set to another CPU's kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
 
-from gradwire_engine.backends.onednn import Library, library
+from gradwire_engine.backends.onednn import PRODUCT_FACTS, PRODUCT_NUMBERS, Library, error_of, library
 from gradwire_engine.core.device import Array
+from gradwire_engine.core.team import PRODUCTS
 from gradwire_engine.core.threads import POOL
 
-#: Multiply-adds of a matrix from which oneDNN is worth its call of 5 µs, and of all from which threads share them.
-_WORTH, _LARGE = 1 << 19, 1 << 23
-_TILE = 256  # rows of a tile; it has twice as many columns, which are contiguous
+#: Multiply-adds from which oneDNN is worth its call, and those of each matrix of a batch; from which they are cut.
+_WORTH, _WORTH_EACH, _CUT = 1 << 18, 1 << 16, 1 << 19
+#: Multiply-adds from which threads share a product: with a team, and without.
+_SHARED, _LARGE = 1 << 19, 1 << 23
+_PIECE = 1 << 19  # multiply-adds of a piece of a batch
+_ROWS, _COLUMNS = 112, 400  # of a tile, at least
+_BIG = 1 << 18  # elements of the second factor, which each tile reads: then tiles have twice as many rows
 _FLOAT = np.dtype(np.float32)
 _SIZE = _FLOAT.itemsize
-#: A matrix as sgemm reads it: its address, N or transposed T, and the distance of its rows in elements.
-_Matrix = tuple[int, bytes, int]
+_MOST_CUTS, _MOST_PARTS = 32, 1024  # cuts of a length, and parts of a job, which are kept
+_LEAST = 16  # rows or columns of a tile
+#: The one product that is no batch.
+_ONE: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((0, 0, 0), (1, 0, 0, 0))]
+#: A matrix as sgemm reads it: N or transposed T, and the distance of its rows in elements.
+_Matrix = tuple[bytes, int]
+#: Numbers of a job's first part: the addresses of the factors and of the result, and that of a row to add.
+_PLACES, _ROW = (PRODUCT_FACTS + 5, PRODUCT_FACTS + 7, PRODUCT_FACTS + 9), PRODUCT_FACTS + 15
 
 
 def matrix_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Array:
     """a @ b as the array module's `matmul` defines it. `out` must not overlap a or b. Raises ValueError: shapes."""
     if xp is not np:
         return xp.matmul(a, b, out=out)
-    if a.dtype == b.dtype == _FLOAT and a.ndim == b.ndim > 1 and a.shape[:-2] == b.shape[:-2]:
-        (rows, inner), columns = a.shape[-2:], b.shape[-1]
-        if rows * inner * columns >= _WORTH and rows > 1 < columns and b.shape[-2] == inner:
-            found = _fast()
-            made = None if found is None else _by_onednn(found, a, b, out)
-            if made is not None:
-                return made
+    if _is_worth(a, b):
+        found = _fast()
+        shape = (*a.shape[:-1], b.shape[-1])
+        if found is not None and (out is None or (out.dtype == _FLOAT and out.shape == shape)):
+            result = np.empty(shape, _FLOAT) if out is None else out
+            job = _job(found, a, b, result)
+            if job is not None:
+                job.run()
+                return result
     return np.matmul(a, b) if out is None else np.matmul(a, b, out)
+
+
+def _is_worth(a: Array, b: Array) -> bool:
+    """Whether oneDNN may compute a product, by its shapes and dtypes."""
+    if not (a.dtype == b.dtype == _FLOAT and a.ndim == b.ndim > 1 and a.shape[:-2] == b.shape[:-2]):
+        return False
+    (rows, inner), columns = a.shape[-2:], b.shape[-1]
+    each = rows * inner * columns
+    if rows < 2 or columns < 2 or b.shape[-2] != inner or each < _WORTH_EACH:
+        return False
+    return bool(prod(a.shape[:-2]) * each >= _WORTH)
 
 
 class RepeatedProduct:
     """The product of two matrices, either of them transposed, again and again in the same memory, as plans compute it.
 
-    A call of sgemm is kept for the arrays of the last product. One thread at a time may use it. It holds no array.
+    The job is kept for the arrays of the last product. One thread at a time may use it. It holds no array.
     """
 
-    __slots__ = ("_arrays", "_call", "_turns")
+    __slots__ = ("_arrays", "_job", "_turns")
 
     def __init__(self, one_t: bool = False, other_t: bool = False, out_t: bool = False) -> None:
         self._turns = one_t, other_t, out_t
         self._arrays: tuple[Any, ...] = ()
-        self._call: Callable[[], None] | None = None
+        self._job: _Job | None = None
 
     def __call__(self, one: Array, other: Array, out: Array) -> None:
         """Write one @ other into `out`, with the matrices transposed as declared. Raises ValueError: shapes."""
+        self.add(one, other, out, None)
+
+    def add(self, one: Array, other: Array, out: Array, row: Array | None) -> None:
+        """Write one @ other + row. `row` must not overlap `out`. Raises ValueError: shapes."""
         held = self._arrays
-        if held and held[0]() is one and held[1]() is other and held[2]() is out:
-            assert self._call is not None
-            self._call()
-            return
-        turned = [each.T if turn else each for each, turn in zip((one, other, out), self._turns, strict=True)]
-        self._call = _call_of(*turned)
-        if self._call is None:
-            self._arrays = ()
-            matrix_product(np, *turned)
-        else:
-            self._arrays = ref(one), ref(other), ref(out)
-            self._call()
+        if not (held and held[0]() is one and held[1]() is other and held[2]() is out and held[3]() is row):
+            turned = [each.T if turn else each for each, turn in zip((one, other, out), self._turns, strict=True)]
+            self._job = _job_of(turned[0], turned[1], turned[2], row)
+            self._arrays = ref(one), ref(other), ref(out), _nothing if row is None else ref(row)
+            if self._job is None:
+                self._arrays = ()
+                matrix_product(np, *turned)
+        if (self._job is None or not self._job.run()) and row is not None:
+            whole = out.T if self._turns[2] else out
+            np.add(whole, row, whole)
 
 
-def _call_of(a: Array, b: Array, out: Array) -> Callable[[], None] | None:
-    """One call of sgemm that writes a @ b; None where `matrix_product` has another way."""
-    if not a.dtype == b.dtype == out.dtype == _FLOAT or not a.ndim == b.ndim == out.ndim == 2:
+def _nothing() -> None:
+    """What a reference to no array gives."""
+
+
+def _job_of(a: Array, b: Array, out: Array, row: Array | None) -> _Job | None:
+    """The job that writes a @ b + row; None where `matrix_product` has another way."""
+    found = _fast() if _is_worth(a, b) else None
+    if found is None or out.dtype != _FLOAT or out.shape != (*a.shape[:-1], b.shape[-1]):
         return None
-    (rows, inner), columns = a.shape, b.shape[1]
-    if b.shape[0] != inner or out.shape != (rows, columns) or rows < 2 or columns < 2:
-        return None
-    found = _fast() if _WORTH <= rows * columns * inner < _LARGE else None
-    one, other, made = _matrix(a), _matrix(b), _matrix(out)
-    if found is None or one is None or other is None or made is None:
-        return None
-    if made[1] == b"T":
-        one, other, rows, columns = _turned(other), _turned(one), columns, rows
-    return found.prepared_sgemm(
-        one[1], other[1], rows, columns, inner, one[0], one[2], other[0], other[2], made[0], made[2]
-    )
+    adds = row is not None and row.dtype == _FLOAT and row.shape == out.shape[-1:] and row.flags.c_contiguous
+    return _job(found, a, b, out, row.__array_interface__["data"][0] if adds and row is not None else 0)
 
 
 @cache
@@ -97,76 +119,156 @@ def _fast() -> Library | None:
     return found if found is not None and found.has_avx512 else None
 
 
-def _by_onednn(found: Library, a: Array, b: Array, out: Array | None) -> Array | None:
-    """The product; None if sgemm cannot read or write an operand."""
-    shape = (*a.shape[:-1], b.shape[-1])
-    if out is not None and (out.dtype != _FLOAT or out.shape != shape):
+class _Job:
+    """Products of matrices at fixed addresses, in parts that threads share."""
+
+    __slots__ = ("_adds", "_facts", "_found", "_layout")
+
+    def __init__(self, found: Library, layout: _Layout, addresses: Sequence[int], bias: int) -> None:
+        """addresses: of the factors as sgemm reads them, and of the result. bias: of a row to add, or 0."""
+        self._found, self._layout, self._adds = found, layout, bias != 0
+        facts = self._facts = layout.facts.copy()
+        facts[:2] = found.sgemm, found.set_threads
+        for place, address in zip(_PLACES, addresses, strict=True):
+            facts[place::PRODUCT_NUMBERS] += address
+        if bias:
+            facts[_ROW::PRODUCT_NUMBERS] = layout.columns + bias
+
+    def run(self) -> bool:
+        """Compute the products; returns whether the row was added. Raises RuntimeError, MemoryError."""
+        team, layout, facts = POOL.ready_team(), self._layout, self._facts
+        if team is not None:
+            threads = POOL.threads if layout.work >= _SHARED else 1
+            team.run(PRODUCTS, layout.parts, facts.__array_interface__["data"][0], threads)
+            if facts[2]:
+                status, facts[2] = int(facts[2]), 0
+                raise error_of("sgemm", status)
+            return self._adds
+        if layout.work >= _LARGE:
+            POOL.each(self._part, layout.parts)
+        else:
+            for number in range(layout.parts):
+                self._part(number)
+        return False
+
+    def _part(self, number: int) -> None:
+        self._found.multiply(self._facts, number)
+
+
+def _job(found: Library, a: Array, b: Array, result: Array, bias: int = 0) -> _Job | None:
+    """The product as a job; None if sgemm cannot read or write an operand. bias: where a row to add is, or 0."""
+    layout = _layout(a.shape, a.strides, b.shape, b.strides, result.strides)
+    addresses = [array.__array_interface__["data"][0] for array in (a, b, result)]
+    if layout is None or any(address % _SIZE for address in addresses):
         return None
-    result = np.empty(shape, _FLOAT) if out is None else out
-    one, other, made = _matrix(a), _matrix(b), _matrix(result)
-    if one is None or other is None or made is None:
+    if layout.is_turned:
+        addresses[:2], bias = addresses[1::-1], 0
+    return _Job(found, layout, addresses, bias)
+
+
+class _Layout(NamedTuple):
+    """A job of products without its addresses: what shapes and strides alone decide.
+
+    columns: bytes before each part's first column. is_turned: the factors change places. work: multiply-adds.
+    """
+
+    facts: Array
+    columns: Array
+    parts: int
+    work: int
+    is_turned: bool
+
+
+@lru_cache(256)
+def _layout(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    other_shape: tuple[int, ...],
+    other_strides: tuple[int, ...],
+    made_strides: tuple[int, ...],
+) -> _Layout | None:
+    """The job of a product of these arrays; None if sgemm cannot read or write an operand."""
+    lead, (rows, inner), columns = shape[:-2], shape[-2:], other_shape[-1]
+    one, other = _matrix(shape, strides), _matrix(other_shape, other_strides)
+    made = _matrix((*lead, rows, columns), made_strides)
+    if one is None or other is None or made is None or not prod(lead) * rows * columns:
         return None
-    lead, (rows, columns), inner = shape[:-2], shape[-2:], a.shape[-1]
-    if made[1] == b"T":  # the transposed product of the transposed factors
-        a, b, one, other, rows, columns = b, a, _turned(other), _turned(one), columns, rows
-    places = _places(lead, a, b, result) if lead else [(0, 0, 0)]
-    if prod(lead) * rows * columns * inner >= _LARGE:
-        _by_tiles(found, places, (rows, columns, inner), one, other, made)
-        return result
-    found.use_one_thread()
-    for left, right, place in places:
-        found.sgemm(
-            one[1], other[1], rows, columns, inner,
-            one[0] + left, one[2], other[0] + right, other[2], made[0] + place, made[2],
-        )  # fmt: skip
-    return result
+    if prod(lead[:-1]) > _MOST_PARTS:
+        return None
+    is_turned = made[0] == b"T"
+    if is_turned:  # the transposed product of the transposed factors
+        strides, other_strides = other_strides, strides
+        one, other, rows, columns = _turned(other), _turned(one), columns, rows
+    tiles = _tiles(rows, columns, inner, bool(lead))
+    pieces = _pieces(lead, rows * columns * inner, strides, other_strides, made_strides) if lead else _ONE
+    if len(pieces) * len(tiles) > _MOST_PARTS:
+        return None
+    down = _SIZE * (1 if one[0] == b"T" else one[1])
+    across = _SIZE * (other[1] if other[0] == b"T" else 1)
+    parts = [
+        (
+            one[0][0], other[0][0], height, width, inner, left + row * down, one[1], right + column * across, other[1],
+            place + _SIZE * (row * made[1] + column), made[1], *repeats, 0,
+        )
+        for (left, right, place), repeats in pieces
+        for row, height, column, width in tiles
+    ]  # fmt: skip
+    facts = np.concatenate([np.zeros(PRODUCT_FACTS, np.int64), np.asarray(parts, np.int64).ravel()])
+    before = np.asarray([_SIZE * column for _ in pieces for _, _, column, _ in tiles], np.int64)
+    return _Layout(facts, before, len(parts), prod(lead) * rows * columns * inner, is_turned)
 
 
-def _by_tiles(
-    found: Library, places: Sequence[Sequence[int]], shape: tuple[int, int, int], one: _Matrix, other: _Matrix,
-    made: _Matrix,
-) -> None:  # fmt: skip
-    """Large products, tile by tile in the pool's threads."""
-    rows, columns, inner = shape
-    tiles = list(product(places, range(0, rows, _TILE), range(0, columns, 2 * _TILE)))
-    down = _SIZE * (1 if one[1] == b"T" else one[2])
-    across = _SIZE * (other[2] if other[1] == b"T" else 1)
-
-    def run(number: int) -> None:
-        (left, right, place), row, column = tiles[number]
-        found.use_one_thread()
-        found.sgemm(
-            one[1], other[1], min(_TILE, rows - row), min(2 * _TILE, columns - column), inner,
-            one[0] + left + row * down, one[2], other[0] + right + column * across, other[2],
-            made[0] + place + _SIZE * (row * made[2] + column), made[2],
-        )  # fmt: skip
-
-    POOL.each(run, len(tiles))
+def _tiles(rows: int, columns: int, inner: int, batched: bool) -> list[tuple[int, int, int, int]]:
+    """Tiles of a product: first row, rows, first column, columns. Of a batch, only large products are cut."""
+    if rows * columns * inner < (_LARGE if batched else _CUT):
+        return [(0, rows, 0, columns)]
+    big = inner * columns >= _BIG
+    tall = _cut(rows, 2 * _ROWS if big else _ROWS)
+    wide = _cut(columns, _COLUMNS if big else columns)
+    if len(tall) == len(wide) == 1:
+        if rows >= 2 * _LEAST:
+            tall = _cut(rows, rows // 2)
+        elif columns >= 2 * _LEAST:
+            wide = _cut(columns, columns // 2)
+    return [(row, height, column, width) for row, height in tall for column, width in wide]
 
 
-def _places(lead: Sequence[int], *arrays: Array) -> list[tuple[int, ...]]:
-    """Where each matrix of a batch begins in the arrays, in bytes."""
+def _cut(length: int, least: int) -> list[tuple[int, int]]:
+    """Parts of a length, of about `least` or up to twice as much: where each begins, and its length."""
+    count = 1
+    while length >= 2 * count * least and count < _MOST_CUTS:
+        count *= 2
+    step = -(-length // count)
+    step += -step % _LEAST
+    return [(begin, min(step, length - begin)) for begin in range(0, length, step)]
+
+
+def _pieces(lead: Sequence[int], each: int, *strides: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Pieces of a batch: where they begin in the arrays, in bytes; their matrices, and the distances of these."""
+    step, last = max(1, _PIECE // each), len(lead) - 1
     return [
-        tuple([sum(map(int.__mul__, index, array.strides)) for array in arrays])
-        for index in product(*[range(length) for length in lead])
+        (
+            tuple([sum(at * stride for at, stride in zip((*index, begin), steps, strict=False)) for steps in strides]),
+            (min(step, lead[-1] - begin), *[steps[last] for steps in strides]),
+        )
+        for index in product(*[range(length) for length in lead[:-1]])
+        for begin in range(0, lead[-1], step)
     ]
 
 
-def _matrix(array: Array) -> _Matrix | None:
-    """The first matrix of an array, if its rows or columns are packed; None for others."""
-    held: dict[str, Any] = array.__array_interface__
-    address: int = held["data"][0]
-    (rows, columns), (down, right) = array.shape[-2:], array.strides[-2:]
-    if any(stride % _SIZE for stride in (address, *array.strides)):
+def _matrix(shape: tuple[int, ...], strides: tuple[int, ...]) -> _Matrix | None:
+    """The matrices of an array, if their rows or columns are packed; None for others."""
+    (rows, columns), (down, right) = shape[-2:], strides[-2:]
+    if any(stride % _SIZE for stride in strides):
         return None
     if right == _SIZE and down >= columns * _SIZE:
-        return address, b"N", down // _SIZE
+        return b"N", down // _SIZE
     if down == _SIZE and right >= rows * _SIZE:
-        return address, b"T", right // _SIZE
+        return b"T", right // _SIZE
     return None
 
 
 def _turned(matrix: _Matrix) -> _Matrix:
     """The transposed matrix."""
-    address, order, leading = matrix
-    return address, b"N" if order == b"T" else b"T", leading
+    order, leading = matrix
+    return b"N" if order == b"T" else b"T", leading

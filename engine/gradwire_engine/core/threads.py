@@ -12,8 +12,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
 
-#: Operations on elements from which a loop is divided: about a quarter of a millisecond.
-LARGE = 1 << 23
+import numpy as np
+
+from gradwire_engine.core.device import Array, row_major_copy
+from gradwire_engine.core.team import Team
+
+#: Operations on elements from which a loop is divided by a team, and without one: about 16 and 250 µs.
+SHARED, LARGE = 1 << 19, 1 << 23
+#: Bytes from which a copy is divided by a team.
+COPIED = 1 << 19
 _ALIGNED = 64  # rows: a division of a flat loop begins at a cache line
 #: A compiled loop: its rows from a first to before a last, with scratch memory and a table of operands.
 Entry = Callable[[int, int, "int | None", int], object]
@@ -24,10 +31,14 @@ class Pool:
     """Helper threads of this process. Several threads may use it at once. A fork starts helpers of its own.
 
     threads: this process's share of the cores. A server sets it as workers become busy or idle.
+    team: shares jobs of machine code at less cost; None if there is none.
+    make_team: asks for a team, which may come at any time; False: ask again later. None if nothing makes one.
     """
 
     def __init__(self) -> None:
         self.threads = 1
+        self.team: Team | None = None
+        self.make_team: Callable[[], bool] | None = None
         self.forget_helpers()
 
     def forget_helpers(self) -> None:
@@ -35,9 +46,28 @@ class Pool:
         self._jobs: SimpleQueue[tuple[Callable[[], object], _Done]] = SimpleQueue()
         self._lock = threading.Lock()
         self._helpers = 0
+        if self.team is not None:
+            self.team.forget_helpers()
+
+    def lanes(self, work: int, most: int) -> int:
+        """Threads for a loop of so many operations on elements, which can be divided among `most`."""
+        shared = work >= SHARED and (self.ready_team() is not None or work >= LARGE)
+        return max(1, min(self.threads, most)) if shared else 1
+
+    def ready_team(self) -> Team | None:
+        """The team for a job; if there is none yet, it is asked for."""
+        if self.team is None and self.make_team is not None and self.make_team():
+            self.make_team = None
+        return self.team
 
     def run(self, entry: Entry, end: int, scratch: Sequence[int | None], table: int) -> None:
-        """Run a kernel's rows from 0 to `end` in as many threads as there are addresses of scratch memory."""
+        """Run a kernel's rows from 0 to `end` in as many threads as there are addresses of scratch memory.
+
+        The addresses have equal distances.
+        """
+        if self.team is not None:
+            self.team.run_loop(entry, end, scratch, table)
+            return
         step = -(-end // len(scratch))
         if end >= _ALIGNED * len(scratch):
             step = -(-step // _ALIGNED) * _ALIGNED
@@ -51,6 +81,17 @@ class Pool:
             for place, begin in enumerate(begins, 1)
         ]
         self._together(parts)
+
+    def row_major_copy(self, array: Array) -> Array:
+        """A row-major copy of an array; of a large row-major one in host memory in threads."""
+        if type(array) is np.ndarray and array.nbytes >= COPIED and array.flags.c_contiguous and self.threads > 1:
+            team = self.ready_team()
+            if team is not None:
+                made = np.empty_like(array)
+                target, source = (each.__array_interface__["data"][0] for each in (made, array))
+                team.copy(target, source, array.nbytes, self.threads)
+                return made
+        return row_major_copy(array)
 
     def each(self, job: Callable[[int], object], count: int) -> None:
         """Call `job` with each number below `count`, in the pool's number of threads. Raises what a job raises."""

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from gradwire_engine.compile.fusion.fused import OPTIONS
+from gradwire_engine.compile.fusion.team_code import make_team
 from gradwire_engine.core.device import cupy, limit_pools
 from gradwire_engine.core.threads import POOL
 from gradwire_server.common import blas
@@ -78,6 +79,7 @@ def main(arguments: list[str]) -> None:
     configure(parameters.log_format, parameters.log_level)
     sys.setswitchinterval(0.001)
     OPTIONS.mode = parameters.limits.jit
+    POOL.make_team = None if OPTIONS.mode == "off" else make_team
     _use_threads(blas.threads())
     if cupy() is None:
         cap_process(parameters.limits.max_bytes)

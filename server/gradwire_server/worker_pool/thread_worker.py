@@ -6,6 +6,7 @@ from typing import Any
 
 from gradwire.v1 import service_pb2
 from gradwire_engine.compile.fusion.fused import OPTIONS
+from gradwire_engine.compile.fusion.team_code import make_team
 from gradwire_engine.core.device import cupy, limit_pools
 from gradwire_engine.core.threads import POOL
 from gradwire_server.common import blas
@@ -52,6 +53,7 @@ class ThreadWorker(Worker):
         if self.owns_process:
             self._before = OPTIONS.mode, POOL.threads
             OPTIONS.mode, POOL.threads = self.runtime.limits.jit, blas.threads()
+            POOL.make_team = None if OPTIONS.mode == "off" or POOL.team is not None else make_team
             if cupy() is None:
                 cap_process(self.runtime.limits.max_bytes)
             limit_pools()
@@ -69,6 +71,7 @@ class ThreadWorker(Worker):
         await self._loop.run_in_executor(None, self._compute.stop, grace)
         if self._before is not None:
             OPTIONS.mode, POOL.threads = self._before
+            POOL.make_team = None
         await self._loop.run_in_executor(None, self.runtime.tensor_files.stop)
         if self.runtime.checkpointer is not None:
             await self._loop.run_in_executor(None, self.runtime.checkpointer.stop, grace)

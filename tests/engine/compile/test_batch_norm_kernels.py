@@ -14,6 +14,7 @@ from gradwire_engine.compile.fusion import fused as fused_plans
 from gradwire_engine.compile.fusion.batch_norm import BatchNormCall, batch_norms
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.trace import Instr, Ref
+from gradwire_engine.core import threads
 from gradwire_engine.core.context import Context, activate
 from gradwire_engine.core.threads import POOL
 from gradwire_engine.op.declaration import OPS
@@ -142,7 +143,9 @@ def test_small_and_flat_inputs_stay_ops(shape: tuple[int, ...], monkeypatch: pyt
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_any_number_of_threads_computes_the_same_bits(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_plans, "LARGE", 1)
+    monkeypatch.setattr(threads, "SHARED", 1)
+    monkeypatch.setattr(threads, "LARGE", 1)
+    monkeypatch.setattr(fused_plans, "SHARED", 1)
     arrays = inputs(SHAPES[0], dtype)
     quick, _ = fused(traced(normalized, tensors(arrays)))
     made = []

@@ -391,6 +391,21 @@ def test_verification_refuses_a_wrong_value() -> None:
         check_equal(group, 0, wrong, expected)
 
 
+def test_verification_allows_the_rounding_of_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum of large values may be small, and its rounding is theirs."""
+    monkeypatch.setattr(fused_plans.OPTIONS, "mode", "verify")
+
+    def program(x: Tensor, w: Tensor) -> list[Tensor]:
+        return [call("sum", (x * w * w,))]
+
+    x = np.asarray([[1000, 0.123456789, -1000, 0.000987654321]], np.float32)
+    w = np.full_like(x, 1.1)
+    quick, groups = fused(traced(program, [tensor(x), tensor(w)]))
+    assert groups
+    for shift in range(20):
+        run(quick, [tensor(x + np.float32(shift) * x[:, ::-1] / 7), tensor(w)])
+
+
 def test_a_plan_that_verifies_computes_the_same_and_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_plans.OPTIONS, "mode", "verify")
     compare(_normalized, [np.random.default_rng(0).random(shape) for shape in (S, ROW, ROW)])

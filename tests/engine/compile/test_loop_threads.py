@@ -11,17 +11,36 @@ import pytest
 from gradwire_engine import Tensor, backward, call, tensor
 from gradwire_engine.compile.fusion import depthwise as depthwise_convolutions
 from gradwire_engine.compile.fusion import fused as fused_plans
+from gradwire_engine.compile.fusion import team_code
+from gradwire_engine.core import threads
 from gradwire_engine.core.context import Context, activate
+from gradwire_engine.core.team import Team
 from gradwire_engine.core.threads import POOL, Pool
 from gradwire_engine.ops.nn.convolution import onednn
-from tests.engine.compile.fusing import fused, run, traced
+from tests.engine.compile.fusing import built, fused, run, traced
 
 pytest.importorskip("llvmlite")
 
 
+@pytest.fixture(params=["pool", "team"], autouse=True)
+def shared_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Loops are shared by Python's threads, then by a team."""
+    team = None
+    if request.param == "team":
+        kernel = built(team_code._team_code())
+        assert kernel.entry is not None
+        team = Team(kernel.entry, kernel)
+    monkeypatch.setattr(POOL, "team", team)
+    yield
+    if team is not None:
+        team.end()
+
+
 @pytest.fixture(autouse=True)
 def context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(fused_plans, "LARGE", 1)
+    monkeypatch.setattr(threads, "SHARED", 1)
+    monkeypatch.setattr(threads, "LARGE", 1)
+    monkeypatch.setattr(fused_plans, "SHARED", 1)
     monkeypatch.setattr(depthwise_convolutions, "_LEAST", 1)
     monkeypatch.setattr(POOL, "threads", 1)
     with activate(Context()):

@@ -15,6 +15,7 @@ from gradwire_engine.compile.eager.library import Library
 from gradwire_engine.compile.fusion.form import F4, F8
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.llvm_printer import printed
+from gradwire_engine.core import threads
 from gradwire_engine.core.context import CURRENT, Account, Context, Interrupt
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.threads import POOL
@@ -214,10 +215,11 @@ def test_special_values_are_pytorchs(name: str, noted: NotedLoops) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_results_do_not_depend_on_the_threads(case: _Case, noted: NotedLoops, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(op_loops, "LARGE", 1)
+    monkeypatch.setattr(threads, "SHARED", 1)
+    monkeypatch.setattr(threads, "LARGE", 1)
     found = []
-    for threads in (1, 3):
-        monkeypatch.setattr(POOL, "threads", threads)
+    for number in (1, 3):
+        monkeypatch.setattr(POOL, "threads", number)
         found.append([each.tobytes() for each in _ours(case, np.float32)])
     assert found[0] == found[1]
     assert noted.found

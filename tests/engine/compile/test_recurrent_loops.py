@@ -12,11 +12,11 @@ import pytest
 import gradwire_engine as engine
 from gradwire_engine.compile.eager import recurrent
 from gradwire_engine.compile.fusion.fused import OPTIONS
+from gradwire_engine.core import threads
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.threads import POOL
 from gradwire_engine.op.declaration import OPS
-from gradwire_engine.ops.base import loops as op_loops
 from gradwire_engine.ops.nn.recurrent import backward, forward, onednn, step_loops
 from tests.engine.compile.fusing import NotedLoops
 
@@ -112,10 +112,11 @@ def test_values_and_gradients_are_pytorchs(
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_results_do_not_depend_on_the_threads(kind: str, noted: NotedLoops, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(op_loops, "LARGE", 1)
+    monkeypatch.setattr(threads, "SHARED", 1)
+    monkeypatch.setattr(threads, "LARGE", 1)
     given, found = _drawn(kind, np.float32, True), []
-    for threads in (1, 3):
-        monkeypatch.setattr(POOL, "threads", threads)
+    for number in (1, 3):
+        monkeypatch.setattr(POOL, "threads", number)
         found.append([each.tobytes() for each in _ours(kind, given, True, False)])
     assert found[0] == found[1]
     assert noted.found

@@ -24,16 +24,17 @@ Arrays = Callable[..., np.ndarray]
 def used(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each product ran in oneDNN, which computes small ones, too."""
     found: list[bool] = []
-    plain = module._by_onednn
+    plain = module._job
 
     def noted(*args: Any) -> Any:
         made = plain(*args)
         found.append(made is not None)
         return made
 
-    monkeypatch.setattr(module, "_by_onednn", noted)
+    monkeypatch.setattr(module, "_job", noted)
     monkeypatch.setattr(module, "_fast", module.library)
     monkeypatch.setattr(module, "_WORTH", 0)
+    monkeypatch.setattr(module, "_WORTH_EACH", 0)
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -25,9 +25,9 @@ from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels
 from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.kernels.registry import Kernel as PlanKernel
 from gradwire_engine.compile.schedule import Schedule
-from gradwire_engine.core.device import cupy
+from gradwire_engine.core.device import cupy, host
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.core.threads import LARGE, POOL
+from gradwire_engine.core.threads import POOL, SHARED
 
 Array = Any
 Mode = Literal["off", "on", "verify"]
@@ -41,6 +41,7 @@ _CALL_SECONDS, _ELEMENT_SECONDS = 1e-6, 1e-9
 _MOST_THREADS, _SCRATCH = 64, 1 << 17
 # Verification: differences in units of the dtype's precision, of the value and of a tenth of the largest value.
 _UNITS = 512.0
+_ROUNDINGS = 4.0  # and differences in units of the operands' precision
 
 
 @dataclass
@@ -200,7 +201,8 @@ class FusedCall:
         self._end = group.rows * group.length if is_flat(group.loop) else group.rows
         self._written = [operand.written for operand in group.loop.operands]
         kept = len(group.loop.kept()) * group.length
-        self._lanes = _lanes(group, kept) if work(group.loop, group.rows * group.length) >= LARGE else 1
+        self._work = work(group.loop, group.rows * group.length)
+        self._lanes = _lanes(group, kept) if self._work >= SHARED else 1
         self._scratch = np.empty((self._lanes, kept), np.float64)
         self._held: list[Array] = [None] * len(group.operands)
         self._copies: dict[int, tuple[Array, Array]] = {}
@@ -276,29 +278,47 @@ class FusedCall:
         """Run the kernel."""
         for copy, array in self._copies.values():
             np.copyto(copy, array)
-        threads = min(POOL.threads, self._lanes)
+        threads = POOL.lanes(self._work, self._lanes)
         if threads > 1:
             POOL.run(self.entry, self._end, self._addresses[:threads], self._address)
         else:
             self.entry(0, self._end, self._addresses[0], self._address)
 
 
-def check_equal(group: Group | BatchNorm, number: int, fused: Array, expected: Array) -> None:
-    """Compare a fused result with the interpreted one. Raises EngineError: RUNTIME."""
+def magnitude(values: Iterable[Any]) -> float:
+    """The largest finite absolute value of float arrays; 0 if there is none."""
+    largest = 0.0
+    for value in values:
+        array = np.asarray(host(value))
+        if array.dtype.kind == "f":
+            largest = max(largest, float(np.abs(array[np.isfinite(array)]).max(initial=0)))
+    return largest
+
+
+def check_equal(group: Group | BatchNorm, number: int, fused: Array, expected: Array, operands: float = 0.0) -> None:
+    """Compare a fused result with the interpreted one. Raises EngineError: RUNTIME. operands: see `check_near`."""
     names = ", ".join(str(getattr(instr.what, "name", instr.kind)) for instr in group.members)
     check_near(
-        f"the fused kernel of {names} computed another value than its ops, in register {number}", fused, expected
+        f"the fused kernel of {names} computed another value than its ops, in register {number}",
+        fused,
+        expected,
+        operands,
     )
 
 
-def check_near(what: str, fused: Array, expected: Array) -> None:
-    """Compare a kernel's result with the expected one. Raises EngineError: RUNTIME if rounding does not explain it."""
+def check_near(what: str, fused: Array, expected: Array, operands: float = 0.0) -> None:
+    """Compare a kernel's result with the expected one. Raises EngineError: RUNTIME if rounding does not explain it.
+
+    operands: their largest absolute value, and that of results in between. A difference of large values is small, but
+    its rounding is that of the large ones.
+    """
     wanted = np.asarray(expected, fused.dtype).reshape(fused.shape)
     with np.errstate(all="ignore"):
         finite = np.isfinite(wanted)
         largest = np.abs(wanted[finite]).max(initial=0)
         unit = _UNITS * np.finfo(fused.dtype).eps
-        near = np.abs(fused - wanted) <= unit * (np.abs(wanted) + largest / 10)
+        rounding = _ROUNDINGS * np.finfo(fused.dtype).eps * operands
+        near = np.abs(fused - wanted) <= unit * (np.abs(wanted) + largest / 10) + rounding
         same = np.where(finite, near, (fused == wanted) | (np.isnan(fused) & np.isnan(wanted)))
     if not same.all():
         raise EngineError(Reason.RUNTIME, f"{what}: {fused[~same][0]!r} instead of {wanted[~same][0]!r}")
@@ -307,16 +327,14 @@ def check_near(what: str, fused: Array, expected: Array) -> None:
 def norm_call(norm: BatchNorm, kernels: dict[str, Kernel]) -> BatchNormCall:
     """A call of batch normalization, in threads if it is large."""
     rows = norm.images * norm.channels
-    large = any(work(loop, rows * norm.length) >= LARGE for loop in norm.loops().values())
-    most = min(rows, _MOST_THREADS) if large else 1
-    return BatchNormCall(norm, kernels, lambda: min(POOL.threads, most))
+    operations = max((work(loop, rows * norm.length) for loop in norm.loops().values()), default=0)
+    return BatchNormCall(norm, kernels, lambda: POOL.lanes(operations, min(rows, _MOST_THREADS)))
 
 
 def convolution_kernel(conv: Depthwise, loaded: Kernel, fallback: Fallback) -> PlanKernel:
     """The kernel of a plan's instruction that is a depthwise convolution."""
-    large = work(loop_of(conv), conv.channels * conv.length) >= LARGE
-    most = min(conv.channels, _MOST_THREADS) if large else 1
-    call = DepthwiseCall(conv, loaded, fallback, lambda: min(POOL.threads, most))
+    operations = work(loop_of(conv), conv.channels * conv.length)
+    call = DepthwiseCall(conv, loaded, fallback, lambda: POOL.lanes(operations, min(conv.channels, _MOST_THREADS)))
     if OPTIONS.mode != "verify":
         return PlanKernel(call.run, nbytes=call.nbytes)
 

@@ -137,8 +137,7 @@ def _matmul(*, left_t: bool = False, right_t: bool = False, swap: bool = False, 
             multiply(one, other, out)
 
         def run_biased(out: Array, row: Array, one: Array, other: Array, *_: Any) -> None:
-            multiply(one, other, out)
-            np.add(out, row, out)
+            multiply.add(one, other, out, row if row.ndim else np.broadcast_to(row, out.shape[1:]))
 
         return Kernel(run_biased if bias else run)
 

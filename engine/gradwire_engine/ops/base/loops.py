@@ -18,7 +18,7 @@ import numpy as np
 
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.threads import LARGE, POOL, Entry
+from gradwire_engine.core.threads import POOL, Entry
 
 #: Elements from which a loop is used: on fewer, NumPy's passes take about as long as the call. And the same for
 #: formulas of few operations, which take NumPy two or three passes.
@@ -223,7 +223,7 @@ def run(loop: Loop | Kernel, rows: int, length: int, *operands: Array, repeats: 
 
 def _lanes(loop: Loop, elements: int, end: int) -> int:
     """In how many threads a loop runs."""
-    return max(1, min(POOL.threads, _MOST_THREADS, end)) if elements * loop.operations >= LARGE else 1
+    return POOL.lanes(elements * loop.operations, min(_MOST_THREADS, end))
 
 
 class StepLoop:

@@ -1,0 +1,231 @@
+"""A team's threads do each part of a job once, with the bits of one thread; it sleeps, forks and ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradwire_engine.backends.onednn import library
+from gradwire_engine.compile.fusion import team_code
+from gradwire_engine.compile.fusion.kernel_cache import KERNELS
+from gradwire_engine.compile.fusion.llvm_printer import ENTRY
+from gradwire_engine.core import matrix_product as products
+from gradwire_engine.core.matrix_product import RepeatedProduct, matrix_product
+from gradwire_engine.core.team import Team
+from gradwire_engine.core.threads import POOL, Pool
+
+pytest.importorskip("llvmlite")
+needs_library = pytest.mark.skipif(library() is None, reason="needs oneDNN: pip install gradwire[onednn]")
+
+# Adds 1 to each row's number; scratch memory counts the rows of a thread. table: the numbers.
+_COUNTING = f"""
+define void @{ENTRY}(i64 %begin, i64 %end, ptr %scratch, ptr %table) {{
+start:
+  br label %row
+row:
+  %i = phi i64 [ %begin, %start ], [ %next, %row ]
+  %a = getelementptr i64, ptr %table, i64 %i
+  %x = load i64, ptr %a
+  %y = add i64 %x, 1
+  store i64 %y, ptr %a
+  %n = load i64, ptr %scratch
+  %m = add i64 %n, 1
+  store i64 %m, ptr %scratch
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %row, label %done
+done:
+  ret void
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Any:
+    """The code of teams."""
+    made = KERNELS.built(team_code._team_code())
+    assert made.entry is not None, made.failed
+    return made
+
+
+@pytest.fixture
+def team(kernel: Any) -> Iterator[Team]:
+    made = Team(kernel.entry, kernel)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def counting() -> Any:
+    """A loop that counts."""
+    made = KERNELS.built(_COUNTING)
+    assert made.entry is not None, made.failed
+    return made
+
+
+def counted(team: Team, counting: Any, rows: int, threads: int) -> list[int]:
+    """Rows that each thread computed; each row is computed once."""
+    numbers, scratch = np.zeros(rows, np.int64), np.zeros((threads, 3), np.int64)
+    team.run_loop(counting.entry, rows, [lane.ctypes.data for lane in scratch], numbers.ctypes.data)
+    assert (numbers == 1).all()
+    assert scratch[:, 0].sum() == rows
+    return [int(count) for count in scratch[:, 0]]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("rows", [1, 3, 64, 1000, 100_003])
+def test_each_row_is_computed_once(team: Team, counting: Any, rows: int, threads: int) -> None:
+    for _ in range(20):
+        counted(team, counting, rows, threads)
+
+
+def test_helpers_share_a_long_job(team: Team, counting: Any) -> None:
+    for _ in range(200):
+        if min(counted(team, counting, 3_000_000, 2)):
+            return
+    pytest.fail("no helper took a part")
+
+
+def test_a_sleeping_helper_is_woken(team: Team, counting: Any) -> None:
+    for _ in range(50):
+        counted(team, counting, 10_000, 3)
+        time.sleep(0.002)  # longer than a helper's patience
+        if min(counted(team, counting, 3_000_000, 3)):
+            return
+    pytest.fail("no helper was woken")
+
+
+def test_several_threads_use_a_team_at_once(team: Team, counting: Any) -> None:
+    failures: list[Exception] = []
+
+    def use() -> None:
+        try:
+            for rows in range(1, 400):
+                counted(team, counting, rows * 7, 3)
+        except (AssertionError, RuntimeError) as error:
+            failures.append(error)
+
+    users = [threading.Thread(target=use) for _ in range(4)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert not failures
+
+
+def test_helpers_end_with_their_team(kernel: Any, counting: Any) -> None:
+    before = threading.active_count()
+    made = Team(kernel.entry, kernel)
+    counted(made, counting, 10_000, 4)
+    assert threading.active_count() == before + 3
+    time.sleep(0.002)  # some sleep, some may wait
+    made.end()
+    assert threading.active_count() == before
+
+
+def test_without_more_threads_a_team_computes_alone(team: Team, counting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert counted(team, counting, 5000, 3) == [5000, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex128])
+def test_a_large_copy_is_equal(team: Team, dtype: Any) -> None:
+    pool = Pool()
+    pool.team = team
+    array = np.random.default_rng(0).standard_normal((333, 411, 17)).astype(dtype)
+    for given in (array, array.T, array[:3, :2], array[5:300], np.zeros((0, 3), dtype)):
+        for pool.threads in (1, 2, 5):
+            made = pool.row_major_copy(given)
+            np.testing.assert_array_equal(made, given)
+            assert made.flags.c_contiguous
+            assert made.dtype == given.dtype
+            assert not np.may_share_memory(made, given)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_has_helpers_of_its_own(kernel: Any, counting: Any) -> None:
+    pool = Pool()
+    pool.team = Team(kernel.entry, kernel)
+    counted(pool.team, counting, 10_000, 3)
+    child = os.fork()
+    if not child:
+        pool.forget_helpers()
+        try:
+            used = any(min(counted(pool.team, counting, 3_000_000, 2)) for _ in range(200))
+        except (AssertionError, RuntimeError):
+            used = False
+        os._exit(0 if used else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    pool.team.end()
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("lead", "shape"),
+    [
+        ((), (512, 384, 128)),
+        ((), (64, 512, 1030)),
+        ((), (130, 20, 400)),
+        ((8, 4), (64, 64, 32)),
+        ((3,), (300, 300, 300)),
+    ],
+    ids=str,
+)
+def test_products_have_the_same_bits_with_and_without_a_team(
+    team: Team, lead: tuple[int, ...], shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_fast", library)
+    monkeypatch.setattr(POOL, "team", None)
+    rng, (rows, columns, inner) = np.random.default_rng(0), shape
+    a, b = (rng.standard_normal((*lead, *sizes), dtype=np.float32) for sizes in ((rows, inner), (columns, inner)))
+    b = b.swapaxes(-1, -2)
+    expected = matrix_product(np, a, b)
+    np.testing.assert_allclose(expected, a.astype(np.float64) @ b, rtol=1e-3, atol=1e-3)
+    monkeypatch.setattr(POOL, "team", team)
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(POOL, "threads", threads)
+        np.testing.assert_array_equal(matrix_product(np, a, b), expected)
+
+
+@needs_library
+@pytest.mark.parametrize("out_t", [False, True])
+def test_a_row_is_added_with_the_bits_of_numpy(team: Team, out_t: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_fast", library)
+    rng = np.random.default_rng(1)
+    a, b, row = (rng.standard_normal(sizes, dtype=np.float32) for sizes in ((200, 90), (90, 530), (530,)))
+    out = np.empty((530, 200) if out_t else (200, 530), np.float32)
+    made = out.T if out_t else out
+    monkeypatch.setattr(POOL, "team", None)
+    RepeatedProduct(out_t=out_t).add(a, b, out, row)
+    expected = made.copy()
+    np.testing.assert_array_equal(expected, matrix_product(np, a, b) + row)
+    monkeypatch.setattr(POOL, "team", team)
+    multiply = RepeatedProduct(out_t=out_t)
+    for threads in (1, 3):
+        monkeypatch.setattr(POOL, "threads", threads)
+        out[...] = np.nan
+        multiply.add(a, b, out, row)
+        np.testing.assert_array_equal(made, expected)
+
+
+@needs_library
+def test_a_failing_product_raises(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = library()
+    assert found is not None
+    refusing = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 1)
+    monkeypatch.setattr(products, "_fast", lambda: found)
+    monkeypatch.setattr(found, "sgemm", ctypes.cast(refusing, ctypes.c_void_p).value)
+    monkeypatch.setattr(POOL, "team", team)
+    big = np.ones((200, 200), np.float32)
+    with pytest.raises(MemoryError, match="sgemm"):
+        matrix_product(np, big, big)
