@@ -16,7 +16,7 @@ import pytest
 from tests.client import with_pytorch
 
 PROGRAMS = sorted(path for path in Path(__file__).with_name("programs").glob("*.py") if path.stem != "_kit")
-SHORT = ("data_and_mlp", "embeddings_packed", "gans", "language_models", "parametrizations", "reinforcement")
+SHORT = ("data_and_mlp", "embeddings_packed", "gans", "language_models", "parametrizations", "pruning", "reinforcement")
 CHOSEN = [path for path in PROGRAMS if path.stem in SHORT or os.environ.get("GRADWIRE_PROGRAMS") == "all"]
 NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?|-?\d+e[-+]\d+)")
 # Of single precision, and where a norm at zero or a divergence doubles the last digits.

@@ -135,3 +135,20 @@ def test_a_notebook_shows_the_programs_lines(deferring):
     assert lines[0] == "Traceback (most recent call last):"
     assert not [line for line in lines if "gradwire/_" in line]
     assert "mat1 and mat2" in lines[-1]
+
+
+@pytest.mark.parametrize("before", ["", "torch.ones(1)\n"], ids=["before a session", "with a session"])
+@pytest.mark.parametrize("mistake", ["torch.tensr(1)", "torch.ones(2) @ torch.ones(3)", "torch.ones(2).data_prt()"])
+def test_the_launchers_frames_are_left_out(tmp_path, server_address, before, mistake):
+    program = tmp_path / "program.py"
+    program.write_text(f"import torch\n{before}def work():\n    {mistake}\nwork()\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "gradwire", "run", str(program)],
+        env={**os.environ, "GRADWIRE_ADDRESS": server_address},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    found = [line for line in done.stderr.splitlines() if line.startswith('  File "')]
+    assert len(found) == 2 and all(str(program) in line for line in found), done.stderr

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import runpy
 import sys
 import threading
 import traceback
@@ -17,6 +18,9 @@ from types import TracebackType
 from typing import Any
 
 from gradwire._base.call_site import INTERNAL
+
+# The file name of the module by which the package runs a program.
+_LAUNCHER = runpy.run_path.__code__.co_filename
 
 
 @cache
@@ -78,11 +82,18 @@ def _is_refusal(tb: TracebackType | None) -> bool:
 
 
 def _without_internals(tb: TracebackType | None) -> TracebackType | None:
-    """The frames of the program. All frames, if there are none."""
-    kept = []
+    """The frames of the program, without those by which `gradwire run` runs it. All frames, if there are none."""
+    kept: list[TracebackType] = []
+    starts = False  # whether the package has just begun to run the program
     each = tb
     while each is not None:
-        if not INTERNAL[each.tb_frame.f_code.co_filename]:
+        filename = each.tb_frame.f_code.co_filename
+        if INTERNAL[filename]:
+            starts = True
+        elif starts and filename == _LAUNCHER:
+            kept.clear()
+        else:
+            starts = False
             kept.append(each)
         each = each.tb_next
     made: TracebackType | None = None

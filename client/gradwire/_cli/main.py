@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from gradwire._alias.imports import alias, alias_in_children
+from gradwire._base.tracebacks import install
 from gradwire._base.version import __version__
 
 _GROUP = "gradwire.commands"
@@ -38,6 +39,7 @@ def run(arguments: Sequence[str]) -> int:
         return launch(options.nproc, [options.script, *options.args])
     alias()
     alias_in_children()
+    install()
     sys.argv = [options.script, *options.args]
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
     runpy.run_path(options.script, run_name="__main__")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import deque
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
@@ -14,14 +16,16 @@ from gradwire._base import dtypes
 from gradwire._base.call_site import find_call_site
 from gradwire._base.dtypes import default_device_name, device, device_name, dtype
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
-from gradwire._base.modes import is_inference_mode_enabled
+from gradwire._base.modes import is_inference_mode_enabled, no_grad
+from gradwire._base.promotion import promote_types
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, intern
 from gradwire._proxy.results import new_proxy
 from gradwire._session.sessions import current_session
+from gradwire._tensor.batching import BATCHING
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.out import _into
-from gradwire._tensor.tensor import Tensor
+from gradwire._tensor.tensor import Tensor, warn_of_scalar
 from gradwire._transport.wire import Template, framed
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 from gradwire.v1 import types_pb2 as pb
@@ -127,12 +131,41 @@ def make_tensor(
     session: SessionProtocol | None = None,
 ) -> Tensor:
     """Make a leaf of values in the given session or the current one. Raises RuntimeError as `tensor` does."""
+    if isinstance(data, (list, tuple)) and (stacked := _stacked(data, wanted, device, session)) is not None:
+        return stacked.requires_grad_(requires_grad)
     array, found = _as_array(data, wanted)
     if requires_grad and not (found.is_floating_point or found.is_complex):
         raise refuse(
             "Only Tensors of floating point and complex dtype can require gradients", errors_pb2.REASON_REQUIRES_GRAD
         )
     return _send(session or current_session(), array, found, device, requires_grad)
+
+
+def _stacked(data: Sequence[Any], wanted: dtype | None, device: str, session: SessionProtocol | None) -> Tensor | None:
+    """A tensor of nested lists of tensors of one element, made on the server; None if their values must be read.
+
+    A conversion to a narrower dtype needs them, since PyTorch refuses some values.
+    """
+    probe: Any = data
+    while isinstance(probe, (list, tuple)) and probe:
+        probe = probe[0]
+    if not isinstance(probe, Tensor) or device != "cpu" or BATCHING:
+        return None
+    shape, scalars, found = _flattened(data)
+    if not all(isinstance(one, Tensor) for one in scalars):
+        return None
+    target = _target(scalars, found, wanted)
+    for one in scalars:
+        spec = one._spec
+        if promote_types(spec.dtype, target) is not target or spec.device_name != "cpu" or spec.tangents:
+            return None
+        if one._session is not (session or probe._session):
+            return None
+        warn_of_scalar(one, 5)
+    with no_grad():
+        flat = [one.detach().reshape(()).to(target) for one in scalars]
+        made: Tensor = _call("stack", (flat, 0))
+        return made if len(shape) == 1 else _call("reshape", (made, shape))
 
 
 def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
@@ -142,7 +175,7 @@ def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
     elif isinstance(data, (list, tuple, range, deque)):
         array = _of_lists(data, wanted)
     elif isinstance(data, (bool, int, float, complex)):
-        array = _of_scalars([data], (), wanted)
+        array = _of_scalars([data], (), _of_python(type(data)) if wanted is None else wanted)
     elif isinstance(data, str):
         raise GradwireTypeError("new(): invalid data type 'str'")
     elif not hasattr(data, "__array__"):
@@ -173,30 +206,46 @@ def to_bfloat16(array: Array) -> Array:
 
 
 def _of_lists(data: Sequence[Any], wanted: dtype | None) -> Array:
+    shape, scalars, found = _flattened(data)
+    target = _target(scalars, found, wanted)
+    return _of_scalars([_number(one, target) for one in scalars], shape, target)
+
+
+def _flattened(data: Sequence[Any]) -> tuple[tuple[int, ...], list[Any], set[dtype]]:
+    """The shape of nested lists, their scalars row by row, and the dtypes of arrays and tensors that gave some.
+
+    A tensor in a list is a scalar, except after lists of numbers.
+    """
     shape: list[int] = []
     probe: Any = data
-    while _is_sequence(probe):
+    while _is_sequence(probe) and not isinstance(probe, Handle):
         shape.append(len(probe))
         if not len(probe):
             break
         probe = probe[0]
     scalars: list[Any] = []
-    _collect(data, tuple(shape), 0, scalars)
-    return _of_scalars(scalars, tuple(shape), wanted)
+    found: set[dtype] = set()
+    _collect(data, tuple(shape), 0, scalars, found)
+    return tuple(shape), scalars, found
 
 
 def _is_sequence(value: Any) -> bool:
-    if isinstance(value, (np.ndarray, Handle)):
-        return len(value.shape) > 0 if isinstance(value, np.ndarray) else len(value._spec.shape) > 0
-    return isinstance(value, (list, tuple, range, deque))
+    if isinstance(value, Handle):
+        return len(value._spec.shape) > 0
+    if isinstance(value, np.ndarray) and not value.shape:
+        raise GradwireTypeError("len() of unsized object: a list of numbers has an array without dimensions")
+    return isinstance(value, (np.ndarray, list, tuple, range, deque))
 
 
-def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any]) -> None:
+def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any], found: set[dtype]) -> None:
     """Append the scalars of nested lists row by row. Raises ValueError for ragged lists, TypeError for other values."""
     if depth == len(shape):
-        if _is_sequence(value):
+        if isinstance(value, Handle):
+            if math.prod(value._spec.shape) != 1:
+                raise GradwireValueError("only one element tensors can be converted to Python scalars")
+        elif _is_sequence(value):
             raise GradwireTypeError(f"only numbers are expected at dim {depth}, but got a {type(value).__name__}")
-        into.append(value.item() if isinstance(value, Tensor) else value)
+        into.append(value)
         return
     if not _is_sequence(value):
         if isinstance(value, str):
@@ -205,25 +254,31 @@ def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any]) ->
     if len(value) != shape[depth]:
         raise GradwireValueError(f"expected sequence of length {shape[depth]} at dim {depth} (got {len(value)})")
     if isinstance(value, np.ndarray):
-        # An array's scalars keep its dtype; a tensor in a list gives Python numbers, as in PyTorch.
-        value = list(value)
+        value = list(value)  # the scalars keep the array's dtype
     elif isinstance(value, Tensor):
+        found.add(value.dtype)
         value = value.tolist()
     if depth + 1 == len(shape) and all(type(item) in (int, float, bool) for item in value):
         into.extend(value)
         return
     for item in value:
-        _collect(item, shape, depth + 1, into)
+        _collect(item, shape, depth + 1, into, found)
 
 
-def _of_scalars(scalars: list[Any], shape: tuple[int, ...], wanted: dtype | None) -> Array:
-    kinds = {type(scalar) for scalar in scalars}
-    for kind in kinds:
-        if not issubclass(kind, (bool, int, float, complex, np.generic)):
-            if issubclass(kind, str):
-                raise GradwireTypeError("new(): invalid data type 'str'")
-            raise refuse(f"Could not infer dtype of {kind.__name__}")
-    target = _inferred(scalars, kinds) if wanted is None else wanted
+def _number(scalar: Any, target: dtype) -> Any:
+    """A scalar of a list as a number. Raises TypeError for a tensor with a fraction that is to be an integer."""
+    if not isinstance(scalar, Tensor):
+        return scalar
+    if scalar.dtype.is_complex:
+        return complex(scalar)
+    if not scalar.is_floating_point():
+        return scalar.item()
+    if not (target.is_floating_point or target.is_complex or target is dtypes.bool_):
+        raise GradwireTypeError("only integer tensors of a single element can be converted to an index")
+    return float(scalar)
+
+
+def _of_scalars(scalars: list[Any], shape: tuple[int, ...], target: dtype) -> Array:
     if target.numpy is None:
         return np.array(scalars, dtype=np.float32).reshape(shape)
     try:
@@ -240,22 +295,34 @@ def _refuse_overflow(scalars: list[Any], target: dtype) -> NoReturn:
     raise GradwireRuntimeError(f"value cannot be converted to type {target.name} without overflow")
 
 
-def _inferred(scalars: list[Any], kinds: set[type[Any]]) -> dtype:
-    """Dtype that holds all scalars: NumPy scalars have their own, Python numbers PyTorch's default of their kind."""
+def _target(scalars: Sequence[Any], found: set[dtype], wanted: dtype | None) -> dtype:
+    """The dtype that was asked for, else the one to which the dtypes of all scalars promote.
+
+    Tensors and NumPy scalars have their own, Python numbers PyTorch's default of their kind. Raises RuntimeError or
+    TypeError for a scalar that is no number.
+    """
+    kinds = {type(scalar) for scalar in scalars}
+    of_all = {one.dtype for one in scalars if isinstance(one, Tensor)} | found
+    for kind in kinds:
+        if issubclass(kind, np.generic):
+            of_all.add(dtypes.BY_NUMPY[np.dtype(kind)])
+        elif issubclass(kind, (bool, int, float, complex)):
+            of_all.add(_of_python(kind))
+        elif issubclass(kind, str):
+            raise GradwireTypeError("new(): invalid data type 'str'")
+        elif not issubclass(kind, Tensor):
+            raise refuse(f"Could not infer dtype of {kind.__name__}")
+    if wanted is not None:
+        return wanted
+    return reduce(promote_types, of_all) if of_all else dtypes.get_default_dtype()
+
+
+def _of_python(kind: type[Any]) -> dtype:
+    """The dtype of Python's numbers of a type."""
+    if issubclass(kind, int):
+        return dtypes.bool_ if kind is bool else dtypes.int64
     default = dtypes.get_default_dtype()
-    own = {dtypes.BY_NUMPY[np.dtype(kind)] for kind in kinds if issubclass(kind, np.generic)}
-    plain = {kind for kind in kinds if not issubclass(kind, np.generic)}
-    if not kinds:
-        return default
-    if own and not plain:
-        joint = np.result_type(*[each.numpy for each in own if each.numpy is not None])
-        return dtypes.BY_NUMPY[joint]
-    kinds = plain | {complex if d.is_complex else float if d.is_floating_point else int for d in own}
-    if complex in kinds:
-        return default.to_complex()
-    if float in kinds:
-        return default
-    return dtypes.int64 if int in kinds else dtypes.bool_
+    return default.to_complex() if issubclass(kind, complex) else default
 
 
 # Arrays to the server.

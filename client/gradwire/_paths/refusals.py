@@ -65,7 +65,6 @@ REASONS: dict[str, str] = {
     "cuda.comm": "use tensor.to(device)",
     "nn.attention.flex_attention": "use torch.nn.functional.scaled_dot_product_attention with attn_mask",
     "nn.attention.bias": "use torch.nn.functional.scaled_dot_product_attention with attn_mask",
-    "nn.utils.prune": "multiply the weight by a mask, with nn.utils.parametrize",
     "nn.parallel": "a process computes on one device; DistributedDataParallel uses several processes",
     "_tensor_str": "use repr(tensor)",
     "nn.intrinsic": "there are no quantized tensors",
@@ -326,10 +325,6 @@ REFUSED: dict[str, str] = {
         AuxOutput AuxRequest
         BlockMask and_masks create_block_mask create_mask flex_attention or_masks noop_mask""",
     "nn.attention.bias": "CausalBias CausalVariant causal_lower_right causal_upper_left",
-    "nn.utils.prune": """
-        BasePruningMethod CustomFromMask Identity L1Unstructured LnStructured PruningContainer RandomStructured
-        RandomUnstructured custom_from_mask global_unstructured identity is_pruned l1_unstructured ln_structured
-        random_structured random_unstructured remove""",
     "nn.intrinsic": "ConvReLU2d LinearReLU",
     "nn.quantized": "Linear Conv2d",
     "nn.qat": "Conv2d Linear",

@@ -537,14 +537,14 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return bool(self.item())
 
     def __float__(self) -> float:
-        _warn_of_scalar(self)
+        warn_of_scalar(self)
         return float(self._number(float))
 
     def __int__(self) -> int:
         return int(self._number(int))
 
     def __complex__(self) -> complex:
-        _warn_of_scalar(self)
+        warn_of_scalar(self)
         return complex(self._number(complex))
 
     def __index__(self) -> int:
@@ -815,12 +815,12 @@ def _refuse_key(tensor: Tensor, index: Any) -> None:
             raise
 
 
-def _warn_of_scalar(tensor: Tensor) -> None:
+def warn_of_scalar(tensor: Tensor, stacklevel: int = 3) -> None:
     """Warn once per process that a Python number no longer belongs to the graph."""
     global _scalar_warned
     if tensor._spec.requires_grad and not _scalar_warned and GRAD_ENABLED.get():
         _scalar_warned = True
-        warnings.warn(_SCALAR_OF_GRAPH, UserWarning, stacklevel=3)
+        warnings.warn(_SCALAR_OF_GRAPH, UserWarning, stacklevel=stacklevel)
 
 
 def _dense_strides(shape: Sequence[int]) -> tuple[int, ...]:

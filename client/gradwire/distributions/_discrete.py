@@ -377,9 +377,11 @@ class Categorical(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
-        held = self._checked(value).long().unsqueeze(-1)
-        held, logits = ops.broadcast_tensors(held, self.logits)
-        made: Tensor = logits.gather(-1, held[..., :1]).squeeze(-1)
+        held, logits = self._checked(value).long().unsqueeze(-1), self.logits
+        if held.shape[:-1] != logits.shape[:-1]:
+            held, logits = ops.broadcast_tensors(held, logits)
+            held = held[..., :1]
+        made: Tensor = logits.gather(-1, held).squeeze(-1)
         return made
 
     def entropy(self) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._functions.create import full
+from gradwire._proxy.handle import Handle
 from gradwire._tensor import ops
 
 __all__ = [
@@ -197,6 +198,13 @@ class _Bounded(Constraint):
         return f"{_NAMES[type(self)]}({shown})"
 
 
+def _whole(value: Any, held: Any) -> Any:
+    """Where a condition holds and the value is a whole number, as every value of an integer tensor is."""
+    if isinstance(value, Handle) and not value._spec.dtype.is_floating_point:
+        return held
+    return (value % 1 == 0) & held
+
+
 class _IntegerGreaterThan(_Bounded):
     is_discrete = True
 
@@ -204,7 +212,7 @@ class _IntegerGreaterThan(_Bounded):
         self.lower_bound = lower_bound
 
     def check(self, value: Any) -> Any:
-        return (value % 1 == 0) & (value >= self.lower_bound)
+        return _whole(value, value >= self.lower_bound)
 
 
 class integer_interval(_Bounded):
@@ -218,7 +226,7 @@ class integer_interval(_Bounded):
 
     def check(self, value: Any) -> Any:
         """See Constraint."""
-        return (value % 1 == 0) & (value >= self.lower_bound) & (value <= self.upper_bound)
+        return _whole(value, (value >= self.lower_bound) & (value <= self.upper_bound))
 
 
 class _Real(Constraint):

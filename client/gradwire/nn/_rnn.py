@@ -158,8 +158,7 @@ class RNNBase(Module):
         return input.with_data(outputs), lasts
 
     def _first_state(self, sequence: Tensor, states: Sequence[Tensor] | None, batched: bool) -> State:
-        weight = self._parameters["weight_ih_l0"]
-        assert weight is not None
+        weight: Any = self.weight_ih_l0  # may be computed: pruned, or parametrized
         if sequence.dtype is not weight.dtype:
             raise ValueError(
                 f"RNN input dtype ({sequence.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
@@ -209,7 +208,7 @@ class RNNBase(Module):
         self, sequence: Tensor, state: State, suffix: str, backwards: bool, sizes: Sequence[int]
     ) -> tuple[Tensor, State]:
         held: dict[str, Any] = {
-            name: self._parameters.get(f"{name}_{suffix}")
+            name: getattr(self, f"{name}_{suffix}", None)
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         }
         w_ih, w_hh = held["weight_ih"], held["weight_hh"]

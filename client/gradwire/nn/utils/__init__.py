@@ -1,7 +1,7 @@
 """Beside the layers (torch.nn.utils): clipping, packed sequences, parametrizations, fused batch norms."""
 
 from gradwire._base.wiring import names_of_paths
-from gradwire.nn.utils import parametrizations, parametrize, rnn, stateless
+from gradwire.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from gradwire.nn.utils._clip import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -34,6 +34,7 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
