@@ -111,6 +111,16 @@ def test_later_calls_are_one_program_per_worker_and_do_not_wait(
     assert all(0 < each.next_command() - had <= 3 * 12 for each, had in zip(sessions, before, strict=True))
 
 
+def test_a_step_with_collectives_runs_as_a_plan(here: gradwire.Session) -> None:
+    net = model()
+    step = gradwire.compile(training(net, gradwire.optim.Adam(net.parameters())), data_parallel=WORKERS)
+    for _ in range(5):
+        step(*batch())
+    (described,) = step.describe()[3:]
+    assert "as a plan and 1 time step by step, of which the plan was made" in described
+    step.close()
+
+
 def test_changes_between_the_steps_reach_all_workers(here: gradwire.Session) -> None:
     """Whatever changes a parameter: an op, loaded values, `data`, another compiled function."""
     nets = [model(), model()]

@@ -86,8 +86,14 @@ def test_every_collective_is_as_gloos(workers: str) -> None:
 
 TRAINING = str(RANKS / "training.py")
 LOSSES = ("losses", "modules", "unused", "static")
+COMPILED = ("compiled/plain:50", "compiled/mixed:50", "compiled/sync:50")
 AS_PYTORCH = ("accumulate:5", "unused:5", "buffers:5", *(f"losses/{way}:3" for way in LOSSES))
-AS_ALONE = ("begin:50", "sampler:50", "sync:50")  # ranks of "begin" begin with other weights, and have those of rank 0
+AS_ALONE = (
+    "begin:50",
+    "sampler:50",
+    "sync:50",
+    "compiled/accumulate:5",
+)  # ranks of "begin" begin with other weights, and have those of rank 0
 
 
 def of_way(ranks: list[Any], way: str) -> list[Any]:
@@ -105,9 +111,9 @@ def one_rank(workers: str) -> list[Any]:
     return by_gradwire(1, TRAINING, "plain:50", "buffers:50", address=workers)
 
 
-@pytest.mark.parametrize("way", ["accumulate", "unused", "buffers"])
+@pytest.mark.parametrize("way", ["accumulate", "compiled/accumulate", "unused", "buffers"])
 def test_training_is_as_pytorchs_and_replicas_are_equal(two_ranks: list[Any], way: str) -> None:
-    ours, theirs = of_way(two_ranks, way), of_way(by_pytorch(2, TRAINING, *AS_PYTORCH), way)
+    ours, theirs = of_way(two_ranks, way), of_way(by_pytorch(2, TRAINING, *AS_PYTORCH), way.removeprefix("compiled/"))
     for mine, other in zip(ours, theirs, strict=True):
         assert mine["weights"] == pytest.approx(other["weights"], rel=1e-9, abs=1e-9)
         assert mine["unset"] == other["unset"]
@@ -138,9 +144,12 @@ def test_ranks_give_the_weights_of_one_worker(two_ranks: list[Any], one_rank: li
     check_weights(of_way(two_ranks, way), one_rank, of_one)
 
 
-def test_four_ranks_with_compiled_steps_give_the_weights_of_one_worker(workers: str, one_rank: list[Any]) -> None:
-    several = by_gradwire(4, TRAINING, "compiled:50", address=workers)
-    check_weights(of_way(several, "compiled"), one_rank, "plain")
+def test_ranks_with_compiled_steps_give_the_weights_of_one_worker(workers: str, one_rank: list[Any]) -> None:
+    """Also with batch normalization over all ranks; and if rank 0 runs step by step what others run as a plan."""
+    several = by_gradwire(4, TRAINING, *COMPILED, address=workers)
+    check_weights(of_way(several, "compiled/plain"), one_rank, "plain")
+    check_weights(of_way(several, "compiled/sync"), one_rank, "buffers")
+    check_weights(of_way(several, "compiled/mixed"), one_rank, "")
 
 
 def killed(ranks: "list[subprocess.Popen[str]]", kill: Callable[[list[int]], None]) -> list[str]:

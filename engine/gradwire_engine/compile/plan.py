@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from time import monotonic
 from typing import Any
 
@@ -100,6 +100,7 @@ class Plan(PlanCode):
         self.bound: list[Any] = []
         self.held: list[Storage] = []  # storages of the bound arrays, so that their bytes stay counted
         self.code: list[Code] = []
+        self.pending: list[Iterator[None]] = []
         self.steps: list[int] = []  # step of the program, for each call of `code`
         self.failed_step: int | None = None
         self._kept: set[int] = set()
@@ -354,7 +355,7 @@ class Plan(PlanCode):
         try:
             for call in remaining:
                 if call() is PAUSE:
-                    yield
+                    yield from self.pending.pop() if self.pending else (None,)
                     self.interrupt_check.check()
             return self._finish(inputs, context.nodes)
         except Exception as error:

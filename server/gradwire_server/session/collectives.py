@@ -13,15 +13,17 @@ import os
 import resource
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gradwire.v1 import collectives_pb2 as pb
 from gradwire_engine import EngineError, Tensor
+from gradwire_engine.compile.trace import Exchange
+from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.device import host, is_writable, selected, to_device
 from gradwire_engine.core.dtypes import DType, name_of
 from gradwire_engine.core.reduction import HostArray, check_reduction, reduce_into
@@ -63,11 +65,25 @@ _WRITING_NOTHING = (
     pb.COLLECTIVE_KIND_BARRIER,
     pb.COLLECTIVE_KIND_SEND,
 )
+_IN_PLACE = (
+    pb.COLLECTIVE_KIND_ALL_REDUCE,
+    pb.COLLECTIVE_KIND_REDUCE,
+    pb.COLLECTIVE_KIND_BROADCAST,
+)
 Waiting = Generator[None, None, dict[str, Any]]
 
 
+class ExchangeScope(Protocol):
+    """What a collective needs of a session, of a program's step or of a plan."""
+
+    groups: GroupTable
+
+    def tensors(self, ids: Iterable[int], /) -> list[Tensor]:
+        """The tensors of ids or slots. Raises Refusal."""
+
+
 def collective(
-    scope: TensorScope, request: pb.CollectiveRequest, answer: pb.CollectiveResponse | None
+    scope: ExchangeScope, request: pb.CollectiveRequest, answer: pb.CollectiveResponse | None
 ) -> Iterator[None]:
     """Join or leave a group, or exchange values with its ranks. Raises Refusal."""
     groups, kind = scope.groups, request.kind
@@ -101,13 +117,38 @@ def collective(
             member.close()
 
 
+def trace_collective(tracer: Tracer, scope: TensorScope, request: pb.CollectiveRequest) -> None:
+    """Tell the tracer of a plan about a collective. The plan exchanges its arrays in the same way."""
+    groups, kind = scope.groups, request.kind
+    slots = (*request.inputs, *request.outputs)
+    written = request.inputs if kind in _IN_PLACE else () if kind in _WRITING_NOTHING else request.outputs
+
+    def begin(arrays: Sequence[Any]) -> Iterator[None]:
+        return collective(_PlanScope(groups, dict(zip(slots, map(Tensor, arrays), strict=True))), request, None)
+
+    exchange = Exchange(begin, equals=kind == pb.COLLECTIVE_KIND_ALL_REDUCE)
+    tracer.exchanged(scope.tensors(slots), scope.tensors(written), exchange)
+
+
+class _PlanScope:
+    """The arrays of a plan as tensors, by slot."""
+
+    def __init__(self, groups: GroupTable, held: dict[int, Tensor]) -> None:
+        self.groups = groups
+        self._held = held
+
+    def tensors(self, slots: Iterable[int], /) -> list[Tensor]:
+        """The tensors of slots."""
+        return [self._held[slot] for slot in slots]
+
+
 def left_out(groups: GroupTable, request: pb.CollectiveRequest, refusal: Refusal) -> None:
     """Break the group of a collective that was refused before it took part, or whose program ended before it."""
     if not refusal.in_step:
         groups.skipped(request.group, refusal.message)
 
 
-def _replay(scope: TensorScope, request: pb.CollectiveRequest, recorded: deque[Received]) -> int:
+def _replay(scope: ExchangeScope, request: pb.CollectiveRequest, recorded: deque[Received]) -> int:
     """Write the values that the log has for a collective; the rank that sent them. The session is in no group then."""
     if request.kind in _WRITING_NOTHING:
         return 0
@@ -299,7 +340,7 @@ def _count(tensors: Sequence[Tensor]) -> int:
 class _Exchange:
     """One collective in which all ranks meet. What it refuses before, it refuses on all ranks."""
 
-    def __init__(self, scope: TensorScope, member: Membership, request: pb.CollectiveRequest) -> None:
+    def __init__(self, scope: ExchangeScope, member: Membership, request: pb.CollectiveRequest) -> None:
         self.scope = scope
         self.groups: GroupTable = scope.groups
         self.member = member
@@ -387,11 +428,7 @@ class _Exchange:
         kind, size, is_root = self.kind, self.member.size, self.member.rank == self.request.peer
         inputs, outputs = self.inputs, self.outputs
         given, taken = _count(inputs), _count(outputs)
-        in_place = kind in (
-            pb.COLLECTIVE_KIND_ALL_REDUCE,
-            pb.COLLECTIVE_KIND_REDUCE,
-            pb.COLLECTIVE_KIND_BROADCAST,
-        )
+        in_place = kind in _IN_PLACE
         shared, wanted = inputs, (given, 0)
         if kind == pb.COLLECTIVE_KIND_ALL_GATHER:
             wanted = (given, given * size)
@@ -595,7 +632,7 @@ def _other_rank(member: Membership, rank: int) -> None:
         )
 
 
-def _send(scope: TensorScope, member: Membership, request: pb.CollectiveRequest) -> Iterator[None]:
+def _send(scope: ExchangeScope, member: Membership, request: pb.CollectiveRequest) -> Iterator[None]:
     """Send values to a rank, whose worker copies them at once."""
     _other_rank(member, request.peer)
     tensors = scope.tensors(request.inputs)
@@ -625,7 +662,7 @@ def _send(scope: TensorScope, member: Membership, request: pb.CollectiveRequest)
         os.close(fd)
 
 
-def _receive(scope: TensorScope, member: Membership, request: pb.CollectiveRequest) -> Generator[None, None, int]:
+def _receive(scope: ExchangeScope, member: Membership, request: pb.CollectiveRequest) -> Generator[None, None, int]:
     """Wait for a message and write its values; return the rank that sent it. Raises Refusal: COLLECTIVE_MISMATCH."""
     sender = None if request.any_peer else request.peer
     if sender is not None:
