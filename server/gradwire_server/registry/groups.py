@@ -487,7 +487,7 @@ class Groups:
 def notify(entry: SessionEntry[Worker], fields: dict[str, Any]) -> None:
     """Send a message to the worker of a session."""
     if entry.worker.alive:
-        entry.worker.notify("Group", 0, json.dumps(fields).encode())
+        entry.worker.tell("Group", json.dumps(fields).encode())
 
 
 def fields_of(refusal: Refusal) -> list[Any]:
