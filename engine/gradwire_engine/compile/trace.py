@@ -63,11 +63,13 @@ class Exchange:
     """A step that exchanges values with other sessions, and waits for them.
 
     begin: takes the arrays that it reads or writes; what it returns is done when exhausted. equals: whether all
-    sessions then have equal values, and may have to compute equal ones of them.
+    sessions then have equal values, and may have to compute equal ones of them. fits: whether it writes what it wrote
+    when it was traced.
     """
 
     begin: Callable[[Sequence[Any]], Iterator[None]]
     equals: bool
+    fits: Callable[[], bool] = lambda: True
 
 
 class Instr:

@@ -121,13 +121,24 @@ def trace_collective(tracer: Tracer, scope: TensorScope, request: pb.CollectiveR
     """Tell the tracer of a plan about a collective. The plan exchanges its arrays in the same way."""
     groups, kind = scope.groups, request.kind
     slots = (*request.inputs, *request.outputs)
-    written = request.inputs if kind in _IN_PLACE else () if kind in _WRITING_NOTHING else request.outputs
+    rank = groups.rank_in(request.group)
+    written = () if kind in _WRITING_NOTHING else _written(request, rank, request.inputs, request.outputs)
 
     def begin(arrays: Sequence[Any]) -> Iterator[None]:
         return collective(_PlanScope(groups, dict(zip(slots, map(Tensor, arrays), strict=True))), request, None)
 
-    exchange = Exchange(begin, equals=kind == pb.COLLECTIVE_KIND_ALL_REDUCE)
+    exchange = Exchange(
+        begin, kind == pb.COLLECTIVE_KIND_ALL_REDUCE, lambda: groups.rank_in(request.group) in (rank, None)
+    )
     tracer.exchanged(scope.tensors(slots), scope.tensors(written), exchange)
+
+
+def _written(request: pb.CollectiveRequest, rank: int | None, inputs: Any, outputs: Any) -> Any:
+    """Those of a collective's tensors that receive values at a rank."""
+    if request.kind in (pb.COLLECTIVE_KIND_REDUCE, pb.COLLECTIVE_KIND_BROADCAST):
+        is_root = rank == request.peer
+        return inputs if is_root is (request.kind == pb.COLLECTIVE_KIND_REDUCE) else []
+    return inputs if request.kind in _IN_PLACE else outputs
 
 
 class _PlanScope:
@@ -418,10 +429,8 @@ class _Exchange:
 
     def written(self) -> list[Tensor]:
         """The tensors that receive values."""
-        if self.kind in (pb.COLLECTIVE_KIND_REDUCE, pb.COLLECTIVE_KIND_BROADCAST):
-            is_root = self.member.rank == self.request.peer
-            return self.inputs if is_root is (self.kind == pb.COLLECTIVE_KIND_REDUCE) else []
-        return self.inputs if self.kind == pb.COLLECTIVE_KIND_ALL_REDUCE else self.outputs
+        found: list[Tensor] = _written(self.request, self.member.rank, self.inputs, self.outputs)
+        return found
 
     def _check_sizes(self) -> list[Tensor]:
         """Check the numbers of elements; the tensors whose shapes all ranks share. Raises Refusal: SHAPE."""

@@ -186,6 +186,11 @@ class GroupTable:
             raise found.broken.copy()
         return found
 
+    def rank_in(self, name: str) -> int | None:
+        """The session's rank in the group of a name; None if it is in none, or the group broke."""
+        found = self.joined.get(name)
+        return None if found is None or found.broken is not None else found.rank
+
     def of_number(self, number: int) -> Membership | None:
         """The group of a number; None if the session is not in it."""
         return next((each for each in self.joined.values() if each.number == number), None)
