@@ -39,7 +39,8 @@ class Rank:
     """A session, by unary calls."""
 
     def __init__(self, server: Running, rank: int, size: int, group: str = "g") -> None:
-        self.stub, self.rank, self.size, self.group = server.stub, rank, size, group
+        self.server, self.stub = server, server.stub
+        self.rank, self.size, self.group = rank, size, group
         self.session = self.stub.OpenSession(s.OpenSessionRequest()).session_id
         self.ids = iter(range(1, 1000))
 

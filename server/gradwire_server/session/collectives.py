@@ -29,6 +29,7 @@ from gradwire_engine.core.dtypes import DType, name_of
 from gradwire_engine.core.reduction import HostArray, check_reduction, reduce_into
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.shared_files import location
+from gradwire_server.session.gpu_exchange import GpuExchange
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.state.durability import Received
 from gradwire_server.session.state.group_table import (
@@ -293,15 +294,16 @@ def _answer(groups: GroupTable, future: Future[Any]) -> Waiting:
     return answered
 
 
-def _met(groups: GroupTable, member: Membership, about: str, timeout: int) -> Iterator[None]:
-    """Wait until all ranks have arrived. Raises Refusal, in step with the other ranks."""
+def _met(groups: GroupTable, member: Membership, about: str, timeout: int, offer: Any = None) -> Waiting:
+    """Wait until all ranks have arrived; the offers of all of them. Raises Refusal, in step with the other ranks."""
     channel = groups.require_channel()
+    offered = {} if offer is None else {"offer": offer}
     future = channel.ask(
-        groups.session, "arrive", group=member.number, place=member.begun, about=about, timeout=timeout
+        groups.session, "arrive", group=member.number, place=member.begun, about=about, timeout=timeout, **offered
     )  # fmt: skip
     member.begun += 1
     try:
-        yield from _answer(groups, future)
+        return (yield from _answer(groups, future))
     except Refusal as refusal:
         if not future.done():  # this rank's command was stopped
             why = f"the command of rank {member.rank} was stopped: {refusal.message}"
@@ -367,25 +369,47 @@ class _Exchange:
     def run(self) -> Iterator[None]:
         """Give values, meet the other ranks, take values. Raises Refusal."""
         self.turn = self.member.turn
+        between = GpuExchange(self.groups, self.member, self.request)
         try:
             about = self._prepare()
-            yield from self._write()
+            offer = between.offer(self.inputs, self.outputs, self.written())
+            if offer is None:
+                yield from self._write()
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - told to all ranks; the unforeseen is logged
             refusal = self._refused(error)
             raise refusal from None
-        yield from _met(self.groups, self.member, about, self.request.timeout_ms)
+        met = yield from _met(self.groups, self.member, about, self.request.timeout_ms, offer)
         self.member.turn ^= 1
+        if "offers" in met and not between.suits(met["offers"]):
+            yield from self._meet_again(about, written=offer is None)
+            met = {}
         try:
-            yield from self._fetch(self._needed())
-            yield from self._take()
+            if "offers" in met:
+                yield from _answer(self.groups, between.begin(met["offers"]))
+                between.finish()
+            else:
+                yield from self._fetch(self._needed())
+                yield from self._take()
             if self.kind not in _WRITING_NOTHING:
                 _note(self.groups, self.written(), self.room)
         except (EngineError, MemoryError) as error:  # some tensors may have changed: the ranks are apart from now on
             refusal = refusal_of(error, "Collective")
             refusal.in_step = False
             raise refusal from None
+
+    def _meet_again(self, about: str, written: bool) -> Iterator[None]:
+        """Give values by the host's memory after all, since not all ranks have a GPU of their own."""
+        if not written:
+            try:
+                yield from self._write()
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - told to all ranks; the unforeseen is logged
+                refusal = self._refused(error)
+                raise refusal from None
+        yield from _met(self.groups, self.member, f"{about}, by the host", self.request.timeout_ms)
 
     def _refused(self, error: BaseException) -> Refusal:
         """Tell the other ranks why this one cannot take part; the refusal for this one."""

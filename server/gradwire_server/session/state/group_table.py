@@ -19,6 +19,7 @@ import numpy as np
 
 from gradwire_engine import Account
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.nccl import Communicator
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_files import REGION, opened
 from gradwire_server.session.state.cancel_token import CancelToken
@@ -141,6 +142,8 @@ class Membership:
         self.broken: Refusal | None = None
         self.begun = 0  # collectives
         self.turn = 0  # the region that the next collective uses; all ranks agree on it
+        self.gpus: Communicator | None = None  # of all ranks, once they have exchanged values between their GPUs
+        self.by_host = False  # whether the ranks' GPUs were found not to be able to
         self.inbox: list[Message] = []
         self.receiving: Future[Any] | None = None  # of the rank's RECV, which waits for a message
 
@@ -158,6 +161,8 @@ class Membership:
 
     def close(self) -> None:
         """Give all memory back."""
+        if self.gpus is not None:
+            self.gpus.abort()
         self.memory.close()
         for peer in self.peers:
             peer.close()
@@ -215,6 +220,8 @@ class GroupTable:
         found = self.of_number(number)
         if found is not None:
             found.broken = found.broken or refusal
+            if found.gpus is not None:
+                found.gpus.abort()
             if not found.in_use:
                 found.close()
             if found.receiving is not None and not found.receiving.done():
