@@ -123,7 +123,10 @@ def trace_collective(tracer: Tracer, scope: TensorScope, request: pb.CollectiveR
     groups, kind = scope.groups, request.kind
     slots = (*request.inputs, *request.outputs)
     rank = groups.rank_in(request.group)
-    written = () if kind in _WRITING_NOTHING else _written(request, rank, request.inputs, request.outputs)
+    written: Sequence[int] = ()
+    if kind not in _WRITING_NOTHING and (rank is not None or groups.replay_wrote):
+        root = request.peer if kind == pb.COLLECTIVE_KIND_REDUCE else None  # in a replay: any rank that wrote
+        written = _written(request, root if rank is None else rank, request.inputs, request.outputs)
 
     def begin(arrays: Sequence[Any]) -> Iterator[None]:
         return collective(_PlanScope(groups, dict(zip(slots, map(Tensor, arrays), strict=True))), request, None)
@@ -167,6 +170,7 @@ def _replay(scope: ExchangeScope, request: pb.CollectiveRequest, recorded: deque
     if not recorded:
         raise Refusal("GROUP_BROKEN", "the log lacks what a collective gave this session")
     what = recorded.popleft()
+    scope.groups.replay_wrote = what.values is not None
     if what.values is not None:
         targets = scope.tensors(request.outputs or request.inputs)
         values, begin = np.frombuffer(what.values, _one_dtype(targets)), 0
