@@ -161,7 +161,7 @@ def test_rows_of_all_dtypes_and_layouts_reach_their_workers(here: gradwire.Sessi
         weight.grad = None
         made = x * weight * scale * mask
         made.mean().backward()
-        return made.detach()
+        return made.detach(), {"positive": made.detach() > 0}
 
     divided = gradwire.compile(step, data_parallel=2, sliced=("x", "mask"))
     for number in range(5):
@@ -170,7 +170,8 @@ def test_rows_of_all_dtypes_and_layouts_reach_their_workers(here: gradwire.Sessi
             x = x.t().contiguous().t()
         mask = (gradwire.arange(12).reshape(4, 3) % 2).to(bool_or_float)
         scale = gradwire.full((3,), 2.0 + number, dtype=gradwire.float64)
-        found = divided(x, mask, scale)
+        found, others = divided(x, mask, scale)
+        assert others["positive"].tolist() == (x * scale * mask > 0).tolist()
         assert found.tolist() == (x * scale * mask).tolist()
         assert weight.grad.tolist() == pytest.approx((x * scale * mask).sum(0).div(12).tolist())
     divided.close()
