@@ -86,7 +86,7 @@ def test_every_collective_is_as_gloos(workers: str) -> None:
 
 TRAINING = str(RANKS / "training.py")
 LOSSES = ("losses", "modules", "unused", "static")
-COMPILED = ("compiled/plain:50", "compiled/mixed:50", "compiled/sync:50")
+COMPILED = ("compiled/plain:50", "compiled/kept:50", "compiled/mixed:50", "compiled/sync:50")
 AS_PYTORCH = ("accumulate:5", "unused:5", "buffers:5", *(f"losses/{way}:3" for way in LOSSES))
 AS_ALONE = (
     "begin:50",
@@ -148,6 +148,7 @@ def test_ranks_with_compiled_steps_give_the_weights_of_one_worker(workers: str, 
     """Also with batch normalization over all ranks; and if rank 0 runs step by step what others run as a plan."""
     several = by_gradwire(4, TRAINING, *COMPILED, address=workers)
     check_weights(of_way(several, "compiled/plain"), one_rank, "plain")
+    check_weights(of_way(several, "compiled/kept"), one_rank, "plain")
     check_weights(of_way(several, "compiled/sync"), one_rank, "buffers")
     check_weights(of_way(several, "compiled/mixed"), one_rank, "")
 

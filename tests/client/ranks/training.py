@@ -64,7 +64,7 @@ def whole_step(way: str, wrapped: nn.Module, compiles: bool) -> partial[Any]:
         return loss
 
     def step(x: torch.Tensor, y: torch.Tensor) -> Any:
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=way != "kept")
         if way == "accumulate":
             with wrapped.no_sync():
                 backward(*SECOND)
