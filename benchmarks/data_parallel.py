@@ -12,7 +12,7 @@ import gradwire
 from gradwire import nn
 from gradwire._transport.embedded import EmbeddedServer
 
-SIZES = ((64, 256), (512, 512), (512, 8192))  # width of the layers, rows of a batch
+SIZES = ((64, 256), (512, 512), (512, 2048))  # width of the layers, rows of a batch
 TURNS, STEPS = 5, 10
 
 

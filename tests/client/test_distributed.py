@@ -86,8 +86,14 @@ def test_every_collective_is_as_gloos(workers: str) -> None:
 
 TRAINING = str(RANKS / "training.py")
 LOSSES = ("losses", "modules", "unused", "static")
+COMPILED = ("compiled/plain:50", "compiled/kept:50", "compiled/mixed:50", "compiled/sync:50")
 AS_PYTORCH = ("accumulate:5", "unused:5", "buffers:5", *(f"losses/{way}:3" for way in LOSSES))
-AS_ALONE = ("begin:50", "sampler:50", "sync:50")  # ranks of "begin" begin with other weights, and have those of rank 0
+AS_ALONE = (
+    "begin:50",
+    "sampler:50",
+    "sync:50",
+    "compiled/accumulate:5",
+)  # ranks of "begin" begin with other weights, and have those of rank 0
 
 
 def of_way(ranks: list[Any], way: str) -> list[Any]:
@@ -105,9 +111,9 @@ def one_rank(workers: str) -> list[Any]:
     return by_gradwire(1, TRAINING, "plain:50", "buffers:50", address=workers)
 
 
-@pytest.mark.parametrize("way", ["accumulate", "unused", "buffers"])
+@pytest.mark.parametrize("way", ["accumulate", "compiled/accumulate", "unused", "buffers"])
 def test_training_is_as_pytorchs_and_replicas_are_equal(two_ranks: list[Any], way: str) -> None:
-    ours, theirs = of_way(two_ranks, way), of_way(by_pytorch(2, TRAINING, *AS_PYTORCH), way)
+    ours, theirs = of_way(two_ranks, way), of_way(by_pytorch(2, TRAINING, *AS_PYTORCH), way.removeprefix("compiled/"))
     for mine, other in zip(ours, theirs, strict=True):
         assert mine["weights"] == pytest.approx(other["weights"], rel=1e-9, abs=1e-9)
         assert mine["unset"] == other["unset"]
@@ -138,9 +144,13 @@ def test_ranks_give_the_weights_of_one_worker(two_ranks: list[Any], one_rank: li
     check_weights(of_way(two_ranks, way), one_rank, of_one)
 
 
-def test_four_ranks_with_compiled_steps_give_the_weights_of_one_worker(workers: str, one_rank: list[Any]) -> None:
-    several = by_gradwire(4, TRAINING, "compiled:50", address=workers)
-    check_weights(of_way(several, "compiled"), one_rank, "plain")
+def test_ranks_with_compiled_steps_give_the_weights_of_one_worker(workers: str, one_rank: list[Any]) -> None:
+    """Also with batch normalization over all ranks; and if rank 0 runs step by step what others run as a plan."""
+    several = by_gradwire(4, TRAINING, *COMPILED, address=workers)
+    check_weights(of_way(several, "compiled/plain"), one_rank, "plain")
+    check_weights(of_way(several, "compiled/kept"), one_rank, "plain")
+    check_weights(of_way(several, "compiled/sync"), one_rank, "buffers")
+    check_weights(of_way(several, "compiled/mixed"), one_rank, "")
 
 
 def killed(ranks: "list[subprocess.Popen[str]]", kill: Callable[[list[int]], None]) -> list[str]:
@@ -199,6 +209,65 @@ def test_the_first_failure_ends_all_ranks_and_is_the_status(tmp_path: Path) -> N
     assert status == 7
     assert "rank 1 failed with exit status 7" in err
     assert {"[rank0] begins", "[rank1] begins"} <= set(out.splitlines()) | {"[rank0] begins"}
+
+
+RESUMING = """
+import os, signal, sys
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+folder, kills = sys.argv[1], int(sys.argv[2])
+dist.init_process_group()
+rank, attempt = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+torch.manual_seed(rank)
+model = DistributedDataParallel(torch.nn.Linear(3, 2).double())
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+path, begin = folder + "/checkpoint", 0
+if os.path.exists(path):
+    state = torch.load(path)
+    model.load_state_dict(state["model"]); optimizer.load_state_dict(state["optimizer"]); begin = state["step"]
+print("begins at", begin, flush=True)
+for step in range(begin, 6):
+    if rank == 1 and attempt < kills and step == 2 + attempt * 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    optimizer.zero_grad()
+    model(torch.full((1, 3), rank + step + 1.0, dtype=torch.float64)).square().sum().backward()
+    optimizer.step()
+    if rank == 0 and step % 2 == 1:
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}, path)
+    dist.barrier()
+print("ends with", [value.hex() for each in model.parameters() for value in each.flatten().tolist()], flush=True)
+"""
+
+
+def test_ranks_that_start_again_continue_from_their_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(RESUMING)
+    ends = []
+    for kills in (0, 2):
+        folder = tmp_path / str(kills)
+        folder.mkdir()
+        status, out, err = launched(2, "--max-restarts", "2", str(tmp_path / "script.py"), str(folder), str(kills))
+        assert status == 0, err
+        lines = sorted(out.splitlines())
+        assert [each for each in lines if "begins" in each] == sorted(
+            f"[rank{rank}] begins at {2 * attempt}" for rank in range(2) for attempt in range(kills + 1)
+        )
+        ends.append([each for each in lines if "ends with" in each])
+        if kills:
+            assert "rank 1 was ended by signal 9; all ranks are restarted; 1 left" in err
+    assert len(ends[0]) == 2 and ends[0] == ends[1]
+
+
+def test_ranks_start_again_a_limited_number_of_times(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import os; print(os.environ['GRADWIRE_RUN_ID'], flush=True); os._exit(9)\n")
+    status, out, err = launched(1, "--max_restarts", "2", str(tmp_path / "script.py"))
+    assert status == 9
+    assert len(set(out.split())) == 4 and out.count("[rank0]") == 3  # each start has another name for its groups
+    assert "rank 0 failed with exit status 9; the other ranks are ended" in err
+    for given in (["--max-restarts", "-1"], ["--max-restarts", "x"]):
+        assert launched(1, *given, str(tmp_path / "script.py"))[0] == 2
+    command = [sys.executable, "-m", "gradwire", "run", "--max-restarts", "1", str(tmp_path / "script.py")]
+    done = subprocess.run(command, env=clean(), capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 2 and "--max-restarts needs --nproc" in done.stderr
 
 
 def test_spawned_processes_share_a_server(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ class Rank:
     """A session, by unary calls."""
 
     def __init__(self, server: Running, rank: int, size: int, group: str = "g") -> None:
-        self.stub, self.rank, self.size, self.group = server.stub, rank, size, group
+        self.server, self.stub = server, server.stub
+        self.rank, self.size, self.group = rank, size, group
         self.session = self.stub.OpenSession(s.OpenSessionRequest()).session_id
         self.ids = iter(range(1, 1000))
 
@@ -313,6 +314,18 @@ def test_a_refused_collective_lets_a_slow_rank_read_the_one_before(
     assert together(ranks, work) == [np.full(1000, 3, np.float32).tobytes()] * 2
 
 
+def test_plans_that_were_crossed_are_refused_at_once(make: Any) -> None:
+    ranks = make(2)
+    together(ranks, lambda rank: rank.join("other"))
+    both = [planned(ranks, summing(group)) for group in ("g", "other")]
+
+    def crossed(rank: Rank) -> str:
+        """The reason that the one of two plans is refused which the other rank runs second."""
+        return refused(both[rank.rank][rank.rank].run)[0]
+
+    assert together(ranks, crossed) == ["COLLECTIVE_MISMATCH"] * 2
+
+
 def test_groups_that_were_crossed_are_refused_at_once(make: Any) -> None:
     ranks = make(2)
     for name in ("a", "b"):
@@ -383,6 +396,89 @@ def test_a_program_that_fails_before_its_collective_breaks_the_group(make: Any) 
     found = together(ranks, work)
     assert found[0][0] == "GROUP_BROKEN" and "rank 1 left out a collective" in found[0][1]
     assert found[1][0] != "GROUP_BROKEN"
+
+
+def summing(group: str = "g") -> bytes:
+    """A program that doubles its input, sums it over the ranks of a group, and adds one."""
+    total = g.CollectiveRequest(kind="COLLECTIVE_KIND_ALL_REDUCE", group=group, op="REDUCE_OP_SUM", inputs=[2])
+    return p.Program(
+        inputs=[p.ProgramInput(dtype=t.DTYPE_FLOAT32, shape=[2])],
+        steps=[
+            p.ProgramStep(op=op("mul", Id(1), 2.0, outputs=[2])),
+            p.ProgramStep(collective=total),
+            p.ProgramStep(op=op("add", Id(2), 1.0, outputs=[3])),
+        ],
+        outputs=[3],
+    ).SerializeToString()
+
+
+class Planned:
+    """A rank's program, of which `run` returns the output."""
+
+    def __init__(self, rank: Rank, raw: bytes) -> None:
+        self.rank, self.raw, self.hash = rank, raw, hashlib.sha256(raw).digest()
+        self.register()
+        self.value = rank.make(np.full(2, rank.rank + 1, np.float32))
+
+    def register(self) -> p.RegisterProgramResponse:
+        request = p.RegisterProgramRequest(session_id=self.rank.session, hash=self.hash, program=self.raw)
+        return self.rank.stub.RegisterProgram(request)
+
+    def run(self, timeout: float = SECONDS) -> list[float]:
+        made = next(self.rank.ids)
+        session = self.rank.session
+        run = p.RunProgramRequest(session_id=session, hash=self.hash, inputs=[self.value], outputs=[made])
+        self.rank.stub.RunProgram(run, timeout=timeout)
+        return list(self.rank.read(made).tolist())
+
+
+def planned(ranks: "list[Rank]", raw: bytes) -> list[Planned]:
+    """The program at all ranks, after two runs; each one has a plan."""
+    made = [Planned(rank, raw) for rank in ranks]
+
+    def twice(rank: Rank) -> int:
+        for _ in range(2):
+            assert made[rank.rank].run() == [7, 7]
+        return made[rank.rank].register().planned_runs
+
+    assert together(ranks, twice) == [1, 1]
+    return made
+
+
+@pytest.mark.parametrize("cause", ["cancelled", "deadline", "ended", "disagrees"])
+def test_a_plan_that_waits_for_other_ranks_ends_with_what_ends_the_collective(
+    make: Any, ranks_server: Running, cause: str
+) -> None:
+    ranks = make(2)
+    one, two = ranks
+    first, second = planned(ranks, summing())
+    if cause == "deadline":
+        with pytest.raises(grpc.RpcError) as error:
+            first.run(timeout=2)
+        assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        time.sleep(0.5)  # the client's clock comes first, as a rule
+        assert refused(second.run)[0] == "GROUP_BROKEN"
+        return
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(refused, first.run)
+        other = Rank(ranks_server, 0, 1)  # computes meanwhile
+        assert other.read(other.make(np.ones(2, np.float32))).tolist() == [1, 1]
+        time.sleep(0.2)
+        other.end()
+        assert not waiting.done()
+        if cause == "cancelled":
+            one.stub.Cancel(s.CancelRequest(session_id=one.session))
+        elif cause == "ended":
+            two.end()
+        else:
+            assert refused(lambda: two.ask("BARRIER"))[0] == "COLLECTIVE_MISMATCH"
+        reason, _ = waiting.result(SECONDS)
+    expected = {"cancelled": "CANCELLED", "disagrees": "COLLECTIVE_MISMATCH"}.get(cause, "GROUP_BROKEN")
+    assert reason == expected
+    if cause == "disagrees":  # the group is whole
+        assert together(ranks, lambda rank: (first, second)[rank.rank].run()) == [[7, 7]] * 2
+    elif cause == "cancelled":
+        assert refused(second.run)[0] == "GROUP_BROKEN"
 
 
 def test_ranks_that_cannot_form_a_group_are_refused(make: Any) -> None:

@@ -17,13 +17,21 @@ from tests.server.harness import Id, op
 from tests.server.test_collectives import SECONDS, Rank, refused, together
 from tests.server.test_durability import Storing
 
-# Multiplies its input in place, and averages it over the ranks.
+# Multiplies its input in place, averages it over the ranks, and sums it at rank 1, which gives the sum to all.
 _PROGRAM = p.Program(
-    inputs=[p.ProgramInput(dtype=t.DTYPE_FLOAT64, shape=[3])],
+    inputs=[p.ProgramInput(dtype=t.DTYPE_FLOAT64, shape=[3]) for _ in range(2)],
     steps=[
         p.ProgramStep(op=op("mul_", Id(1), 1.5)),
         p.ProgramStep(
             collective=g.CollectiveRequest(kind="COLLECTIVE_KIND_ALL_REDUCE", group="g", op="REDUCE_OP_AVG", inputs=[1])
+        ),
+        *(
+            p.ProgramStep(
+                collective=g.CollectiveRequest(
+                    kind=f"COLLECTIVE_KIND_{kind}", group="g", op="REDUCE_OP_SUM", inputs=[2], peer=1
+                )
+            )
+            for kind in ("REDUCE", "BROADCAST")
         ),
     ],
     outputs=[1],
@@ -52,8 +60,11 @@ def use_all(rank: Rank) -> dict[str, int]:
     )
     name = hashlib.sha256(_PROGRAM).digest()
     rank.stub.RegisterProgram(p.RegisterProgramRequest(session_id=rank.session, hash=name, program=_PROGRAM))
-    request = p.RunProgramRequest(session_id=rank.session, hash=name, inputs=[values], repeat=3)
-    rank.stub.RunProgram(request, timeout=SECONDS)
+    others = [rank.make(np.arange(3.0) * (number - rank.rank)) for number in range(4)]
+    for other in others:  # as a plan from the second run on, whose last input is another one each time
+        request = p.RunProgramRequest(session_id=rank.session, hash=name, inputs=[values, other], repeat=2)
+        rank.stub.RunProgram(request, timeout=SECONDS)
+    made |= {f"other {number}": other for number, other in enumerate(others)}
     rank.ask("REDUCE", peer=0, op="REDUCE_OP_PRODUCT", inputs=[gathered])
     return {"values": values, "wide": wide, "gathered": gathered, **made}
 
@@ -66,13 +77,13 @@ def test_a_restored_session_has_what_collectives_gave_it_and_is_in_no_group(tmp_
         together(ranks, Rank.join)
         ids = together(ranks, use_all)
         before = [{name: rank.read(ids[rank.rank][name]).tobytes() for name in ids[0]} for rank in ranks]
-        versions = [rank.version(ids[rank.rank]["values"]) for rank in ranks]
+        versions = [[rank.version(number) for number in ids[rank.rank].values()] for rank in ranks]
         shutil.copytree(server.root, tmp_path / "1")  # as after a crash: the logs of the last answers
         copy = Storing(tmp_path / "1", logs=True)
         for rank, held, version in zip(ranks, before, versions, strict=True):
             rank.stub = copy.stub
             assert {name: rank.read(ids[rank.rank][name]).tobytes() for name in held} == held
-            assert rank.version(ids[rank.rank]["values"]) == version
+            assert [rank.version(number) for number in ids[rank.rank].values()] == version
             assert refused(lambda rank=rank: rank.ask("BARRIER")) == ("GROUP_BROKEN", "this session is in no group 'g'")
         together(ranks, Rank.join)  # and may form it again
         together(ranks, lambda rank: rank.ask("ALL_REDUCE", op="REDUCE_OP_SUM", inputs=[ids[rank.rank]["values"]]))

@@ -26,9 +26,15 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--address", help="the server, host:port; else GRADWIRE_ADDRESS, else an embedded one")
     parser.add_argument("--nproc", type=_ranks, default=0, help="start so many ranks of a distributed program")
+    parser.add_argument(
+        "--max-restarts", "--max_restarts", type=_count, default=0, metavar="N",
+        help="start all ranks again after one of them failed, at most so many times",
+    )  # fmt: skip
     parser.add_argument("script", help="the program")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     options = parser.parse_args(arguments)
+    if options.max_restarts and not options.nproc:
+        parser.error("--max-restarts needs --nproc: it starts ranks again")
     if not os.path.exists(options.script):  # a folder or archive with a __main__.py runs too
         parser.error(f"there is no file {options.script}")
     if options.address:
@@ -36,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.nproc:
         from gradwire._cli.launch import launch
 
-        return launch(options.nproc, [options.script, *options.args])
+        return launch(options.nproc, [options.script, *options.args], options.max_restarts)
     alias()
     alias_in_children()
     install()
@@ -51,6 +57,12 @@ def _ranks(text: str) -> int:
     if not 0 < number <= 1024:
         raise argparse.ArgumentTypeError(f"{text!r} ranks; allowed: 1 to 1024")
     return number
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) > 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} restarts; allowed: 0 to 1000")
+    return int(text)
 
 
 def bench(arguments: Sequence[str]) -> int:

@@ -82,6 +82,10 @@ class TensorAliases:
         """The captures that the call changed in place, among those whose storage counted changes before it."""
         return [self._captures[place - self._inputs] for place, _, _ in self._moved if place >= self._inputs]
 
+    def forget_results(self) -> None:
+        """Let results share storage with nothing."""
+        self._storages = []
+
     def share_storage(self, feeds: Sequence[Handle], made: Sequence[Handle]) -> None:
         """Let the results of a run share storage as the results of the recorded call did."""
         for place, was, members in self._storages:

@@ -12,13 +12,16 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base.dtypes import finfo
 from gradwire._base.errors import GradwireError, GradwireValueError, make_error
 from gradwire._base.modes import no_grad
 from gradwire._compile.calls import FunctionCall, is_transformed
+from gradwire._compile.divided_programs import Exchanges, Kind, divide
 from gradwire._compile.recorded_run import RECORDING, is_recording
+from gradwire._compile.recorder import RecordedProgram
 from gradwire._compile.recordings import RecordedCall, Recording, register_program
 from gradwire._compile.result_structure import map_tensors, tensors_of
 from gradwire._compile.workers import TIMEOUT_MS, Workers
@@ -57,6 +60,7 @@ class DataParallel:
         self._failures = 0
         self._calls = threading.RLock()
         self._averages: Workers | None = None  # while the divided step is recorded
+        self._averaged: list[Kind] = []  # what it has averaged since
         if hasattr(function, "__name__"):
             functools.update_wrapper(self, function, updated=())
         call_after_backward(self)
@@ -197,7 +201,7 @@ class DataParallel:
         for each in whole.recording.captures:
             share_storage(each, each)
         marks = [each._storage.changes for each in given]
-        self._averages = workers
+        self._averages, self._averaged = workers, []
         try:
             recorded = self._record(cut.call(buffers[0]))
         finally:
@@ -207,7 +211,7 @@ class DataParallel:
             why = "it changes a sliced argument in place"
         if why is not None:
             raise _refused(self._name(), why)
-        return _Divided(recorded, workers, buffers, whole, self._name())
+        return _Divided(recorded, workers, buffers, whole, cut, self._averaged, self._name())
 
     def after_backward(self, reached: Sequence[Any]) -> None:
         """Add the average of the gradients that a backward of the recorded step made; nothing outside a recording."""
@@ -223,6 +227,7 @@ class DataParallel:
             )  # fmt: skip
             # Not sent: only this rank records. The state of before is put back, and all ranks run the program.
             assert session.recorder is not None
+            self._averaged.append((bucket[0].dtype, bucket[0].device))
             session.recorder.add_arguments(bucket, ())
             session.recorder.add_command(
                 service_pb2.Command(collective=request), service_pb2.Result(collective=pb.CollectiveResponse())
@@ -269,6 +274,19 @@ class _Cut:
 
         args, kwargs = map_tensors((self.args, self.kwargs), change)
         return FunctionCall(self.function, None, None, args, kwargs)
+
+    def given(self) -> list[Any]:
+        """The sliced arguments, of which the program takes rows as bytes."""
+        with no_grad():
+            return [self.feeds[place].detach().contiguous() for place in sorted(self.sliced)]
+
+    def whole(self) -> dict[Kind, list[int]]:
+        """The places of the arguments that are not sliced, those of one dtype and device together."""
+        kinds: dict[Kind, list[int]] = {}
+        for place, each in enumerate(self.feeds):
+            if place not in self.sliced:
+                kinds.setdefault((each.dtype, each.device), []).append(place)
+        return kinds
 
     def buffers(self, workers: Workers) -> list[list[Any]]:
         """Per worker: a tensor for each argument. The caller's session needs none for those that go whole."""
@@ -328,11 +346,26 @@ class _Whole:
         self.recording = Recording(recorded)
 
 
+@dataclass
+class _Program:
+    """A serialized program and its hash."""
+
+    data: bytes
+    hash: bytes
+
+
 class _Divided:
     """The step recorded on one worker's rows, and its runs on all workers."""
 
     def __init__(
-        self, recorded: RecordedCall, workers: Workers, buffers: list[list[Any]], whole: _Whole, name: str
+        self,
+        recorded: RecordedCall,
+        workers: Workers,
+        buffers: list[list[Any]],
+        whole: _Whole,
+        cut: _Cut,
+        averages: Sequence[Kind],
+        name: str,
     ) -> None:
         self._workers = workers
         self._buffers = buffers
@@ -353,7 +386,16 @@ class _Divided:
             _kind_of(each._spec, shape, len(workers.sessions), name) if place is not None else ""
             for each, shape, place in zip(answers, whole.shapes, self._outputs, strict=True)
         ]
+        exchanges = Exchanges(
+            workers.group, len(workers.sessions), TIMEOUT_MS, cut.rows, cut.whole(), self._means(answers), averages
+        )
+        recorded.trace = RecordedProgram(recorded.recorder, recorded.feeds, recorded.results, len(cut.rows))
+        program, other = divide(recorded.trace, exchanges)
+        recorded.trace.replace(other)
+        self._other = _Program(recorded.trace.data, recorded.trace.hash)
+        recorded.trace.replace(program)
         self.recording = Recording(recorded)
+        self.recording.copies_results()
         self.captures: list[Any] = list(self.recording.captures)
         self._changed = self.recording.changed_captures()
         first = len(given)
@@ -363,9 +405,18 @@ class _Divided:
             for place, had, state, _ in self.recording.leaves
             if place >= first and had is None and state is not None
         ]
-        self._means = _by_kind(self._outputs, self._kinds, answers)
         rows = (place for place, kind in zip(self._outputs, self._kinds, strict=True) if kind == "rows")
         self._rows = sorted({place for place in rows if place is not None})
+
+    def _means(self, answers: Sequence[Any]) -> dict[Kind, list[int]]:
+        """The outputs of which means are taken, those of one dtype and device together."""
+        groups: dict[Kind, list[int]] = {}
+        for place, kind, each in zip(self._outputs, self._kinds, answers, strict=True):
+            if kind == "mean" and place is not None:
+                held = groups.setdefault((each.dtype, each.device), [])
+                if place not in held:
+                    held.append(place)
+        return groups
 
     def call(self, cut: _Cut) -> FunctionCall:
         """The call in the caller's session."""
@@ -381,9 +432,8 @@ class _Divided:
         numbers = recording.count_runs(1)
         count = len(workers.sessions)
         for rank in range(1, count):
-            self._run_beside(rank, cut, numbers)
-        self._share(0, cut)
-        answer = recording.run(call, 1, 0, False, numbers)
+            self._run_beside(rank, numbers)
+        answer = recording.run(call, 1, 0, False, numbers, cut.given())
         made = self._joined(tensors_of(answer))
         workers.flush()
         workers.note(self.captures)
@@ -393,59 +443,39 @@ class _Divided:
         results = iter(made)
         return map_tensors(answer, lambda _: next(results))
 
-    def _run_beside(self, rank: int, cut: _Cut, numbers: Sequence[float]) -> None:
+    def _run_beside(self, rank: int, numbers: Sequence[float]) -> None:
         """Issue the step's commands at another worker."""
-        workers, trace = self._workers, self.recording.trace
+        workers, program = self._workers, self._other
         session = workers.sessions[rank]
         with workers.naming(rank):
             for each in self._without_gradient:
                 workers.set_gradient_none(rank, each)
-            register_program(session, trace)  # may wait, so before any collective
-            self._share(rank, cut)
-            outputs = [next(session.ids) for _ in trace.program.outputs]
+            register_program(session, program)  # may wait, so before any collective
+            outputs = [next(session.ids) for _ in self.recording.trace.program.outputs]
             inputs = [*self._buffers[rank], *(workers.copy_of(rank, each) for each in self.captures)]
             request = programs_pb2.RunProgramRequest(
-                hash=trace.hash, inputs=[each._id for each in inputs], numbers=numbers, repeat=1, outputs=outputs
+                hash=program.hash, inputs=[each._id for each in inputs], numbers=numbers, repeat=1, outputs=outputs
             )
             workers.post(rank, service_pb2.Command(run_program=request))
-            for group in self._means:
-                workers.exchange(
-                    rank, pb.COLLECTIVE_KIND_REDUCE, [outputs[place] for place in group], op=pb.REDUCE_OP_AVG, peer=0
-                )
             for place in self._rows:
                 workers.exchange(rank, pb.COLLECTIVE_KIND_GATHER, [outputs[place]], peer=0)
             session.released.extend(outputs)
             session.flush()
 
-    def _share(self, rank: int, cut: _Cut) -> None:
-        """Give a worker its rows of the sliced arguments, and the others whole."""
-        workers = self._workers
-        for place, feed in enumerate(cut.feeds):
-            own = self._buffers[rank][place]._id
-            if place in cut.sliced:
-                workers.exchange(rank, pb.COLLECTIVE_KIND_SCATTER, [] if rank else [feed._id], [own], peer=0)
-            else:
-                workers.exchange(rank, pb.COLLECTIVE_KIND_BROADCAST, [own if rank else feed._id], peer=0)
-
     def _joined(self, answers: Sequence[Any]) -> list[Any]:
         """The results of all workers: means, and rows one after another. `answers` are the caller's own."""
         workers = self._workers
         joined: dict[int, Any] = {}
-        with no_grad():
-            for place, kind, each in zip(self._outputs, self._kinds, answers, strict=True):
-                if place is None or place in joined:
-                    continue
-                if kind == "mean":
-                    joined[place] = each.detach().clone()
-                else:
-                    joined[place] = workers.empty_like(0, each.detach(), each.shape[0] * len(workers.sessions))
-        own = dict(zip(self._outputs, answers, strict=True))
-        for group in self._means:
-            ids = [joined[place]._id for place in group]
-            workers.exchange(0, pb.COLLECTIVE_KIND_REDUCE, ids, op=pb.REDUCE_OP_AVG, peer=0)
-        for place in self._rows:
-            workers.exchange(0, pb.COLLECTIVE_KIND_GATHER, [own[place]._id], [joined[place]._id], peer=0)
-        return [each if place is None else joined[place] for place, each in zip(self._outputs, answers, strict=True)]
+        for place, kind, each in zip(self._outputs, self._kinds, answers, strict=True):
+            if place is not None and kind == "rows" and place not in joined:
+                with no_grad():
+                    whole = workers.empty_like(0, each.detach(), each.shape[0] * len(workers.sessions))
+                workers.exchange(0, pb.COLLECTIVE_KIND_GATHER, [each._id], [whole._id], peer=0)
+                joined[place] = whole
+        return [
+            each if place is None else joined.get(place, each)
+            for place, each in zip(self._outputs, answers, strict=True)
+        ]
 
     def _check_equal(self) -> None:
         """Raise RuntimeError if the workers' tensors differ."""
@@ -579,17 +609,6 @@ def _kind_of(spec: Any, whole: Sequence[int], count: int, name: str) -> str:
     if shape and (shape[0] * count, *shape[1:]) == tuple(whole):
         return "rows"
     raise _refused(name, f"it returns a tensor of shape {list(whole)}, of which a part of the rows gives {list(shape)}")
-
-
-def _by_kind(places: Sequence[int | None], kinds: Sequence[str], answers: Sequence[Any]) -> list[list[int]]:
-    """The outputs of which means are taken, those of one dtype and device together."""
-    groups: dict[Any, list[int]] = {}
-    for place, kind, each in zip(places, kinds, answers, strict=True):
-        if kind == "mean" and place is not None:
-            held = groups.setdefault((each.dtype, each.device), [])
-            if place not in held:
-                held.append(place)
-    return list(groups.values())
 
 
 def _find_obstacle(recorded: RecordedCall) -> str | None:

@@ -246,7 +246,12 @@ class RecordedProgram:
                 self.program.outputs.append(self.slots[handle._id])
             else:
                 self.results.append(handle)
-        self.data = self.program.SerializeToString(deterministic=True)
+        self.replace(self.program)
+
+    def replace(self, program: programs_pb2.Program) -> None:
+        """Take another program with the same inputs, and perhaps further ones, and as many outputs."""
+        self.program = program
+        self.data = program.SerializeToString(deterministic=True)
         self.hash = hashlib.sha256(self.data).digest()
 
     def release_handles(self) -> None:

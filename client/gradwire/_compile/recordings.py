@@ -277,15 +277,26 @@ class Recording:
         """The captures that the call changed in place, among those whose storage counted changes before it."""
         return self._aliases.changed_captures()
 
+    def copies_results(self) -> None:
+        """Note that results are copies: they share no storage, and have no gradients."""
+        self._aliases.forget_results()
+        self.keeping = {}
+
     def _input(self, feeds: Sequence[Handle], place: int) -> Handle:
         return feeds[place] if place < len(feeds) else self.captures[place - len(feeds)]
 
     def run(
-        self, call: FunctionCall, repeat: int, first: int, stacked: bool, numbers: list[float] | None = None
+        self,
+        call: FunctionCall,
+        repeat: int,
+        first: int,
+        stacked: bool,
+        numbers: list[float] | None = None,
+        further: Sequence[Handle] = (),
     ) -> Any:
         """Run the program `repeat` times, from slice `first` on; return the function's answer.
 
-        `numbers` are those of `count_runs`, if it was called for this run.
+        `numbers` are those of `count_runs`, if it was called for this run. `further` are inputs behind the captures.
         """
         session, trace = self.session, self.trace
         feeds = [feed._id for feed in call.feeds]
@@ -293,13 +304,18 @@ class Recording:
         outputs = [next(session.ids) for _ in trace.program.outputs]
         captures = [handle._id for handle in self.captures]
         sliced = call.sliced
-        sets = len(feeds) + len(numbers)
+        bound = [*feeds, *(handle._id for handle in further)]
+        sets = len(bound) + len(numbers)
 
         def build(values: Sequence[Value]) -> service_pb2.Command:
             request = programs_pb2.RunProgramRequest(
                 hash=trace.hash,
-                inputs=[*(int(value) for value in values[: len(feeds)]), *captures],
-                numbers=values[len(feeds) : sets],
+                inputs=[
+                    *(int(value) for value in values[: len(feeds)]),
+                    *captures,
+                    *(int(value) for value in values[len(feeds) : len(bound)]),
+                ],
+                numbers=values[len(bound) : sets],
                 repeat=repeat,
                 sliced=sliced,
                 first=first if sliced else 0,
@@ -309,7 +325,7 @@ class Recording:
             return service_pb2.Command(run_program=request)
 
         key = (trace.hash, repeat, stacked, tuple(sliced), first if sliced else 0, len(numbers), *captures)
-        specs = self._run(key, [*feeds, *numbers, *outputs], build)
+        specs = self._run(key, [*bound, *numbers, *outputs], build)
         for place, _, state, replaced in self.leaves:
             handle = self._input(call.feeds, place)
             if state is not PRESENT or replaced or handle._grad is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from time import monotonic
 from typing import Any
 
@@ -32,7 +32,7 @@ from gradwire_engine.compile.fusion.kernel_cache import Kernel as LoadedKernel
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.plan_code import Code, PlanCode
 from gradwire_engine.compile.schedule import Output
-from gradwire_engine.compile.trace import Instr, has_history
+from gradwire_engine.compile.trace import Exchange, Instr, has_history
 from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
 from gradwire_engine.core.device import CPU, allocation, is_whole, is_writable, row_major_copy, selected, several
@@ -101,6 +101,8 @@ class Plan(PlanCode):
         self.bound: list[Any] = []
         self.held: list[Storage] = []  # storages of the bound arrays, so that their bytes stay counted
         self.code: list[Code] = []
+        self.pending: list[Iterator[None]] = []
+        self.exchanges: list[Exchange] = [instr.what for instr in self.instrs if instr.kind == "exchange"]
         self.steps: list[int] = []  # step of the program, for each call of `code`
         self.failed_step: int | None = None
         self._kept: set[int] = set()
@@ -208,6 +210,8 @@ class Plan(PlanCode):
     def fits(self, inputs: Sequence[Tensor]) -> bool:
         """Whether these inputs match the traced ones: gradients present, row-major layout, and shared memory."""
         entry = self.entry
+        if not all(exchange.fits() for exchange in self.exchanges):
+            return False
         for place, tensor in enumerate(inputs):
             grad = tensor.grad
             if (grad is not None) is not (place in entry) or has_history(tensor):
@@ -355,7 +359,7 @@ class Plan(PlanCode):
         try:
             for call in remaining:
                 if call() is PAUSE:
-                    yield
+                    yield from self.pending.pop() if self.pending else (None,)
                     self.interrupt_check.check()
             return self._finish(inputs, context.nodes)
         except Exception as error:

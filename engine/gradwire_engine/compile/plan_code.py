@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from gradwire_engine.compile.fusion.fused import OPTIONS, FusedCall, check_equal
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.plan_memory import PlanMemory
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg, leaves
-from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.context import CURRENT, PAUSE, Pause
 from gradwire_engine.core.device import (
     CPU,
     allocation,
@@ -59,12 +59,13 @@ class PlanCode(PlanMemory):
     """A schedule with memory and the translation of its instructions.
 
     values: the array of each register, None outside of a run if the run makes it. numbers: of this run. code: the calls
-    of a run, in order.
+    of a run, in order. pending: the exchange that a call has begun, for which the run waits.
     """
 
     values: list[Any]
     numbers: Array
     code: list[Code]
+    pending: list[Iterator[None]]
     _number_arrays: dict[tuple[int, Any], Array]
     _dynamic: list[int]
 
@@ -313,6 +314,14 @@ class PlanCode(PlanMemory):
             return call
         if kind == "own":
             return lambda: values.__setitem__(outs[0], row_major_copy(values[args[0]]))
+        if kind == "exchange":
+            pending = self.pending
+
+            def exchange() -> Pause:
+                pending.append(what.begin(_filled(args[1], values, numbers)))
+                return PAUSE
+
+            return exchange
         if kind == "sum":
             return lambda: values.__setitem__(outs[0], values[args[0]] + values[args[1]])
         if kind == "accumulate":

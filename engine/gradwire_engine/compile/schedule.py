@@ -301,7 +301,7 @@ class Schedule:
         """Registers that an instruction changes in place."""
         if instr.kind == "fused":
             return tuple(instr.what.group.targets)
-        return (int(instr.args[0]),) if instr.kind in ("write", "accumulate") else ()
+        return tuple(instr.changes())
 
     def _may_be_stretched(self, number: int) -> bool:
         """Whether a register's array may be expanded (stride 0): it is a result without a kernel."""

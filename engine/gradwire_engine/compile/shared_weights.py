@@ -77,9 +77,7 @@ def _unchanged(instrs: Sequence[Instr], first: Instr, top: Instr, made: Instr, r
     """Whether nothing changes the operands in place where the products are moved over."""
     roots = frozenset().union(*[regs[number].roots for number in made.reads()])
     for instr in instrs[instrs.index(first) : instrs.index(top)]:
-        if instr.kind not in ("write", "accumulate", "call"):
-            continue
-        changed = instr.reads() if instr.kind == "call" else [int(instr.args[0])]
+        changed = instr.reads() if instr.kind == "call" else instr.changes()
         if any(regs[number].roots & roots for number in changed):
             return False
     return True

@@ -6,7 +6,8 @@ Tracing (tracing.py) adds the instructions of ops, symbolic_backward.py those of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,20 @@ class Reg:
         self.fresh = fresh  # whether it surely has its own memory, row-major
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """A step that exchanges values with other sessions, and waits for them.
+
+    begin: takes the arrays that it reads or writes; what it returns is done when exhausted. equals: whether all
+    sessions then have equal values, and may have to compute equal ones of them. fits: whether it writes what it wrote
+    when it was traced.
+    """
+
+    begin: Callable[[Sequence[Any]], Iterator[None]]
+    equals: bool
+    fits: Callable[[], bool] = lambda: True
+
+
 class Instr:
     """One instruction: `kind` and `what` define how to compute the registers `outs` from the template `args`."""
 
@@ -73,6 +88,12 @@ class Instr:
     def reads(self) -> list[int]:
         """Registers among the arguments."""
         return [int(item) for item in leaves(self.args) if type(item) is Ref]
+
+    def changes(self) -> list[int]:
+        """Registers that it changes in place. A composite ("call") may also change what it reads."""
+        if self.kind in ("write", "accumulate"):
+            return [int(self.args[0])] if type(self.args[0]) is Ref else []
+        return [int(item) for item in self.args[0]] if self.kind == "exchange" else []
 
     def __repr__(self) -> str:
         return f"{self.outs} = {self.kind} {self.what} {self.args}"

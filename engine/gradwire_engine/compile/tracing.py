@@ -14,7 +14,7 @@ import numpy as np
 
 from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
-from gradwire_engine.compile.trace import Instr, Trace, has_history, plain
+from gradwire_engine.compile.trace import Exchange, Instr, Trace, has_history, plain
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import CPU, is_writable, may_share_memory
 from gradwire_engine.graph.tensor import Tensor
@@ -105,6 +105,15 @@ class Tracer(Trace):
         template = self.operand(args)
         self._append(Instr("write", op, template, ()))
         self._count_change(template[0])
+
+    def exchanged(self, tensors: Sequence[Tensor], written: Sequence[Tensor], exchange: Exchange) -> None:
+        """Record an exchange with other sessions that reads or writes `tensors`, some of them in place."""
+        template = self.operand(list(written)), self.operand(list(tensors))
+        if self.failed is not None:
+            return
+        self._append(Instr("exchange", exchange, template, ()))
+        for target in template[0]:
+            self._count_change(target)
 
     def mark(self) -> tuple[int, dict[int, int], str | None]:
         """The position in the trace, for `record_composite`."""

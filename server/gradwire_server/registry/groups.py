@@ -85,6 +85,7 @@ class _Meeting:
     tokens: dict[int, int] = field(default_factory=dict)
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     arrived: set[int] = field(default_factory=set)
+    offers: dict[int, Any] = field(default_factory=dict)  # of ranks that could exchange without the host's memory
     refused: Refusal | None = None
 
 
@@ -272,6 +273,8 @@ class Groups:
             self._end_if_met(group, meeting, place)
             return
         meeting.tokens[member.rank], meeting.about[member.rank] = token, about
+        if message.get("offer") is not None:
+            meeting.offers[member.rank] = message["offer"]
         other = next((rank for rank, said in meeting.about.items() if said != about), None)
         if other is not None:
             refusal = Refusal(
@@ -290,10 +293,12 @@ class Groups:
     def _met(self, group: _Group, meeting: _Meeting, place: int) -> None:
         del group.meetings[place]
         _stop(meeting.timers)
+        offers = [meeting.offers.get(rank) for rank in range(group.size)]
+        told = {"offers": offers} if meeting.offers else {}
         for rank, token in meeting.tokens.items():
             entry = group.members[rank].entry
             self._waits.pop(entry, None)
-            self._answer(entry, token)
+            self._answer(entry, token, **told)
 
     def _fail(self, group: _Group, meeting: _Meeting, refusal: Refusal, place: int) -> None:
         """Refuse a collective to those who wait and to those who come later."""
@@ -487,7 +492,7 @@ class Groups:
 def notify(entry: SessionEntry[Worker], fields: dict[str, Any]) -> None:
     """Send a message to the worker of a session."""
     if entry.worker.alive:
-        entry.worker.notify("Group", 0, json.dumps(fields).encode())
+        entry.worker.tell("Group", json.dumps(fields).encode())
 
 
 def fields_of(refusal: Refusal) -> list[Any]:

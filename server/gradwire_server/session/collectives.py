@@ -13,20 +13,23 @@ import os
 import resource
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gradwire.v1 import collectives_pb2 as pb
 from gradwire_engine import EngineError, Tensor
+from gradwire_engine.compile.trace import Exchange
+from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.device import host, is_writable, selected, to_device
 from gradwire_engine.core.dtypes import DType, name_of
 from gradwire_engine.core.reduction import HostArray, check_reduction, reduce_into
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.shared_files import location
+from gradwire_server.session.gpu_exchange import GpuExchange
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.state.durability import Received
 from gradwire_server.session.state.group_table import (
@@ -63,11 +66,25 @@ _WRITING_NOTHING = (
     pb.COLLECTIVE_KIND_BARRIER,
     pb.COLLECTIVE_KIND_SEND,
 )
+_IN_PLACE = (
+    pb.COLLECTIVE_KIND_ALL_REDUCE,
+    pb.COLLECTIVE_KIND_REDUCE,
+    pb.COLLECTIVE_KIND_BROADCAST,
+)
 Waiting = Generator[None, None, dict[str, Any]]
 
 
+class ExchangeScope(Protocol):
+    """What a collective needs of a session, of a program's step or of a plan."""
+
+    groups: GroupTable
+
+    def tensors(self, ids: Iterable[int], /) -> list[Tensor]:
+        """The tensors of ids or slots. Raises Refusal."""
+
+
 def collective(
-    scope: TensorScope, request: pb.CollectiveRequest, answer: pb.CollectiveResponse | None
+    scope: ExchangeScope, request: pb.CollectiveRequest, answer: pb.CollectiveResponse | None
 ) -> Iterator[None]:
     """Join or leave a group, or exchange values with its ranks. Raises Refusal."""
     groups, kind = scope.groups, request.kind
@@ -101,19 +118,59 @@ def collective(
             member.close()
 
 
+def trace_collective(tracer: Tracer, scope: TensorScope, request: pb.CollectiveRequest) -> None:
+    """Tell the tracer of a plan about a collective. The plan exchanges its arrays in the same way."""
+    groups, kind = scope.groups, request.kind
+    slots = (*request.inputs, *request.outputs)
+    rank = groups.rank_in(request.group)
+    written: Sequence[int] = ()
+    if kind not in _WRITING_NOTHING and (rank is not None or groups.replay_wrote):
+        root = request.peer if kind == pb.COLLECTIVE_KIND_REDUCE else None  # in a replay: any rank that wrote
+        written = _written(request, root if rank is None else rank, request.inputs, request.outputs)
+
+    def begin(arrays: Sequence[Any]) -> Iterator[None]:
+        return collective(_PlanScope(groups, dict(zip(slots, map(Tensor, arrays), strict=True))), request, None)
+
+    exchange = Exchange(
+        begin, kind == pb.COLLECTIVE_KIND_ALL_REDUCE, lambda: groups.rank_in(request.group) in (rank, None)
+    )
+    tracer.exchanged(scope.tensors(slots), scope.tensors(written), exchange)
+
+
+def _written(request: pb.CollectiveRequest, rank: int | None, inputs: Any, outputs: Any) -> Any:
+    """Those of a collective's tensors that receive values at a rank."""
+    if request.kind in (pb.COLLECTIVE_KIND_REDUCE, pb.COLLECTIVE_KIND_BROADCAST):
+        is_root = rank == request.peer
+        return inputs if is_root is (request.kind == pb.COLLECTIVE_KIND_REDUCE) else []
+    return inputs if request.kind in _IN_PLACE else outputs
+
+
+class _PlanScope:
+    """The arrays of a plan as tensors, by slot."""
+
+    def __init__(self, groups: GroupTable, held: dict[int, Tensor]) -> None:
+        self.groups = groups
+        self._held = held
+
+    def tensors(self, slots: Iterable[int], /) -> list[Tensor]:
+        """The tensors of slots."""
+        return [self._held[slot] for slot in slots]
+
+
 def left_out(groups: GroupTable, request: pb.CollectiveRequest, refusal: Refusal) -> None:
     """Break the group of a collective that was refused before it took part, or whose program ended before it."""
     if not refusal.in_step:
         groups.skipped(request.group, refusal.message)
 
 
-def _replay(scope: TensorScope, request: pb.CollectiveRequest, recorded: deque[Received]) -> int:
+def _replay(scope: ExchangeScope, request: pb.CollectiveRequest, recorded: deque[Received]) -> int:
     """Write the values that the log has for a collective; the rank that sent them. The session is in no group then."""
     if request.kind in _WRITING_NOTHING:
         return 0
     if not recorded:
         raise Refusal("GROUP_BROKEN", "the log lacks what a collective gave this session")
     what = recorded.popleft()
+    scope.groups.replay_wrote = what.values is not None
     if what.values is not None:
         targets = scope.tensors(request.outputs or request.inputs)
         values, begin = np.frombuffer(what.values, _one_dtype(targets)), 0
@@ -241,15 +298,16 @@ def _answer(groups: GroupTable, future: Future[Any]) -> Waiting:
     return answered
 
 
-def _met(groups: GroupTable, member: Membership, about: str, timeout: int) -> Iterator[None]:
-    """Wait until all ranks have arrived. Raises Refusal, in step with the other ranks."""
+def _met(groups: GroupTable, member: Membership, about: str, timeout: int, offer: Any = None) -> Waiting:
+    """Wait until all ranks have arrived; the offers of all of them. Raises Refusal, in step with the other ranks."""
     channel = groups.require_channel()
+    offered = {} if offer is None else {"offer": offer}
     future = channel.ask(
-        groups.session, "arrive", group=member.number, place=member.begun, about=about, timeout=timeout
+        groups.session, "arrive", group=member.number, place=member.begun, about=about, timeout=timeout, **offered
     )  # fmt: skip
     member.begun += 1
     try:
-        yield from _answer(groups, future)
+        return (yield from _answer(groups, future))
     except Refusal as refusal:
         if not future.done():  # this rank's command was stopped
             why = f"the command of rank {member.rank} was stopped: {refusal.message}"
@@ -299,7 +357,7 @@ def _count(tensors: Sequence[Tensor]) -> int:
 class _Exchange:
     """One collective in which all ranks meet. What it refuses before, it refuses on all ranks."""
 
-    def __init__(self, scope: TensorScope, member: Membership, request: pb.CollectiveRequest) -> None:
+    def __init__(self, scope: ExchangeScope, member: Membership, request: pb.CollectiveRequest) -> None:
         self.scope = scope
         self.groups: GroupTable = scope.groups
         self.member = member
@@ -315,25 +373,47 @@ class _Exchange:
     def run(self) -> Iterator[None]:
         """Give values, meet the other ranks, take values. Raises Refusal."""
         self.turn = self.member.turn
+        between = GpuExchange(self.groups, self.member, self.request)
         try:
             about = self._prepare()
-            yield from self._write()
+            offer = between.offer(self.inputs, self.outputs, self.written())
+            if offer is None:
+                yield from self._write()
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - told to all ranks; the unforeseen is logged
             refusal = self._refused(error)
             raise refusal from None
-        yield from _met(self.groups, self.member, about, self.request.timeout_ms)
+        met = yield from _met(self.groups, self.member, about, self.request.timeout_ms, offer)
         self.member.turn ^= 1
+        if "offers" in met and not between.suits(met["offers"]):
+            yield from self._meet_again(about, written=offer is None)
+            met = {}
         try:
-            yield from self._fetch(self._needed())
-            yield from self._take()
+            if "offers" in met:
+                yield from _answer(self.groups, between.begin(met["offers"]))
+                between.finish()
+            else:
+                yield from self._fetch(self._needed())
+                yield from self._take()
             if self.kind not in _WRITING_NOTHING:
                 _note(self.groups, self.written(), self.room)
         except (EngineError, MemoryError) as error:  # some tensors may have changed: the ranks are apart from now on
             refusal = refusal_of(error, "Collective")
             refusal.in_step = False
             raise refusal from None
+
+    def _meet_again(self, about: str, written: bool) -> Iterator[None]:
+        """Give values by the host's memory after all, since not all ranks have a GPU of their own."""
+        if not written:
+            try:
+                yield from self._write()
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - told to all ranks; the unforeseen is logged
+                refusal = self._refused(error)
+                raise refusal from None
+        yield from _met(self.groups, self.member, f"{about}, by the host", self.request.timeout_ms)
 
     def _refused(self, error: BaseException) -> Refusal:
         """Tell the other ranks why this one cannot take part; the refusal for this one."""
@@ -377,21 +457,15 @@ class _Exchange:
 
     def written(self) -> list[Tensor]:
         """The tensors that receive values."""
-        if self.kind in (pb.COLLECTIVE_KIND_REDUCE, pb.COLLECTIVE_KIND_BROADCAST):
-            is_root = self.member.rank == self.request.peer
-            return self.inputs if is_root is (self.kind == pb.COLLECTIVE_KIND_REDUCE) else []
-        return self.inputs if self.kind == pb.COLLECTIVE_KIND_ALL_REDUCE else self.outputs
+        found: list[Tensor] = _written(self.request, self.member.rank, self.inputs, self.outputs)
+        return found
 
     def _check_sizes(self) -> list[Tensor]:
         """Check the numbers of elements; the tensors whose shapes all ranks share. Raises Refusal: SHAPE."""
         kind, size, is_root = self.kind, self.member.size, self.member.rank == self.request.peer
         inputs, outputs = self.inputs, self.outputs
         given, taken = _count(inputs), _count(outputs)
-        in_place = kind in (
-            pb.COLLECTIVE_KIND_ALL_REDUCE,
-            pb.COLLECTIVE_KIND_REDUCE,
-            pb.COLLECTIVE_KIND_BROADCAST,
-        )
+        in_place = kind in _IN_PLACE
         shared, wanted = inputs, (given, 0)
         if kind == pb.COLLECTIVE_KIND_ALL_GATHER:
             wanted = (given, given * size)
@@ -595,7 +669,7 @@ def _other_rank(member: Membership, rank: int) -> None:
         )
 
 
-def _send(scope: TensorScope, member: Membership, request: pb.CollectiveRequest) -> Iterator[None]:
+def _send(scope: ExchangeScope, member: Membership, request: pb.CollectiveRequest) -> Iterator[None]:
     """Send values to a rank, whose worker copies them at once."""
     _other_rank(member, request.peer)
     tensors = scope.tensors(request.inputs)
@@ -625,7 +699,7 @@ def _send(scope: TensorScope, member: Membership, request: pb.CollectiveRequest)
         os.close(fd)
 
 
-def _receive(scope: TensorScope, member: Membership, request: pb.CollectiveRequest) -> Generator[None, None, int]:
+def _receive(scope: ExchangeScope, member: Membership, request: pb.CollectiveRequest) -> Generator[None, None, int]:
     """Wait for a message and write its values; return the rank that sent it. Raises Refusal: COLLECTIVE_MISMATCH."""
     sender = None if request.any_peer else request.peer
     if sender is not None:

@@ -6,7 +6,7 @@ batch.py does what all commands have in common. `calls` has no row: it is a run 
 from collections.abc import Iterator
 from typing import Any
 
-from gradwire_server.session.collectives import collective, left_out
+from gradwire_server.session.collectives import collective, left_out, trace_collective
 from gradwire_server.session.command_spec import CommandSpec, Planned
 from gradwire_server.session.graph_commands import graph
 from gradwire_server.session.hook_commands import (
@@ -80,7 +80,12 @@ _SPECS = (
     CommandSpec("name_edge", name_edge),
     CommandSpec("pack_saved", pack_saved),
     CommandSpec("saved_value", saved_value),
-    CommandSpec("collective", collective, refused=lambda session, request, why: left_out(session.groups, request, why)),
+    CommandSpec(
+        "collective",
+        collective,
+        planned=Planned(after=trace_collective),
+        refused=lambda session, request, why: left_out(session.groups, request, why),
+    ),
 )
 #: By name: the field of Command.
 COMMANDS = {spec.name: spec for spec in _SPECS}

@@ -314,7 +314,9 @@ class Scheduler:
         if self.runtime.meter is not None:
             self._count(call, call.computed + time.monotonic() - now - (schedule.waited - waited))
         call.steps = None
-        if call.hold is None or failure is not None:
+        if not call.ticket:
+            pass  # nobody waits for an answer; a failure was logged
+        elif call.hold is None or failure is not None:
             self.answer(call, result, failure)
         else:
             self._hold(call, call.hold, result)

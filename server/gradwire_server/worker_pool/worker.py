@@ -171,6 +171,10 @@ class Worker(ABC):
         self.send(method, number, raw, ticket, None)
         return future
 
+    def tell(self, method: str, raw: bytes) -> None:
+        """Send a call that is not answered. The worker's log has its failure."""
+        self.send(method, 0, raw, 0, None)
+
     def request(self, method: str, number: int, raw: bytes) -> asyncio.Future[bytes]:
         """As `call`, for the server's own requests: neither renews the lease nor counts as session work."""
         self._ticket = ticket = self._ticket + 1

@@ -53,8 +53,8 @@ def model_of(way: str) -> nn.Module:
     return model.double()
 
 
-def whole_step(way: str, wrapped: nn.Module) -> partial[torch.Tensor]:
-    """A step of training; its loss."""
+def whole_step(way: str, wrapped: nn.Module, compiles: bool) -> partial[Any]:
+    """A step of training; its loss, and with "mixed" something that no plan can hold, on rank 0 only."""
     optimizer = torch.optim.Adam(wrapped.parameters(), lr=0.01)
 
     def backward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -63,16 +63,18 @@ def whole_step(way: str, wrapped: nn.Module) -> partial[torch.Tensor]:
         loss.backward()
         return loss
 
-    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
+    def step(x: torch.Tensor, y: torch.Tensor) -> Any:
+        optimizer.zero_grad(set_to_none=way != "kept")
         if way == "accumulate":
             with wrapped.no_sync():
                 backward(*SECOND)
         loss = backward(x, y)
+        if way == "mixed":
+            nn.utils.clip_grad_norm_(wrapped.parameters(), 0.1)
         optimizer.step()
-        return loss
+        return (loss, torch.quantile(x, 0.5)) if way == "mixed" and rank == 0 else loss
 
-    return partial(torch.compile(step) if way == "compiled" else step, *FIRST)
+    return partial(torch.compile(step) if compiles else step, *FIRST)
 
 
 def check_sampler() -> None:
@@ -82,12 +84,19 @@ def check_sampler() -> None:
     assert rows == data[rank::size].tolist()
 
 
-def train(way: str, steps: int) -> dict[str, Any]:
+def train(name: str, steps: int) -> dict[str, Any]:
+    way = name.removeprefix("compiled/")
     wrapped = DistributedDataParallel(model_of(way), find_unused_parameters=way == "unused", bucket_cap_mb=0.0002)
-    step = whole_step(way, wrapped)
-    values = [step().item() for _ in range(steps)]
-    if way == "compiled":
+    compiles = name.startswith("compiled/")
+    step = whole_step(way, wrapped, compiles)
+    values = []
+    for _ in range(steps):
+        made = step()
+        values.append((made[0] if isinstance(made, tuple) else made).item())
+    if compiles and way != "sync":  # whose custom function is a graph break
         assert step.func.given_up is None and not step.func.reasons, step.func.reasons
+        planned = "as a plan" in step.func.describe()[1]
+        assert planned is not (way == "mixed" and rank == 0), step.func.describe()
     if way == "sampler":
         check_sampler()
     state = wrapped.state_dict()

@@ -308,7 +308,7 @@ def test_a_message_that_no_session_may_hold_is_refused_before_it_is_copied(tmp_p
 def test_a_session_of_another_server_that_leaves_takes_no_session_of_this_one_away() -> None:
     """Servers number their sessions on their own."""
     groups = Groups(lambda number: None)
-    here = SimpleNamespace(number=1, owner="", id="s", worker=SimpleNamespace(alive=True, notify=lambda *told: None))
+    here = SimpleNamespace(number=1, owner="", id="s", worker=SimpleNamespace(alive=True, tell=lambda *told: None))
     entry, remote = _Entry(**vars(here)), RemoteRank(_Link(), 1, "", lambda *told: None)
     groups.handle(entry, joining())  # type: ignore[arg-type]
     groups.handle(remote, {**joining(), "group": "other"})

@@ -18,7 +18,7 @@ class Worker:
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
 
-    def notify(self, method: str, number: int, raw: bytes) -> None:
+    def tell(self, method: str, raw: bytes) -> None:
         assert method == "Group"
         self.told.append(json.loads(raw))
 
@@ -124,7 +124,7 @@ def test_a_rank_whose_stream_comes_and_goes_is_gone_after_the_last_grace_only() 
         second = front.groups._graces["1"]
         assert second.when() >= first.when()
         ended = loop.create_future()
-        front.worker.notify = lambda *_: ended.done() or ended.set_result(loop.time())
+        front.worker.tell = lambda *_: ended.done() or ended.set_result(loop.time())
         assert await asyncio.wait_for(ended, 30) >= second.when() - 0.001
         assert not front.groups._graces
 

@@ -20,7 +20,7 @@ import numpy as np
 from gradwire_engine.compile.fusion.batch_norm import BatchNorm, BatchNormCall, batch_norms
 from gradwire_engine.compile.fusion.depthwise import Depthwise, DepthwiseCall, Fallback, depthwise, loop_of
 from gradwire_engine.compile.fusion.form import FULL, Loop, is_flat
-from gradwire_engine.compile.fusion.grouping import Group, Index, groups_of
+from gradwire_engine.compile.fusion.grouping import Group, Index, first_equal, groups_of
 from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels, available
 from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.kernels.registry import Kernel as PlanKernel
@@ -161,12 +161,15 @@ class Fusion:
 def machine_of(steps: Schedule, built: Callable[[str], Kernel | None]) -> Machine:
     """The kernels of a plan; `built` gives the loaded kernel of a source, or None."""
     made = Machine()
+    end = first_equal(steps)
     groups, norms = groups_of(steps), batch_norms(steps)
+    if any(place >= end for place, _ in norms):
+        norms = []
     for group in groups:
         kernel = built(printed(group.loop))
         if kernel is not None:
             made.groups.append((group, kernel))
-    for place, instr in enumerate(steps.instrs):
+    for place, instr in enumerate(steps.instrs[:end]):
         conv = None if steps.kernels[place] is not None else depthwise(instr, steps.regs)
         kernel = None if conv is None else built(printed(loop_of(conv)))
         if conv is not None and kernel is not None:

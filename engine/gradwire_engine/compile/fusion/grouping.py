@@ -83,8 +83,16 @@ class _Run:
 
 def writes_of(instr: Instr) -> list[int]:
     """Registers that an instruction makes or changes."""
-    changed = [int(instr.args[0])] if instr.kind in ("write", "accumulate") and type(instr.args[0]) is Ref else []
-    return [*changed, *(out for out in instr.outs if out >= 0)]
+    return [*instr.changes(), *(out for out in instr.outs if out >= 0)]
+
+
+def first_equal(schedule: Schedule) -> int:
+    """The place from which sessions that exchange values may have to compute equal bits; the end if they need not.
+
+    From there only correctly rounded operations are fused: one session may use machine code, and another not yet.
+    """
+    instrs = schedule.instrs
+    return next((at for at, each in enumerate(instrs) if each.kind == "exchange" and each.what.equals), len(instrs))
 
 
 def groups_of(schedule: Schedule, alone: bool = False) -> list[Group]:
@@ -105,6 +113,7 @@ class _Finder:
     def __init__(self, schedule: Schedule, alone: bool) -> None:
         self.alone = alone
         self.schedule, self.regs, self.roots = schedule, schedule.regs, schedule.roots
+        self.first_equal = first_equal(schedule)
         self.open: list[_Run] = []
         self.closed: list[_Run] = []
         self.owned = {*schedule.input_regs, *schedule.entry.values()}
@@ -121,6 +130,8 @@ class _Finder:
     def visit(self, place: int, instr: Instr) -> None:
         """Add an instruction to a run, or note that it stands between."""
         what = fusible(instr, self.regs)
+        if what is not None and place >= self.first_equal and not what.rule.is_exact:
+            what = None
         joined = None
         if what is not None:
             joined = next((run for run in reversed(self.open) if self._joins(run, instr, what)), None)

@@ -65,6 +65,11 @@ class Rule:
     dtypes: tuple[str, ...] = ("f4", "f8")
     optional: tuple[int, ...] = ()
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether its values have the same bits as without machine code: correctly rounded operations, no sums."""
+        return not self.heavy and not self.by_rows
+
 
 @dataclass(frozen=True)
 class Fusible:

@@ -19,6 +19,7 @@ import numpy as np
 
 from gradwire_engine import Account
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.nccl import Communicator
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_files import REGION, opened
 from gradwire_server.session.state.cancel_token import CancelToken
@@ -141,6 +142,8 @@ class Membership:
         self.broken: Refusal | None = None
         self.begun = 0  # collectives
         self.turn = 0  # the region that the next collective uses; all ranks agree on it
+        self.gpus: Communicator | None = None  # of all ranks, once they have exchanged values between their GPUs
+        self.by_host = False  # whether the ranks' GPUs were found not to be able to
         self.inbox: list[Message] = []
         self.receiving: Future[Any] | None = None  # of the rank's RECV, which waits for a message
 
@@ -158,6 +161,8 @@ class Membership:
 
     def close(self) -> None:
         """Give all memory back."""
+        if self.gpus is not None:
+            self.gpus.abort()
         self.memory.close()
         for peer in self.peers:
             peer.close()
@@ -176,6 +181,7 @@ class GroupTable:
         self.durability = durability
         self.channel: GroupChannel | None = None  # set by the runtime
         self.joined: dict[str, Membership] = {}
+        self.replay_wrote = False  # whether the last collective of a replay wrote values
 
     def find(self, name: str) -> Membership:
         """The group of a name. Raises Refusal: GROUP_BROKEN."""
@@ -185,6 +191,11 @@ class GroupTable:
         if found.broken is not None:
             raise found.broken.copy()
         return found
+
+    def rank_in(self, name: str) -> int | None:
+        """The session's rank in the group of a name; None if it is in none, or the group broke."""
+        found = self.joined.get(name)
+        return None if found is None or found.broken is not None else found.rank
 
     def of_number(self, number: int) -> Membership | None:
         """The group of a number; None if the session is not in it."""
@@ -210,6 +221,8 @@ class GroupTable:
         found = self.of_number(number)
         if found is not None:
             found.broken = found.broken or refusal
+            if found.gpus is not None:
+                found.gpus.abort()
             if not found.in_use:
                 found.close()
             if found.receiving is not None and not found.receiving.done():
