@@ -42,6 +42,16 @@ def matrix_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Arr
     return np.matmul(a, b) if out is None else np.matmul(a, b, out)
 
 
+def product_for(a: Array, b: Array) -> Callable[[Any, Array, Array], Array]:
+    """What `matrix_product` does for two matrices of these shapes and dtypes in host memory."""
+    small = a.shape[0] * a.shape[1] * b.shape[1] < _WORTH or not a.dtype == b.dtype == _FLOAT
+    return _by_blas if small else matrix_product
+
+
+def _by_blas(xp: Any, a: Array, b: Array) -> Array:
+    return np.matmul(a, b)
+
+
 class RepeatedProduct:
     """The product of two matrices, either of them transposed, again and again in the same memory, as plans compute it.
 
