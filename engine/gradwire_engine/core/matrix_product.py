@@ -7,7 +7,7 @@ BLAS may be older than the CPU, or set to another CPU's kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import product
 from math import prod
@@ -65,6 +65,15 @@ def _is_worth(a: Array, b: Array) -> bool:
     if rows < 2 or columns < 2 or b.shape[-2] != inner or each < _WORTH_EACH:
         return False
     return bool(prod(a.shape[:-2]) * each >= _WORTH)
+
+
+def product_for(a: Array, b: Array) -> Callable[[Any, Array, Array], Array]:
+    """What `matrix_product` does for two matrices of these shapes and dtypes in host memory."""
+    return matrix_product if _is_worth(a, b) else _by_blas
+
+
+def _by_blas(xp: Any, a: Array, b: Array) -> Array:
+    return np.matmul(a, b)
 
 
 class RepeatedProduct:

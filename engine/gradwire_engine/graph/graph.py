@@ -44,8 +44,8 @@ class Node:
     """A recorded op. The formulas of `saving_plan` compute gradients from `saved`; the gradients go to `edges`."""
 
     __slots__ = (
-        "__weakref__", "command", "edges", "freed", "hooks", "metas", "name", "op", "outputs", "retained",
-        "saved", "saving_plan", "seq", "work",
+        "__weakref__", "command", "edges", "freed", "hooks", "metas", "name", "op", "outputs", "part",
+        "retained", "saved", "saving_plan", "seq", "work",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +72,7 @@ class Node:
         self.outputs: tuple[Meta | None, ...] | None = None
         self.retained: dict[int, weakref.ref[Any]] | None = None
         self.hooks: Hooks | None = None
+        self.part: Any = None  # of the repeated call that made it (op/repeated.py)
 
     def retain(self, index: int, tensor: Any) -> None:
         """Store the gradient of output `index` in `tensor` during backward."""

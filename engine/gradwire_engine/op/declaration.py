@@ -99,6 +99,7 @@ class Declaration(Signature):
         self.writer: Callable[..., Any] | None = None
         self.writes_always = False
         self.check: Callable[..., None] | None = None
+        self.direct: Callable[..., Callable[..., Any] | None] | None = None
         # An op with a parameter `shape` may return more bytes than it is given.
         self.sizes: Callable[..., int] | None = (
             _sizes_of_shape(self) if "shape" in self.positions and not view else None
@@ -163,6 +164,15 @@ class Declaration(Signature):
     def checked_by(self: Self, check: Callable[..., None]) -> Self:
         """Declare a check of the operands before promotion, called when their dtypes differ."""
         self.check = check
+        return self
+
+    def directly(self: Self, choose: Callable[..., Callable[..., Any] | None]) -> Self:
+        """Declare what computes calls on arrays of certain descriptions: the forward without its checks and choices.
+
+        choose: takes the arguments, and returns a function like the forward, or None. Only the arrays' shapes and
+        dtypes may decide.
+        """
+        self.direct = choose
         return self
 
     def opmath(self: Self, name: str) -> Self:

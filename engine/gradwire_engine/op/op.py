@@ -442,7 +442,7 @@ class Op(Declaration):
             if type(value) is Tensor and value.storage is target.storage:
                 check_overlap(target.array, value.array)
         direct = self.writes_always or (
-            self.writer is not None and _fits_into(target.array, arrays, self.tensor_positions)
+            self.writer is not None and fits_into(target.array, arrays, self.tensor_positions)
         )
         if not direct and context.account.limit:
             context.account.admit(needed(self, list(arrays)))  # the old values stay allocated until then
@@ -486,7 +486,7 @@ class Op(Declaration):
     def overwrite(self, arrays: tuple[Any, ...]) -> None:
         """The in-place op on arrays of a GPU, which is current: as `in_place` computes it, without its checks."""
         target = arrays[0]
-        if self.writer is not None and (self.writes_always or _fits_into(target, arrays, self.tensor_positions)):
+        if self.writer is not None and (self.writes_always or fits_into(target, arrays, self.tensor_positions)):
             self.writer(self._place(arrays)[0], *arrays)
         else:
             target[...] = self.compute(arrays)
@@ -625,7 +625,7 @@ def _set_work(made: Any, work: float) -> None:
             return
 
 
-def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) -> bool:
+def fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) -> bool:
     """Whether the result surely has the target's dtype and shape, so that it may be written directly."""
     shape, dtype = target.shape, target.dtype
     if dtype not in _FLOATS:

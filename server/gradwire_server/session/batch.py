@@ -8,6 +8,7 @@ does not block other sessions. An expensive command also yields between its step
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import EncodeError
@@ -21,6 +22,7 @@ from gradwire_server.common.timings import with_timings
 from gradwire_server.session.arguments import NAMED_OPS
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.commands import BY_METHOD, COMMANDS
+from gradwire_server.session.early_releases import last_uses
 from gradwire_server.session.prepared.calls import run_calls
 from gradwire_server.session.retry import retry_in_steps, retry_or_refuse
 from gradwire_server.session.session import PendingCall, Session
@@ -224,6 +226,7 @@ def _command_steps(session: Session, writer: Writer, commands: Any, repeated: in
     cancel_token, schedule, clock = session.cancel_token, session.schedule, time.monotonic
     times = session.activity.op_times
     final = len(commands) - 1
+    unused = {} if repeated else last_uses(commands)
     for number, command in enumerate(commands):
         if repeated:
             span = _seq_count(command)
@@ -251,6 +254,8 @@ def _command_steps(session: Session, writer: Writer, commands: Any, repeated: in
                 yield from steps
         if timeout:
             cancel_token.set_timeout(0)
+        if number in unused:
+            session.release_all(unused[number])
     if times is not None:
         times.rest()
 
@@ -264,9 +269,17 @@ def _apply(session: Session, spec: CommandSpec | None, request: Any, answer: Any
     """Run a command's handler. Raises Refusal: MALFORMED if the command is unknown, and those of the handler."""
     if spec is None:
         raise Refusal("MALFORMED", "this server does not know the command")
-    if not spec.facts.read_only:  # downloads send a tensor's own bytes: copy them before they change
-        session.transfers.copy_borrowed()
+    if session.transfers.borrowed and not spec.facts.read_only:
+        session.transfers.copy_borrowed()  # downloads send a tensor's own bytes: copy them before they change
     return spec.handler(session, request, answer)
+
+
+def _apply_again(session: Session, spec: CommandSpec | None, request: Any, answer: Any) -> Iterator[None] | None:
+    """Run a command's handler a second time, without what the first has answered. Raises Refusal as `_apply`."""
+    if answer is not None:
+        answer.Clear()
+        answer.SetInParent()
+    return _apply(session, spec, request, answer)
 
 
 def _run_command(
@@ -281,13 +294,6 @@ def _run_command(
     cancel_token.seq = seq
     session.command.number = writer.command_number(seq)
     answer = result = request = refusal = steps = None
-
-    def execute() -> Iterator[None] | None:
-        if answer is not None:
-            answer.Clear()
-            answer.SetInParent()
-        return _apply(session, spec, request, answer)
-
     try:
         stopped = cancel_token.cancel_ticket >= cancel_token.ticket or (
             cancel_token.cancelled_through and cancel_token.cancelled()
@@ -299,11 +305,14 @@ def _run_command(
             if not command.quiet:
                 result = results.add(seq=seq)
                 answer = getattr(result, spec.name)
-        steps = execute()
+                answer.SetInParent()
+        steps = _apply(session, spec, request, answer)
     except Exception as error:  # noqa: BLE001 - becomes this command's refusal; the unforeseen is logged
-        refusal = retry_or_refuse(session, spec.facts.method if spec is not None else "Command", error, execute)
+        again = partial(_apply_again, session, spec, request, answer)
+        refusal = retry_or_refuse(session, spec.facts.method if spec is not None else "Command", error, again)
     if steps is not None and spec is not None:
-        return _run_command_steps(session, writer, command, spec, results, result, steps, execute)
+        again = partial(_apply_again, session, spec, request, answer)
+        return _run_command_steps(session, writer, command, spec, results, result, steps, again)
     if refusal is not None:
         _record_refusal(session, writer, command, spec, results, result, refusal)
     writer.applied = seq

@@ -15,6 +15,7 @@ import numpy as np
 
 from gradwire.v1 import programs_pb2
 from gradwire_engine import EngineError, Tensor
+from gradwire_engine.autograd.repeated_backward import PassMemo
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.schedule import NotPlannable
@@ -65,6 +66,7 @@ class RunScope:
         self.transfers = session.transfers
         self.hooks = session.hooks
         self.groups = session.groups
+        self.passes: PassMemo | None = None
         self.tracer = tracer
         self.updates = Updates()
         self.grad_context = self.context(0)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from gradwire_engine import Account, Context, Tensor
+from gradwire_engine.autograd.repeated_backward import PassMemo
 from gradwire_server.common.limits import Limits
 from gradwire_server.session.state.group_table import GroupTable
 from gradwire_server.session.state.hook_table import HookTable
@@ -23,6 +24,7 @@ class TensorScope(Protocol):
     transfers: Transfers  # the session's
     hooks: HookTable  # the session's
     groups: GroupTable  # the session's
+    passes: PassMemo | None  # None in a program's run, which plans its passes itself
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
         """Engine context for a grad mode and default dtype. Raises Refusal: ARGUMENT_VALUE, DTYPE."""

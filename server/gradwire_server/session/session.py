@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 from gradwire.v1 import types_pb2
 from gradwire_engine import Account, Command, Context
 from gradwire_engine import Generator as RandomGenerator
+from gradwire_engine.autograd.repeated_backward import PassMemo
 from gradwire_engine.compile.eager.library import SessionLoops
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import FLOAT, category, name_of
@@ -87,6 +88,7 @@ class Session(TensorTable):
         self.account = cancel_token.account = Account(limit=limits.max_session_bytes, operations=operations)
         self.transfers = Transfers(self.account)
         self.graph_walks = GraphWalks()
+        self.passes: PassMemo | None = PassMemo()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the most recently run is last
         self.hooks = HookTable()
         self.cancel_token = cancel_token

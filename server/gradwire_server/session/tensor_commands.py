@@ -203,9 +203,15 @@ def _too_many(name: str, made: int, ids: Sequence[int]) -> Refusal:
 
 def run_backward(
     scope: TensorScope, request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
-) -> Iterator[None]:
+) -> Iterator[None] | None:
     """Add gradients to the leaves."""
     scope.enter(scope.grad_context)
+    if scope.passes is not None and _is_plain(request):
+        received = scope.passes.run(scope.tensor(request.tensors[0]))
+        if received is not None:
+            if answer is not None:
+                answer.accumulated.extend(scope.ids_of(received))
+            return None
     run = Backward(
         scope.tensors(request.tensors),
         _optional(scope, request.gradients),
@@ -221,6 +227,12 @@ def run_backward(
             answer.accumulated.extend(scope.ids_of(received))
 
     return pass_through(scope, run, request.answers_hooks, finish, answer)
+
+
+def _is_plain(request: commands_pb2.BackwardRequest) -> bool:
+    """Whether a backward is that of one scalar, without options."""
+    options = request.gradients or request.inputs or request.create_graph or request.check_nan or request.retain_graph
+    return len(request.tensors) == 1 and not options
 
 
 def run_gradients(

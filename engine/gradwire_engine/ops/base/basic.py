@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -273,6 +274,24 @@ def sum_to_size(xp: Any, input: Array, size: Ints) -> Array:
     return sum_axes(xp, input, axes, keepdims=True).reshape(size)
 
 
+def _direct_sum(input: Array, size: Ints | int) -> Callable[..., Array] | None:
+    """The sum over leading dimensions of many floats, as `sum_axes` computes it."""
+    if type(size) is not tuple or input.size < _LARGE or input.dtype not in (dtypes.float32, dtypes.float64):
+        return None
+    lead = input.ndim - len(size)
+    if lead < 1 or input.shape[lead:] != size or math.prod(size) < 2:
+        return None
+    ones, rest = np.ones(math.prod(input.shape[:lead]), input.dtype), math.prod(size)
+
+    def run(xp: Any, input: Array, size: Ints) -> Array:
+        if not input.flags.c_contiguous:
+            return sum_to_size.forward(np, input, size)
+        return np.matmul(ones, input.reshape(1, -1, rest)).reshape(size)
+
+    return run
+
+
+sum_to_size.directly(_direct_sum)
 sum_to_size.sized_by(
     lambda input, size: math.prod((size,) if isinstance(size, int) else size) * input.itemsize, bounded=True
 )

@@ -121,11 +121,15 @@ def with_loop(attempt: Attempt, place: int = 1, least: int = LEAST) -> Callable[
 def fits(*arrays: Array) -> bool:
     """Whether arrays are row-major, of one shape and float dtype, on a GPU or large enough for a loop."""
     first = arrays[0]
-    return (
-        (first.size >= LEAST if type(first) is np.ndarray else first.size > 0)
-        and are_plain(*arrays)
-        and all(each.shape == first.shape for each in arrays)
-    )
+    if type(first) is not np.ndarray:
+        return first.size > 0 and are_plain(*arrays) and all(each.shape == first.shape for each in arrays)
+    dtype, shape = first.dtype, first.shape
+    if first.size < LEAST or dtype.char not in "fd":
+        return False
+    for each in arrays:  # called for each op: without generators
+        if type(each) is not np.ndarray or each.dtype != dtype or each.shape != shape or not each.flags.c_contiguous:
+            return False
+    return True
 
 
 def are_plain(*arrays: Any) -> bool:

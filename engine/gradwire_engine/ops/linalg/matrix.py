@@ -15,7 +15,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType, Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.core.matrix_product import matrix_product
+from gradwire_engine.core.matrix_product import matrix_product, product_for
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted, indexing, of_shape
@@ -122,6 +122,16 @@ def mm(xp: Any, input: Array, mat2: Array) -> Array:
 
 
 mm.works_in(widens=True)
+
+
+def _direct_product(a: Array, b: Array) -> Any:
+    """The product of float matrices that fit, without checks."""
+    if a.dtype != b.dtype or a.dtype not in (dtypes.float32, dtypes.float64):
+        return None
+    return product_for(a, b) if a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0] else None
+
+
+mm.directly(_direct_product)
 
 
 def _left(g: Any, right: Any) -> Any:

@@ -19,7 +19,7 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.checks import normalize_dim
-from gradwire_engine.ops.base.loops import Loops, along_rows, with_loop
+from gradwire_engine.ops.base.loops import LEAST, Loops, along_rows, with_loop
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.elementwise.unary import exp
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -114,6 +114,29 @@ def log_softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) 
     return result.reshape(input.shape)
 
 
+def _direct_log_softmax(input: Array, dim: int, dtype: DType | None) -> Callable[..., Array] | None:
+    """log_softmax of floats that are too few for a loop, without checks."""
+    place = _direct_dim(input, dim)
+    if place is None or dtype is not None:
+        return None
+
+    def run(xp: Any, input: Array, dim: int, dtype: DType | None) -> Array:
+        result = input - max_along(np, input, place)
+        result -= np.log(sum_along(np, np.exp(result), place))
+        return result
+
+    return run
+
+
+def _direct_dim(input: Array, dim: int) -> int | None:
+    """The dimension counted from the front; None if the op's own choices matter."""
+    plain = input.ndim > 0 and 0 < input.size < LEAST and input.dtype in (dtypes.float32, dtypes.float64)
+    return normalize_dim(dim, input.ndim) if plain else None
+
+
+log_softmax.directly(_direct_log_softmax)
+
+
 @composite
 def softmin(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
     """softmax(-input, dim) (torch.nn.functional.softmin)."""
@@ -142,6 +165,23 @@ def _log_softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Arra
     shares = xp.exp(result)
     shares *= sum_along(xp, grad, normalize_dim(dim, result.ndim))
     return xp.subtract(grad, shares, out=shares)
+
+
+def _direct_backward(grad: Array, result: Array, dim: int) -> Callable[..., Array] | None:
+    """_log_softmax_backward of floats that are too few for a loop, without checks."""
+    place = _direct_dim(grad, dim) if grad.dtype == result.dtype and grad.shape == result.shape else None
+    if place is None:
+        return None
+
+    def run(xp: Any, grad: Array, result: Array, dim: int) -> Array:
+        shares = np.exp(result)
+        shares *= sum_along(np, grad, place)
+        return np.subtract(grad, shares, out=shares)
+
+    return run
+
+
+_log_softmax_backward.directly(_direct_backward)
 
 
 @op(name="_safe_softmax", complex_grad=False, cost=16)

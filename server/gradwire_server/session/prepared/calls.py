@@ -4,11 +4,10 @@ So decoding is one conversion for all calls and a few lookups for each.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from struct import unpack
 from typing import Any
-
-import numpy as np
 
 from gradwire.v1 import commands_pb2
 from gradwire_engine import EngineError, Tensor
@@ -50,7 +49,7 @@ def run_calls(
     if times is not None:
         times.rest()
     first = writer.applied - repeated + 1
-    ids: Words = []
+    ids: Words = ()
     try:
         ids, numbers, plan = _read(writer, calls)
     except Refusal as refusal:
@@ -91,12 +90,12 @@ def run_calls(
         writer.applied = seq
 
 
-def _read(writer: Writer, calls: commands_pb2.Calls) -> tuple[Words, list[float], list[tuple[Prepared, int]]]:
+def _read(writer: Writer, calls: commands_pb2.Calls) -> tuple[Words, Sequence[float], list[tuple[Prepared, int]]]:
     """Parse the words as ids and as doubles, and find where each call begins. Raises Refusal: MALFORMED."""
-    data, table = calls.words, writer.prepared
+    data, table, has_numbers = calls.words, writer.prepared, False
     if len(data) % _WORD:
         raise Refusal("MALFORMED", f"calls come in words of {_WORD} bytes; {len(data)} bytes are no such words")
-    ids: Words = np.frombuffer(data, "<u8").tolist()
+    ids: Words = unpack(f"<{len(data) // _WORD}Q", data)
     end, at = len(ids), 0
     plan: list[tuple[Prepared, int]] = []
     for _ in range(calls.count):
@@ -107,12 +106,13 @@ def _read(writer: Writer, calls: commands_pb2.Calls) -> tuple[Words, list[float]
             raise Refusal("MALFORMED", f"no op was prepared as number {ids[at]}")
         plan.append((prepared, at))
         at += prepared.width
+        has_numbers = has_numbers or bool(prepared.numbers)
     if at != end:
         raise Refusal("MALFORMED", f"{calls.count} calls of these ops have {at} words, not {end}")
-    return ids, np.frombuffer(data, "<f8").tolist(), plan
+    return ids, unpack(f"<{len(data) // _WORD}d", data) if has_numbers else (), plan
 
 
-def _run(session: Session, prepared: Prepared, ids: Words, numbers: list[float], at: int) -> None:
+def _run(session: Session, prepared: Prepared, ids: Words, numbers: Sequence[float], at: int) -> None:
     if session.transfers.borrowed:
         session.transfers.copy_borrowed()
     arguments = prepared.arguments(session, ids, numbers, at)
@@ -120,12 +120,16 @@ def _run(session: Session, prepared: Prepared, ids: Words, numbers: list[float],
     if prepared.context is not session.current:
         session.enter(prepared.context)
     try:
+        repeated = prepared.repeated
         if call.in_place:
-            call.apply(arguments)
+            if repeated is None or repeated(arguments, prepared.context) is None:
+                prepared.apply(arguments)
         elif prepared.outputs == 1:
             tensor_id = ids[at + prepared.width - 1]
             session.check_new(tensor_id)
-            result = call.apply(arguments)
+            result = None if repeated is None else repeated(arguments, prepared.context)
+            if result is None:
+                result = prepared.apply(arguments)
             if type(result) is Tensor:
                 if result.view is not None:
                     detach_from_intermediates(session, arguments, (result,))

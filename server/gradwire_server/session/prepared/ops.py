@@ -3,13 +3,17 @@
 Decoding dominates the cost of a loop of small ops. calls.py applies the calls.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Context
+from gradwire_engine.op.repeated import repeated_call, repeated_change
 from gradwire_server.session.arguments import Tensors, check_in_place, named_op, read_index
 
-Words: TypeAlias = list[int]
+Words: TypeAlias = Sequence[int]
+#: Calls before the first that is kept to be repeated, and the most between two of them; a miss doubles the number.
+_FIRST, _MOST = 1, 1 << 12
 
 
 class OpScope(Tensors, Protocol):
@@ -22,7 +26,22 @@ class OpScope(Tensors, Protocol):
 class Prepared:
     """A decoded op with places to fill: pairs of parameter position and word number, for tensors and doubles."""
 
-    __slots__ = ("call", "context", "indices", "lists", "numbers", "outputs", "raw", "tensors", "values", "width")
+    __slots__ = (
+        "_pause",
+        "call",
+        "context",
+        "indices",
+        "lists",
+        "numbers",
+        "outputs",
+        "plainly",
+        "raw",
+        "repeated",
+        "tensors",
+        "values",
+        "waiting",
+        "width",
+    )  # fmt: skip
 
     def __init__(self, request: commands_pb2.OpRequest, session: OpScope) -> None:
         """Decode an op. Raises Refusal: ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; OP_UNKNOWN."""
@@ -42,6 +61,26 @@ class Prepared:
         call.check_complete(self.values)
         if call.in_place:
             check_in_place(call, request.outputs, bool(self.tensors) and self.tensors[0][0] == 0)
+        #: What repeats the last call of this description, if there is any; the calls to wait before the next is kept.
+        self.repeated: Any = None
+        self.waiting = self._pause = _FIRST
+        #: Whether arguments are tensors and numbers, so that `apply` may repeat calls.
+        self.plainly = not self.lists and not self.indices and (call.in_place or self.outputs == 1)
+
+    def apply(self, arguments: tuple[Any, ...]) -> Any:
+        """Apply the op, in its context, to arguments that `repeated` does not take. Raises EngineError."""
+        if not self.plainly:
+            return self.call.apply(arguments)
+        if self.waiting:
+            self.waiting -= 1
+            return self.call.apply(arguments)
+        self.waiting = self._pause = min(2 * self._pause, _MOST)
+        op = self.call.op
+        if self.call.in_place:
+            self.repeated = repeated_change(op, arguments, self.context)
+            return self.call.apply(arguments)
+        made, self.repeated = repeated_call(op, arguments, self.context)
+        return made
 
     def _prepare_argument(self, position: int, argument: types_pb2.Argument, session: Tensors) -> None:
         kind = argument.WhichOneof("kind")
@@ -79,7 +118,7 @@ class Prepared:
         end = at + self.width
         return ids[end - self.outputs : end]
 
-    def arguments(self, session: Tensors, ids: Words, numbers: list[float], at: int) -> tuple[Any, ...]:
+    def arguments(self, session: Tensors, ids: Words, numbers: Sequence[float], at: int) -> tuple[Any, ...]:
         """Arguments of the call that begins at word `at`. Raises Refusal: TENSOR_NOT_FOUND, DEPENDENCY_FAILED."""
         values = self.values.copy()
         store = session.store

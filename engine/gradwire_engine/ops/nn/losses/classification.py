@@ -7,6 +7,7 @@ so forward and backward use flat positions: sample * (classes * rest) + target *
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,39 @@ def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduct
     return xp.asarray(summed, input.dtype)
 
 
+def _direct_positions(
+    shape: Ints, dtype: Any, target: Array, weight: Array | None, reduction: str, ignore_index: int
+) -> Array | None:
+    """Where each sample's classes begin, if no target is ignored or weighted; None if the op's own choices matter."""
+    if len(shape) != 2 or 0 in shape or target.shape != shape[:1] or target.dtype != dtypes.int64:
+        return None
+    if weight is not None or reduction == "none" or 0 <= ignore_index < shape[1]:
+        return None
+    return np.arange(0, shape[0] * shape[1], shape[1]) if dtype in (dtypes.float32, dtypes.float64) else None
+
+
+def _direct_loss(
+    input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
+) -> Callable[..., Array] | None:
+    """nll_loss of classes, if all of them exist."""
+    begins = _direct_positions(input.shape, input.dtype, target, weight, reduction, ignore_index)
+    if begins is None:
+        return None
+    classes, count = input.shape[1], np.asarray(input.shape[0], input.dtype)
+
+    def run(xp: Any, input: Array, target: Array, *rest: Any) -> Array:
+        if target.view(np.uint64).max() >= classes:
+            return _nll_loss.forward(np, input, target, *rest)
+        picked = input.reshape(-1)[begins + target]
+        summed = -picked.sum(dtype=picked.dtype)
+        return np.asarray(summed / count if reduction == "mean" else summed, input.dtype)
+
+    return run
+
+
+_nll_loss.directly(_direct_loss)
+
+
 def _grad_on_gpu(
     loops: Loops, xp: Any, grad: Any, target: Any, weight: Any, reduction: str, ignore_index: int, shape: Ints
 ) -> Array | None:
@@ -173,6 +207,29 @@ def _nll_loss_backward(
     result = xp.zeros(math.prod(shape), grad.dtype)
     result[targets.positions] = share
     return result.reshape(shape)
+
+
+def _direct_loss_backward(
+    grad: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int, shape: Ints
+) -> Callable[..., Array] | None:
+    """The gradient of `_direct_loss`."""
+    begins = _direct_positions(tuple(shape), grad.dtype, target, weight, reduction, ignore_index)
+    if begins is None or grad.ndim:
+        return None
+    classes, elements, count = shape[1], math.prod(shape), grad.dtype.type(shape[0])
+
+    def run(xp: Any, grad: Array, target: Array, *rest: Any) -> Array:
+        if target.view(np.uint64).max() >= classes:
+            return _nll_loss_backward.forward(np, grad, target, *rest)
+        share = np.negative(grad)
+        result = np.zeros(elements, grad.dtype)
+        result[begins + target] = share / count if reduction == "mean" else share
+        return result.reshape(shape)
+
+    return run
+
+
+_nll_loss_backward.directly(_direct_loss_backward)
 
 
 @op(name="_nll_loss_linear", cost=indexing(30))

@@ -1,0 +1,337 @@
+"""Repeated calls: calls of ops whose operands are described as in an earlier call, with what follows decided once.
+
+Shapes, layouts, dtypes and flags of the operands decide how an op is checked, computed and recorded. A function,
+made from source text, keeps these decisions. It computes by the same forwards as `Op.apply`, so its results have the
+same bits.
+Where a check of it does not hold, or a forward raises, it changes nothing, and the caller applies the op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import CURRENT, Context
+from gradwire_engine.core.device import cupy
+from gradwire_engine.graph.graph import Node
+from gradwire_engine.graph.saved import Saved
+from gradwire_engine.graph.tensor import Storage, Tensor, edge_of
+from gradwire_engine.op.admission import needed
+from gradwire_engine.op.composite import Composite
+from gradwire_engine.op.cost import LONG
+from gradwire_engine.op.op import Op, fits_into
+from gradwire_engine.op.refusals import REFUSED, check_writable, explain
+from gradwire_engine.op.workload import check_interrupt, estimate
+
+_MOST_PARTS = 16  # ops of one composite
+#: Repeats a call: takes the arguments and the context, and returns the result; None if the op itself must be applied.
+#: Raises EngineError: CANCELLED, and in place what the op raises.
+Repeated: TypeAlias = "Callable[[tuple[Any, ...], Context], Tensor | None]"
+
+
+class CallRecorder:
+    """A tracer that notes the ops of one call. `failed`: the call depends on more than its operands' descriptions."""
+
+    fuses = False
+    plain = staticmethod(tuple)
+
+    def __init__(self) -> None:
+        self.failed = False
+        self.calls: list[tuple[Op, tuple[Any, ...], Any]] = []
+
+    def applied(self, op: Op, args: tuple[Any, ...], made: Any) -> None:
+        """Note an op's call."""
+        self.calls.append((op, args, made))
+
+    def fail(self, why: str) -> None:
+        """Note that the call cannot be repeated."""
+        self.failed = True
+
+    def wrote(self, op: Op, args: tuple[Any, ...], recorded: bool) -> None:
+        """Called for an in-place op inside the call."""
+        self.failed = True
+
+    def created(self, made: Tensor) -> None:
+        """Called for a tensor that no op made."""
+        self.failed = True
+
+    def observe(self, *about: Any) -> None:
+        """Called for a backward inside the call."""
+        self.failed = True
+
+
+def record(context: Context, compute: Callable[[], Any]) -> tuple[Any, CallRecorder]:
+    """Run `compute` and note the ops that it applies."""
+    recorder = CallRecorder()
+    token = CURRENT.set(replace(context, tracer=recorder))
+    try:
+        return compute(), recorder
+    finally:
+        CURRENT.reset(token)
+
+
+def forward_of(op: Op, arrays: Sequence[Any]) -> Callable[..., Any]:
+    """What computes an op on arrays of these descriptions: the function that `Op.compute` calls, or that itself."""
+    direct = op.direct(*arrays) if op.direct is not None else None
+    if direct is not None:
+        return direct
+    refused = op.unsupported_error(tuple(arrays)) is not None or any(rule.when for rule in op.unsupported_dtypes)
+    if op.cast_positions or refused:
+        return lambda xp, *args: op.compute(args)
+    if op.promotes:
+        operands = [arrays[place] for place in op.single_positions]
+        found = {each.dtype for each in operands if type(each) is np.ndarray}
+        plain = all(type(each) in (np.ndarray, float) for each in operands)
+        if not plain or len(found) != 1 or not found <= {dtypes.float32, dtypes.float64}:
+            return lambda xp, *args: op.compute(args)
+    return op.forward
+
+
+def is_repeatable(op: Any) -> bool:
+    """Whether the descriptions of an op's operands decide everything but values."""
+    return type(op) is Op and op.list_position < 0 and not op.draws and op.data_dependent is False
+
+
+class Part:
+    """An op of a repeated call: where its arguments are, and how it is computed and recorded.
+
+    Nodes refer to the part that made them: with the same part, everything but values is the same.
+    """
+
+    __slots__ = ("forward", "metas", "name", "op", "places", "plan", "told", "work")
+
+    def __init__(self, op: Op, args: Sequence[Any], made: Tensor, told: Sequence[str]) -> None:
+        """told: the names of the arguments in the source text of the call."""
+        self.op, self.told = op, told
+        self.forward = forward_of(op, [each.array if type(each) is Tensor else each for each in args])
+        node = made.node
+        self.plan: Any = None if node is None else node.saving_plan
+        self.metas = () if node is None else node.metas
+        self.name = "" if node is None else node.name
+        self.work = 0.0 if node is None else float(node.work)
+        #: The parameters that get a gradient, -1 where none does; empty if the call is not recorded.
+        self.places = () if node is None else tuple(_places(op, self.metas))
+
+    def saved(self, args: Sequence[Any]) -> str:
+        """Source text of what the node saves."""
+        found = []
+        for kind, place in self.plan.getters:
+            if kind == "argument" or (kind == "input" and type(args[place]) is not Tensor):
+                found.append(self.told[place])
+            elif kind == "input":
+                found.append(f"Saved({self.told[place]}, -1)")
+            elif kind == "output":
+                found.append(f"Saved(made, {place})")
+            else:
+                return f"plan.save(({', '.join(self.told)},), (made,))"
+        return f"({', '.join(found)},)" if found else "()"
+
+
+def _places(op: Op, metas: Sequence[Any]) -> Iterator[int]:
+    for place, meta in zip(op.tensor_positions, metas, strict=True):
+        yield -1 if meta is None else place
+
+
+class _Source:
+    """Source text of a function of a call's arguments and context, and the values that it names.
+
+    A call is a few microseconds, so its checks are one expression over local names, as in dataclasses' methods.
+    """
+
+    def __init__(self, args: Sequence[Any], context: Context, varying: bool) -> None:
+        """varying: whether other floats are allowed in place of the arguments that are floats."""
+        self.names: dict[str, Any] = {
+            "CURRENT": context, "Tensor": Tensor, "Storage": Storage, "Saved": Saved, "Node": Node, "np": np,
+            "edge_of": edge_of, "is_same": _is_same, "check_interrupt": check_interrupt, "as_array": _as_array,
+            "ndarray": np.ndarray,
+        }  # fmt: skip
+        self.lines: list[str] = []
+        self.told = [f"a{place}" for place in range(len(args))]
+        checks = ["context is not CURRENT", "context.duals.active"]
+        for name, each in zip(self.told, args, strict=True):
+            if type(each) is Tensor:
+                checks += [f"type({name}) is not Tensor", f"{name}.view is not None"]
+                checks += [f"type({name}.storage) is not Storage", f"{name}.requires_grad is not {each.requires_grad}"]
+                checks.append(f"(x := {name}.array).dtype is not {self.named(each.array.dtype)}")
+                checks.append(f"x.strides != {each.array.strides} or x.shape != {each.array.shape}")
+            elif varying and type(each) is float:
+                checks.append(f"type({name}) is not float")
+            else:
+                value = self.named(each)
+                checks.append(f"({name} is not {value} and not is_same({name}, {value}))")
+        self.add(f"{', '.join(self.told)}, = args", f"if {' or '.join(checks)}:", "    return None")
+
+    def named(self, value: Any) -> str:
+        """A new name of a value."""
+        name = f"v{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def add(self, *lines: str) -> None:
+        """Add lines to the function's body."""
+        self.lines += lines
+
+    def function(self) -> Repeated:
+        """The function."""
+        text = "\n    ".join(["def call(args, context):", *self.lines])
+        exec(text, self.names)
+        call: Repeated = self.names.pop("call")  # else the function and its globals would refer to each other
+        return call
+
+
+def _as_array(value: Any) -> Any:
+    """The result of a forward as an array. Raises TypeError for what is none."""
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    raise TypeError("a result that is no array")
+
+
+def _call_of(source: _Source, parts: Sequence[Part], given: Sequence[Sequence[Any]], room: int, work: float) -> None:
+    """Add the computation of the parts; `given` has the arguments that they had."""
+    source.add(
+        "account = context.account",
+        f"if account.limit and account.bytes + {room} > account.limit or {work} > account.operations:",
+        "    return None",
+        "if account.pressed:",
+        "    check_interrupt(context)",
+        "nodes = context.nodes",
+        "first = nodes.next",
+        "try:",
+    )
+    for number, (part, args) in enumerate(zip(parts, given, strict=True)):
+        told = [f"{name}.array" if type(each) is Tensor else name for name, each in zip(part.told, args, strict=True)]
+        source.add(
+            f"    array = {source.named(part.forward)}(np, {', '.join(told)})",
+            "    if type(array) is not ndarray:",
+            "        array = as_array(array)",
+            f"    made = r{number} = Tensor(array, False, None, context)",
+        )
+        if part.plan is None:
+            continue
+        edges = [
+            "None"
+            if place < 0
+            else f"((n, {part.told[place]}.index) if (n := {part.told[place]}.node) is not None "
+            f"else edge_of({part.told[place]}))"
+            for place in part.places
+        ]
+        plan = source.named(part.plan)
+        saved = part.saved(args).replace("plan.save", f"{plan}.save")
+        source.add(
+            f"    node = Node({source.named(part.op)}, {part.name!r}, {plan}, {saved}, ({', '.join(edges)},), "
+            f"{source.named(part.metas)}, nodes.next)",
+            "    nodes.next += 1",
+            "    node.command = context.command.number",
+            f"    node.part = {source.named(part)}",
+            *([f"    node.work = {part.work}"] if part.work else []),
+            "    made.node = node",
+            "    made.requires_grad = True",
+        )
+    source.add("    return made", "except Exception:", "    nodes.next = first", "    return None")
+
+
+def _change_of(source: _Source, op: Op, args: Sequence[Any]) -> None:
+    """Add the in-place computation of an op."""
+    told = [f"{name}.array" if type(each) is Tensor else name for name, each in zip(source.told, args, strict=True)]
+    source.names.update(check_writable=check_writable, REFUSED=REFUSED, explain=explain, writer=op.writer, op=op)
+    others = [name for name, each in zip(source.told[1:], args[1:], strict=True) if type(each) is Tensor]
+    source.add("storage = a0.storage")
+    for name in others:
+        source.add(f"if {name}.storage is storage:", "    return None")
+    source.add(
+        "check_writable(a0.array)",
+        "try:",
+        f"    writer(np, {', '.join(told)})",
+        "except REFUSED as error:",
+        "    raise explain(op, args, error) from error",
+        "storage.changed()",
+        "return a0",
+    )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two arguments that are no tensors are alike; 0.0 and -0.0 are not."""
+    if type(one) is tuple and type(other) is tuple:
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return type(one) is type(other) and bool(one == other) and (type(one) is not float or repr(one) == repr(other))
+
+
+def _plain_tensors(args: Sequence[Any]) -> bool:
+    """Whether all tensors are ordinary ones, no views, and no argument is a list."""
+    for each in args:
+        if type(each) is Tensor:
+            if each.view is not None or type(each.storage) is not Storage or type(each.array) is not np.ndarray:
+                return False
+        elif isinstance(each, (Tensor, list, complex, np.ndarray, np.generic)):
+            return False
+    return True
+
+
+def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context) -> Repeated | None:
+    """What repeats an in-place call with such arguments; None if the op itself must run each time."""
+    if not is_repeatable(op) or cupy() is not None or context.grad_enabled or context.inference:
+        return None
+    if not _plain_tensors(args) or context.duals.active or context.tracer is not None:
+        return None
+    assert isinstance(op, Op)
+    arrays = tuple([each.array if type(each) is Tensor else each for each in args])
+    if op.writer is None or op.writes_always or op.no_overlap or op.cast_positions:
+        return None
+    if not fits_into(arrays[0], arrays, op.tensor_positions):
+        return None
+    source = _Source(args, context, bool(op.promotes))
+    _change_of(source, op, args)
+    return source.function()
+
+
+def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -> tuple[Any, Repeated | None]:
+    """Apply an op; also return what repeats the call, or None if the op itself must run each time."""
+    if cupy() is not None or context.duals.active or context.tracer is not None or not _plain_tensors(args):
+        return op.apply(args), None
+    if isinstance(op, Composite) and (op.reads_values or op.draws or op.data_dependent is not False):
+        return op.apply(args), None
+    made, recorder = record(context, lambda: op.apply(args))
+    if recorder.failed or not 0 < len(recorder.calls) <= _MOST_PARTS or type(made) is not Tensor:
+        return made, None
+    alone = len(recorder.calls) == 1 and recorder.calls[0][0] is op and recorder.calls[0][1] is args
+    varying = alone and isinstance(op, Op) and bool(op.promotes)
+    return made, _of_calls(recorder, args, made, context, varying)
+
+
+def _of_calls(
+    recorder: CallRecorder, args: tuple[Any, ...], made: Tensor, context: Context, varying: bool
+) -> Repeated | None:
+    source = _Source(args, context, varying)
+    tensors = [id(each) for each in args if type(each) is Tensor]
+    alone = len(recorder.calls) == 1 and recorder.calls[0][1] is args
+    if not alone and len(set(tensors)) != len(tensors):
+        return None  # one tensor for two operands: which of them an op was given is not known
+    known = {id(each): name for each, name in zip(args, source.told, strict=True) if type(each) is Tensor}
+    parts: list[Part] = []
+    room, work = 0, 0.0
+    for number, (op, given, result) in enumerate(recorder.calls):
+        if not is_repeatable(op) or op.view or type(result) is not Tensor or result.view is not None:
+            return None
+        told = source.told if alone else [_told(source, known, each) for each in given]
+        if None in told or type(result.array) is not np.ndarray:
+            return None
+        arrays = [each.array if type(each) is Tensor else each for each in given]
+        work = max(work, estimate(op, arrays))
+        room += max(needed(op, arrays), *[each.nbytes for each in arrays if type(each) is np.ndarray], 0)
+        parts.append(Part(op, given, result, told))  # type: ignore[arg-type]
+        known[id(result)] = f"r{number}"
+    if work >= LONG or made is not recorder.calls[-1][2]:
+        return None
+    _call_of(source, parts, [given for _, given, _ in recorder.calls], int(room), float(work))
+    return source.function()
+
+
+def _told(source: _Source, known: dict[int, str], value: Any) -> str | None:
+    """The name of an op's argument; None if it is not known where the argument is from."""
+    if isinstance(value, (Tensor, list, np.ndarray)):
+        return known.get(id(value)) if type(value) is Tensor else None
+    return source.named(value)

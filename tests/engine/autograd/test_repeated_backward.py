@@ -1,0 +1,166 @@
+"""Repeated backward: a noted pass gives leaves what the ordinary pass gives; where it is unusual, nothing changes.
+
+tests/server/session/test_repeated_steps.py compares whole states over random programs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradwire_engine import REGISTRY, Account, Context, EngineError, Tensor, activate, backward, tensor
+from gradwire_engine.autograd.repeated_backward import PassMemo
+from gradwire_engine.graph.callbacks import hook_tensor
+from gradwire_engine.graph.hooks import ExternalCallback
+from gradwire_engine.graph.tensor import retain_grad
+from gradwire_engine.op.repeated import repeated_call
+
+
+@pytest.fixture
+def context() -> Iterator[Context]:
+    made = Context(account=Account(limit=1 << 30))
+    with activate(made):
+        yield made
+
+
+class Graphs:
+    """Makes graphs of one structure over the same leaves, by repeated calls."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        numbers = np.random.default_rng(0)
+        self.leaves = [tensor(numbers.standard_normal((3, 3)), True) for _ in range(3)]
+        self._calls: dict[Any, Any] = {}
+
+    def call(self, key: str, name: str, *args: Any) -> Tensor:
+        op = REGISTRY[name]
+        bound = op.bind(args, {})
+        known = self._calls.get(key)
+        if known is None:
+            _, self._calls[key] = repeated_call(op, bound, self.context)
+            known = self._calls[key]
+        made = known(bound, self.context)
+        assert isinstance(made, Tensor)
+        return made
+
+    def __call__(self) -> Tensor:
+        a, b, c = self.leaves
+        wide = self.call("mm", "mm", a, b)
+        both = self.call("mul", "mul", self.call("relu", "relu", wide), self.call("scale", "mul", wide, 0.5))
+        return self.call("sum", "sum", self.call("add", "add", both, c))
+
+    def clear(self) -> None:
+        for each in self.leaves:
+            each.grad = None
+
+    def grads(self) -> list[bytes | None]:
+        return [None if each.grad is None else each.grad.array.tobytes() for each in self.leaves]
+
+
+@pytest.fixture
+def graphs(context: Context) -> Graphs:
+    return Graphs(context)
+
+
+@pytest.fixture
+def memo(graphs: Graphs) -> PassMemo:
+    """A memo that knows the pass."""
+    found = PassMemo()
+    for _ in range(2):
+        assert found.run(graphs()) is None
+    return found
+
+
+def test_the_third_pass_is_repeated_with_the_same_bits(graphs: Graphs, memo: PassMemo) -> None:
+    loss = graphs()
+    received = memo.run(loss)
+    assert received is not None
+    found = graphs.grads()
+    assert {id(each) for each in received} == {id(each) for each in graphs.leaves}
+    graphs.clear()
+    backward([graphs()])
+    assert graphs.grads() == found
+    with pytest.raises(EngineError, match="second time"):
+        backward([loss])
+
+
+def leaf_has_a_gradient(graphs: Graphs, loss: Tensor) -> None:
+    graphs.leaves[0].grad = tensor(np.ones((3, 3)))
+
+
+def saved_value_changed(graphs: Graphs, loss: Tensor) -> None:
+    graphs.leaves[1].storage.changed()
+
+
+def leaf_needs_none(graphs: Graphs, loss: Tensor) -> None:
+    graphs.leaves[2].requires_grad = False
+
+
+def intermediate_retains(graphs: Graphs, loss: Tensor) -> None:
+    assert loss.node is not None
+    made = Tensor(np.zeros((3, 3)), True)
+    made.node = loss.node.edges[0][0]  # type: ignore[index, assignment]
+    retain_grad(made)
+    graphs.kept = made  # type: ignore[attr-defined]
+
+
+def hooked(graphs: Graphs, loss: Tensor) -> None:
+    hook_tensor(graphs.leaves[0], ExternalCallback(1, deque()))
+
+
+def freed(graphs: Graphs, loss: Tensor) -> None:
+    backward([loss])
+    graphs.clear()
+
+
+def no_room(graphs: Graphs, loss: Tensor) -> None:
+    graphs.context.account.limit = graphs.context.account.bytes + 8
+
+
+@pytest.mark.parametrize(
+    "disturb",
+    [leaf_has_a_gradient, saved_value_changed, leaf_needs_none, intermediate_retains, hooked, freed, no_room],
+)
+def test_an_unusual_pass_is_left_to_the_ordinary_one(
+    disturb: Callable[[Graphs, Tensor], None], graphs: Graphs, memo: PassMemo
+) -> None:
+    loss = graphs()
+    disturb(graphs, loss)
+    before = graphs.grads()
+    assert memo.run(loss) is None
+    assert graphs.grads() == before
+
+
+def test_one_graph_of_other_calls_is_another(graphs: Graphs, memo: PassMemo) -> None:
+    a, b, c = graphs.leaves
+    graphs.leaves = [a, a, c]
+    assert memo.run(graphs()) is None
+    graphs.leaves = [a, b, c]
+    assert memo.run(REGISTRY["sum"].apply(REGISTRY["sum"].bind((a,), {}))) is None  # made by no repeated call
+
+
+def test_a_gradient_that_two_leaves_share_is_copied(context: Context) -> None:
+    graphs, memo = Graphs(context), PassMemo()
+    for number in range(4):
+        a, b, _ = graphs.leaves
+        total = graphs.call("add", "add", a, b)
+        loss = graphs.call("sum", "sum", graphs.call("relu", "relu", total))
+        assert (memo.run(loss) is not None) == (number > 1)
+        if number > 1:
+            assert a.grad is not None
+            assert b.grad is not None
+            assert not np.shares_memory(a.grad.array, b.grad.array)
+            assert a.grad.array.tobytes() == b.grad.array.tobytes()
+        graphs.clear()
+
+
+def test_the_longest_unused_graphs_are_forgotten(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradwire_engine.autograd.repeated_backward._MOST_KNOWN", 20)
+    graphs, memo = Graphs(context), PassMemo()
+    for number in range(50):
+        memo.run(graphs.call(f"sum {number}", "sum", graphs.leaves[0]))
+    assert len(memo._known) <= 10

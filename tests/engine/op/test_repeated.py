@@ -1,0 +1,207 @@
+"""Repeated calls: the same results, nodes and errors as the op's, and the op itself wherever a check does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradwire_engine import REGISTRY, Account, Context, EngineError, Tensor, activate, tensor
+from gradwire_engine.graph.graph import Meta
+from gradwire_engine.graph.saved import Saved
+from gradwire_engine.graph.tensor import InferenceStorage
+from gradwire_engine.op.declaration import OPS
+from gradwire_engine.op.op import Op
+from gradwire_engine.op.repeated import forward_of, repeated_call, repeated_change
+
+Build = Callable[..., Any]
+
+
+@pytest.fixture
+def context() -> Iterator[Context]:
+    made = Context(account=Account(limit=1 << 30))
+    with activate(made):
+        yield made
+
+
+def leaf(*shape: int, grad: bool = True, dtype: str = "float32", seed: int = 0) -> Tensor:
+    return tensor(np.random.default_rng(seed).standard_normal(shape).astype(dtype), grad)
+
+
+def described(made: Tensor) -> Any:
+    node = made.node
+    saved = node and [
+        each.array.tobytes() if type(each) is Saved else (each.shape, each.dtype) if type(each) is Meta else each
+        for each in node.saved
+    ]
+    return (
+        made.array.tobytes(), made.array.dtype, made.array.shape, made.array.strides, made.requires_grad,
+        made.storage.nbytes, type(made.storage),
+        node and (node.name, node.work, node.metas, node.command, len(node.edges), saved, node.op, node.saving_plan),
+    )  # fmt: skip
+
+
+CALLS: dict[str, tuple[str, Callable[[int], tuple[Any, ...]]]] = {
+    "mul by a number": ("mul", lambda n: (leaf(3, 4, seed=n), 1.5 + n)),
+    "add with broadcasting": ("add", lambda n: (leaf(3, 4, seed=n), leaf(4, seed=n), 1)),
+    "add of one tensor": ("add", lambda n: (one := leaf(3, seed=n), one, 1)),
+    "mm": ("mm", lambda n: (leaf(3, 4, seed=n), leaf(4, 5, seed=n))),
+    "a large product": ("matmul", lambda n: (leaf(128, 64, seed=n), leaf(64, 256, seed=n))),
+    "float64": ("mul", lambda n: (leaf(3, dtype="float64", seed=n), leaf(3, dtype="float64", seed=n + 9))),
+    "two dtypes": ("mul", lambda n: (leaf(3, seed=n), leaf(3, dtype="float64", seed=n))),
+    "float16": ("mul", lambda n: (leaf(3, dtype="float16", seed=n), 0.3)),
+    "integers": ("add", lambda n: (tensor(np.arange(n, n + 3)), tensor(np.arange(3)), 2)),
+    "a sum": ("sum", lambda n: (leaf(3, 4, seed=n), None, False, None)),
+    "log_softmax": ("log_softmax", lambda n: (leaf(3, 4, seed=n), 1, None)),
+    "relu": ("relu", lambda n: (leaf(3, 4, seed=n),)),
+    "no gradient": ("relu", lambda n: (leaf(3, 4, grad=False, seed=n),)),
+    "softplus": ("softplus", lambda n: (leaf(3, 4, seed=n), 1.0, 20.0)),
+    "cross_entropy": (
+        "cross_entropy",
+        lambda n: (leaf(6, 4, seed=n), tensor(np.arange(6) % 4), None, None, -100, None, "mean", 0.0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_repeated_call_makes_what_the_op_makes(name: str, context: Context) -> None:
+    op_name, arguments = CALLS[name]
+    op = REGISTRY[op_name]
+    made, repeated = repeated_call(op, arguments(0), context)
+    assert described(made) == described(op.apply(arguments(0)))
+    assert repeated is not None
+    for number in (1, 2):
+        before = context.nodes.next
+        again = repeated(arguments(number), context)
+        taken = context.nodes.next - before
+        assert again is not None
+        assert described(again) == described(op.apply(arguments(number)))
+        assert context.nodes.next == before + 2 * taken
+        assert again.node is None or again.node.part is not None
+
+
+def test_the_op_computes_what_is_described_otherwise(context: Context) -> None:
+    op, given = REGISTRY["mul"], leaf(3, 4)
+    _, repeated = repeated_call(op, (given, 2.0), context)
+    assert repeated is not None
+    view = REGISTRY["reshape"].apply((leaf(4, 3), (3, 4)))
+    with activate(replace(context, inference=True)):
+        inference = leaf(3, 4)
+    assert type(inference.storage) is InferenceStorage
+    turned = tensor(leaf(4, 3).array.T, True)
+    for other in (turned, leaf(4, 3), leaf(3, 4, grad=False), leaf(3, 4, dtype="float64"), view, inference):
+        assert repeated((other, 2.0), context) is None
+    assert repeated((given, 2), context) is None
+    assert repeated((given, leaf(1)), context) is None
+    assert repeated((given, 2.0), replace(context)) is None
+
+
+def test_the_sign_of_zero_is_part_of_a_description(context: Context) -> None:
+    _, repeated = repeated_call(REGISTRY["softplus"], (leaf(3), 0.0, 20.0), context)
+    assert repeated is not None
+    assert repeated((leaf(3), -0.0, 20.0), context) is None
+
+
+def test_without_room_the_op_refuses(context: Context) -> None:
+    given = leaf(100)
+    _, repeated = repeated_call(REGISTRY["mul"], (given, 2.0), context)
+    assert repeated is not None
+    context.account.limit = context.account.bytes + 100
+    assert repeated((given, 2.0), context) is None
+    with pytest.raises(EngineError):
+        REGISTRY["mul"].apply((given, 2.0))
+
+
+def test_a_failed_call_changes_nothing(context: Context) -> None:
+    targets = tensor(np.zeros(6, np.int64))
+    rest = (None, None, -100, None, "mean", 0.0)
+    _, repeated = repeated_call(REGISTRY["cross_entropy"], (leaf(6, 4), targets, *rest), context)
+    assert repeated is not None
+    before = context.nodes.next
+    assert repeated((leaf(6, 4), tensor(np.full(6, 9)), *rest), context) is None
+    assert context.nodes.next == before
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("reshape", lambda: (leaf(4), (2, 2))),
+        ("cat", lambda: ([leaf(2), leaf(2)], 0)),
+        ("dropout", lambda: (leaf(4), 0.5, True)),
+        ("nonzero", lambda: (leaf(4),)),
+    ],
+)
+def test_what_depends_on_more_than_descriptions_is_not_repeated(name: str, arguments: Build, context: Context) -> None:
+    _, repeated = repeated_call(REGISTRY[name], REGISTRY[name].bind(arguments(), {}), context)
+    assert repeated is None
+
+
+def test_a_change_in_place_is_repeated_without_grad_mode(context: Context) -> None:
+    op = OPS["sub"]
+    assert isinstance(op, Op)
+    assert repeated_change(op, (leaf(3), leaf(3), 1), context) is None
+    off = replace(context, grad_enabled=False)
+    with activate(off):
+        repeated = repeated_change(op, (leaf(3), leaf(3), 1), off)
+        assert repeated is not None
+        target, other, expected = leaf(3, seed=1), leaf(3, seed=2), leaf(3, seed=1)
+        assert repeated((target, other, 1), off) is target
+        op.in_place((expected, other, 1))
+        assert described(target) == described(expected)
+        assert (target.storage.version, target.storage.history) == (1, 1)
+        assert repeated((target, target, 1), off) is None  # shares its memory
+        assert repeated((target, leaf(1), 1), off) is None
+        frozen = leaf(3)
+        frozen.array.flags.writeable = False
+        with pytest.raises(EngineError) as refused:
+            repeated((frozen, other, 1), off)
+        with pytest.raises(EngineError) as expected_refusal:
+            op.in_place((frozen, other, 1))
+        assert str(refused.value) == str(expected_refusal.value)
+
+
+DIRECT: dict[str, list[tuple[Any, ...]]] = {
+    "mm": [
+        (leaf(5, 3).array, leaf(3, 4).array), (leaf(128, 64).array, leaf(64, 256).array),
+        (leaf(256, 128).array.T, leaf(256, 64).array),
+        (leaf(2, 3, dtype="float64").array, leaf(3, 4, dtype="float64").array),
+    ],
+    "log_softmax": [(leaf(7, 5).array, 1, None), (leaf(7, 5).array.T, 0, None), (leaf(2, 3, 60).array, -1, None)],
+    "_log_softmax_backward": [(leaf(7, 5).array, leaf(7, 5, seed=1).array, 1)],
+    "sum_to_size": [(leaf(128, 256).array, (256,)), (leaf(256, 128).array.T, (256,)), (leaf(8, 16, 64).array, (64,))],
+    "_nll_loss": [
+        (leaf(6, 4).array, np.arange(6) % 4, None, how, ignored)
+        for how in ("mean", "sum", "none") for ignored in (-100, 2)
+    ],
+    "_nll_loss_backward": [
+        (np.float32(0.7).reshape(()), np.arange(6) % 4, None, how, ignored, (6, 4))
+        for how in ("mean", "sum") for ignored in (-100, 2)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_a_direct_forward_has_the_bits_of_the_ops(name: str, context: Context) -> None:
+    op = OPS[name]
+    assert isinstance(op, Op)
+    for args in DIRECT[name]:
+        made, expected = forward_of(op, args)(np, *args), op.compute(args)
+        assert (made.dtype, made.shape, made.strides) == (expected.dtype, expected.shape, expected.strides)
+        assert made.tobytes() == expected.tobytes()
+    assert any(op.direct is not None and op.direct(*args) is not None for args in DIRECT[name])
+
+
+def test_a_direct_loss_refuses_what_the_op_refuses(context: Context) -> None:
+    op = OPS["_nll_loss"]
+    assert isinstance(op, Op)
+    given = leaf(6, 4).array
+    forward = forward_of(op, (given, np.arange(6) % 4, None, "mean", -100))
+    for wrong in (np.full(6, 4), np.full(6, -1)):
+        with pytest.raises(EngineError):
+            forward(np, given, wrong, None, "mean", -100)
+    ignored = np.array([0, 1, -100, 2, 3, 0])
+    made, expected = forward(np, given, ignored, None, "mean", -100), op.compute((given, ignored, None, "mean", -100))
+    assert made.tobytes() == expected.tobytes()
