@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gradwire_server.cluster.head import HeadStorage
+
 NAMESPACE = "gradwire"  # of the cluster's actors
 MACHINE = "gradwire_node"  # resource of each machine that joined, by which Ray's autoscaler counts them
 _START_SECONDS = 60.0
@@ -100,10 +102,14 @@ class RayProcess:
         self._raylet = 0  # its process, once it was found
 
     @classmethod
-    def start(cls, host: str, endpoints: Sequence[str], log: Any, port: int = 0, address: str = "") -> RayProcess:
+    def start(
+        cls, host: str, endpoints: Sequence[str], log: Any, port: int = 0, address: str = "",
+        storage: HeadStorage | None = None, name: str = "",
+    ) -> RayProcess:  # fmt: skip
         """Start a head at `port`, or without one a node of the cluster at `address`. Raises RayError.
 
         `endpoints` are the servers that run here: each is a resource, by which Ray finds the machine (node.py).
+        A head with a `storage` continues the cluster of that name.
         """
         folder = tempfile.mkdtemp(prefix="gw-ray-", dir="/tmp")  # paths of sockets in it must be short
         role = [f"--address={address}"] if address else ["--head", f"--port={port}", "--include-dashboard=false"]
@@ -115,9 +121,14 @@ class RayProcess:
         ]  # fmt: skip
         if not address:
             command.append(f"--temp-dir={folder}")
+        environment = dict(os.environ)
+        if storage is not None:
+            command += storage.arguments()
+            environment.update(storage.environment(name))
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            env=environment,
+        )  # fmt: skip
         made = cls(process.pid, folder)
         try:
             failed = process.wait(_COMMAND_SECONDS) != 0
@@ -140,6 +151,10 @@ class RayProcess:
     def is_known(self) -> bool:
         """Whether the session is Ray's still, and its id not another one's since."""
         return any(name in _command(each) for each in _session(self.pid) for name in (_RAYLET, _GCS))
+
+    def head(self) -> int:
+        """Process id of Ray's head; 0 if it does not run here."""
+        return next((each for each in _session(self.pid) if _GCS in _command(each)), 0)
 
     def stop(self) -> None:
         """End all its processes."""
