@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def start_machine(*arguments: str) -> "subprocess.Popen[str]":
-    """Run a command that starts a node, until the node listens."""
+def start_machine(*arguments: str, path: str = "") -> "subprocess.Popen[str]":
+    """Run a command that starts a node, until it listens. `path` has gradwire's packages, if of another version."""
     line = [sys.executable, "-c", "from gradwire_server.cluster.cli import cluster; cluster()", *arguments]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": path or os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     node = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     assert node.stdout is not None
     said = []

@@ -20,7 +20,9 @@ import gradwire
 from gradwire_server.cluster import cli
 from gradwire_server.cluster.checks import CheckFailed, check_head_storage
 from gradwire_server.cluster.cli import cluster
-from gradwire_server.cluster.head import PASSWORD, HeadKeeper, HeadStorage, StorageError
+from gradwire_server.cluster.head import HeadKeeper
+from gradwire_server.cluster.head_storage import PASSWORD, HeadStorage, StorageError
+from gradwire_server.cluster.ray_session import RaySession
 from tests.client.sharing import train
 from tests.ports import free_port
 from tests.server.harness import running, until
@@ -296,6 +298,17 @@ def test_the_command_tells_what_is_wrong_with_a_storage(tmp_path: Path, monkeypa
         command = ["start", f"--state-dir={tmp_path}/state", f"--folder={tmp_path}", f"--head-storage={storage}"]
         done = CliRunner().invoke(cluster, command)
         assert (done.exit_code, why in done.output) == (status, True), done.output
+
+
+def test_a_session_of_ray_is_ended_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "ray"
+    folder.mkdir()
+    leader = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    session = RaySession(leader.pid, str(folder))
+    assert not session.alive and not session.is_known and not session.head()
+    session.stop()
+    assert leader.wait(60) == -signal.SIGKILL
+    assert not folder.exists()
 
 
 def test_a_head_that_ends_is_started_again_with_its_environment(tmp_path: Path) -> None:

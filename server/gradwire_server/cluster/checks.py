@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from gradwire_server.cluster.head import HeadStorage, StorageError
+from gradwire_server.cluster.head_storage import HeadStorage, StorageError
 from gradwire_server.common.addresses import is_loopback
 
 _MARK = "cluster"  # file in the state directory, with the cluster's name

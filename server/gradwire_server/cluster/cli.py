@@ -30,7 +30,7 @@ from gradwire_server.cluster.checks import (
     cluster_name,
 )
 from gradwire_server.cluster.director import director
-from gradwire_server.cluster.head import PASSWORD, HeadStorage, StorageError
+from gradwire_server.cluster.head_storage import PASSWORD, HeadStorage, StorageError
 from gradwire_server.cluster.node import NodeExists, nodes, remove_lost, start_node
 from gradwire_server.cluster.placement import SILENT_SECONDS
 from gradwire_server.cluster.ray_process import MACHINE, RayError, RayProcess, connect, make_token, use_token

@@ -16,7 +16,7 @@ import time
 from typing import NoReturn
 
 from gradwire_server.cluster.head import HeadKeeper
-from gradwire_server.cluster.ray_process import RayProcess
+from gradwire_server.cluster.ray_session import RaySession
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CHECK_SECONDS = 1.0
@@ -26,7 +26,7 @@ _END_SECONDS = 10.0  # more, until it has ended
 _KILL_SECONDS = 3.0  # then for its actor to tell Ray that it is not to be started again, which needs Ray's head
 
 
-def become_watch(endpoint: str, ray: RayProcess, control: str, head: int = 0) -> NoReturn:
+def become_watch(endpoint: str, ray: RaySession, control: str, head: int = 0) -> NoReturn:
     """Replace this process by a watch of a node. Signals that come meanwhile wait for it.
 
     It also keeps Ray's head, a process of this machine with the id `head`, if one is given.
@@ -43,7 +43,7 @@ def become_watch(endpoint: str, ray: RayProcess, control: str, head: int = 0) ->
 class Watch:
     """A node's watch, until a signal, the node's end or the end of Ray."""
 
-    def __init__(self, endpoint: str, ray: RayProcess, control: str, head: HeadKeeper | None = None) -> None:
+    def __init__(self, endpoint: str, ray: RaySession, control: str, head: HeadKeeper | None = None) -> None:
         """`control` is the path of the actor's socket, which it removes when the node ends."""
         self._endpoint = endpoint
         self._ray = ray
@@ -116,7 +116,7 @@ class Watch:
 
 def main(endpoint: str, session: str, folder: str, control: str, head: str) -> int:
     """Watch a node of this machine, and its Ray's head unless the id is 0; the exit status."""
-    watch = Watch(endpoint, RayProcess(int(session), folder), control, HeadKeeper(int(head)) if int(head) else None)
+    watch = Watch(endpoint, RaySession(int(session), folder), control, HeadKeeper(int(head)) if int(head) else None)
     for number in _SIGNALS:
         signal.signal(number, lambda *_: watch.wake())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
