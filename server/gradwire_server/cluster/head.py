@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds before a head that ended is started again
 _STEADY_SECONDS = 10.0  # a head that ran so long is started again at once
@@ -41,11 +44,11 @@ class HeadKeeper:
         if process is None:
             return
         process.terminate()
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        ends = time.monotonic() + _END_SECONDS
+        while process.poll() is None and time.monotonic() < ends:
+            time.sleep(0.02)
+        process.kill()  # nothing if it has ended
+        process.wait()
 
     def _keep(self) -> None:
         select.select((self._descriptor,), (), ())  # until the process ends that Ray has started
@@ -66,6 +69,8 @@ class HeadKeeper:
 
 def _run(command: Sequence[bytes], environment: dict[bytes, bytes]) -> subprocess.Popen[bytes]:
     """Run a program whose output Ray keeps in files."""
+    import subprocess
+
     nothing = subprocess.DEVNULL
     return subprocess.Popen(command, env=environment, stdin=nothing, stdout=nothing, stderr=nothing)
 

@@ -1,12 +1,11 @@
 """Watch: the process that `gradwire cluster start` and `join` become. It ends the node and Ray of this machine.
 
-It replaces a process that had imported Ray, for Ray takes 50 MiB. A connection to the node's actor tells whether that
-lives. It works without Ray's head.
+It replaces a process that had imported Ray, for Ray takes 50 MiB. What it needs at its end only is imported then. A
+connection to the node's actor tells whether that lives. It works without Ray's head.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -95,6 +94,8 @@ class Watch:
 
     def _stop(self, actor: socket.socket) -> None:
         """Let the node store its sessions and end."""
+        import json
+
         ends = time.monotonic() + _NODE_GRACE + _END_SECONDS
         told = b""
         try:
