@@ -122,6 +122,17 @@ def test_a_gang_has_room_for_all_or_is_refused(three: Placement, clock: Clock) -
         three.choose_for_gang("a:1", "", "four", 4)
 
 
+def test_sessions_that_were_opened_are_not_counted_twice(three: Placement) -> None:
+    for name in "abc":
+        three.report(f"{name}:1", Load(workers=2, max_sessions=4, opened=7))
+    assert len(places(three, "g", 6)) == 6
+    for name in "abc":
+        three.report(f"{name}:1", Load(workers=2, max_sessions=4, opened=9, sessions=2))
+    assert len(places(three, "h", 6)) == 6
+    with pytest.raises(NoRoom):
+        three.choose_for_gang("a:1", "", "i", 1)
+
+
 def test_two_gangs_that_ask_in_turns_do_not_share_places(three: Placement) -> None:
     for name in "abc":
         three.report(f"{name}:1", Load(workers=2, max_sessions=2))

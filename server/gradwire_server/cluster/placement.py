@@ -35,6 +35,7 @@ class Load:
     version: str = ""
     metrics: str = ""  # address of its metrics; "" if it serves none
     max_sessions: int = 0  # 0 is not known
+    opened: int = 0  # sessions since the server began
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Load:
@@ -78,6 +79,8 @@ class Placement:
         """Take a node's load over."""
         now = self._clock()
         node = self._nodes.setdefault(endpoint, _Node(load, now))
+        # Placed sessions that the node has opened since are in its load.
+        del node.placed[: max(0, load.opened - node.load.opened)]
         node.load, node.reported = load, now
 
     def remove(self, endpoint: str) -> None:

@@ -129,6 +129,7 @@ class Backend:
             "version": __version__,
             "metrics": self.metrics,
             "max_sessions": self.limits.max_sessions,
+            "opened": self.registry.opened,
         }
 
     def device_types(self) -> list[str]:
