@@ -1,7 +1,8 @@
 """Measure a cluster of this machine: `gradwire cluster up --nodes 3`, then `python -m benchmarks.cluster ADDRESSES`.
 
 Prints the round trip of a small op at a node and at a single server, taken in turns in one run; how 200 sessions are
-spread; the memory and the computing of idle nodes; and how long a training step takes whose node is killed.
+spread; the memory and the computing of idle nodes; and how long a training step takes whose worker, front or node is
+killed. Takes 3 minutes. Partitions are measured by tests/client/test_partitions.py.
 """
 
 import os
@@ -20,6 +21,9 @@ import gradwire
 ROUNDS, CALLS = 80, 50
 SESSIONS = 200
 IDLE_SECONDS = 20.0
+TRIES = 3
+# Until the next one: Ray starts an actor again, and that a server.
+SETTLE_SECONDS = {"worker": 2.0, "front": 5.0, "node": 15.0}
 
 
 def command_of(pid: int) -> str:
@@ -155,6 +159,20 @@ def longest_step(addresses: str, harm: Callable[[str], None]) -> float:
     return longest
 
 
+def kill_worker(endpoint: str) -> None:
+    """Kill the worker processes of a node's server."""
+    servers = processes(f"--endpoint={endpoint} ")
+    for pid in processes("gradwire_server.worker.main"):
+        if parent(pid) in servers:
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_front(endpoint: str) -> None:
+    """Kill a node's server. Its actor starts it again."""
+    for pid in processes(f"--endpoint={endpoint} "):
+        os.kill(pid, signal.SIGKILL)
+
+
 def kill_node(endpoint: str) -> None:
     """Kill a node's server, its worker and its actor, as the loss of a machine does."""
     servers = processes(f"--endpoint={endpoint} ")
@@ -170,10 +188,11 @@ def main() -> None:
     measure_round_trip(addresses)
     measure_spread(addresses)
     measure_idle(len(endpoints), endpoints)
-    for number in range(3):
-        print(f"node killed, longest step: {longest_step(addresses, kill_node):.2f} s")
-        if number < 2:
-            time.sleep(15)  # Ray starts the actor again, and that the server
+    for name, harm in (("worker", kill_worker), ("front", kill_front), ("node", kill_node)):
+        for _ in range(TRIES):
+            print(f"{name} killed, longest step: {longest_step(addresses, harm):.2f} s", flush=True)
+            time.sleep(SETTLE_SECONDS[name])
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -20,16 +20,17 @@ type Reason = pb.Reason
 
 // Reasons that programs ask for most often.
 const (
-	ReasonShape           = pb.Reason_REASON_SHAPE
-	ReasonDtype           = pb.Reason_REASON_DTYPE
-	ReasonArgumentType    = pb.Reason_REASON_ARGUMENT_TYPE
-	ReasonArgumentValue   = pb.Reason_REASON_ARGUMENT_VALUE
-	ReasonGraphFreed      = pb.Reason_REASON_GRAPH_FREED
-	ReasonLeafInPlace     = pb.Reason_REASON_LEAF_IN_PLACE
-	ReasonVersionConflict = pb.Reason_REASON_VERSION_CONFLICT
-	ReasonMemoryLimit     = pb.Reason_REASON_MEMORY_LIMIT
-	ReasonSessionExpired  = pb.Reason_REASON_SESSION_EXPIRED
-	ReasonUnavailable     = pb.Reason_REASON_UNAVAILABLE
+	ReasonShape             = pb.Reason_REASON_SHAPE
+	ReasonDtype             = pb.Reason_REASON_DTYPE
+	ReasonArgumentType      = pb.Reason_REASON_ARGUMENT_TYPE
+	ReasonArgumentValue     = pb.Reason_REASON_ARGUMENT_VALUE
+	ReasonGraphFreed        = pb.Reason_REASON_GRAPH_FREED
+	ReasonLeafInPlace       = pb.Reason_REASON_LEAF_IN_PLACE
+	ReasonVersionConflict   = pb.Reason_REASON_VERSION_CONFLICT
+	ReasonDeviceUnavailable = pb.Reason_REASON_DEVICE_UNAVAILABLE
+	ReasonMemoryLimit       = pb.Reason_REASON_MEMORY_LIMIT
+	ReasonSessionExpired    = pb.Reason_REASON_SESSION_EXPIRED
+	ReasonUnavailable       = pb.Reason_REASON_UNAVAILABLE
 )
 
 // ErrClosed is the error of every use of a closed session.

@@ -22,6 +22,7 @@ type options struct {
 	lease     time.Duration
 	patience  time.Duration
 	client    string
+	device    string
 	dial      []grpc.DialOption
 	local     bool
 }
@@ -74,6 +75,12 @@ func WithLease(lease time.Duration) Option {
 // WithPatience sets how long a broken connection is tried again before the session fails. The default is 120 seconds.
 func WithPatience(patience time.Duration) Option {
 	return func(o *options) error { o.patience = patience; return nil }
+}
+
+// WithDeviceType asks for the type of a device that the session needs, such as "cuda". A cluster opens it at a server
+// that has one. If no server has, the error is ReasonDeviceUnavailable.
+func WithDeviceType(deviceType string) Option {
+	return func(o *options) error { o.device = deviceType; return nil }
 }
 
 // WithClientName sets the name that the server's log shows.

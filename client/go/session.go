@@ -117,6 +117,7 @@ func (s *Session) open(ctx context.Context, o *options) (*pb.OpenSessionResponse
 	return s.placed(func(follows bool) (*pb.OpenSessionResponse, error) {
 		return retried(ctx, s, s.client.OpenSession, &pb.OpenSessionRequest{
 			Client: o.client, LeaseMs: uint32(o.lease.Milliseconds()), FollowsEndpoint: follows,
+			DeviceType: o.device,
 		})
 	})
 }

@@ -195,6 +195,16 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
+func TestADeviceIsAskedFor(t *testing.T) {
+	t.Parallel()
+	connect(t, gradwire.WithDeviceType("cpu"))
+	_, err := gradwire.Connect(t.Context(), serverAddress(t), gradwire.WithDeviceType("abacus"))
+	var told *gradwire.Error
+	if !errors.As(err, &told) || told.Reason != gradwire.ReasonDeviceUnavailable {
+		t.Error(err)
+	}
+}
+
 func count(t *testing.T, session *gradwire.Session) uint64 {
 	t.Helper()
 	if err := session.Wait(t.Context()); err != nil {

@@ -38,7 +38,7 @@ func Restore(ctx context.Context, address, name string, opts ...Option) (*Sessio
 		return s.placed(func(follows bool) (_ *pb.OpenSessionResponse, err error) {
 			restored, err = retried(ctx, s, s.client.RestoreSession, &pb.RestoreSessionRequest{
 				Name: name, Client: o.client, LeaseMs: uint32(o.lease.Milliseconds()), NamedOnly: true,
-				FollowsEndpoint: follows,
+				FollowsEndpoint: follows, DeviceType: o.device,
 			})
 			return restored.GetSession(), err
 		})

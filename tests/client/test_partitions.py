@@ -1,6 +1,7 @@
 """Partitions of a real network: three servers in network namespaces, which share a state directory, and a training.
 
-Needs root, `ip` and the right to make namespaces. GRADWIRE_PARTITION_SEEDS sets how many random sequences are tried.
+Needs root, `ip` and the right to make namespaces. GRADWIRE_PARTITION_SEEDS sets how many random sequences are tried,
+and GRADWIRE_PARTITION_FAILURES how many failures each has. The longest step is printed (pytest -s).
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import random
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,10 +25,12 @@ from gradwire.v1 import service_pb2
 from tests.client.sharing import Node, train
 from tests.server.harness import until
 
-STEPS = 40
+FAILURES = int(os.environ.get("GRADWIRE_PARTITION_FAILURES", "3"))
+AT = range(8, 8 + 11 * FAILURES, 11)  # steps at which something happens
+STEPS = AT[-1] + 10
 SEEDS = range(int(os.environ.get("GRADWIRE_PARTITION_SEEDS", "1")))
 NODES = 3
-AT = (8, 19, 30)  # steps at which something happens
+KINDS = ("cut", "cut from nodes", "frozen", "killed")
 HEALED_AFTER = 6  # steps
 
 
@@ -147,12 +151,20 @@ def test_training_is_the_same_through_random_partitions(
     undisturbed: str, network: Network, nodes: list[Node], seed: int
 ) -> None:
     chosen = random.Random(seed)
-    # Each kind once, in any order; with more seeds also other orders and nodes.
-    kinds = chosen.sample(("cut", "cut from nodes", "frozen"), len(AT))
+    # The first three differ; with more seeds also other orders and nodes.
+    kinds = [*chosen.sample(KINDS, 3), *(chosen.choice(KINDS) for _ in AT[3:])][: len(AT)]
     endpoints = [node.endpoint for node in nodes]
     harmed: list[int] = []
 
+    longest, began = 0.0, time.monotonic()
+
     def disturb(step: int) -> None:
+        nonlocal longest, began
+        longest = max(longest, time.monotonic() - began) if step else 0.0
+        act(step)
+        began = time.monotonic()
+
+    def act(step: int) -> None:
         if step in AT:
             session = gradwire.current_session()
             here = endpoints.index(session.address)
@@ -162,14 +174,21 @@ def test_training_is_the_same_through_random_partitions(
                 network.cut(here)
             elif kind == "frozen":
                 nodes[here].signal(signal.SIGSTOP)
+            elif kind == "killed":
+                nodes[here].kill()
             else:
                 network.cut_from_nodes(here)
                 attach_elsewhere(endpoints[(here + chosen.choice((1, 2))) % NODES], session.session_id)
         elif step - HEALED_AFTER in AT:
             network.heal(harmed[-1])
-            nodes[harmed[-1]].signal(signal.SIGCONT)
+            if kinds[AT.index(step - HEALED_AFTER)] == "killed":
+                nodes[harmed[-1]].start()
+            else:
+                nodes[harmed[-1]].signal(signal.SIGCONT)
 
-    assert train(",".join(endpoints), STEPS, disturb) == undisturbed
+    found = train(",".join(endpoints), STEPS, disturb)
+    print(f"seed {seed}: {', '.join(kinds)}: longest step {longest:.1f} s")
+    assert found == undisturbed
     # The session left each node that its client could not reach; from one cut from the others only, it may come back.
     left = zip(kinds, itertools.pairwise(harmed), strict=False)
     assert all(one != other for kind, (one, other) in left if kind != "cut from nodes"), (kinds, harmed)

@@ -20,6 +20,7 @@ import gradwire
 from gradwire_server.cluster.watch import Watch
 from tests.ports import free_port
 from tests.server.harness import until
+from tests.server.machines import actor_of, head_at, start_machine
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'gradwire[cluster]'"
@@ -141,38 +142,11 @@ def test_a_signal_while_no_actor_answers_ends_ray(control: Path, watching: Watch
     assert (status, ray.stopped) == ([0], 1)
 
 
-def _node(*arguments: str) -> "subprocess.Popen[str]":
-    line = [sys.executable, "-c", "from gradwire_server.cluster.cli import cluster; cluster()", *arguments]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    node = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-    assert node.stdout is not None
-    said = []
-    for text in node.stdout:
-        said.append(text)
-        if text.startswith("listening on"):
-            return node
-    raise AssertionError("".join(said))
-
-
 def _held(rollup: Path) -> int:
     """Resident KiB of a process."""
     found = re.search(r"^Rss:\s+(\d+) kB", rollup.read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1])
-
-
-def _actor(endpoint: str) -> int:
-    """Process id of the actor of a node: the parent of its server; 0 without one."""
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
-            try:
-                if f"--endpoint={endpoint}".encode() in (each / "cmdline").read_bytes().split(b"\0"):
-                    parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
-                    if b"ray::Node" in (Path("/proc") / str(parent) / "cmdline").read_bytes():
-                        return parent
-            except OSError:
-                continue
-    return 0
 
 
 @pytest.fixture
@@ -181,9 +155,9 @@ def machines(tmp_path: Path) -> Iterator[tuple[list["subprocess.Popen[str]"], li
     ports = [free_port() for _ in range(3)]
     shared = [f"--state-dir={tmp_path}/state", f"--folder={tmp_path}"]
     server = ["--", "--workers=1", "--log-level=warning"]
-    nodes = [_node("start", f"--port={ports[0]}", f"--ray-port={ports[2]}", *shared, *server)]
+    nodes = [start_machine("start", f"--port={ports[0]}", f"--ray-port={ports[2]}", *shared, *server)]
     try:
-        nodes.append(_node("join", f"127.0.0.1:{ports[2]}", f"--port={ports[1]}", *shared, *server))
+        nodes.append(start_machine("join", f"127.0.0.1:{ports[2]}", f"--port={ports[1]}", *shared, *server))
         yield nodes, [f"127.0.0.1:{port}" for port in ports[:2]], ports[2]
     finally:
         for each in reversed(nodes):
@@ -200,15 +174,15 @@ def test_a_joined_node_is_light_starts_again_and_ends_by_a_signal(
     (head, joined), (first, endpoint), _ = machines
     rollup = Path(f"/proc/{joined.pid}/smaps_rollup")
     until(lambda: _held(rollup) < 30 << 10, "the command to become a watch")  # with Ray it had 90 MiB
-    killed = _actor(endpoint)
+    killed = actor_of(endpoint)
     os.kill(killed, signal.SIGKILL)
-    until(lambda: _actor(endpoint) not in (0, killed), "Ray to start the actor again")
+    until(lambda: actor_of(endpoint) not in (0, killed), "Ray to start the actor again")
     assert joined.poll() is None
     time.sleep(2)  # until the watch has found the new one
     joined.send_signal(signal.SIGTERM)
     said = joined.communicate(timeout=100)[0]
     assert (joined.returncode, said.splitlines()[-1]) == (0, f"{endpoint} has ended")
-    assert not _actor(endpoint) and head.poll() is None
+    assert not actor_of(endpoint) and head.poll() is None
     shown = subprocess.run(
         [sys.executable, "-m", "gradwire", "top", "--once", "--interval=0.1", first],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"},
@@ -230,7 +204,7 @@ def test_nodes_serve_and_hand_their_sessions_over_without_ray_s_head(
         with each:
             held.append(gradwire.ones(3))
     assert {each.address for each in sessions} == {first, endpoint}
-    os.kill(_gcs(port), signal.SIGKILL)  # nothing of it is stored, so it is lost for good
+    os.kill(head_at(port), signal.SIGKILL)  # nothing of it is stored, so it is lost for good
     time.sleep(2)
     for each in (first, endpoint):
         with gradwire.connect(each) as opened, opened:
@@ -243,16 +217,3 @@ def test_nodes_serve_and_hand_their_sessions_over_without_ray_s_head(
             assert (one + 1).tolist() == [2, 2, 2]
         assert session.address == first
         session.close()
-
-
-def _gcs(port: int) -> int:
-    """Process id of the head of Ray at a port."""
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
-            try:
-                program, *words = (each / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if program.endswith(b"/gcs/gcs_server") and f"--gcs_server_port={port}".encode() in words:
-                return int(each.name)
-    raise AssertionError("there is no head of Ray")

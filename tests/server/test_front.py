@@ -19,8 +19,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from gradwire_engine.core.errors import Reason
+from gradwire_server.common.abort import status_code
 from gradwire_server.common.addresses import address_of, is_loopback
-from gradwire_server.common.errors import CODES, Refusal
+from gradwire_server.common.errors import CODES, Code, Refusal
 from gradwire_server.common.methods import COMMANDS
 from gradwire_server.common.protobuf_peek import peek_data, peek_run, peek_session
 from gradwire_server.session import commands
@@ -38,6 +39,9 @@ def test_every_reason_has_its_documented_code() -> None:
     names = {name.removeprefix("REASON_") for name in errors_pb2.Reason.keys()} - {"UNSPECIFIED"}  # noqa: SIM118
     assert set(CODES) == names
     assert {reason.value for reason in Reason} <= names
+    for code in Code:
+        assert grpc.StatusCode[code.name].value[0] == code
+    assert status_code(Refusal("SHAPE", "")) is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_commands_have_a_method_and_a_handler_each() -> None:

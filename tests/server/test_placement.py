@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from gradwire.v1 import service_pb2
-from gradwire_server.cluster.placement import SILENT_SECONDS, Load, Placement
+from gradwire_server.auth.principals import CALLER
+from gradwire_server.cluster.director import Director
+from gradwire_server.cluster.placement import SILENT_SECONDS, Load, NoRoom, Placement
+from gradwire_server.common.errors import Refusal
 from gradwire_server.registry import placement as client
-from gradwire_server.registry.placement import PlacementClient
+from gradwire_server.registry.placement import GangRefused, PlacementClient
 from gradwire_server.registry.thread_backend import InProcessBackend
 from tests.server.harness import LIMITS, Clock
 
@@ -90,6 +93,117 @@ def test_silent_and_draining_nodes_get_no_sessions(three: Placement, clock: Cloc
     three.report("c:1", Load(draining=True))
     assert {three.choose("a:1") for _ in range(5)} == {"b:1"}
     assert [round(age, 1) for _, age in three.nodes().values()] == [3.1, 0.0, 0.0]
+
+
+# Gangs.
+
+
+def places(placement: Placement, gang: str, size: int, asking: str = "a:1") -> list[str]:
+    return [placement.choose_for_gang(asking, "", gang, size) for _ in range(size)]
+
+
+def test_a_gang_is_spread_and_neighbours_are_at_one_node(three: Placement) -> None:
+    assert places(three, "g", 6) == ["a:1", "a:1", "b:1", "b:1", "c:1", "c:1"]
+    three.report("c:1", Load(workers=8))
+    assert places(three, "h", 6, asking="c:1").count("c:1") >= 4
+
+
+def test_a_gang_has_room_for_all_or_is_refused(three: Placement, clock: Clock) -> None:
+    for name, sessions in zip("abc", (9, 8, 10), strict=True):
+        three.report(f"{name}:1", Load(workers=2, sessions=sessions, max_sessions=10))
+    with pytest.raises(NoRoom, match="room for 3 of the gang's 4 sessions"):
+        three.choose_for_gang("a:1", "", "four", 4)
+    assert sorted(places(three, "three", 3)) == ["a:1", "b:1", "b:1"]  # what the refused one took is free again
+    with pytest.raises(NoRoom, match="room for 0 of the gang's 1 sessions"):
+        three.choose_for_gang("a:1", "", "one", 1)
+    three.report("c:1", Load(workers=2, bytes=95, max_bytes=100))
+    clock.now += 2.5
+    with pytest.raises(NoRoom):  # a node whose bytes are nearly used has no room
+        three.choose_for_gang("a:1", "", "four", 4)
+
+
+def test_sessions_that_were_opened_are_not_counted_twice(three: Placement) -> None:
+    for name in "abc":
+        three.report(f"{name}:1", Load(workers=2, max_sessions=4, opened=7))
+    assert len(places(three, "g", 6)) == 6
+    for name in "abc":
+        three.report(f"{name}:1", Load(workers=2, max_sessions=4, opened=9, sessions=2))
+    assert len(places(three, "h", 6)) == 6
+    with pytest.raises(NoRoom):
+        three.choose_for_gang("a:1", "", "i", 1)
+
+
+def test_two_gangs_that_ask_in_turns_do_not_share_places(three: Placement) -> None:
+    for name in "abc":
+        three.report(f"{name}:1", Load(workers=2, max_sessions=2))
+    taken = [three.choose_for_gang("a:1", "", gang, 3) for _ in range(3) for gang in ("g", "h")]
+    assert sorted(taken) == sorted(["a:1", "b:1", "c:1"] * 2)
+    with pytest.raises(NoRoom):
+        three.choose_for_gang("a:1", "", "i", 1)
+
+
+def test_places_that_no_session_takes_are_free_after_a_while(three: Placement, clock: Clock) -> None:
+    def report() -> None:
+        for name in "abc":
+            three.report(f"{name}:1", Load(workers=2, max_sessions=1))
+
+    report()
+    three.choose_for_gang("a:1", "", "g", 3)
+    with pytest.raises(NoRoom):
+        three.choose_for_gang("a:1", "", "h", 1)
+    clock.now += 31
+    report()
+    assert len(set(places(three, "h", 3))) == 3
+
+
+def test_a_lost_node_s_places_move_and_later_calls_are_ordinary(three: Placement, clock: Clock) -> None:
+    assert three.choose_for_gang("a:1", "", "g", 3) == "a:1"
+    three.remove("b:1")
+    assert {three.choose_for_gang("a:1", "", "g", 3) for _ in range(2)} <= {"a:1", "c:1"}
+    assert three.choose_for_gang("a:1", "", "g", 3) in ("a:1", "c:1")
+    assert three.choose_for_gang("a:1", "cuda", "h", 2) == ""
+    three.choose_for_gang("a:1", "", "i", 4)
+    for name in "ac":
+        three.report(f"{name}:1", Load(draining=True))
+    with pytest.raises(NoRoom, match="a node was lost"):
+        three.choose_for_gang("a:1", "", "i", 4)
+
+
+def test_a_node_that_returns_has_the_places_that_gangs_reserved_there(three: Placement) -> None:
+    three.choose_for_gang("a:1", "", "g", 6)
+    three.remove("b:1")
+    three.report("b:1", Load(workers=2, max_sessions=3))
+    three.remove("a:1")
+    three.remove("c:1")
+    with pytest.raises(NoRoom, match="room for 1 of"):
+        three.choose_for_gang("b:1", "", "h", 2)
+
+
+def test_the_director_tells_why_a_gang_is_refused() -> None:
+    director = Director()
+    assert director.place_in_gang("a:1", "", "g", 2) == ("", "")
+    director.report("a:1", {"sessions": 0, "workers": 1, "max_sessions": 1})
+    assert director.place_in_gang("a:1", "", "g", 2) == ("", "the nodes have room for 1 of the gang's 2 sessions")
+    assert director.place_in_gang("a:1", "", "h", 1) == ("a:1", "")
+
+
+def test_a_refused_gang_is_told_to_the_client(tmp_path: Path) -> None:
+    async def use(asking: PlacementClient) -> None:
+        with pytest.raises(GangRefused, match="no room"):
+            await asking.choose("", "g", 3)
+        backend = InProcessBackend(LIMITS)
+        backend.placement = asking
+        wrong = [("g", 0), ("g", 1025), ("g" * 257, 2)]
+        for gang, size, reason in [("g", 3, "SESSION_LIMIT"), *((*each, "ARGUMENT_VALUE") for each in wrong)]:
+            request = service_pb2.OpenSessionRequest(follows_endpoint=True, gang=gang, gang_size=size)
+            with pytest.raises(Refusal) as refused:
+                await backend._endpoint_for(request)
+            assert refused.value.reason == reason
+
+    received = asyncio.run(_with_node(tmp_path / "socket", {"refused": "no room"}, use))
+    asked = [each for each in received if "place" in each]
+    name = CALLER.get().name
+    assert [(each["gang"], each["size"]) for each in asked] == [("g", 3), (f"{name}/g", 3)]
 
 
 # A server's side of the socket.

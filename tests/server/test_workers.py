@@ -5,6 +5,8 @@ import itertools
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -26,12 +28,14 @@ from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.rpc.server import Server
 from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.storage.instructions import StorageInstruction
-from gradwire_server.worker.chunk_buffers import ChunkBuffers, FreeBuffers
+from gradwire_server.worker.chunk_buffers import ChunkBuffers
 from gradwire_server.worker.frames import METHODS, NUMBER, RESULT, packed, unpacked
 from gradwire_server.worker.pipe import HEAD, Frame, FrameParser, head
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler
 from gradwire_server.worker_pool import process_worker as workers
+from gradwire_server.worker_pool.free_buffers import FreeBuffers
+from gradwire_server.worker_pool.front_pipe import FrontPipe
 from tests.server.harness import (
     LIMITS,
     WAIT,
@@ -69,6 +73,26 @@ def pair(server: Running) -> Iterator[tuple[Remote, Remote]]:
 def wait_for(server: Running) -> None:
     """Until every worker runs."""
     until(lambda: all(worker.alive for worker in server.backend.workers))
+
+
+def test_the_front_is_told_of_frames_and_of_the_end() -> None:
+    async def exchange() -> None:
+        ours, theirs = socket.socketpair()
+        received: list[Frame] = []
+        lost = asyncio.Event()
+        FrontPipe(ours, received.append, lost.set)
+        theirs.sendall(head(4, 1, 3, 7) + b"body")
+        theirs.close()
+        await asyncio.wait_for(lost.wait(), 60)
+        assert [(each.number, each.ticket, bytes(each.body)) for each in received] == [(3, 7, b"body")]
+
+    asyncio.run(exchange())
+
+
+def test_a_worker_loads_neither_grpc_nor_asyncio() -> None:
+    code = "import sys, gradwire_server.worker.main; assert not {'grpc', 'asyncio', 'ssl'} & set(sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_sessions_are_spread_over_the_workers(server: Running, pair: tuple[Remote, Remote]) -> None:

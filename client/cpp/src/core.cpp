@@ -53,6 +53,7 @@ template <class Request>
 Request requested(const ConnectOptions& options) {
     Request request;
     request.set_client(options.client.empty() ? std::string("gradwire-cpp/") + version : options.client);
+    request.set_device_type(options.device_type);
     request.set_lease_ms(static_cast<std::uint32_t>(std::max<std::int64_t>(0, options.lease.count())));
     return request;
 }

@@ -220,6 +220,13 @@ TEST(Errors, MistakesFoundHereAreThrownAtOnce) {
     session.wait();
 }
 
+TEST(Sessions, AreOpenedWhereADeviceIs) {
+    NEEDS_A_SERVER();
+    const auto asked = [](const char* type) { return Session(support::address(), {.device_type = type}); };
+    asked("cpu").close();
+    EXPECT_EQ(failure_of([&] { asked("abacus"); }).reason, Reason::DeviceUnavailable);
+}
+
 TEST(Sessions, AClosedOneSaysSo) {
     NEEDS_A_SESSION();
     const auto a = session.tensor({1.f});

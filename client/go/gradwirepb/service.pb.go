@@ -235,7 +235,12 @@ type OpenSessionRequest struct {
 	FollowsEndpoint bool `protobuf:"varint,6,opt,name=follows_endpoint,json=followsEndpoint,proto3" json:"follows_endpoint,omitempty"`
 	// The type of a device that the new session needs, such as "cuda". Empty for any. A cluster chooses a server with one;
 	// without one the session is refused with DEVICE_UNAVAILABLE.
-	DeviceType    string `protobuf:"bytes,7,opt,name=device_type,json=deviceType,proto3" json:"device_type,omitempty"`
+	DeviceType string `protobuf:"bytes,7,opt,name=device_type,json=deviceType,proto3" json:"device_type,omitempty"`
+	// A gang is sessions that a cluster places together: at servers that have room for all of them, or nowhere. All have
+	// the gang's name, which no other gang has. Empty for a session by itself.
+	Gang string `protobuf:"bytes,8,opt,name=gang,proto3" json:"gang,omitempty"`
+	// How many sessions the gang has, if it has a name. Without room for all, each is refused with SESSION_LIMIT.
+	GangSize      uint32 `protobuf:"varint,9,opt,name=gang_size,json=gangSize,proto3" json:"gang_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -317,6 +322,20 @@ func (x *OpenSessionRequest) GetDeviceType() string {
 		return x.DeviceType
 	}
 	return ""
+}
+
+func (x *OpenSessionRequest) GetGang() string {
+	if x != nil {
+		return x.Gang
+	}
+	return ""
+}
+
+func (x *OpenSessionRequest) GetGangSize() uint32 {
+	if x != nil {
+		return x.GangSize
+	}
+	return 0
 }
 
 // The session.
@@ -4800,7 +4819,7 @@ var File_gradwire_v1_service_proto protoreflect.FileDescriptor
 
 const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x19gradwire/v1/service.proto\x12\vgradwire.v1\x1a\x1dgradwire/v1/collectives.proto\x1a\x1agradwire/v1/commands.proto\x1a\x18gradwire/v1/errors.proto\x1a\x17gradwire/v1/files.proto\x1a\x17gradwire/v1/hooks.proto\x1a\x19gradwire/v1/options.proto\x1a\x1agradwire/v1/programs.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xf8\x01\n" +
+	"\x19gradwire/v1/service.proto\x12\vgradwire.v1\x1a\x1dgradwire/v1/collectives.proto\x1a\x1agradwire/v1/commands.proto\x1a\x18gradwire/v1/errors.proto\x1a\x17gradwire/v1/files.proto\x1a\x17gradwire/v1/hooks.proto\x1a\x19gradwire/v1/options.proto\x1a\x1agradwire/v1/programs.proto\x1a\x1bgradwire/v1/snapshots.proto\x1a\x17gradwire/v1/types.proto\"\xa9\x02\n" +
 	"\x12OpenSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12!\n" +
@@ -4810,7 +4829,9 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x06client\x18\x05 \x01(\tR\x06client\x12)\n" +
 	"\x10follows_endpoint\x18\x06 \x01(\bR\x0ffollowsEndpoint\x12\x1f\n" +
 	"\vdevice_type\x18\a \x01(\tR\n" +
-	"deviceType\"\xfb\x02\n" +
+	"deviceType\x12\x12\n" +
+	"\x04gang\x18\b \x01(\tR\x04gang\x12\x1b\n" +
+	"\tgang_size\x18\t \x01(\rR\bgangSize\"\xfb\x02\n" +
 	"\x13OpenSessionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +

@@ -24,6 +24,7 @@ from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry
 from gradwire._proxy.results import share_storage
 from gradwire._session.sessions import open_beside
+from gradwire._transport.opening import Placing
 from gradwire._transport.wire import framed
 from gradwire.v1 import collectives_pb2 as pb
 from gradwire.v1 import errors_pb2, service_pb2
@@ -47,8 +48,9 @@ class Workers:
         self._marks: dict[int, tuple[Any, ...]] = {}
         self._writes = -1
         try:
+            placing = Placing(gang=self.group, gang_size=count - 1)
             for _ in range(1, count):
-                self.sessions.append(open_beside(session, _PATIENCE_SECONDS))
+                self.sessions.append(open_beside(session, _PATIENCE_SECONDS, placing))
             self._join()
         except BaseException:
             self.close()

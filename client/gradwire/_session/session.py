@@ -42,7 +42,7 @@ from gradwire._session.saving import Snapshot, restored_tensors, save_session
 from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
 from gradwire._transport.finalizer import ORPHANS, Finalizer
-from gradwire._transport.opening import open_session, restore_session
+from gradwire._transport.opening import ANYWHERE, Placing, open_session, restore_session
 from gradwire._transport.retransmission import (
     MAX_IN_FLIGHT,
     PATIENCE_SECONDS,
@@ -110,7 +110,7 @@ class Session:
         sync: bool = False,
         restore: str | None = None,
         patience: float = PATIENCE_SECONDS,
-        device_type: str = "",
+        placing: Placing = ANYWHERE,
     ) -> None:
         wrap_handlers()
         self._transport = transport
@@ -119,10 +119,10 @@ class Session:
         self.every_call_waits = sync
         restored = None
         if restore is not None:
-            restored = restore_session(transport, restore, device_type)
+            restored = restore_session(transport, restore, placing.device_type)
             answer = restored.session
         else:
-            answer = open_session(transport, device_type)
+            answer = open_session(transport, placing)
         self.session_id = answer.session_id
         self.limits = answer.limits
         self._bulk = Bulk(transport, answer)

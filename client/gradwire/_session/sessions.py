@@ -22,6 +22,7 @@ from gradwire._transport.connection_advice import checked_all, explained
 from gradwire._transport.credentials import Credentials, from_environment
 from gradwire._transport.embedded import EmbeddedServer
 from gradwire._transport.finalizer import ORPHANS
+from gradwire._transport.opening import ANYWHERE, Placing
 from gradwire._transport.retransmission import patience_of
 from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
@@ -90,7 +91,10 @@ def open_session(
     if address is None and any(each is not None for each in given):
         raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
     return _open_session(
-        address, from_environment(*given) if address else None, patience, device_type=device_type or ""
+        address,
+        from_environment(*given) if address else None,
+        patience,
+        placing=Placing.of_this_process(device_type or ""),
     )
 
 
@@ -116,21 +120,21 @@ def restore(
     address = address or os.environ.get("GRADWIRE_ADDRESS") or None
     given = (token, ca, cert, key, tls)
     if address is not None:
-        session = _open_session(address, from_environment(*given), patience, name, device_type or "")
+        session = _open_session(address, from_environment(*given), patience, name, Placing(device_type or ""))
     elif any(each is not None for each in given):
         raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
     else:
         here = current_session()
         addresses = ",".join(here._transport.servers.given)
-        session = _open_session(addresses, here._transport.credentials, patience, name, device_type or "")
+        session = _open_session(addresses, here._transport.credentials, patience, name, Placing(device_type or ""))
     _default = session
     return session
 
 
-def open_beside(session: Session, patience: float) -> Session:
+def open_beside(session: Session, patience: float, placing: Placing = ANYWHERE) -> Session:
     """Open another session at the server, or in the cluster, of a session. It ends when nothing refers to it."""
     transport = session._transport
-    made = _open_session(",".join(transport.servers.given), transport.credentials, patience)
+    made = _open_session(",".join(transport.servers.given), transport.credentials, patience, placing=placing)
     made.every_call_waits = False
     return made
 
@@ -145,7 +149,8 @@ def current_session() -> Session:
         with _lock:
             if _default is None:
                 address = os.environ.get("GRADWIRE_ADDRESS") or None
-                made = _open_session(address, from_environment() if address else None, None)
+                credentials = from_environment() if address else None
+                made = _open_session(address, credentials, None, placing=Placing.of_this_process())
                 if _default is None:
                     _default = made
                 else:  # a signal handler opened one meanwhile
@@ -177,7 +182,7 @@ def _open_session(
     credentials: Credentials | None,
     patience: float | None,
     restore: str | None = None,
-    device_type: str = "",
+    placing: Placing = ANYWHERE,
 ) -> Session:
     patience = patience_of(patience)
     wrap_handlers()
@@ -193,7 +198,7 @@ def _open_session(
     try:
         sync = os.environ.get("GRADWIRE_SYNC", "") not in ("", "0")
         install()
-        session = Session(transport, embedded, sync, restore, patience, device_type)
+        session = Session(transport, embedded, sync, restore, patience, placing)
     except BaseException as error:
         transport.close()
         if embedded is not None:

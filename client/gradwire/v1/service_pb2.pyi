@@ -62,7 +62,7 @@ PARAMETER_KIND_NUMBER_OR_STRING: ParameterKind
 PARAMETER_KIND_INTEGERS_OR_STRING: ParameterKind
 
 class OpenSessionRequest(_message.Message):
-    __slots__ = ("session_id", "min_protocol", "max_protocol", "lease_ms", "client", "follows_endpoint", "device_type")
+    __slots__ = ("session_id", "min_protocol", "max_protocol", "lease_ms", "client", "follows_endpoint", "device_type", "gang", "gang_size")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     MAX_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,8 @@ class OpenSessionRequest(_message.Message):
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     FOLLOWS_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     DEVICE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    GANG_SIZE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     min_protocol: int
     max_protocol: int
@@ -77,7 +79,9 @@ class OpenSessionRequest(_message.Message):
     client: str
     follows_endpoint: bool
     device_type: str
-    def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ..., follows_endpoint: bool = ..., device_type: _Optional[str] = ...) -> None: ...
+    gang: str
+    gang_size: int
+    def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ..., follows_endpoint: bool = ..., device_type: _Optional[str] = ..., gang: _Optional[str] = ..., gang_size: _Optional[int] = ...) -> None: ...
 
 class OpenSessionResponse(_message.Message):
     __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits", "machine", "expires_unix_ms", "local_stream", "first_id", "last_id")

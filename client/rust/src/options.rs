@@ -12,6 +12,7 @@ pub struct ConnectOptions {
     pub(crate) lease: Duration,
     pub(crate) patience: Duration,
     pub(crate) client: String,
+    pub(crate) device_type: String,
     pub(crate) local_stream: bool,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<tonic::transport::ClientTlsConfig>,
@@ -24,6 +25,7 @@ impl Default for ConnectOptions {
             lease: Duration::ZERO,
             patience: Duration::from_secs(120),
             client: format!("gradwire-rust/{}", env!("CARGO_PKG_VERSION")),
+            device_type: String::new(),
             local_stream: std::env::var("GRADWIRE_LOCAL_STREAM").as_deref() != Ok("0"),
             #[cfg(feature = "tls")]
             tls: None,
@@ -47,6 +49,13 @@ impl ConnectOptions {
     /// Sets how long a broken connection is tried again before the session fails. The default is 120 seconds.
     pub fn patience(mut self, patience: Duration) -> ConnectOptions {
         self.patience = patience;
+        self
+    }
+
+    /// Asks for the type of a device that the session needs, such as "cuda". A cluster opens it at a server that has one.
+    /// If no server has, the reason of the error is DEVICE_UNAVAILABLE.
+    pub fn device_type(mut self, device_type: impl Into<String>) -> ConnectOptions {
+        self.device_type = device_type.into();
         self
     }
 

@@ -368,6 +368,7 @@ async fn open(connection: &Connection) -> Result<proto::OpenSessionResponse> {
         client: options.client.clone(),
         lease_ms: options.lease.as_millis() as u32,
         follows_endpoint: true,
+        device_type: options.device_type.clone(),
         ..Default::default()
     };
     let call = |mut client: Client, request| async move { client.open_session(request).await };

@@ -67,6 +67,7 @@ impl Session {
             client: options.client.clone(),
             named_only: true,
             follows_endpoint: true,
+            device_type: options.device_type.clone(),
             ..Default::default()
         };
         let opened = runtime.spawn(async move {

@@ -37,6 +37,8 @@ const MOST_PROGRAMS = 256; // remembered where the server names no limit
 export interface SessionOptions {
   /** How long the session lives without traffic, in seconds; the server's default if not given. It is renewed until `close`. */
   lease?: number;
+  /** The type of a device that the session needs, such as "cuda". A cluster opens it at a server that has one. */
+  deviceType?: string;
   /**
    * How long a broken connection is tried again before the session fails, in seconds: 120 if not given. A server that cannot
    * be reached at first is tried for 5 seconds at most.
@@ -73,8 +75,9 @@ export interface Sink {
 }
 
 /** @internal The fields of a request for a session. */
-export function requested(options: SessionOptions): { client: string; leaseMs: number } {
-  return { client: options.client ?? `gradwire-typescript/${VERSION}`, leaseMs: 1000 * (options.lease ?? 0) };
+export function requested(options: SessionOptions): { client: string; leaseMs: number; deviceType: string } {
+  const client = options.client ?? `gradwire-typescript/${VERSION}`;
+  return { client, leaseMs: 1000 * (options.lease ?? 0), deviceType: options.deviceType ?? "" };
 }
 
 /** @internal Make a call that opens a session: at a server, or again at the server of the cluster that its answer names. */

@@ -227,6 +227,11 @@ test("a session continues after the server restarts", { skip: NO_RESTARTS, timeo
   server.end();
 });
 
+test("a device is asked for", live, async () => {
+  await (await connect(ADDRESS, { deviceType: "cpu" })).close();
+  await assert.rejects(connect(ADDRESS, { deviceType: "abacus" }), { reason: Reason.DEVICE_UNAVAILABLE });
+});
+
 test("a closed session", live, async () => {
   const session = await connect(ADDRESS);
   const a = session.tensor([1, 2]);

@@ -24,7 +24,8 @@ from grpc_health.v1 import health_pb2
 
 from gradwire_server.auth.principals import CALLER, NAME, UNKNOWN, Principal
 from gradwire_server.auth.tokens import POLL_SECONDS, Tokens
-from gradwire_server.common.errors import Refusal, abort
+from gradwire_server.common.abort import abort
+from gradwire_server.common.errors import Refusal
 from gradwire_server.common.pipelined_writer import PipelinedWriter
 
 _HEALTH = "/grpc.health.v1.Health/Check"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from gradwire_server.cluster.head_storage import HeadStorage, StorageError
 from gradwire_server.common.addresses import is_loopback
 
 _MARK = "cluster"  # file in the state directory, with the cluster's name
@@ -23,12 +24,17 @@ class CheckFailed(Exception):
     """A node must not start; the message says why, and what to do."""
 
 
+def cluster_name(token: Path) -> str:
+    """A cluster's name, by its token."""
+    return hashlib.sha256(b"gradwire cluster " + token.read_bytes().strip()).hexdigest()[:_NAME_LENGTH]
+
+
 def check_storage(folder: Path, token: Path, joins: bool) -> None:
     """Check that a state directory can be written and is this cluster's, and mark it so.
 
     A cluster's name follows from its token. With `joins` another node must have used the directory. Raises CheckFailed.
     """
-    name = hashlib.sha256(b"gradwire cluster " + token.read_bytes().strip()).hexdigest()[:_NAME_LENGTH]
+    name = cluster_name(token)
     mark = folder / _MARK
     try:
         # Clusters of before have no mark, but their servers' locks.
@@ -49,6 +55,27 @@ def check_storage(folder: Path, token: Path, joins: bool) -> None:
             f"the state directory {folder} is another cluster's: its token differs. Use another directory. If that "
             f"cluster is gone, delete {mark}"
         )
+
+
+def check_head_storage(storage: HeadStorage, token: Path) -> None:
+    """Check that Ray's head can use its storage, and that no other cluster does. Raises CheckFailed."""
+    if not storage.directory:
+        try:
+            storage.check_redis()
+        except StorageError as error:
+            raise CheckFailed(str(error)) from None
+        return
+    folder = Path(storage.directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = _written(folder / _MARK, cluster_name(token))
+        probe = folder / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise CheckFailed(f"the head's storage {folder} cannot be written: {error.strerror or error}") from None
+    if found != cluster_name(token):
+        raise CheckFailed(f"the head's storage {folder} is another cluster's: its token differs. Use another directory")
 
 
 def _written(mark: Path, name: str) -> str:

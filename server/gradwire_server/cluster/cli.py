@@ -20,9 +20,18 @@ from typing import Any, NoReturn
 import click
 
 from gradwire_server import __version__
-from gradwire_server.cluster.checks import CheckFailed, check_network, check_storage, check_token, check_version
+from gradwire_server.cluster.checks import (
+    CheckFailed,
+    check_head_storage,
+    check_network,
+    check_storage,
+    check_token,
+    check_version,
+    cluster_name,
+)
 from gradwire_server.cluster.director import director
-from gradwire_server.cluster.node import nodes, start_node
+from gradwire_server.cluster.head_storage import PASSWORD, HeadStorage, StorageError
+from gradwire_server.cluster.node import NodeExists, nodes, remove_lost, start_node
 from gradwire_server.cluster.placement import SILENT_SECONDS
 from gradwire_server.cluster.ray_process import MACHINE, RayError, RayProcess, connect, make_token, use_token
 from gradwire_server.cluster.watch import become_watch
@@ -55,7 +64,7 @@ def _with_ray(command: Callable[..., Any]) -> Callable[..., Any]:
             raise click.ClickException("a cluster needs Ray: pip install 'gradwire[cluster]'")
         try:
             return command(*args, **named)
-        except (RayError, CheckFailed, OSError) as error:
+        except (RayError, CheckFailed, NodeExists, StorageError, OSError) as error:
             raise click.ClickException(str(error)) from None
 
     return run
@@ -126,20 +135,45 @@ def up(count: int, port: int, folder: Path, serve_arguments: tuple[str, ...]) ->
 @click.option("--ray-port", type=int, default=_RAY_PORT, show_default=True, help="Port at which others join.")
 @click.option("--state-dir", required=True, metavar="DIRECTORY", help="State directory that all machines share.")
 @click.option("--private-network", is_flag=True, help="Ray's ports can be reached by trusted machines only.")
+@click.option(
+    "--head-storage", metavar="DIRECTORY|URL", default="", envvar="GRADWIRE_HEAD_STORAGE",
+    help="Where Ray's head keeps what it knows, so that it can be started again: a local directory, or "
+    "redis://[USER@]HOST[:PORT] (rediss:// with TLS).",
+)  # fmt: skip
+@click.option(
+    "--head-storage-password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help=f"File with the password of Redis; without it that is the variable {PASSWORD}.",
+)  # fmt: skip
 @_folder
 @_serve_arguments
 @_with_ray
 def start(
-    host: str, port: int, ray_port: int, state_dir: str, private_network: bool, folder: Path,
-    serve_arguments: tuple[str, ...],
+    host: str, port: int, ray_port: int, state_dir: str, private_network: bool, head_storage: str,
+    head_storage_password_file: Path | None, folder: Path, serve_arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Begin a cluster, with a server on this machine, until SIGTERM.
 
-    Copy the token file, FOLDER/token, to the machines that join.
+    Copy the token file, FOLDER/token, to the machines that join. With --head-storage, a cluster that had one there
+    continues.
     """
     _check(check_network, host, private_network)
-    make_token(folder.expanduser() / "token")
-    _run_node(host, port, state_dir, folder, serve_arguments, ray_port=ray_port)
+    storage = _head_storage(head_storage, head_storage_password_file)
+    token = folder.expanduser() / "token"
+    make_token(token)
+    if storage is not None:
+        check_head_storage(storage, token)
+    _run_node(host, port, state_dir, folder, serve_arguments, ray_port=ray_port, storage=storage)
+
+
+def _head_storage(text: str, password_file: Path | None) -> HeadStorage | None:
+    """The storage of Ray's head that the command line names. Raises UsageError."""
+    if not text:
+        return None
+    password = os.environ.get(PASSWORD, "") if password_file is None else password_file.read_text().strip()
+    try:
+        return HeadStorage.of(text, password)
+    except StorageError as error:
+        raise click.UsageError(str(error)) from None
 
 
 @cluster.command()
@@ -268,10 +302,7 @@ def _start_server(endpoint: str, state_dir: Path | str, arguments: Sequence[str]
         f"--host={host.strip('[]')}", f"--port={port}", f"--endpoint={endpoint}", f"--state-dir={state_dir}",
         "--durability=log", *arguments,
     ]  # fmt: skip
-    try:
-        return start_node(endpoint, line, {name: os.environ.get(name) for name in _CHANGED_BY_RAY}, control)
-    except ValueError:
-        raise click.ClickException(f"the cluster has a node {endpoint} already") from None
+    return start_node(endpoint, line, {name: os.environ.get(name) for name in _CHANGED_BY_RAY}, control)
 
 
 def _wait_until_started(endpoint: str, node: Any) -> None:
@@ -303,17 +334,22 @@ def _check(check: Callable[..., None], *arguments: Any) -> None:
 
 
 def _run_node(
-    host: str, port: int, state_dir: str, folder: Path, arguments: Sequence[str], ray_port: int = 0, address: str = ""
-) -> None:
+    host: str, port: int, state_dir: str, folder: Path, arguments: Sequence[str], ray_port: int = 0, address: str = "",
+    storage: HeadStorage | None = None,
+) -> None:  # fmt: skip
     """Run Ray and a server on this machine until a signal, or until the node is drained."""
     token = folder.expanduser() / "token"
     check_token(token)
     check_storage(Path(state_dir), token, joins=bool(address))
     use_token(token)
     endpoint = address_of(host, port)
-    started = RayProcess.start(host, [endpoint], sys.stderr, port=ray_port, address=address)
+    started = RayProcess.start(
+        host, [endpoint], sys.stderr, port=ray_port, address=address, storage=storage, name=cluster_name(token)
+    )
     try:
         started.connect(address or address_of(host, ray_port))
+        if storage is not None:
+            storage.check_used()
 
         for number in (signal.SIGTERM, signal.SIGINT):  # now, since Ray has set its own handlers
             signal.signal(number, _end_by_signal)
@@ -321,6 +357,7 @@ def _run_node(
 
         loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
         check_version(__version__, {each: load.get("version", "") for each, load in loads.items()})
+        remove_lost(endpoint)
         control = f"{started.folder}/node"
         node = _start_server(endpoint, state_dir, arguments, control)
         _wait_until_started(endpoint, node)
@@ -329,7 +366,7 @@ def _run_node(
     except BaseException:
         started.stop()
         raise
-    become_watch(endpoint, started, control)
+    become_watch(endpoint, started, control, 0 if storage is None else started.head())
 
 
 def _end_by_signal(number: int, _: object) -> NoReturn:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gradwire_server.cluster.placement import Load, Placement
+from gradwire_server.cluster.placement import Load, NoRoom, Placement
 from gradwire_server.cluster.ray_process import NAMESPACE
 from gradwire_server.cluster.usage import Usage
 
@@ -34,6 +34,13 @@ class Director:
     def place(self, asking: str, device_type: str = "") -> str:
         """Endpoint of the node for a new session; "" if none is known that has such a device."""
         return self._placement.choose(asking, device_type)
+
+    def place_in_gang(self, asking: str, device_type: str, gang: str, size: int) -> tuple[str, str]:
+        """Endpoint of the node for one of a gang's sessions, and why it is refused: "" if it is not."""
+        try:
+            return self._placement.choose_for_gang(asking, device_type, gang, size), ""
+        except NoRoom as error:
+            return "", str(error)
 
     def remove(self, endpoint: str) -> None:
         """Forget a node that has ended."""

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,16 @@ PREFIX = "node "  # of an actor's name; the endpoint follows
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds before a server that ended is started again
 _STEADY_SECONDS = 10.0  # a server that ran so long is started again at once
 _DIRECTOR_SECONDS = 0.8
+_LOST_SECONDS = 15.0  # for Ray to notice that a machine was lost, or to forget an actor
 _LAST_LINES = 20  # of a server's log, for the reason why it does not start
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+class NodeExists(Exception):
+    """The cluster has a node with this endpoint."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"the cluster has a node {endpoint} already")
 
 
 class Node:
@@ -182,6 +190,10 @@ class Node:
                         reported.add_done_callback(tell_elsewhere)
                 elif "nodes" in message:
                     answer({"nodes": message["nodes"], "found": self._told(self._director.nodes.remote(), {})})
+                elif message.get("gang"):
+                    gang = (message.get("device_type", ""), message["gang"], message["size"])
+                    endpoint, refused = self._told(self._director.place_in_gang.remote(self.endpoint, *gang), ("", ""))
+                    answer({"place": message["place"], "endpoint": endpoint, "refused": refused})
                 else:
                     # "" is here.
                     place = self._director.place.remote(self.endpoint, message.get("device_type", ""))
@@ -208,7 +220,7 @@ def start_node(
 ) -> Any:
     """Make the actor of a node, on the machine whose Ray was started for it. Needs a connection to Ray.
 
-    Raises ValueError if the cluster has such a node.
+    Raises NodeExists if the cluster has such a node.
     """
     import ray
 
@@ -216,7 +228,46 @@ def start_node(
         name=PREFIX + endpoint, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_restarts=-1,
         max_concurrency=4, resources={resource(endpoint): 1},
     )  # fmt: skip
-    return actor.remote(endpoint, list(arguments), dict(environment), control)
+    try:
+        return actor.remote(endpoint, list(arguments), dict(environment), control)
+    except ValueError:
+        raise NodeExists(endpoint) from None
+
+
+def remove_lost(endpoint: str) -> None:
+    """End the actor of a node that was lost with its machine, which now joins again. Needs a connection to Ray.
+
+    Ray would start it with its former arguments. Raises NodeExists if another machine runs such a node.
+    """
+    import ray
+
+    def elsewhere() -> bool:
+        # This machine is one of them.
+        return sum(resource(endpoint) in each["Resources"] for each in ray.nodes() if each["Alive"]) > 1
+
+    def known() -> bool:
+        return any(each["name"] == PREFIX + endpoint for each in ray.util.list_named_actors(all_namespaces=True))
+
+    def ended() -> bool:
+        with contextlib.suppress(ValueError):  # it has ended since
+            if known():
+                # Again each time: Ray starts the actor meanwhile, and does not end one that it has not started yet.
+                ray.kill(ray.get_actor(PREFIX + endpoint, namespace=NAMESPACE))
+                return False
+        return True
+
+    if known() and not (_in_time(lambda: not elsewhere()) and _in_time(ended)):
+        raise NodeExists(endpoint)
+
+
+def _in_time(condition: Callable[[], bool]) -> bool:
+    """Wait until a condition holds; whether it does in time."""
+    ends = time.monotonic() + _LOST_SECONDS
+    while not condition():
+        if time.monotonic() > ends:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 def nodes() -> dict[str, Any]:

@@ -1,8 +1,13 @@
-"""Placement: which node opens a new session. Knows what nodes reported, and no Ray. `clock` counts seconds."""
+"""Placement: which node opens a new session. Knows what nodes reported, and no Ray. `clock` counts seconds.
+
+A gang's sessions get their places at once, when the first of them asks. These are reserved until all have asked, but
+not longer than some seconds.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -11,6 +16,8 @@ from typing import Any
 SILENT_SECONDS = 3.0
 # Seconds within which a placed session is in its node's reports.
 _PLACED_SECONDS = 2.0
+_RESERVED_SECONDS = 30.0  # for a gang's sessions to ask
+_MOST_GANGS = 10_000  # with reserved places at once
 _FULL = 0.9  # share of a node's bytes from which on others are preferred
 
 
@@ -27,6 +34,8 @@ class Load:
     device_types: tuple[str, ...] = ("cpu",)
     version: str = ""
     metrics: str = ""  # address of its metrics; "" if it serves none
+    max_sessions: int = 0  # 0 is not known
+    opened: int = 0  # sessions since the server began
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Load:
@@ -47,17 +56,31 @@ class _Node:
     placed: list[float] = field(default_factory=list)  # when sessions were placed that no report counts yet
 
 
+class NoRoom(Exception):
+    """A gang has more sessions than the nodes have room for."""
+
+
+@dataclass
+class _Gang:
+    places: list[str]  # endpoints that none of its sessions was sent to yet
+    until: float
+
+
 class Placement:
     """The nodes by endpoint."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._nodes: dict[str, _Node] = {}
+        self._gangs: dict[str, _Gang] = {}
+        self._reserved: Counter[str] = Counter()  # gangs' places, by endpoint
 
     def report(self, endpoint: str, load: Load) -> None:
         """Take a node's load over."""
         now = self._clock()
         node = self._nodes.setdefault(endpoint, _Node(load, now))
+        # Placed sessions that the node has opened since are in its load.
+        del node.placed[: max(0, load.opened - node.load.opened)]
         node.load, node.reported = load, now
 
     def remove(self, endpoint: str) -> None:
@@ -71,26 +94,88 @@ class Placement:
         such a device are considered; for "cpu", nodes without other devices come first.
         """
         now = self._clock()
-        ready = {
+        self._expire(now)
+        chosen = self._emptiest(self._ready(now, device_type), now, asking, device_type)
+        if chosen:
+            self._nodes[chosen].placed.append(now)
+        return chosen
+
+    def choose_for_gang(self, asking: str, device_type: str, gang: str, size: int) -> str:
+        """Endpoint for one of a gang's `size` sessions; "" if no node is known. Raises NoRoom if not all have room.
+
+        Places are spread as by `choose`. A node that is lost meanwhile is replaced by another one. Sessions beyond
+        `size`, such as those of repeated calls, are placed as any session.
+        """
+        now = self._clock()
+        self._expire(now)
+        if gang not in self._gangs:
+            if not self._ready(now, device_type):
+                return ""
+            self._reserve(now, asking, device_type, gang, size)
+        places = self._gangs[gang].places
+        if not places:
+            return self.choose(asking, device_type)
+        taken = places.pop(0)
+        self._reserved[taken] -= 1
+        if taken not in self._ready(now, device_type):
+            taken = self._emptiest(self._with_room(now, device_type), now, asking, device_type)
+            if not taken:
+                raise NoRoom("a node was lost on which the gang had places, and no other node has room")
+        self._nodes[taken].placed.append(now)
+        return taken
+
+    def _reserve(self, now: float, asking: str, device_type: str, gang: str, size: int) -> None:
+        """Reserve places for a gang. Raises NoRoom, and reserves nothing then."""
+        if len(self._gangs) >= _MOST_GANGS:
+            raise NoRoom(f"{_MOST_GANGS} gangs are being placed, the limit")
+        places: list[str] = []
+        while len(places) < size:
+            place = self._emptiest(self._with_room(now, device_type), now, asking, device_type)
+            if not place:
+                self._reserved -= Counter(places)
+                raise NoRoom(f"the nodes have room for {len(places)} of the gang's {size} sessions")
+            self._reserved[place] += 1
+            places.append(place)
+        # Neighbours are at the same node where that is possible: collectives send to neighbours.
+        self._gangs[gang] = _Gang(sorted(places, key=lambda place: (place != asking, place)), now + _RESERVED_SECONDS)
+
+    def _expire(self, now: float) -> None:
+        """Free the places of gangs whose sessions do not ask."""
+        for name in [name for name, gang in self._gangs.items() if gang.until < now]:
+            self._reserved -= Counter(self._gangs.pop(name).places)
+
+    def _ready(self, now: float, device_type: str) -> dict[str, _Node]:
+        return {
             endpoint: node
             for endpoint, node in self._nodes.items()
             if not node.load.draining
             and now - node.reported <= SILENT_SECONDS
             and (not device_type or device_type in node.load.device_types)
         }
-        if not ready:
-            return ""
 
+    def _with_room(self, now: float, device_type: str) -> dict[str, _Node]:
+        """The nodes that may open one more session of a gang."""
+        return {
+            endpoint: node
+            for endpoint, node in self._ready(now, device_type).items()
+            if node.load.used < _FULL
+            and (not node.load.max_sessions or self._sessions(endpoint, now) < node.load.max_sessions)
+        }
+
+    def _sessions(self, endpoint: str, now: float) -> int:
+        """Sessions of a node, with those that no report counts yet and those that gangs will open."""
+        node = self._nodes[endpoint]
+        node.placed = [at for at in node.placed if now - at <= _PLACED_SECONDS]
+        return node.load.sessions + len(node.placed) + self._reserved[endpoint]
+
+    def _emptiest(self, among: Mapping[str, _Node], now: float, asking: str, device_type: str) -> str:
         def crowded(endpoint: str) -> tuple[bool, bool, float, float, bool]:
-            node = ready[endpoint]
-            node.placed = [at for at in node.placed if now - at <= _PLACED_SECONDS]
-            sessions = (node.load.sessions + len(node.placed)) / max(1, node.load.workers)
+            node = among[endpoint]
+            sessions = self._sessions(endpoint, now) / max(1, node.load.workers)
             scarce = device_type == "cpu" and len(node.load.device_types) > 1
             return node.load.used >= _FULL, scarce, sessions, node.load.used, endpoint != asking
 
-        chosen = min(ready, key=crowded)
-        ready[chosen].placed.append(now)
-        return chosen
+        return min(among, key=crowded, default="")
 
     def nodes(self) -> dict[str, tuple[Load, float]]:
         """Each node's load, and the seconds since its report."""

@@ -5,13 +5,10 @@ Ray is the control plane only. A token is needed to reach it, since whoever reac
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 import secrets
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,12 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gradwire_server.cluster.head_storage import HeadStorage
+from gradwire_server.cluster.ray_session import RaySession
+
 NAMESPACE = "gradwire"  # of the cluster's actors
 MACHINE = "gradwire_node"  # resource of each machine that joined, by which Ray's autoscaler counts them
 _START_SECONDS = 60.0
 _COMMAND_SECONDS = 120.0  # for `ray start`, which ends once Ray runs
-_END_SECONDS = 5.0
-_RAYLET, _GCS = b"/raylet/raylet", b"/gcs/gcs_server"  # Ray's processes of a machine, and of the head
 _STORE_BYTES = 80_000_000  # of Ray's object store, which holds nothing here; Ray's minimum is 75 MiB
 # Ray's defaults notice a lost node after a minute. With these it takes 4 seconds.
 _SETTINGS = {
@@ -87,23 +85,21 @@ def connect(address: str, seconds: float = 0.0) -> None:
         time.sleep(0.3)
 
 
-class RayProcess:
+class RayProcess(RaySession):
     """What `ray start` starts, in a session of its own, so that it can be ended without harm to another Ray.
 
     `ray start` itself ends then: with --block it would hold 90 MiB to wait.
     """
 
-    def __init__(self, session: int, folder: str) -> None:
-        """`session` is the id of the processes' session."""
-        self.pid = session
-        self.folder = folder
-        self._raylet = 0  # its process, once it was found
-
     @classmethod
-    def start(cls, host: str, endpoints: Sequence[str], log: Any, port: int = 0, address: str = "") -> RayProcess:
+    def start(
+        cls, host: str, endpoints: Sequence[str], log: Any, port: int = 0, address: str = "",
+        storage: HeadStorage | None = None, name: str = "",
+    ) -> RayProcess:  # fmt: skip
         """Start a head at `port`, or without one a node of the cluster at `address`. Raises RayError.
 
         `endpoints` are the servers that run here: each is a resource, by which Ray finds the machine (node.py).
+        A head with a `storage` continues the cluster of that name.
         """
         folder = tempfile.mkdtemp(prefix="gw-ray-", dir="/tmp")  # paths of sockets in it must be short
         role = [f"--address={address}"] if address else ["--head", f"--port={port}", "--include-dashboard=false"]
@@ -115,9 +111,14 @@ class RayProcess:
         ]  # fmt: skip
         if not address:
             command.append(f"--temp-dir={folder}")
+        environment = dict(os.environ)
+        if storage is not None:
+            command += storage.arguments()
+            environment.update(storage.environment(name))
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            env=environment,
+        )  # fmt: skip
         made = cls(process.pid, folder)
         try:
             failed = process.wait(_COMMAND_SECONDS) != 0
@@ -128,30 +129,6 @@ class RayProcess:
             where = f" at {address}: are the address and the token right?" if address else ""
             raise RayError(f"`ray start` has failed{where}")
         return made
-
-    @property
-    def alive(self) -> bool:
-        """Whether Ray runs on this machine: its raylet does."""
-        if _RAYLET not in _command(self._raylet):
-            self._raylet = next((each for each in _session(self.pid) if _RAYLET in _command(each)), 0)
-        return self._raylet != 0
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the session is Ray's still, and its id not another one's since."""
-        return any(name in _command(each) for each in _session(self.pid) for name in (_RAYLET, _GCS))
-
-    def stop(self) -> None:
-        """End all its processes."""
-        for each in _session(self.pid):
-            if any(name in _command(each) for name in (_RAYLET, _GCS)):
-                _signal(each, signal.SIGTERM)
-        ends = time.monotonic() + _END_SECONDS
-        while self.alive and time.monotonic() < ends:
-            time.sleep(0.05)
-        for each in _session(self.pid):  # what SIGTERM has not ended
-            _signal(each, signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def connect(self, address: str) -> None:
         """Connect to the started Ray. Raises RayError if it ends or does not answer."""
@@ -166,29 +143,3 @@ class RayProcess:
                 if time.monotonic() >= ends:
                     raise
             time.sleep(0.3)
-
-
-def _session(leader: int) -> list[int]:
-    """The processes in a process's session."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                if os.getsid(int(name)) == leader:
-                    found.append(int(name))
-            except (ProcessLookupError, PermissionError):
-                continue
-    return found
-
-
-def _command(pid: int) -> bytes:
-    """A process's program, with its path; empty if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
-    except OSError:
-        return b""
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has ended
-        os.kill(pid, number)

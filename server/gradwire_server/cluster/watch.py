@@ -1,12 +1,11 @@
 """Watch: the process that `gradwire cluster start` and `join` become. It ends the node and Ray of this machine.
 
-It replaces a process that had imported Ray, for Ray takes 50 MiB. A connection to the node's actor tells whether that
-lives. It works without Ray's head.
+It replaces a process that had imported Ray, for Ray takes 50 MiB. What it needs at its end only is imported then. A
+connection to the node's actor tells whether that lives. It works without Ray's head.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -15,7 +14,8 @@ import sys
 import time
 from typing import NoReturn
 
-from gradwire_server.cluster.ray_process import RayProcess
+from gradwire_server.cluster.head import HeadKeeper
+from gradwire_server.cluster.ray_session import RaySession
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CHECK_SECONDS = 1.0
@@ -25,24 +25,28 @@ _END_SECONDS = 10.0  # more, until it has ended
 _KILL_SECONDS = 3.0  # then for its actor to tell Ray that it is not to be started again, which needs Ray's head
 
 
-def become_watch(endpoint: str, ray: RayProcess, control: str) -> NoReturn:
-    """Replace this process by a watch of a node. Signals that come meanwhile wait for it."""
+def become_watch(endpoint: str, ray: RaySession, control: str, head: int = 0) -> NoReturn:
+    """Replace this process by a watch of a node. Signals that come meanwhile wait for it.
+
+    It also keeps Ray's head, a process of this machine with the id `head`, if one is given.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(
         sys.executable,
-        [sys.executable, "-m", "gradwire_server.cluster.watch", endpoint, str(ray.pid), ray.folder, control],
+        [sys.executable, "-m", "gradwire_server.cluster.watch", endpoint, str(ray.pid), ray.folder, control, str(head)],
     )
 
 
 class Watch:
     """A node's watch, until a signal, the node's end or the end of Ray."""
 
-    def __init__(self, endpoint: str, ray: RayProcess, control: str) -> None:
+    def __init__(self, endpoint: str, ray: RaySession, control: str, head: HeadKeeper | None = None) -> None:
         """`control` is the path of the actor's socket, which it removes when the node ends."""
         self._endpoint = endpoint
         self._ray = ray
+        self._head = head
         self._control = control
         self._waking, self._wake = socket.socketpair()
 
@@ -53,6 +57,8 @@ class Watch:
     def run(self) -> int:
         """Watch, and end what is left; the process's exit status."""
         try:
+            if self._head is not None:
+                self._head.start()
             while self._ray.alive:
                 actor = self._connect()
                 if actor is None:
@@ -70,6 +76,8 @@ class Watch:
             print(f"Error: Ray has ended on this machine, and with it the node {self._endpoint}", file=sys.stderr)
             return 1
         finally:
+            if self._head is not None:
+                self._head.stop()
             self._ray.stop()
 
     def _connect(self) -> socket.socket | None:
@@ -86,6 +94,8 @@ class Watch:
 
     def _stop(self, actor: socket.socket) -> None:
         """Let the node store its sessions and end."""
+        import json
+
         ends = time.monotonic() + _NODE_GRACE + _END_SECONDS
         told = b""
         try:
@@ -105,9 +115,9 @@ class Watch:
             print(f"{self._endpoint} has ended" + ("" if in_time else ", killed after its grace"), flush=True)
 
 
-def main(endpoint: str, session: str, folder: str, control: str) -> int:
-    """Watch a node of this machine; the exit status."""
-    watch = Watch(endpoint, RayProcess(int(session), folder), control)
+def main(endpoint: str, session: str, folder: str, control: str, head: str) -> int:
+    """Watch a node of this machine, and its Ray's head unless the id is 0; the exit status."""
+    watch = Watch(endpoint, RaySession(int(session), folder), control, HeadKeeper(int(head)) if int(head) else None)
     for number in _SIGNALS:
         signal.signal(number, lambda *_: watch.wake())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)

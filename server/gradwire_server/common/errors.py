@@ -5,20 +5,18 @@ that reveals nothing; the stack goes to the log. engine_errors.py translates the
 not load the engine.
 """
 
-import asyncio
 import logging
+from enum import IntEnum
 from string import printable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import grpc
 from google.protobuf import any_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from gradwire.v1 import errors_pb2
-from gradwire_server.common.pipelined_writer import all_sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,62 +36,82 @@ STATUS_TRAILER, ERROR_TRAILER = "grpc-status-details-bin", "gradwire-error-bin"
 _UNQUOTED = "".join(set(printable[:95]) - {"%"})  # characters that gRPC does not percent-encode
 
 log = logging.getLogger("gradwire.server")
-_Code = grpc.StatusCode
 
-CODES: dict[str, grpc.StatusCode] = {
-    "SESSION_NOT_FOUND": _Code.NOT_FOUND,
-    "SESSION_EXPIRED": _Code.NOT_FOUND,
-    "SESSION_MOVED": _Code.UNAVAILABLE,
-    "SESSION_LIMIT": _Code.RESOURCE_EXHAUSTED,
-    "TENSOR_NOT_FOUND": _Code.NOT_FOUND,
-    "TENSOR_EXISTS": _Code.ALREADY_EXISTS,
-    "TRANSFER_NOT_FOUND": _Code.NOT_FOUND,
-    "OP_UNKNOWN": _Code.UNIMPLEMENTED,
-    "NOT_SUPPORTED": _Code.UNIMPLEMENTED,
-    "ARGUMENT_TYPE": _Code.INVALID_ARGUMENT,
-    "ARGUMENT_VALUE": _Code.INVALID_ARGUMENT,
-    "SHAPE": _Code.INVALID_ARGUMENT,
-    "DTYPE": _Code.INVALID_ARGUMENT,
-    "DIM_OUT_OF_RANGE": _Code.INVALID_ARGUMENT,
-    "INDEX_OUT_OF_RANGE": _Code.OUT_OF_RANGE,
-    "DEVICE_UNAVAILABLE": _Code.UNIMPLEMENTED,
-    "DEVICE_MISMATCH": _Code.INVALID_ARGUMENT,
-    "PAYLOAD_SIZE": _Code.INVALID_ARGUMENT,
-    "GRADIENT_NEEDS_SCALAR": _Code.INVALID_ARGUMENT,
-    "NO_GRAD_FN": _Code.FAILED_PRECONDITION,
-    "GRAPH_FREED": _Code.FAILED_PRECONDITION,
-    "VERSION_CONFLICT": _Code.FAILED_PRECONDITION,
-    "LEAF_IN_PLACE": _Code.FAILED_PRECONDITION,
-    "UNUSED_INPUT": _Code.FAILED_PRECONDITION,
-    "REQUIRES_GRAD": _Code.FAILED_PRECONDITION,
-    "MEMORY_LIMIT": _Code.RESOURCE_EXHAUSTED,
-    "TENSOR_LIMIT": _Code.RESOURCE_EXHAUSTED,
-    "MESSAGE_TOO_LARGE": _Code.RESOURCE_EXHAUSTED,
-    "DEADLINE_EXCEEDED": _Code.DEADLINE_EXCEEDED,
-    "CANCELLED": _Code.CANCELLED,
-    "DEPENDENCY_FAILED": _Code.FAILED_PRECONDITION,
-    "SEQUENCE_GAP": _Code.FAILED_PRECONDITION,
-    "EPOCH_MISMATCH": _Code.FAILED_PRECONDITION,
-    "PROTOCOL_VERSION": _Code.FAILED_PRECONDITION,
-    "MALFORMED": _Code.INVALID_ARGUMENT,
-    "UNAVAILABLE": _Code.UNAVAILABLE,
-    "INTERNAL": _Code.INTERNAL,
-    "RESULT_FORGOTTEN": _Code.DATA_LOSS,
-    "RUNTIME": _Code.INVALID_ARGUMENT,
-    "UNAUTHENTICATED": _Code.UNAUTHENTICATED,
-    "PERMISSION_DENIED": _Code.PERMISSION_DENIED,
-    "STREAM_TAKEN": _Code.ABORTED,
-    "PROGRAM_UNKNOWN": _Code.NOT_FOUND,
-    "PROGRAM_LIMIT": _Code.RESOURCE_EXHAUSTED,
-    "COMPUTE_LIMIT": _Code.RESOURCE_EXHAUSTED,
-    "OP_LIMIT": _Code.RESOURCE_EXHAUSTED,
-    "TRAFFIC_LIMIT": _Code.RESOURCE_EXHAUSTED,
-    "SNAPSHOT_NOT_FOUND": _Code.NOT_FOUND,
-    "SNAPSHOT_LIMIT": _Code.RESOURCE_EXHAUSTED,
-    "SNAPSHOT_DAMAGED": _Code.DATA_LOSS,
-    "STORAGE": _Code.RESOURCE_EXHAUSTED,
-    "GROUP_BROKEN": _Code.ABORTED,
-    "COLLECTIVE_MISMATCH": _Code.FAILED_PRECONDITION,
+
+class Code(IntEnum):
+    """gRPC's status codes of refusals. Workers do not load gRPC for them."""
+
+    CANCELLED = 1
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+CODES: dict[str, Code] = {
+    "SESSION_NOT_FOUND": Code.NOT_FOUND,
+    "SESSION_EXPIRED": Code.NOT_FOUND,
+    "SESSION_MOVED": Code.UNAVAILABLE,
+    "SESSION_LIMIT": Code.RESOURCE_EXHAUSTED,
+    "TENSOR_NOT_FOUND": Code.NOT_FOUND,
+    "TENSOR_EXISTS": Code.ALREADY_EXISTS,
+    "TRANSFER_NOT_FOUND": Code.NOT_FOUND,
+    "OP_UNKNOWN": Code.UNIMPLEMENTED,
+    "NOT_SUPPORTED": Code.UNIMPLEMENTED,
+    "ARGUMENT_TYPE": Code.INVALID_ARGUMENT,
+    "ARGUMENT_VALUE": Code.INVALID_ARGUMENT,
+    "SHAPE": Code.INVALID_ARGUMENT,
+    "DTYPE": Code.INVALID_ARGUMENT,
+    "DIM_OUT_OF_RANGE": Code.INVALID_ARGUMENT,
+    "INDEX_OUT_OF_RANGE": Code.OUT_OF_RANGE,
+    "DEVICE_UNAVAILABLE": Code.UNIMPLEMENTED,
+    "DEVICE_MISMATCH": Code.INVALID_ARGUMENT,
+    "PAYLOAD_SIZE": Code.INVALID_ARGUMENT,
+    "GRADIENT_NEEDS_SCALAR": Code.INVALID_ARGUMENT,
+    "NO_GRAD_FN": Code.FAILED_PRECONDITION,
+    "GRAPH_FREED": Code.FAILED_PRECONDITION,
+    "VERSION_CONFLICT": Code.FAILED_PRECONDITION,
+    "LEAF_IN_PLACE": Code.FAILED_PRECONDITION,
+    "UNUSED_INPUT": Code.FAILED_PRECONDITION,
+    "REQUIRES_GRAD": Code.FAILED_PRECONDITION,
+    "MEMORY_LIMIT": Code.RESOURCE_EXHAUSTED,
+    "TENSOR_LIMIT": Code.RESOURCE_EXHAUSTED,
+    "MESSAGE_TOO_LARGE": Code.RESOURCE_EXHAUSTED,
+    "DEADLINE_EXCEEDED": Code.DEADLINE_EXCEEDED,
+    "CANCELLED": Code.CANCELLED,
+    "DEPENDENCY_FAILED": Code.FAILED_PRECONDITION,
+    "SEQUENCE_GAP": Code.FAILED_PRECONDITION,
+    "EPOCH_MISMATCH": Code.FAILED_PRECONDITION,
+    "PROTOCOL_VERSION": Code.FAILED_PRECONDITION,
+    "MALFORMED": Code.INVALID_ARGUMENT,
+    "UNAVAILABLE": Code.UNAVAILABLE,
+    "INTERNAL": Code.INTERNAL,
+    "RESULT_FORGOTTEN": Code.DATA_LOSS,
+    "RUNTIME": Code.INVALID_ARGUMENT,
+    "UNAUTHENTICATED": Code.UNAUTHENTICATED,
+    "PERMISSION_DENIED": Code.PERMISSION_DENIED,
+    "STREAM_TAKEN": Code.ABORTED,
+    "PROGRAM_UNKNOWN": Code.NOT_FOUND,
+    "PROGRAM_LIMIT": Code.RESOURCE_EXHAUSTED,
+    "COMPUTE_LIMIT": Code.RESOURCE_EXHAUSTED,
+    "OP_LIMIT": Code.RESOURCE_EXHAUSTED,
+    "TRAFFIC_LIMIT": Code.RESOURCE_EXHAUSTED,
+    "SNAPSHOT_NOT_FOUND": Code.NOT_FOUND,
+    "SNAPSHOT_LIMIT": Code.RESOURCE_EXHAUSTED,
+    "SNAPSHOT_DAMAGED": Code.DATA_LOSS,
+    "STORAGE": Code.RESOURCE_EXHAUSTED,
+    "GROUP_BROKEN": Code.ABORTED,
+    "COLLECTIVE_MISMATCH": Code.FAILED_PRECONDITION,
 }
 _NUMBERS = {reason: errors_pb2.Reason.Value(PREFIX + reason) for reason in CODES}
 
@@ -128,13 +146,13 @@ class Refusal(Exception):
         return copied
 
     @property
-    def code(self) -> grpc.StatusCode:
+    def code(self) -> Code:
         """The gRPC status code of the reason."""
         return CODES[self.reason]
 
     def fill(self, error: errors_pb2.Error) -> None:
         """Write the refusal into a batch's result."""
-        error.code = self.code.value[0]
+        error.code = self.code.value
         error.reason = reason_number(self.reason)
         error.message = self.message
         error.root_seq = self.root_seq
@@ -143,7 +161,7 @@ class Refusal(Exception):
 
     def status(self) -> status_pb2.Status:
         """The refusal as google.rpc.Status with details, cut to fit trailers."""
-        status = status_pb2.Status(code=self.code.value[0], message=_cut(self.message, MAX_TEXT))
+        status = status_pb2.Status(code=self.code.value, message=cut(self.message, MAX_TEXT))
         status.details.extend(_packed(detail) for detail in self._details())
         return status
 
@@ -158,21 +176,21 @@ class Refusal(Exception):
         limit = MAX_ERROR
         while error.ByteSize() > MAX_ERROR:
             limit //= 2
-            error.message = _cut(self.message, limit)
+            error.message = cut(self.message, limit)
             error.metadata.clear()
-            error.metadata.update({key: _cut(value, limit) for key, value in self._kept().items()})
+            error.metadata.update({key: cut(value, limit) for key, value in self._kept().items()})
         return error
 
     def _kept(self) -> dict[str, str]:
         """The metadata that trailers carry."""
-        return {key: _cut(value, MAX_DETAIL) for key, value in list(self.metadata.items())[:MAX_DETAILS]}
+        return {key: cut(value, MAX_DETAIL) for key, value in list(self.metadata.items())[:MAX_DETAILS]}
 
     def _details(self) -> "Iterator[Message]":
         kept = self._kept()
         yield error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN, metadata=kept)
         if "argument" in kept:
             violation = error_details_pb2.BadRequest.FieldViolation(
-                field=kept["argument"], description=_cut(self.message, MAX_DETAIL)
+                field=kept["argument"], description=cut(self.message, MAX_DETAIL)
             )
             yield error_details_pb2.BadRequest(field_violations=[violation])
         if self.reason in RETRY_AFTER:
@@ -222,16 +240,8 @@ def began(refusal: Refusal) -> Refusal:
     return refusal
 
 
-async def abort(context: "grpc.aio.ServicerContext[Any, Any]", refusal: Refusal) -> NoReturn:
-    """End a call with the refusal as its status. Always raises, as gRPC's abort does."""
-    await all_sent()
-    try:
-        await context.abort(refusal.code, _cut(refusal.message, MAX_TEXT), refusal.trailers())
-    except grpc.aio.InternalError:  # the call has ended
-        raise asyncio.CancelledError from None
-
-
-def _cut(text: str, limit: int) -> str:
+def cut(text: str, limit: int) -> str:
+    """A text whose bytes, as gRPC sends them, fit a limit."""
     if len(text) <= limit and len(quote(text, _UNQUOTED)) <= limit:
         return text
     left = limit - len(quote("…"))

@@ -24,7 +24,7 @@ from gradwire_server.registry.groups import Groups
 from gradwire_server.registry.handed_over import HandedOver
 from gradwire_server.registry.peer_links import Peers
 from gradwire_server.registry.persistence import Persistence, instruction_of
-from gradwire_server.registry.placement import PlacementClient
+from gradwire_server.registry.placement import GangRefused, PlacementClient
 from gradwire_server.registry.principal_rows import PrincipalRows
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.session_registry import SessionRegistry
@@ -38,7 +38,21 @@ _SWEEP_SECONDS = 1.0
 _REPORT_SECONDS = 2.0  # deadline for a worker's answer about what it holds
 _MOST_LISTED = 1000  # sessions on one page
 _NUMBER_DIGITS = 18
+_LARGEST_GANG, _LONGEST_GANG_NAME = 1024, 256
 Opening: TypeAlias = service_pb2.OpenSessionRequest | snapshots_pb2.RestoreSessionRequest
+
+
+def _gang_of(request: Opening) -> tuple[str, int]:
+    """The gang to which a new session belongs, and its size; "" and 0 for none. Raises Refusal: ARGUMENT_VALUE."""
+    if not isinstance(request, service_pb2.OpenSessionRequest) or not request.gang:
+        return "", 0
+    if len(request.gang) > _LONGEST_GANG_NAME or not 1 <= request.gang_size <= _LARGEST_GANG:
+        raise Refusal(
+            "ARGUMENT_VALUE",
+            f"a gang has 1 to {_LARGEST_GANG} sessions and a name of at most {_LONGEST_GANG_NAME} characters",
+        )
+    # Principals' gangs are apart.
+    return f"{CALLER.get().name}/{request.gang}", request.gang_size
 
 
 class Backend:
@@ -114,6 +128,8 @@ class Backend:
             "device_types": self.device_types(),
             "version": __version__,
             "metrics": self.metrics,
+            "max_sessions": self.limits.max_sessions,
+            "opened": self.registry.opened,
         }
 
     def device_types(self) -> list[str]:
@@ -121,10 +137,18 @@ class Backend:
         return sorted({device.name.partition(":")[0] for device in self._server_info.devices})
 
     async def _endpoint_for(self, request: Opening) -> str:
-        """The address of the server that is to open a session; "" for this one. Raises Refusal: DEVICE_UNAVAILABLE."""
+        """The address of the server that is to open a session; "" for this one.
+
+        Raises Refusal: DEVICE_UNAVAILABLE, SESSION_LIMIT if a gang has no room.
+        """
         wanted = request.device_type
-        if request.follows_endpoint and self.placement is not None and (other := await self.placement.choose(wanted)):
-            return other
+        gang, size = _gang_of(request)
+        if request.follows_endpoint and self.placement is not None:
+            try:
+                if other := await self.placement.choose(wanted, gang, size):
+                    return other
+            except GangRefused as refused:
+                raise Refusal("SESSION_LIMIT", str(refused)) from None
         if self.draining:
             raise self.refusal_in_drain()
         if wanted and wanted not in self.device_types():

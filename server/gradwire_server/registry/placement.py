@@ -4,6 +4,7 @@ The process that started this server answers on a Unix socket (gradwire_server.c
 JSON. The server writes {"load": {…}, "usage": {…}}, {"place": 7, "device_type": "cuda"} and {"nodes": 8}. The other
 side answers {"elsewhere": {…}}, {"place": 7, "endpoint": "host:port"} and {"nodes": 8, "found": {…}}. "usage" and
 "elsewhere" are what principals hold (cluster_quotas.py). Without an answer within a second, the session is opened here.
+For a session of a gang, "place" comes with "gang" and "size", and the answer may have "refused", the reason.
 """
 
 import asyncio
@@ -33,6 +34,10 @@ class Quotas(Protocol):
 
     def take(self, elsewhere: Totals) -> None:
         """Count what they hold at other servers."""
+
+
+class GangRefused(Exception):
+    """The cluster has no room for all sessions of a gang."""
 
 
 class PlacementClient:
@@ -65,12 +70,15 @@ class PlacementClient:
         if self._writer is not None:
             self._writer.write(self._line())
 
-    async def choose(self, device_type: str = "") -> str:
-        """Endpoint of the server for a new session that needs such a device.
+    async def choose(self, device_type: str = "", gang: str = "", size: int = 0) -> str:
+        """Endpoint of the server for a new session that needs such a device, or for one of a gang of `size`.
 
-        "" for this one, also if nothing answers, or no server has such a device.
+        "" for this one, also if nothing answers, or no server has such a device. Raises GangRefused.
         """
-        answer = await self._ask("place", device_type=device_type)
+        more: dict[str, Any] = {"gang": gang, "size": size} if gang else {}
+        answer = await self._ask("place", device_type=device_type, **more)
+        if answer is not None and answer.get("refused"):
+            raise GangRefused(answer["refused"])
         endpoint = "" if answer is None else str(answer["endpoint"])
         return "" if endpoint == self.endpoint else endpoint
 
@@ -79,7 +87,7 @@ class PlacementClient:
         answer = await self._ask("nodes")
         return {} if answer is None else answer["found"]
 
-    async def _ask(self, what: str, **more: str) -> dict[str, Any] | None:
+    async def _ask(self, what: str, **more: Any) -> dict[str, Any] | None:
         """The other side's answer; None without a connection, or without an answer in time."""
         writer = self._writer
         if writer is None:

@@ -18,7 +18,8 @@ from google.protobuf.message import DecodeError, Message
 from gradwire.v1 import files_pb2, service_pb2, snapshots_pb2
 from gradwire_server.auth.owner import Owner
 from gradwire_server.auth.principals import ADMIN, CALLER
-from gradwire_server.common.errors import Refusal, abort, refusal_of
+from gradwire_server.common.abort import abort
+from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.methods import COMMANDS
 from gradwire_server.common.pipelined_writer import PipelinedWriter
 from gradwire_server.common.protobuf_peek import peek_data, peek_session

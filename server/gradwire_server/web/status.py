@@ -16,6 +16,7 @@ from google.rpc import error_details_pb2, status_pb2
 from starlette.responses import JSONResponse
 
 from gradwire.v1 import errors_pb2
+from gradwire_server.common.abort import status_code
 from gradwire_server.common.errors import ERROR_TRAILER, STATUS_TRAILER, Refusal
 
 #: HTTP status codes, as Connect's protocol has them.
@@ -93,7 +94,7 @@ def status_of(error: Exception) -> CallStatus:
     """The status of a call that raised: gRPC's error, or a refusal of the gateway."""
     if isinstance(error, Refusal):
         (_, status), (_, details) = error.trailers()
-        return CallStatus(error.code, error.message, status, details, getattr(error, "http", 0))
+        return CallStatus(status_code(error), error.message, status, details, getattr(error, "http", 0))
     assert isinstance(error, grpc.aio.AioRpcError)
     trailers = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, bytes)}
     code, message = error.code(), error.details() or ""

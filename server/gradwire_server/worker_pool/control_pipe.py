@@ -9,8 +9,9 @@ from typing import Any
 
 from gradwire_server.common.errors import Refusal
 from gradwire_server.worker.frames import BUFFER_FREE, REFUSAL, unpacked
-from gradwire_server.worker.pipe import Frame, FrontPipe, head
+from gradwire_server.worker.pipe import Frame, head
 from gradwire_server.worker_pool.bulk_transfer import OpenUpload
+from gradwire_server.worker_pool.front_pipe import FrontPipe
 
 
 class ControlPipe:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
-from gradwire_server.worker.chunk_buffers import ChunkBuffers, FreeBuffers
+from gradwire_server.worker.chunk_buffers import ChunkBuffers
 from gradwire_server.worker.frames import (
     APPEND,
     CHUNK,
@@ -22,6 +22,7 @@ from gradwire_server.worker.frames import (
 )
 from gradwire_server.worker_pool.bulk_transfer import BulkTransfer, LentRing, OpenUpload
 from gradwire_server.worker_pool.control_pipe import ControlPipe
+from gradwire_server.worker_pool.free_buffers import FreeBuffers
 from gradwire_server.worker_pool.session_entry import SessionEntry
 from gradwire_server.worker_pool.worker import Worker
 

@@ -35,8 +35,9 @@ from gradwire_server.worker.frames import (
     WorkerParameters,
     unpacked,
 )
-from gradwire_server.worker.pipe import INFINITE, Frame, FrontPipe, head
+from gradwire_server.worker.pipe import INFINITE, Frame, head
 from gradwire_server.worker_pool.control_pipe import ControlPipe
+from gradwire_server.worker_pool.front_pipe import FrontPipe
 from gradwire_server.worker_pool.process_transfers import ProcessTransfers
 from gradwire_server.worker_pool.session_entry import SessionEntry
 from gradwire_server.worker_pool.worker import Load, StorageOptions, Worker, WorkerEvents

@@ -35,6 +35,9 @@ struct ConnectOptions {
     std::chrono::milliseconds patience{120'000};
     /// The name that the server's log shows.
     std::string client{};
+    /// The type of a device that the session needs, such as "cuda". A cluster opens it at a server that has one. If no
+    /// server has, the error's reason is DEVICE_UNAVAILABLE.
+    std::string device_type{};
     /// Uses the server's Unix socket for the stream if the server is on this machine and of this user: a round trip
     /// then takes less time. The environment variable GRADWIRE_LOCAL_STREAM=0 switches it off, too. Linux only.
     bool local_stream = true;

@@ -3521,6 +3521,13 @@ pub struct OpenSessionRequest {
     /// without one the session is refused with DEVICE_UNAVAILABLE.
     #[prost(string, tag = "7")]
     pub device_type: ::prost::alloc::string::String,
+    /// A gang is sessions that a cluster places together: at servers that have room for all of them, or nowhere. All have
+    /// the gang's name, which no other gang has. Empty for a session by itself.
+    #[prost(string, tag = "8")]
+    pub gang: ::prost::alloc::string::String,
+    /// How many sessions the gang has, if it has a name. Without room for all, each is refused with SESSION_LIMIT.
+    #[prost(uint32, tag = "9")]
+    pub gang_size: u32,
 }
 /// The session.
 #[derive(Clone, PartialEq, ::prost::Message)]

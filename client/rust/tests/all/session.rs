@@ -173,6 +173,14 @@ fn a_session_continues_after_the_server_restarts() {
 }
 
 #[test]
+fn a_device_is_asked_for() {
+    let Some(address) = address() else { return };
+    let asked = |of: &str| Session::connect_with(&address, ConnectOptions::default().device_type(of)).wait();
+    assert!(asked("cpu").is_ok());
+    assert_eq!(asked("abacus").unwrap_err().reason(), Some(Reason::DeviceUnavailable));
+}
+
+#[test]
 fn no_server() {
     let begun = Instant::now();
     let waited = Session::connect("127.0.0.1:1").wait_timeout(Duration::from_millis(100));

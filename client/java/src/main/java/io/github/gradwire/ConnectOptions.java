@@ -29,6 +29,7 @@ public final class ConnectOptions {
   private Consumer<ManagedChannelBuilder<?>> channel = builder -> {};
   boolean localStream = true;
   Duration lease = Duration.ZERO;
+  String deviceType = "";
   Duration patience = Duration.ofSeconds(120);
   String clientName = "gradwire-java/" + Gradwire.VERSION;
 
@@ -64,6 +65,15 @@ public final class ConnectOptions {
           "a token is 1 to 4096 visible ASCII characters; this one is something else");
     }
     token = given;
+    return this;
+  }
+
+  /**
+   * Asks for the type of a device that the session needs, such as "cuda". A cluster opens it at a
+   * server that has one. If no server has, the error's reason is DEVICE_UNAVAILABLE.
+   */
+  public ConnectOptions deviceType(String given) {
+    deviceType = given;
     return this;
   }
 

@@ -116,6 +116,7 @@ public final class Session extends SessionOps implements AutoCloseable {
         OpenSessionRequest.newBuilder()
             .setClient(options.clientName)
             .setLeaseMs((int) options.lease.toMillis())
+            .setDeviceType(options.deviceType)
             .build();
     return begin(
         address,
@@ -150,6 +151,7 @@ public final class Session extends SessionOps implements AutoCloseable {
             .setName(name)
             .setClient(options.clientName)
             .setLeaseMs((int) options.lease.toMillis())
+            .setDeviceType(options.deviceType)
             .setNamedOnly(true)
             .build();
     List<RestoredTensor> named = new ArrayList<>();

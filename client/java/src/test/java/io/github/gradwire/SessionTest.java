@@ -152,6 +152,16 @@ class SessionTest {
   }
 
   @Test
+  void aDeviceIsAskedFor() {
+    Gradwire.connect(TestServer.address(), o -> o.deviceType("cpu")).close();
+    var told =
+        assertThrows(
+            GradwireException.class,
+            () -> Gradwire.connect(TestServer.address(), o -> o.deviceType("abacus")));
+    assertEquals(Reason.REASON_DEVICE_UNAVAILABLE, told.reason());
+  }
+
+  @Test
   void noServer() {
     var told =
         assertThrows(
