@@ -70,7 +70,7 @@ STEPS: dict[Callable[[], tuple[Any, Any, Any]], tuple[int, int, int]] = {
     transformer: (68, 4, 64),
 }
 # Steps before the optimizer's are a plan: the first two run op by op, the next two record and trace.
-_WARM_UP = 5
+_WARM_UP = 8
 OPTIMIZERS: dict[str, dict[str, float]] = {"SGD": {"momentum": 0.9}, "Adam": {}, "AdamW": {}}
 
 

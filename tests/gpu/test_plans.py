@@ -69,7 +69,7 @@ def compare(
     """A program's plan beside its ops, in runs on other values; nothing that left a run may change in a later one."""
     plan = quick_plan(program, on_gpu(arrays, device), numbers)
     left = []
-    for turn in range(3):
+    for turn in range(6):  # call by call, in the plan's memory, and by its graph
         turned = [np.roll(array.reshape(-1), turn).reshape(array.shape) for array in arrays]
         given, expected = on_gpu(turned, device), on_gpu(turned, device)
         made, wanted = run(plan, given, numbers), list(program(*expected, *numbers))
