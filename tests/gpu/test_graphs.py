@@ -312,8 +312,12 @@ LAYOUTS: list[tuple[Any, ...]] = [
 def test_products_of_all_layouts(shapes: Any, turned: tuple[bool, bool], dtype: str) -> None:
     rng = np.random.default_rng(0)
     drawn = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
-    host = [np.ascontiguousarray(each.swapaxes(-1, -2)) if turn else each for each, turn in zip(drawn, turned)]
-    a, b = (XP.asarray(each).swapaxes(-1, -2) if turn else XP.asarray(each) for each, turn in zip(host, turned))
+    host = [
+        np.ascontiguousarray(each.swapaxes(-1, -2)) if turn else each for each, turn in zip(drawn, turned, strict=True)
+    ]
+    a, b = (
+        XP.asarray(each).swapaxes(-1, -2) if turn else XP.asarray(each) for each, turn in zip(host, turned, strict=True)
+    )
     assert Batches.of(a, b, None, "fde") is not None
     wanted = np.matmul(*(each.astype("d") for each in drawn))
     tolerance = {"f": 1e-5, "d": 1e-12, "e": 2e-2}[dtype]
@@ -321,7 +325,7 @@ def test_products_of_all_layouts(shapes: Any, turned: tuple[bool, bool], dtype: 
 
 
 def test_a_session_trains_by_graphs_with_uploaded_batches(session: Any) -> None:
-    """Loss and weights of a compiled step, with new batches, are those of an eager one; a refused batch changes none."""
+    """Weights of a compiled step, with new batches, are those of an eager one; a refused batch changes none."""
     made = []
     for compiled in (False, True):
         torch.manual_seed(0)
