@@ -13,7 +13,7 @@ import gradwire as torch
 from gradwire_engine import Tensor, backward, call, grad_mode, tensor
 from gradwire_engine.backends.cublaslt import Batches
 from gradwire_engine.compile.eager.library import SessionLoops
-from gradwire_engine.compile.fusion.cuda_graph import captured
+from gradwire_engine.compile.fusion.cuda_graph import Arena, captured
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.plan_graph import PlanGraph
@@ -284,11 +284,19 @@ def _on_default_stream() -> None:
         XP.arange(3)
 
 
+def test_host_memory_is_refused_before_cuda_captures_it() -> None:
+    """CUDA would capture the copy, and the graph would read memory that is used for something else."""
+    arena = Arena()
+    with arena.allocating():
+        XP.ones(3)
+    with pytest.raises(RuntimeError, match="host memory"):
+        captured(lambda: XP.asarray(np.ones(3)), arena)
+    np.testing.assert_array_equal(XP.asarray(np.arange(3.0)).get(), np.arange(3.0))
+
+
 @pytest.mark.skipif(hostcupy.folder() is None, reason="a GPU computes what runs on the default stream")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_no_graph_can_hold_ends_a_capture(name: str) -> None:
-    from gradwire_engine.compile.fusion.cuda_graph import Arena
-
     arena = Arena()
     with arena.allocating():
         held = [XP.ones(3) for _ in range(2)], XP.ones(3, np.int64)

@@ -152,6 +152,7 @@ class PlanGraph(PlanCode):
         """Give inputs that move fixed memory. The others are captured again, but not without end."""
         assert self.graph is not None
         self.graph.moved()
+        stays = False
         for place in places:
             array = arrays[place]
             if type(array) is np.ndarray:
@@ -161,10 +162,10 @@ class PlanGraph(PlanCode):
                 self.copied[place] = module_of(array).empty(array.shape, array.dtype)
                 continue
             self.moving.discard(place)
-            self.graph.moves += 1
-            if self.graph.moves > _MOST_MOVES:
-                self.give_up("inputs that it changes move from run to run", arrays)
-                return
+            stays = True
+        self.graph.moves += stays
+        if self.graph.moves > _MOST_MOVES:
+            self.give_up("inputs that it changes move from run to run", arrays)
 
     def copy_inputs(self, arrays: Sequence[Any]) -> None:
         """Copy inputs that move to their fixed memory."""

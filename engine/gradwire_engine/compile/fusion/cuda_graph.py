@@ -6,6 +6,7 @@ numbers that differ from run to run are read from `Numbers`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -122,6 +123,30 @@ def _stream(device: int) -> Any:
     return module.cuda.Stream(non_blocking=True)
 
 
+class _Capture(threading.local):
+    goes_on = False
+
+
+_CAPTURE = _Capture()
+
+
+@cache
+def _guard_host_copies() -> None:
+    """Refuse pinned memory to a thread that captures.
+
+    CuPy copies host memory through it. CUDA would capture the copy, whose source is gone when the graph is launched.
+    """
+    module: Any = cupy()
+    allocate = module.get_default_pinned_memory_pool().malloc
+
+    def guarded(size: int) -> Any:
+        if _CAPTURE.goes_on:
+            raise RuntimeError("a copy from host memory cannot be captured")
+        return allocate(size)
+
+    module.cuda.set_pinned_memory_allocator(guarded)
+
+
 def captured(run: Callable[[], None], arena: Arena) -> Any:
     """The graph of what `run` asks of the current GPU, of which nothing is computed yet.
 
@@ -130,13 +155,17 @@ def captured(run: Callable[[], None], arena: Arena) -> Any:
     module: Any = cupy()
     runtime = module.cuda.runtime
     stream = _stream(runtime.getDevice())
+    _guard_host_copies()
     with arena.allocating(grows=False), stream:
         stream.begin_capture(runtime.streamCaptureModeThreadLocal)
+        _CAPTURE.goes_on = True
         try:
             run()
         except BaseException:
             _end_refused(stream)
             raise
+        finally:
+            _CAPTURE.goes_on = False
         return stream.end_capture()
 
 
