@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import gradwire as torch
-from gradwire_engine import Tensor, backward, call, grad_mode, tensor
+from gradwire_engine import Tensor, call, grad_mode, tensor
+from gradwire_engine import backward as backpropagate
 from gradwire_engine.backends.cublaslt import Batches
 from gradwire_engine.compile.eager.library import SessionLoops
 from gradwire_engine.compile.fusion.cuda_graph import Arena, captured
@@ -40,10 +41,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def step(x: Tensor, labels: Tensor, weight: Tensor, bias: Tensor, rate: Any) -> list[Tensor]:
+def training_step(x: Tensor, labels: Tensor, weight: Tensor, bias: Tensor, rate: Any) -> list[Tensor]:
     """A training step of a linear layer, with a learning rate that differs from run to run."""
     loss = call("cross_entropy", (call("relu", (call("linear", (x, weight, bias)),)), labels))
-    backward([loss])
+    backpropagate([loss])
     with grad_mode(False):
         for each in (weight, bias):
             call_in_place("add", each, each.grad, rate)
@@ -93,7 +94,7 @@ def both(
 
 def test_a_step_is_one_launch_of_a_graph_and_waits_for_nothing() -> None:
     given, others = on_gpu(arrays_of_step()), on_gpu(arrays_of_step())
-    pair = plans(step, given, (-0.1,))
+    pair = plans(training_step, given, (-0.1,))
     for turn in range(7):
         both(pair, given, others, (-0.1 / (turn + 1),))
     assert pair[0].way == "graph"
@@ -118,7 +119,7 @@ def test_random_programs_give_the_same_bits(seed: int) -> None:
 
 def test_inputs_that_move_are_copied() -> None:
     given, others = on_gpu(arrays_of_step()), on_gpu(arrays_of_step())
-    pair = plans(step, given, (-0.1,))
+    pair = plans(training_step, given, (-0.1,))
     for turn in range(8):
         fresh = arrays_of_step(turn)[:2]
         both(pair, [*on_gpu(fresh), *given[2:]], [*on_gpu(fresh), *others[2:]], (-0.1,))
@@ -127,7 +128,7 @@ def test_inputs_that_move_are_copied() -> None:
 
 def test_parameters_in_other_memory_are_captured_again() -> None:
     given, others = on_gpu(arrays_of_step()), on_gpu(arrays_of_step())
-    pair = plans(step, given, (-0.1,))
+    pair = plans(training_step, given, (-0.1,))
     for turn in range(12):
         if turn % 4 == 3:
             held = [each.array.get() for each in given]
@@ -138,7 +139,7 @@ def test_parameters_in_other_memory_are_captured_again() -> None:
 
 
 def test_parameters_that_always_move_run_call_by_call() -> None:
-    pair = plans(step, on_gpu(arrays_of_step()), (-0.1,))
+    pair = plans(training_step, on_gpu(arrays_of_step()), (-0.1,))
     for turn in range(14):
         arrays = arrays_of_step(turn)
         both(pair, on_gpu(arrays), on_gpu(arrays), (-0.1,))
@@ -147,7 +148,7 @@ def test_parameters_that_always_move_run_call_by_call() -> None:
 
 def test_a_graph_uses_no_memory_that_was_freed() -> None:
     given, others = on_gpu(arrays_of_step()), on_gpu(arrays_of_step())
-    pair = plans(step, given, (-0.1,))
+    pair = plans(training_step, given, (-0.1,))
     for turn in range(8):
         # Whatever is free is given out and filled.
         filled = [XP.full(size // 4, np.nan, np.float32) for size in (512, 1024, 2048, 4096) for _ in range(40)]
@@ -159,7 +160,7 @@ def test_a_graph_uses_no_memory_that_was_freed() -> None:
 
 def test_what_left_a_run_does_not_change_in_the_next() -> None:
     given = on_gpu(arrays_of_step())
-    plan, _ = plans(step, given, (-0.1,))
+    plan, _ = plans(training_step, given, (-0.1,))
     left, expected = [], []
     for _ in range(6):
         made = [*run(plan, given, (-0.1,)), *[each.grad for each in given[2:]]]
@@ -172,7 +173,7 @@ def test_what_left_a_run_does_not_change_in_the_next() -> None:
 
 def test_a_label_out_of_bounds_is_refused_and_changes_no_weight() -> None:
     given = on_gpu(arrays_of_step())
-    plan, _ = plans(step, given, (-0.1,))
+    plan, _ = plans(training_step, given, (-0.1,))
     for turn in range(8):
         run(plan, given, (-0.1,))
         before = [each.array.get() for each in given[2:]]
@@ -187,7 +188,7 @@ def test_a_label_out_of_bounds_is_refused_and_changes_no_weight() -> None:
 
 def test_labels_that_change_in_place_are_checked_again() -> None:
     given = on_gpu(arrays_of_step())
-    plan, _ = plans(step, given, (-0.1,))
+    plan, _ = plans(training_step, given, (-0.1,))
     for _ in range(4):
         run(plan, given, (-0.1,))
     with grad_mode(False):
@@ -204,7 +205,7 @@ def test_ignored_labels_are_no_indices() -> None:
     arrays = arrays_of_step()
     arrays[1][2:4] = index_bounds.IGNORED
     given, others = on_gpu(arrays), on_gpu(arrays)
-    pair = plans(step, given, (-0.1,))
+    pair = plans(training_step, given, (-0.1,))
     for _ in range(5):
         both(pair, given, others, (-0.1,))
     assert pair[0].way == "graph"
@@ -225,7 +226,7 @@ def test_bounds_end_with_a_change_and_are_unknown_where_others_write() -> None:
 
 def test_a_capture_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     given, others = on_gpu(arrays_of_step()), on_gpu(arrays_of_step())
-    pair = plans(step, given, (-0.1,))
+    pair = plans(training_step, given, (-0.1,))
     launched = PlanGraph._capture
 
     def waiting(self: PlanGraph, *args: Any) -> bool:
@@ -245,7 +246,7 @@ def test_a_graphs_memory_is_counted_and_freed() -> None:
     before = account.bytes
     gc.disable()
     try:
-        plan = quick_plan(step, given, (-0.1,))
+        plan = quick_plan(training_step, given, (-0.1,))
         for _ in range(5):
             run(plan, given, (-0.1,))
         assert plan.way == "graph"
@@ -260,7 +261,7 @@ def test_a_graphs_memory_is_counted_and_freed() -> None:
 
 def test_a_plan_too_large_for_the_account_runs_call_by_call(monkeypatch: pytest.MonkeyPatch) -> None:
     given, others = on_gpu(arrays_of_step()), on_gpu(arrays_of_step())
-    pair = plans(step, given, (-0.1,))
+    pair = plans(training_step, given, (-0.1,))
     account = CURRENT.get().account
     for turn in range(6):
         if turn == 2:
