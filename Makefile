@@ -73,7 +73,7 @@ test-gpu: $(VENV)/.installed-test ## run the tests of the GPU path, on hostcupy 
 
 gpu-session: $(VENV)/.installed-test ## on a machine with a GPU: versions, graphs, steps beside PyTorch's, then the tests
 	$(BIN)/python -m benchmarks.gpu
-	$(BIN)/python -m pytest -n auto --timeout 1200 tests/gpu -k CuPy
+	$(BIN)/python -m pytest -n auto --timeout 1200 tests/gpu
 
 fuzz: $(VENV)/.installed-fuzz ## random calls of the ops against PyTorch; changed messages against a server; changed files
 	GRADWIRE_FUZZ_SEED=fresh GRADWIRE_FUZZ_CALLS=40 $(BIN)/python -m pytest -n auto tests/parity/test_fuzz.py
