@@ -95,7 +95,7 @@ class Launcher:
             first[place + 1] = first[place] + min(_MOST_BLOCKS, -(-count // _BLOCK))
             table["address"][0, place, : len(arrays)] = [array.data.ptr for array in arrays]
         table["sets"] = len(sets)
-        pointed = any(type(number) is not np.ndarray for number in numbers)
+        pointed = any(hasattr(number, "__cuda_array_interface__") for number in numbers)
         kernel = self.prepare_many(len(sets[0]), len(numbers), places, pointed)
         given = numbers if pointed else [number[()] for number in numbers]
         kernel((int(first[len(sets)]),), (_BLOCK,), (table, *given))
