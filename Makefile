@@ -21,7 +21,7 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one test-sdks test-cpp-sanitized studio studio-pages test-studio hostcupy test-gpu fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs random-plans waiting
+.PHONY: help demo test test-one test-sdks test-cpp-sanitized studio studio-pages test-studio hostcupy test-gpu gpu-session fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs random-plans waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -70,6 +70,10 @@ hostcupy: $(VENV)/.installed-test ## build CuPy for the CPU, which the tests of 
 test-gpu: $(VENV)/.installed-test ## run the tests of the GPU path, on hostcupy if it is built, else on a GPU
 	$(if $(wildcard $(HOSTCUPY)),HOSTCUPY=$(HOSTCUPY)) $(BIN)/python -m pytest -n auto --timeout 1200 tests/gpu
 	$(if $(wildcard $(HOSTCUPY)),$(BIN)/python -m tests.gpu.hostcupy.nvrtc $(HOSTCUPY))
+
+gpu-session: $(VENV)/.installed-test ## on a machine with a GPU: versions, graphs, steps beside PyTorch's, then the tests
+	$(BIN)/python -m benchmarks.gpu
+	$(BIN)/python -m pytest -n auto --timeout 1200 tests/gpu
 
 fuzz: $(VENV)/.installed-fuzz ## random calls of the ops against PyTorch; changed messages against a server; changed files
 	GRADWIRE_FUZZ_SEED=fresh GRADWIRE_FUZZ_CALLS=40 $(BIN)/python -m pytest -n auto tests/parity/test_fuzz.py

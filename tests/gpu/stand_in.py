@@ -7,7 +7,6 @@ reduce and scatter only where CuPy's do. Kernels, dtypes of results and speed ne
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import sys
@@ -342,31 +341,6 @@ class ElementwiseKernel:
         made[...] = self.computed(made.shape, made.dtype, *given)
 
 
-def _matrices(dtype: Any, address: int, rows: int, columns: int, lead: int, step: int, count: int) -> Any:
-    """Column-major matrices at an address, `step` elements apart."""
-    last = step * (count - 1) + lead * (columns - 1) + rows
-    held = np.frombuffer((ctypes.c_char * (last * dtype.itemsize)).from_address(address), dtype)
-    strides = tuple(each * dtype.itemsize for each in (step, 1, lead))
-    return np.lib.stride_tricks.as_strided(held, (count, rows, columns), strides)
-
-
-def _strided_batches(dtype: Any) -> Any:
-    """gemmStridedBatched of cuBLAS for a dtype, with factors 1 and 0."""
-
-    def multiply(
-        handle: int, turn_a: int, turn_b: int, m: int, n: int, k: int, one: int, a: int, lda: int, step_a: int, b: int,
-        ldb: int, step_b: int, zero: int, c: int, ldc: int, step_c: int, count: int,
-    ) -> None:  # fmt: skip
-        given = []
-        for turned, rows, columns, where in ((turn_a, m, k, (a, lda, step_a)), (turn_b, k, n, (b, ldb, step_b))):
-            shape = (columns, rows) if turned else (rows, columns)
-            held = _matrices(dtype, where[0], *shape, *where[1:], count)
-            given.append(held.swapaxes(1, 2) if turned else held)
-        _matrices(dtype, c, m, n, ldc, step_c, count)[...] = given[0] @ given[1]
-
-    return multiply
-
-
 def _cuda() -> SimpleNamespace:
     class CUDARuntimeError(RuntimeError):
         pass
@@ -381,12 +355,8 @@ def _cuda() -> SimpleNamespace:
         CUDARuntimeError=CUDARuntimeError,
     )
     pointer = lambda memory, offset: SimpleNamespace(mem=memory, offset=offset)  # noqa: E731
-    cublas = SimpleNamespace(
-        sgemmStridedBatched=_strided_batches(np.dtype(np.float32)),
-        dgemmStridedBatched=_strided_batches(np.dtype(np.float64)),
-    )
     handles = SimpleNamespace(get_cublas_handle=lambda: 0)
-    return SimpleNamespace(runtime=runtime, Device=device, MemoryPointer=pointer, cublas=cublas, device=handles)
+    return SimpleNamespace(runtime=runtime, Device=device, MemoryPointer=pointer, device=handles)
 
 
 def _modules() -> dict[str, ModuleType]:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import gradwire as torch
-from gradwire_engine import EngineError, Tensor, backward, call, grad_mode, tensor
+from gradwire_engine import EngineError, Tensor, call, grad_mode, tensor
+from gradwire_engine import backward as backpropagate
 from gradwire_engine.compile.eager.library import SessionLoops
 from gradwire_engine.compile.fusion import biases
 from gradwire_engine.compile.fusion.cuda_calls import CudaCall, cuda_groups, in_rows
@@ -69,7 +70,7 @@ def compare(
     """A program's plan beside its ops, in runs on other values; nothing that left a run may change in a later one."""
     plan = quick_plan(program, on_gpu(arrays, device), numbers)
     left = []
-    for turn in range(3):
+    for turn in range(6):  # call by call, in the plan's memory, and by its graph
         turned = [np.roll(array.reshape(-1), turn).reshape(array.shape) for array in arrays]
         given, expected = on_gpu(turned, device), on_gpu(turned, device)
         made, wanted = run(plan, given, numbers), list(program(*expected, *numbers))
@@ -102,7 +103,7 @@ def test_random_programs_compute_what_their_ops_do(seed: int) -> None:
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
     y = call("relu", (call("linear", (x, weight, bias)),))
-    backward([call("sum", (y * y,))])
+    backpropagate([call("sum", (y * y,))])
     return detached(y)
 
 
@@ -110,7 +111,7 @@ def _linear_twice(x: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
     """The result has two uses, and leaves the plan."""
     y = call("linear", (x, weight, bias))
     z = call("tanh", (y,)) * call("relu", (y,))
-    backward([call("sum", (z,))])
+    backpropagate([call("sum", (z,))])
     return detached(y, z)
 
 
@@ -199,7 +200,7 @@ def test_parts_of_one_tensor_are_no_row() -> None:
 def test_gradients_of_one_run_are_added_to_in_the_next() -> None:
     def program(x: Tensor, w: Tensor) -> list[Tensor]:
         loss = call("sum", (call("tanh", (call("mm", (x, w)),)),))
-        backward([loss])
+        backpropagate([loss])
         return detached(loss)
 
     rng = np.random.default_rng(0)

@@ -6,15 +6,14 @@ Ops call the module as `xp`. Names that are not replaced are CuPy's own.
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
+from gradwire_engine.backends.cublaslt import library
 from gradwire_engine.backends.philox import Philox
 
 Array: TypeAlias = Any  # cupy.ndarray; CuPy has no type stubs
@@ -43,6 +42,7 @@ def overlay(cupy: Any) -> Overlay:
     return Overlay(
         cupy,
         matmul=replaced.matmul,
+        products=lambda: library(cupy),
         where=replaced.where,
         tril=replaced.moving(cupy.tril),
         triu=replaced.moving(cupy.triu),
@@ -66,60 +66,6 @@ def _refusing_complex(name: str, function: Callable[..., Array]) -> Callable[...
         return function(*operands)
 
     return checked
-
-
-# An operand of cuBLAS's product of batches: whether it is transposed (1), elements between its columns, and between
-# its matrices.
-_Operand = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class _Batches:
-    """The operands of a product of batches as cuBLAS reads them, the result's shape, and the number of matrices."""
-
-    first: _Operand
-    second: _Operand
-    shape: tuple[int, ...]
-    count: int
-
-    @classmethod
-    def of(cls, a: Array, b: Array, out: Array | None) -> _Batches | None:
-        """The operands; None for dtypes, shapes or strides that cuBLAS does not read."""
-        if a.dtype != b.dtype or a.dtype.char not in "fd" or a.shape[-1] != b.shape[-2] or not (a.size and b.size):
-            return None
-        try:
-            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        except ValueError:
-            return None
-        shape = (*batch, a.shape[-2], b.shape[-1])
-        if out is not None and not (out.dtype == a.dtype and out.shape == shape and out.flags.c_contiguous):
-            return None
-        operands = [cls._operand(each, batch) for each in (a, b)]
-        if operands[0] is None or operands[1] is None:
-            return None
-        return cls(operands[0], operands[1], shape, math.prod(batch))
-
-    @staticmethod
-    def _operand(array: Array, batch: tuple[int, ...]) -> _Operand | None:
-        rows, columns = array.shape[-2:]
-        strides = [stride // array.itemsize for stride in array.strides]
-        down, right = strides[-2:]
-        if right == 1 and down >= columns:
-            layout = 0, down
-        elif down == 1 and right >= rows:
-            layout = 1, right
-        else:
-            return None
-        given = array.shape[:-2]
-        if math.prod(given) == 1:
-            return *layout, 0  # the same matrix for all
-        if given != batch:
-            return None
-        step = strides[-3]
-        for axis in range(len(given) - 2, -1, -1):  # one step from each matrix to the next
-            if strides[axis] != strides[axis + 1] * given[axis + 1]:
-                return None
-        return (*layout, step) if step >= 0 else None
 
 
 class _Replaced:
@@ -147,23 +93,10 @@ class _Replaced:
         return np.asarray(value, _BFLOAT16).view(np.uint16)[()]
 
     def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        """numpy.matmul. CuPy's copies transposed and broadcast batches; cuBLAS reads them where they are."""
-        given = _Batches.of(a, b, out) if a.ndim > 1 < b.ndim and (a.ndim > 2 or b.ndim > 2) else None
-        if given is None:
-            return self.cupy.matmul(a, b, out=out)
-        made = self.cupy.empty(given.shape, a.dtype) if out is None else out
-        cublas = self.cupy.cuda.cublas
-        multiply = {"f": cublas.sgemmStridedBatched, "d": cublas.dgemmStridedBatched}[a.dtype.char]
-        factors = np.array([1, 0], a.dtype)
-        one, zero = factors.ctypes.data, factors.ctypes.data + factors.itemsize
-        rows, columns = given.shape[-2:]
-        # cuBLAS's matrices are column-major: it computes the transpose of the product from the second matrix first.
-        multiply(
-            self.cupy.cuda.device.get_cublas_handle(), given.second[0], given.first[0], columns, rows, a.shape[-1], one,
-            b.data.ptr, *given.second[1:], a.data.ptr, *given.first[1:], zero, made.data.ptr, columns, rows * columns,
-            given.count,
-        )  # fmt: skip
-        return made
+        """numpy.matmul: by cublasLt, which reads transposed and broadcast operands where they are."""
+        products = library(self.cupy) if a.ndim > 1 < b.ndim else None
+        made = None if products is None else products.product(a, b, out)
+        return self.cupy.matmul(a, b, out=out) if made is None else made
 
     def moving(self, function: Callable[..., Array]) -> Callable[..., Array]:
         """A function that moves elements, or replaces them by zeros: CuPy's answers in float32 for bfloat16."""

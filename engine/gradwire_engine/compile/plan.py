@@ -30,12 +30,21 @@ from gradwire_engine.compile.fusion.fused import (
 )
 from gradwire_engine.compile.fusion.kernel_cache import Kernel as LoadedKernel
 from gradwire_engine.compile.kernels.registry import Kernel
-from gradwire_engine.compile.plan_code import Code, PlanCode
+from gradwire_engine.compile.plan_code import Code
+from gradwire_engine.compile.plan_graph import PlanGraph
 from gradwire_engine.compile.schedule import Output
 from gradwire_engine.compile.trace import Exchange, Instr, has_history
 from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
-from gradwire_engine.core.device import CPU, allocation, is_whole, is_writable, row_major_copy, selected, several
+from gradwire_engine.core.device import (
+    CPU,
+    allocation,
+    duplicate,
+    is_whole,
+    is_writable,
+    selected,
+    several,
+)
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.threads import POOL
 from gradwire_engine.graph.tensor import Storage, Tensor
@@ -72,7 +81,7 @@ class _InterruptCheck:
             raise EngineError(Reason.CANCELLED, "the program was cancelled")
 
 
-class Plan(PlanCode):
+class Plan(PlanGraph):
     """A schedule with memory and calls that can be repeated. See the module's docstring."""
 
     def __init__(self, tracer: Tracer, outputs: Sequence[Tensor], numbers: int, account: Account) -> None:
@@ -191,6 +200,7 @@ class Plan(PlanCode):
             replaced[group.places[0]] = made._called(CudaCall([group]))
         with selected(self.device):
             made._adopt(in_rows(made._with(replaced), made.roots), account)
+            made.uncaptured = made.may_capture()
         return made
 
     def _called(self, call: FusedCall | BatchNormCall | CudaCall) -> tuple[Instr, Kernel]:
@@ -227,7 +237,7 @@ class Plan(PlanCode):
         shape: tuple[int, ...] = self.regs[self.input_regs[place]].shape
         return shape
 
-    def _bind(self, arrays: list[Any]) -> None:
+    def bind(self, arrays: list[Any]) -> None:
         """Bind these arrays to the inputs' registers and generate the code again."""
         values = self.values
         bound = self._bound_regs()
@@ -236,7 +246,7 @@ class Plan(PlanCode):
             values[number] = arrays[place] if buffer is None else buffer
         self.bound = [None if place in self.moving else array for place, array in enumerate(arrays)]
         self.code = []
-        self._dynamic = [bound[place] for place in self.moving]
+        self._dynamic = [bound[place] for place in self.moving if place not in self.copied]
         static = set(bound).difference(self._dynamic)
         for number, memory in self.memory.items():
             values[number] = memory
@@ -287,32 +297,38 @@ class Plan(PlanCode):
         On a GPU it is looked up in each run from then on.
         """
         if self.device != CPU:
-            self._take_on_gpu(arrays)
+            with selected(self.device):
+                self._take_on_gpu(arrays)
             return
         again = not self.bound
         for place, (array, bound) in enumerate(zip(arrays, self.bound, strict=False)):
             if array is not bound and place not in self.copied:
                 again = True
-                if self._may_copy(place, array):
+                if self.may_copy(place, array):
                     self.copied[place] = np.empty_like(array)
         if again:
-            self._bind(arrays)
+            self.bind(arrays)
         for place, buffer in self.copied.items():
             np.copyto(buffer, arrays[place])
 
     def _take_on_gpu(self, arrays: list[Any]) -> None:
         pairs = enumerate(zip(arrays, self.bound, strict=False))
         changed = {place for place, (array, bound) in pairs if array is not bound and place not in self.moving}
-        if changed or not self.bound:
-            self.moving |= changed
-            with selected(self.device):
-                self._bind(arrays)
-            return
+        if self.graph is not None and changed:
+            changed = self.moved_inputs(arrays, changed)
+        self.has_moved = bool(changed) or not self.bound
+        if self.has_moved:
+            if self.graph is None:
+                self.moving |= changed
+            else:
+                self.fix_inputs(arrays, changed)
+            self.bind(arrays)
+        self.copy_inputs(arrays)
         numbers = self._bound_regs()
-        for place in self.moving:
+        for place in self.moving.difference(self.copied):
             self.values[numbers[place]] = arrays[place]
 
-    def _may_copy(self, place: int, array: Array) -> bool:
+    def may_copy(self, place: int, array: Array) -> bool:
         """Whether an input may be copied before each run instead of bound: the run neither writes nor keeps it."""
         if place >= len(self.input_regs) or place in self.changes or array.nbytes > _COPIED:
             return False
@@ -353,14 +369,21 @@ class Plan(PlanCode):
             self.numbers[:] = numbers
             for (place, _), array in self._number_arrays.items():
                 array[()] = numbers[place]
-        remaining = iter(self.code)
         self.failed_step = None
+        if self.device != CPU:
+            with selected(self.device):
+                self.way = self.choose_way(inputs, arrays)
+        remaining = iter(self.code)
         self._kept, self._given_away = set(), set()
         try:
-            for call in remaining:
-                if call() is PAUSE:
-                    yield from self.pending.pop() if self.pending else (None,)
-                    self.interrupt_check.check()
+            if self.way != "calls":
+                with selected(self.device):
+                    self.launch() if self.way == "graph" else self.run_in_arena(remaining)
+            else:
+                for call in remaining:
+                    if call() is PAUSE:
+                        yield from self.pending.pop() if self.pending else (None,)
+                        self.interrupt_check.check()
             return self._finish(inputs, context.nodes)
         except Exception as error:
             done = len(self.code) - operator.length_hint(remaining)
@@ -406,11 +429,11 @@ class Plan(PlanCode):
         array = self.values[number]
         if self.device != CPU:
             memory = allocation(array)
-            if is_whole(array) and memory not in self._kept_memory():
+            if self.way == "calls" and is_whole(array) and memory not in self._kept_memory():
                 self._given_away.add(memory)
                 return array
             with selected(self.device):
-                return row_major_copy(array)
+                return duplicate(array)
         return POOL.row_major_copy(array)
 
     def _kept_memory(self) -> set[int]:

@@ -121,6 +121,16 @@ def row_major_copy(array: Array) -> Array:
     return np.array(array, order="C") if isinstance(array, np.ndarray | np.generic) else array.copy(order="C")
 
 
+def duplicate(array: Array) -> Array:
+    """A row-major copy of a GPU's array; by the copy engine, not by a kernel, if the array is row-major."""
+    if not array.flags.c_contiguous:
+        return array.copy(order="C")
+    made = module_of(array).empty(array.shape, array.dtype)
+    if array.nbytes:
+        made.data.copy_from_device_async(array.data, array.nbytes)
+    return made
+
+
 @cache
 def several() -> bool:
     """Whether there is more than one GPU. CuPy computes only on arrays of the current one."""

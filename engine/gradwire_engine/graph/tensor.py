@@ -14,6 +14,7 @@ from gradwire_engine.core.context import CURRENT, Account, Context
 from gradwire_engine.core.device import Array, device_of
 from gradwire_engine.core.dtypes import DType, is_differentiable, name_of
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.index_bounds import UNKNOWABLE, Bounds
 from gradwire_engine.graph.graph import AccumulateGrad
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ class Storage:
     """A version counter and bytes that tensors share.
 
     version: in-place changes. history: in-place changes, and changes of flags on the base; a view that is behind
-    updates itself. owner: another storage whose bytes stay counted (x.data).
+    updates itself. owner: another storage whose bytes stay counted (x.data). bounds: of integers on a GPU,
+    or UNKNOWABLE if another storage changes the same memory (core/index_bounds.py).
     """
 
-    __slots__ = ("account", "history", "nbytes", "owner", "version")
+    __slots__ = ("account", "bounds", "history", "nbytes", "owner", "version")
     inference = False
 
     def __init__(self, nbytes: int, account: Account, owner: Storage | None = None) -> None:
@@ -38,6 +40,9 @@ class Storage:
         self.nbytes = nbytes
         self.account = account
         self.owner = owner
+        self.bounds: Bounds | None = None
+        if owner is not None:
+            self.bounds = owner.bounds = UNKNOWABLE
         account.bytes += nbytes
 
     def __del__(self) -> None:

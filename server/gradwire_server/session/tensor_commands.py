@@ -22,7 +22,8 @@ from gradwire_engine import (
     set_requires_grad,
     tensor,
 )
-from gradwire_engine.core.device import canonical, selected, to_device
+from gradwire_engine.core.device import CPU, canonical, selected, to_device
+from gradwire_engine.core.index_bounds import note as note_bounds
 from gradwire_engine.core.random import MT19937, PCG64
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal
@@ -79,6 +80,8 @@ def create(scope: TensorScope, request: commands_pb2.CreateRequest, answer: comm
     array = array_of(data, dtype, described.shape, copy=source == "payload")
     scope.enter(scope.context(request.grad_mode))
     made = tensor(to_device(array, device), request.requires_grad)
+    if device != CPU:
+        note_bounds(made.storage, made.array, array)
     if source == "transfer":
         scope.transfers.forget(described.transfer_id)
     made_id = scope.bind(request.id, made)

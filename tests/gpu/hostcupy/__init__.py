@@ -34,7 +34,10 @@ LIBRARIES = (
 
 @dataclass
 class Counts:
-    """What was asked of the device: kernels, waits for the device, copies, allocations. Filled by `counted`."""
+    """What was asked of the device: kernels, waits, copies, allocations, graphs. Filled by `counted`.
+
+    The kernels of a graph are not counted when it is launched.
+    """
 
     launches: int = 0
     synchronizations: int = 0
@@ -43,6 +46,7 @@ class Counts:
     allocations: int = 0
     fills: int = 0
     on_device: int = 0
+    graphs: int = 0
 
     @property
     def waits(self) -> int:

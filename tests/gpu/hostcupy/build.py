@@ -38,7 +38,7 @@ LIBRARIES = (
     ("libcufft.so.11", "cufft.cpp", "cupy/cuda/cufft"),
     ("libcusparse.so.12", None, "cupy_backends/cuda/libs/cusparse"),
     ("libcurand.so.10", None, "cupy_backends/cuda/libs/curand"),
-    ("libcublasLt.so.12", None, None),  # only looked for
+    ("libcublasLt.so.12", "cublaslt.cpp", None),
     ("libnvJitLink.so.12", None, None),
 )
 COMPILE = ["g++", "-O2", "-w", "-fPIC", "-std=c++17"]

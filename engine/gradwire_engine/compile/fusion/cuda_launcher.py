@@ -40,7 +40,7 @@ class Launcher:
         self.loop, self.flat = loop, is_flat(loop)
         self._counted = [operand.index in (TILE, COLUMN) for operand in loop.operands]
         self._kernels: dict[tuple[tuple[int, ...], bool], Any] = {}
-        self._of_many: dict[tuple[int, ...], Any] = {}
+        self._of_many: dict[tuple[tuple[int, ...], bool], Any] = {}
 
     def kernel(self, numbers: tuple[int, ...], across: bool) -> Any:
         """CuPy's kernel, which compiles itself with its first call on a device."""
@@ -85,7 +85,7 @@ class Launcher:
         """Run a flat loop on several sets of arrays by one kernel. No set may read what another one writes.
 
         sets: at most MOST_SETS, each of at most MOST_OF_SET arrays of one size. places: of the numbers among the loop's
-        operands; None if they come last.
+        operands; None if they come last. numbers: 0-d arrays, all of them of NumPy or all on the GPU.
         """
         table = np.zeros(1, _TABLE)
         first = table["first"][0]
@@ -95,18 +95,22 @@ class Launcher:
             first[place + 1] = first[place] + min(_MOST_BLOCKS, -(-count // _BLOCK))
             table["address"][0, place, : len(arrays)] = [array.data.ptr for array in arrays]
         table["sets"] = len(sets)
-        kernel = self.prepare_many(len(sets[0]), len(numbers), places)
-        kernel((int(first[len(sets)]),), (_BLOCK,), (table, *(number[()] for number in numbers)))
+        pointed = any(hasattr(number, "__cuda_array_interface__") for number in numbers)
+        kernel = self.prepare_many(len(sets[0]), len(numbers), places, pointed)
+        given = numbers if pointed else [number[()] for number in numbers]
+        kernel((int(first[len(sets)]),), (_BLOCK,), (table, *given))
 
-    def prepare_many(self, arrays: int, numbers: int, places: tuple[int, ...] | None = None) -> Any:
+    def prepare_many(
+        self, arrays: int, numbers: int, places: tuple[int, ...] | None = None, pointed: bool = False
+    ) -> Any:
         """The kernel of `launch_many` for sets of so many arrays, compiled for the current device."""
         places = tuple(range(arrays, arrays + numbers)) if places is None else places
-        kernel = self._of_many.get(places)
+        kernel = self._of_many.get((places, pointed))
         if kernel is None:
-            source = cuda_printer.printed_many(self.loop, numbers=places)
+            source = cuda_printer.printed_many(self.loop, numbers=places, pointed=pointed)
             module: Any = cupy()
             kernel = module.RawKernel(source, cuda_printer.ENTRY, options=cuda_printer.COMPILER_OPTIONS)
-            self._of_many[places] = kernel
+            self._of_many[places, pointed] = kernel
         kernel.compile()
         return kernel
 

@@ -53,12 +53,12 @@ _BODY = "const long long place = (long long)blockIdx.x * blockDim.x + threadIdx.
 MOST_SETS, MOST_OF_SET = 64, 5
 
 
-def printed_many(loop: Loop, *, numbers: Container[int] = ()) -> str:
-    """The source of a flat loop over several sets of arrays: `entry(table, numbers)`.
+def printed_many(loop: Loop, *, numbers: Container[int] = (), pointed: bool = False) -> str:
+    """The source of a flat loop over several sets of arrays: `entry(table, numbers)`. pointed: numbers are pointers.
 
     table: MOST_SETS counts, MOST_SETS + 1 first blocks, the number of sets, and MOST_OF_SET addresses of each set.
     """
-    return _Printer(loop, numbers, False).source_of_many()
+    return _Printer(loop, () if pointed else numbers, False).source_of_many(numbers)
 
 
 def printed(loop: Loop, *, numbers: Container[int] = (), across: bool = False) -> str:
@@ -93,13 +93,14 @@ class _Printer:
         head = [] if self.flat else [_REDUCE]
         return "\n".join([*head, f'extern "C" __global__ void {ENTRY}({given}) {{', *self.lines, "}", ""])
 
-    def source_of_many(self) -> str:
+    def source_of_many(self, common: Container[int]) -> str:
+        """common: places of operands that all sets have in common, which are numbers or pointers to them."""
         places = range(len(self.loop.operands))
-        given = ", ".join(["const Table table", *(self.parameter(place) for place in places if place in self.numbers)])
+        given = ", ".join(["const Table table", *(self.parameter(place) for place in places if place in common)])
         self.say("int set = 0;")
         self.say("while (set + 1 < table.sets && blockIdx.x >= table.first[set + 1]) set++;")
         self.say("const long long count = table.count[set], blocks = table.first[set + 1] - table.first[set];")
-        for which, place in enumerate(place for place in places if place not in self.numbers):
+        for which, place in enumerate(place for place in places if place not in common):
             declared = self.parameter(place)
             pointer = declared.split("*")[0] + "*"
             self.say(f"{declared} = ({pointer})table.address[set][{which}];")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire_engine.core import device as devices
-from gradwire_engine.core import dtypes
+from gradwire_engine.core import dtypes, index_bounds
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, conj, real, real_view, to_device
@@ -36,7 +37,9 @@ def to(
     if dtype is not None and dtype != input.dtype:
         moved = cast(moved, dtype)
     if there is not None and there != here:
-        moved = to_device(moved, there)
+        source, moved = moved, to_device(moved, there)
+        if here == devices.CPU and isinstance(moved, Tensor):
+            index_bounds.note(moved.storage, moved.array, source.array)
     return cast(moved, moved.dtype) if copy and moved is input else moved
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, cupy
+from gradwire_engine.core.index_bounds import are_checked
 from gradwire_engine.ops.base.loops import are_plain
 
 # Targets of one block at most: more are divided among many blocks by CuPy's kernels. Threads of the block.
@@ -96,7 +97,10 @@ def _sizes(shape: tuple[int, ...], target: Array) -> tuple[int, int, int]:
 
 
 def nll_loss(input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int) -> Array | None:
-    """The loss; None if the kernel does not fit, or a target is out of bounds. Waits for the GPU."""
+    """The loss; None if the kernel does not fit, or a target is out of bounds.
+
+    Waits for the GPU, unless the targets were checked before.
+    """
     if not _fits(target, weight, reduction, input):
         return None
     module: Any = cupy()
@@ -104,7 +108,7 @@ def nll_loss(input: Array, target: Array, weight: Array | None, reduction: str, 
     sizes = _sizes(input.shape, target)
     arguments = (input, target, 0 if weight is None else weight, made, wrong, *sizes, ignore_index, reduction == "mean")
     _kernel(module, "loss", input.dtype.char)((1,), (_THREADS,), arguments)
-    return None if int(wrong) else made
+    return None if not are_checked() and int(wrong) else made
 
 
 def nll_loss_grad(
