@@ -12,6 +12,7 @@ SOAKED ?= 10000
 STRUCK ?= 10000
 PROGRAMS ?= 2000
 SEED ?= 1
+SAMPLES ?= 25
 # Where `make studio` listens.
 WEB ?= 8080
 # Where hostcupy is built: CuPy on the CPU (tests/gpu/hostcupy).
@@ -21,7 +22,7 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one test-sdks test-cpp-sanitized studio studio-pages test-studio hostcupy test-gpu gpu-session fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs random-plans waiting
+.PHONY: help demo test test-one test-sdks test-cpp-sanitized studio studio-pages test-studio hostcupy test-gpu gpu-session fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs random-plans opinfo waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -114,6 +115,9 @@ waiting: $(VENV)/.installed-test ## run the client's tests with every call waiti
 
 random-programs: $(VENV)/.installed-test ## draw programs, run them beside PyTorch, print how often they differ and in what
 	$(BIN)/python -W ignore -m tests.parity.drawn --programs $(PROGRAMS) --seed $(SEED)
+
+opinfo: $(VENV)/.installed-test ## run PyTorch's own samples of its operators beside PyTorch; count those that agree; needs expecttest
+	$(BIN)/python -W ignore -m tests.parity.opinfo --samples $(SAMPLES) --processes 2
 
 random-plans: $(VENV)/.installed-test ## draw programs; compare PyTorch, the ops, the interpreted and the compiled plan
 	$(BIN)/python -m tests.engine.compile.drawn_plans --seconds $(FUZZ_SECONDS) --seed $(SEED)

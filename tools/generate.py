@@ -57,27 +57,39 @@ BOOL_RESULTS = {"equal", "allclose"}
 # Functions that take `out=`.
 WITH_OUT = {
     "abs", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "all", "amax", "amin",
-    "angle", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm", "bitwise_and",
-    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bmm", "bucketize", "cat",
-    "ceil", "cholesky_inverse", "cholesky_solve", "clamp", "column_stack", "complex", "copysign", "cos", "cosh",
-    "cross", "cumprod", "cumsum", "deg2rad", "diag", "diff", "digamma", "div", "dot", "dstack", "eq", "erf", "erfc",
-    "erfinv", "exp", "exp2", "expm1", "fft.fft", "fft.fft2", "fft.fftn", "fft.hfft", "fft.ifft", "fft.ifft2",
-    "fft.ifftn", "fft.ihfft", "fft.irfft", "fft.irfft2", "fft.irfftn", "fft.rfft", "fft.rfft2", "fft.rfftn",
-    "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "gather", "gcd", "ge", "gt", "heaviside",
-    "histc", "hstack", "hypot", "i0", "igamma", "igammac", "index_select", "inner", "inverse", "isneginf", "isposinf",
-    "kron", "lcm", "ldexp", "le", "lerp", "lgamma", "linalg.cholesky", "linalg.cond", "linalg.cross", "linalg.det",
-    "linalg.eigvals", "linalg.eigvalsh", "linalg.householder_product", "linalg.inv", "linalg.lu_solve",
-    "linalg.matrix_norm", "linalg.matrix_power", "linalg.matrix_rank", "linalg.multi_dot", "linalg.norm",
-    "linalg.pinv", "linalg.solve", "linalg.solve_triangular", "linalg.svdvals", "linalg.tensorinv",
-    "linalg.tensorsolve", "linalg.vecdot", "linalg.vector_norm", "log", "log10", "log1p", "log2", "logaddexp",
-    "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp",
-    "lt", "masked_select", "matmul", "maximum", "mean", "minimum", "mm", "mul", "mv", "mvlgamma", "nan_to_num",
-    "nanmean", "nanquantile", "nansum", "ne", "neg", "nextafter", "norm", "outer", "polar", "polygamma", "pow", "prod",
-    "quantile", "rad2deg", "reciprocal", "remainder", "renorm", "round", "rsqrt", "searchsorted", "sgn", "sigmoid",
-    "sign", "signbit", "sin", "sinc", "sinh", "special.entr", "special.erfcx", "special.i0e", "special.i1",
-    "special.i1e", "special.log_ndtr", "special.ndtr", "special.ndtri", "special.xlog1py", "special.zeta", "sqrt",
-    "square", "stack", "std", "sub", "sum", "take_along_dim", "tan", "tanh", "tril", "triu", "trunc", "var", "vdot",
-    "vstack", "xlogy",
+    "aminmax", "angle", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh", "avg_pool2d",
+    "avg_pool3d", "baddbmm", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "bmm", "bucketize", "cat", "ceil", "cholesky_inverse", "cholesky_solve", "clamp", "clamp_max",
+    "clamp_min", "column_stack", "complex", "copysign", "cos", "cosh", "cross", "cummax", "cummin", "cumprod", "cumsum",
+    "deg2rad", "diag", "diff", "digamma", "div", "dot", "dstack", "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expm1",
+    "fft.fft", "fft.fft2", "fft.fftn", "fft.hfft", "fft.ifft", "fft.ifft2", "fft.ifftn", "fft.ihfft", "fft.irfft",
+    "fft.irfft2", "fft.irfftn", "fft.rfft", "fft.rfft2", "fft.rfftn", "float_power", "floor", "floor_divide", "fmax",
+    "fmin", "fmod", "frac", "frexp", "gather", "gcd", "ge", "gelu", "geqrf", "gt", "hardshrink", "heaviside", "histc",
+    "hstack", "hypot", "i0", "igamma", "igammac", "index_add", "index_copy", "index_reduce", "index_select", "inner",
+    "inverse", "isin", "isneginf", "isposinf", "kron", "kthvalue", "lcm", "ldexp", "le", "lerp", "lgamma",
+    "linalg.cholesky", "linalg.cond", "linalg.cross", "linalg.det", "linalg.eig", "linalg.eigh", "linalg.eigvals",
+    "linalg.eigvalsh", "linalg.householder_product", "linalg.inv", "linalg.ldl_factor", "linalg.ldl_factor_ex",
+    "linalg.ldl_solve", "linalg.lstsq", "linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex", "linalg.lu_solve",
+    "linalg.matrix_norm", "linalg.matrix_power", "linalg.matrix_rank", "linalg.multi_dot", "linalg.norm", "linalg.pinv",
+    "linalg.qr", "linalg.slogdet", "linalg.solve", "linalg.solve_triangular", "linalg.svd", "linalg.svdvals",
+    "linalg.tensorinv", "linalg.tensorsolve", "linalg.vecdot", "linalg.vector_norm", "linear", "log", "log10", "log1p",
+    "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logit", "logsigmoid", "logsumexp", "lt", "masked_select", "matmul", "max", "maximum", "mean",
+    "median", "min", "minimum", "mm", "mode", "msort", "mul", "mv", "mvlgamma", "nan_to_num", "nanmean", "nanmedian",
+    "nanquantile", "nansum", "ne", "neg", "nextafter", "norm", "normalize", "outer", "polar", "polygamma", "pow",
+    "prod", "quantile", "rad2deg", "reciprocal", "remainder", "renorm", "round", "rsqrt", "scatter", "scatter_add",
+    "scatter_reduce", "searchsorted", "sgn", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "slice_scatter",
+    "softmax", "softplus", "softshrink", "sort", "special.airy_ai", "special.bessel_j0", "special.bessel_j1",
+    "special.bessel_y0", "special.bessel_y1", "special.chebyshev_polynomial_t", "special.chebyshev_polynomial_u",
+    "special.chebyshev_polynomial_v", "special.chebyshev_polynomial_w", "special.entr", "special.erfcx",
+    "special.hermite_polynomial_h", "special.hermite_polynomial_he", "special.i0e", "special.i1", "special.i1e",
+    "special.laguerre_polynomial_l", "special.legendre_polynomial_p", "special.log_ndtr", "special.modified_bessel_i0",
+    "special.modified_bessel_i1", "special.modified_bessel_k0", "special.modified_bessel_k1", "special.ndtr",
+    "special.ndtri", "special.scaled_modified_bessel_k0", "special.scaled_modified_bessel_k1",
+    "special.shifted_chebyshev_polynomial_t", "special.shifted_chebyshev_polynomial_u",
+    "special.shifted_chebyshev_polynomial_v", "special.shifted_chebyshev_polynomial_w", "special.spherical_bessel_j0",
+    "special.xlog1py", "special.zeta", "sqrt", "square", "stack", "std", "sub", "sum", "take", "take_along_dim", "tan",
+    "tanh", "topk", "tril", "triu", "trunc", "var", "vdot", "vstack", "xlogy",
 }  # fmt: skip
 # Ops whose numbers decide how many elements there are.
 SHAPED_BY_NUMBERS = {"arange", "max", "min", "repeat_interleave"}
@@ -208,8 +220,9 @@ def function_text(op: AnyOp, method: bool, in_place: bool = False) -> str:
     params, call = signature(op, method), call_text(op, name, method, result)
     if not method and op.name in WITH_OUT:
         star = "" if ", *" in params else ", *"
-        head = f"def {name.replace('.', '_')}({params}{star}, out: Tensor | None = None) -> {annotation}:\n"
-        into = f'_into("{name}", out, made, {args_text(op, method)})'
+        target = "Any" if op.outputs else "Tensor | None"
+        head = f"def {name.replace('.', '_')}({params}{star}, out: {target} = None) -> {annotation}:\n"
+        into = f'_into{"_each" if op.outputs else ""}("{name}", out, made, {args_text(op, method)})'
         return head + body + f"    made = {call}\n    return made if out is None else {into}\n"
     head = f"def {name.replace('.', '_')}({params}) -> {annotation}:\n"
     return head + body + f"    return {call}\n"
@@ -260,7 +273,7 @@ def client_module() -> str:
         "from gradwire._tensor.call import OPS as _OPS",
         "from gradwire._tensor.call import _call, _renamed, _sizes, _tensors, use_rules",
         "from gradwire._tensor.old_forms import _factor_first, _scatter_reduced",
-        "from gradwire._tensor.out import _into",
+        "from gradwire._tensor.out import _into, _into_each",
         "",
         "if TYPE_CHECKING:",
         "    from gradwire._base.dtypes import device, dtype",

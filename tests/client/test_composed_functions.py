@@ -317,3 +317,25 @@ def test_differences_of_order_0_and_wrapped_indices_are_pytorchs():
         ]
 
     agree(case)
+
+
+def test_what_no_gradient_reaches_gets_none_not_zeros():
+    def case(t):
+        def gradients(result, *inputs):
+            given = t.autograd.grad(result.sum(), inputs, allow_unused=True)
+            return [one is None for one in given]
+
+        x, w = t.ones(3, requires_grad=True), t.ones(3, requires_grad=True)
+        empty, none = t.zeros(5, 0, requires_grad=True), t.zeros(0, requires_grad=True)
+        matrix = t.ones(5, 2, requires_grad=True)
+        (t.linalg.vector_norm(x * 2, 0) * w.sum()).backward()
+        rows = t.ones(2, 3, requires_grad=True)
+        return (
+            (x.grad, w.grad),
+            gradients(x.norm(0) + w.sum(), x, w),
+            gradients(t.linalg.householder_product(empty, none), empty, none),
+            gradients(t.ormqr(empty, none, matrix), empty, none, matrix),
+            t.autograd.grad(t.cdist(rows, rows, 0).sum(), rows),
+        )
+
+    agree(case)

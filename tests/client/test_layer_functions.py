@@ -208,6 +208,10 @@ WRONG = {
     "hash of a dim": (lambda t: t.hash_tensor(t.zeros(2, 3), 2), IndexError, "Dimension out of range"),
     "hash of a dim twice": (lambda t: t.hash_tensor(t.zeros(2, 3), (0, -2)), RuntimeError, "appears multiple times"),
     "hash of an empty dim": (lambda t: t.hash_tensor(t.zeros(0, 3), 0), IndexError, "non-zero size"),
+    "hash of complex, as a method": (lambda t: t.zeros(2).cfloat().hash_tensor(), NotImplementedError, "xor_sum_cpu"),
+    "a matrix pooled": (lambda t: t.nn.functional.adaptive_max_pool2d(t.ones(2, 2), (1, 1)), ValueError, "at least 3"),
+    "a vector averaged": (lambda t: t.nn.functional.adaptive_avg_pool2d(t.ones(2), (1, 1)), ValueError, "at least 3"),
+    "vectors as ends": (lambda t: t.linspace(t.ones(1), t.ones(2, 2), 3), RuntimeError, "and end with 2 dimension"),
     "hash of a name": (lambda t: t.hash_tensor(t.zeros(2), "x"), TypeError, "must be tuple of ints"),
 }  # fmt: skip
 

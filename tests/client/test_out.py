@@ -36,6 +36,27 @@ def test_out_is_refused_where_gradients_would_pass_or_the_dtype_does_not_fit():
     warn(lambda t: t.exp(t.ones(3), out=t.empty(0)))
 
 
+def test_several_results_are_written_into_out():
+    def case(t):
+        a = t.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0], [1.0, 1.0, 7.0]], dtype=t.float64)
+        places = t.empty(0, dtype=t.float64), t.empty(0, dtype=t.int64)
+        made = t.sort(a, out=places)
+        kept = t.zeros_like(a), t.zeros_like(a)
+        factors = t.linalg.qr(a, out=kept), t.svd(a, out=(kept[0], a.new_zeros(3), kept[1]))[1]
+        largest = t.max(a, 0, keepdim=True, out=places), t.max(a, a.T, out=kept[0])
+        others = t.tensordot(a, a, 2, out=a.new_zeros(())), t.softmax(a, 1, out=kept[1])
+        return made.values is places[0], factors, largest, others
+
+    agree(case)
+
+
+def test_out_of_several_results_has_as_many_tensors_of_their_dtypes():
+    places = lambda t, dtype: (t.zeros(2), t.zeros(2, dtype=dtype))  # noqa: E731
+    refuse(lambda t: t.sort(t.ones(2), out=places(t, t.int32)), RuntimeError, "out tensor to have dtype")
+    refuse(lambda t: t.sort(t.ones(2), out=t.zeros(2)), TypeError, "must be tuple of Tensors")
+    refuse(lambda t: t.sort(t.ones(2), out=(t.zeros(2),)), TypeError, "")
+
+
 def test_types_by_name_make_tensors_and_tell_them_apart():
     def case(t):
         made = t.LongTensor([1, 2]), t.FloatTensor(2, 3).shape, t.DoubleTensor([1]), t.BoolTensor([True, False])

@@ -11,7 +11,9 @@ from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
 from gradwire._functions.create import arange, ones, tensor
+from gradwire._proxy.results import return_type
 from gradwire._tensor import ops
+from gradwire._tensor.out import _into, _into_each
 
 __all__ = [
     "adjoint",
@@ -54,9 +56,10 @@ def adjoint(input: Any) -> Any:
     return input.mH
 
 
-def conj_physical(input: Any) -> Any:
+def conj_physical(input: Any, *, out: Any = None) -> Any:
     """The complex conjugate, computed at once (torch.conj_physical)."""
-    return ops.conj(input)
+    made = ops.conj(input)
+    return made if out is None else _into("conj_physical", out, made, (input,))
 
 
 def matrix_power(input: Any, n: int) -> Any:
@@ -69,19 +72,23 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Any:
     return ops.linalg_pinv(input, rtol=rcond)
 
 
-def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
+def svd(input: Any, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> Any:
     """U, S and V with input = U diag(S) Vᴴ (torch.svd): V, not Vᴴ as `linalg.svd` gives."""
-    if not compute_uv:
+    if compute_uv:
+        left, values, right = ops.linalg_svd(input, full_matrices=not some)
+        right = right.mH
+    else:
         values = ops.linalg_svdvals(input)
         *batch, rows, columns = input.shape
-        return input.new_zeros((*batch, rows, rows)), values, input.new_zeros((*batch, columns, columns))
-    left, values, right = ops.linalg_svd(input, full_matrices=not some)
-    return left, values, right.mH
+        left, right = input.new_zeros((*batch, rows, rows)), input.new_zeros((*batch, columns, columns))
+    made = return_type("svd", ("U", "S", "V"))(left, values, right)
+    return made if out is None else _into_each("svd", out, made, (input,))
 
 
-def qr(input: Any, some: bool = True) -> Any:
+def qr(input: Any, some: bool = True, *, out: Any = None) -> Any:
     """An orthogonal and an upper triangular matrix whose product is the input (torch.qr)."""
-    return ops.linalg_qr(input, "reduced" if some else "complete")
+    made = return_type("qr", ("Q", "R"))(*ops.linalg_qr(input, "reduced" if some else "complete"))
+    return made if out is None else _into_each("qr", out, made, (input,))
 
 
 def chain_matmul(*matrices: Any) -> Any:

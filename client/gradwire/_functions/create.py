@@ -455,13 +455,25 @@ def _bounds(bounds: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any,
     return start, end, step
 
 
+def _check_ends(name: str, start: Any, end: Any) -> None:
+    given = [(what, one.ndim) for what, one in (("start", start), ("end", end)) if isinstance(one, Tensor)]
+    if any(ndim for _, ndim in given):
+        found = " and ".join(f"{what} with {ndim} dimension(s)" for what, ndim in given)
+        raise refuse(f"{name} only supports 0-dimensional start and end tensors, but got {found}.")
+
+
 def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
-    """`steps` numbers from start to end, both included (torch.linspace)."""
+    """`steps` numbers from start to end, both included (torch.linspace). Raises RuntimeError for vectors as ends."""
+    _check_ends("linspace", start, end)
     return create("linspace", (start, end, steps), _floating(options))
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **options: Any) -> Tensor:
-    """`steps` powers of a base, with exponents evenly spaced from start to end (torch.logspace)."""
+    """`steps` powers of a base, with exponents evenly spaced from start to end (torch.logspace).
+
+    Raises RuntimeError for vectors as ends.
+    """
+    _check_ends("logspace", start, end)
     return create("logspace", (start, end, steps, base), _floating(options))
 
 

@@ -72,7 +72,7 @@ def get_device(input: Tensor) -> int:
     return input.get_device()
 
 
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, axes: Any = None) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, axes: Any = None, out: Tensor | None = None) -> Tensor:
     """Sum products over the last dims of a and the first dims of b, or over two lists of dims (torch.tensordot).
 
     dims: a number, two lists of equal length, or a tensor of either. A tensor is read, which waits for the server.
@@ -87,7 +87,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, axes: Any = None) -> Tenso
             raise refuse("both dimension lists should have same length")
         given = (*first, *second)
     made: Tensor = _call("tensordot", (a, b, given))
-    return made
+    return made if out is None else _into("tensordot", out, made, (a, b))
 
 
 def _parts(name: str, input: Tensor, sections: Any, *dim: int) -> Any:

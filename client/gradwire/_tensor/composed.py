@@ -75,6 +75,14 @@ class Composed(Handle):
         """See `gradwire.matrix_power`."""
         return wired("matrix_power")(self, n)
 
+    def hash_tensor(self, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Any:
+        """See `gradwire.hash_tensor`."""
+        return wired("hash_tensor")(self, dim, keepdim=keepdim, mode=mode)
+
+    def chalf(self, **_: Any) -> Any:
+        """Complex numbers of half types do not exist here. Raises NotImplementedError."""
+        raise refusal("Tensor.chalf()", "there are no complex numbers of half types (complex32); use cfloat()")
+
     def conj_physical(self) -> Any:
         """See `gradwire.conj_physical`."""
         return wired("conj_physical")(self)

@@ -12,7 +12,7 @@ from gradwire._base import dtypes as _dtypes
 from gradwire._tensor.call import OPS as _OPS
 from gradwire._tensor.call import _call, _renamed, _sizes, _tensors, use_rules
 from gradwire._tensor.old_forms import _factor_first, _scatter_reduced
-from gradwire._tensor.out import _into
+from gradwire._tensor.out import _into, _into_each
 
 if TYPE_CHECKING:
     from gradwire._base.dtypes import device, dtype
@@ -859,13 +859,14 @@ def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
     return made if out is None else _into("amin", out, made, (input, dim, keepdim))
 
 
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None) -> Any:
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None, out: Any = None) -> Any:
     """Minimum and maximum, of all elements or along `dim` (torch.aminmax)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
-    return _call("aminmax", (input,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
+    made = _call("aminmax", (input,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
+    return made if out is None else _into_each("aminmax", out, made, (input,))
 
 
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -979,14 +980,16 @@ def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     return _call("avg_pool1d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad))
 
 
-def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
+def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Mean of each window (torch.nn.functional.avg_pool2d). input: (n, c, h, w) or (c, h, w)."""
-    return _call("avg_pool2d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
+    made = _call("avg_pool2d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
+    return made if out is None else _into("avg_pool2d", out, made, (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
 
-def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
+def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Mean of each window (torch.nn.functional.avg_pool3d). input: (n, c, d, h, w) or (c, d, h, w)."""
-    return _call("avg_pool3d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
+    made = _call("avg_pool3d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
+    return made if out is None else _into("avg_pool3d", out, made, (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *_old: Any, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
@@ -1211,14 +1214,16 @@ def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numbe
     return made if out is None else _into("clamp", out, made, (input, min, max))
 
 
-def clamp_max(input: Tensor, max: Tensor | Number) -> Tensor:
+def clamp_max(input: Tensor, max: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Clamp the input to at most max (torch.clamp_max)."""
-    return _call("clamp_max", (input, max))
+    made = _call("clamp_max", (input, max))
+    return made if out is None else _into("clamp_max", out, made, (input, max))
 
 
-def clamp_min(input: Tensor, min: Tensor | Number) -> Tensor:
+def clamp_min(input: Tensor, min: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Clamp the input to at least min (torch.clamp_min)."""
-    return _call("clamp_min", (input, min))
+    made = _call("clamp_min", (input, min))
+    return made if out is None else _into("clamp_min", out, made, (input, min))
 
 
 def clone(input: Tensor) -> Tensor:
@@ -1399,18 +1404,20 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_l
     return _call("ctc_loss", (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity))
 
 
-def cummax(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Any:
+def cummax(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Any:
     """Running maximum along `dim`, and its index (torch.cummax)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
-    return _call("cummax", (input, dim), (), ('values', 'indices'))
+    made = _call("cummax", (input, dim), (), ('values', 'indices'))
+    return made if out is None else _into_each("cummax", out, made, (input, dim))
 
 
-def cummin(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Any:
+def cummin(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Any:
     """Running minimum along `dim`, and its index (torch.cummin)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
-    return _call("cummin", (input, dim), (), ('values', 'indices'))
+    made = _call("cummin", (input, dim), (), ('values', 'indices'))
+    return made if out is None else _into_each("cummin", out, made, (input, dim))
 
 
 def cumprod(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1894,12 +1901,13 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("frac", out, made, (input,))
 
 
-def frexp(input: Tensor) -> Any:
+def frexp(input: Tensor, *, out: Any = None) -> Any:
     """Mantissas in [0.5, 1) with the input's sign, and int32 exponents: input = mantissa * 2**exponent (torch.frexp).
 
     Raises EngineError: RUNTIME for a dtype that is not floating.
     """
-    return _call("frexp", (input,), (), ('mantissa', 'exponent'))
+    made = _call("frexp", (input,), (), ('mantissa', 'exponent'))
+    return made if out is None else _into_each("frexp", out, made, (input,))
 
 
 def full(*size: int | Sequence[int], fill_value: Number, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -1939,9 +1947,10 @@ def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     return made if out is None else _into("ge", out, made, (input, other))
 
 
-def gelu(input: Tensor, *, approximate: str = 'none') -> Tensor:
+def gelu(input: Tensor, *, approximate: str = 'none', out: Tensor | None = None) -> Tensor:
     """input * normal CDF of the input, or its "tanh" approximation (torch.nn.functional.gelu)."""
-    return _call("gelu", (input,), (("approximate", approximate),))
+    made = _call("gelu", (input,), (("approximate", approximate),))
+    return made if out is None else _into("gelu", out, made, (input,))
 
 
 def geometric(input: Tensor, p: float) -> Tensor:
@@ -1949,13 +1958,14 @@ def geometric(input: Tensor, p: float) -> Tensor:
     return _call("geometric", (input, p))
 
 
-def geqrf(input: Tensor) -> Any:
+def geqrf(input: Tensor, *, out: Any = None) -> Any:
     """Householder vectors below the diagonal of R, and their factors (torch.geqrf).
 
     input: (..., m, n). a: input's shape; tau: (..., min(m, n)). Its backward is refused. Raises EngineError:
     SHAPE, NOT_SUPPORTED.
     """
-    return _call("geqrf", (input,), (), ('a', 'tau'))
+    made = _call("geqrf", (input,), (), ('a', 'tau'))
+    return made if out is None else _into_each("geqrf", out, made, (input,))
 
 
 def getitem(input: Tensor, index: Index) -> Tensor:
@@ -2005,9 +2015,10 @@ def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
     return made if out is None else _into("gt", out, made, (input, other))
 
 
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """0 within [-lambd, lambd], input elsewhere (torch.nn.functional.hardshrink)."""
-    return _call("hardshrink", (input, lambd))
+    made = _call("hardshrink", (input, lambd))
+    return made if out is None else _into("hardshrink", out, made, (input, lambd))
 
 
 def hardsigmoid(input: Tensor) -> Tensor:
@@ -2097,14 +2108,16 @@ def imag(input: Tensor) -> Tensor:
     return _call("imag", (input,))
 
 
-def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """Copy of the input with the slices of `source` added at the indices `index` along `dim` (torch.index_add)."""
-    return _call("index_add", (input, dim, index, source), (("alpha", alpha),))
+    made = _call("index_add", (input, dim, index, source), (("alpha", alpha),))
+    return made if out is None else _into("index_add", out, made, (input, dim, index, source))
 
 
-def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Copy of the input with the slices of `source` written at the indices `index` along `dim` (torch.index_copy)."""
-    return _call("index_copy", (input, dim, index, source))
+    made = _call("index_copy", (input, dim, index, source))
+    return made if out is None else _into("index_copy", out, made, (input, dim, index, source))
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
@@ -2117,13 +2130,14 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number,
     return _call("index_put", (input, indices, values, accumulate))
 
 
-def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True, out: Tensor | None = None) -> Tensor:
     """Reduce the slices of `source` into the input at the positions `index` along `dim` (torch.index_reduce).
 
     reduce: "prod", "mean", "amax" or "amin". include_self: whether the input's slice takes part.
     Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
     """
-    return _call("index_reduce", (input, dim, index, source, reduce), (("include_self", include_self),))
+    made = _call("index_reduce", (input, dim, index, source, reduce), (("include_self", include_self),))
+    return made if out is None else _into("index_reduce", out, made, (input, dim, index, source, reduce))
 
 
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -2174,9 +2188,10 @@ def isfinite(input: Tensor) -> Tensor:
     return _call("isfinite", (input,))
 
 
-def isin(elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None) -> Tensor:
     """Whether each element is in `test_elements` (torch.isin)."""
-    return _call("isin", (elements, test_elements), (("assume_unique", assume_unique), ("invert", invert),))
+    made = _call("isin", (elements, test_elements), (("assume_unique", assume_unique), ("invert", invert),))
+    return made if out is None else _into("isin", out, made, (elements, test_elements))
 
 
 def isinf(input: Tensor) -> Tensor:
@@ -2229,13 +2244,14 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("kron", out, made, (input, other))
 
 
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Any = None) -> Any:
     """k-th smallest value along `dim`, and its index (torch.kthvalue)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
-    return _call("kthvalue", (input, k, dim, keepdim), (), ('values', 'indices'))
+    made = _call("kthvalue", (input, k, dim, keepdim), (), ('values', 'indices'))
+    return made if out is None else _into_each("kthvalue", out, made, (input, k, dim, keepdim))
 
 
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', weight: Tensor | None = None) -> Tensor:
@@ -2332,22 +2348,24 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
     return _call("linalg.diagonal", (A,), (("offset", offset), ("dim1", dim1), ("dim2", dim2),))
 
 
-def linalg_eig(A: Tensor) -> Any:
+def linalg_eig(A: Tensor, *, out: Any = None) -> Any:
     """Eigenvalues and eigenvectors of square matrices, always complex (torch.linalg.eig).
 
     A: (..., n, n). The eigenvectors are columns of norm 1; the order is arbitrary.
     Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
     """
-    return _call("linalg.eig", (A,), (), ('eigenvalues', 'eigenvectors'))
+    made = _call("linalg.eig", (A,), (), ('eigenvalues', 'eigenvectors'))
+    return made if out is None else _into_each("linalg.eig", out, made, (A,))
 
 
-def linalg_eigh(A: Tensor, UPLO: str = 'L') -> Any:
+def linalg_eigh(A: Tensor, UPLO: str = 'L', *, out: Any = None) -> Any:
     """Eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns (torch.linalg.eigh).
 
     A: (..., n, n), of which one triangle is read: the lower ("L") or the upper ("U").
     Raises EngineError: RUNTIME, SHAPE.
     """
-    return _call("linalg.eigh", (A, UPLO), (), ('eigenvalues', 'eigenvectors'))
+    made = _call("linalg.eigh", (A, UPLO), (), ('eigenvalues', 'eigenvectors'))
+    return made if out is None else _into_each("linalg.eigh", out, made, (A, UPLO))
 
 
 def linalg_eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -2387,33 +2405,36 @@ def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("linalg.inv", out, made, (A,))
 
 
-def linalg_ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+def linalg_ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
     """Factors L D L^T of symmetric matrices, or L D L^H of Hermitian ones, packed (torch.linalg.ldl_factor).
 
     A: (..., n, n), of which the lower triangles are read. LD: A's shape; pivots: (..., n), int32, LAPACK's. Its
     backward is refused, as PyTorch's. Raises EngineError: RUNTIME for a singular matrix, SHAPE, NOT_SUPPORTED.
     """
-    return _call("linalg.ldl_factor", (A,), (("hermitian", hermitian),), ('LD', 'pivots'))
+    made = _call("linalg.ldl_factor", (A,), (("hermitian", hermitian),), ('LD', 'pivots'))
+    return made if out is None else _into_each("linalg.ldl_factor", out, made, (A,))
 
 
-def linalg_ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+def linalg_ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None) -> Any:
     """ldl_factor with int32 infos: the index from 1 of a zero of D, 0 for none (torch.linalg.ldl_factor_ex).
 
     Raises EngineError: RUNTIME for a singular matrix with `check_errors`, SHAPE, NOT_SUPPORTED.
     """
-    return _call("linalg.ldl_factor_ex", (A,), (("hermitian", hermitian), ("check_errors", check_errors),), ('LD', 'pivots', 'info'))
+    made = _call("linalg.ldl_factor_ex", (A,), (("hermitian", hermitian), ("check_errors", check_errors),), ('LD', 'pivots', 'info'))
+    return made if out is None else _into_each("linalg.ldl_factor_ex", out, made, (A,))
 
 
-def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
     """Solve A @ X = B, given A's ldl_factor (torch.linalg.ldl_solve).
 
     LD: (..., n, n); pivots: (..., n), integers; B: (..., n, k); batches broadcast. Its backward is refused, as
     PyTorch's. Raises EngineError: SHAPE, DTYPE, RUNTIME for pivots that LAPACK does not make, NOT_SUPPORTED.
     """
-    return _call("linalg.ldl_solve", (LD, pivots, B), (("hermitian", hermitian),))
+    made = _call("linalg.ldl_solve", (LD, pivots, B), (("hermitian", hermitian),))
+    return made if out is None else _into("linalg.ldl_solve", out, made, (LD, pivots, B))
 
 
-def linalg_lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+def linalg_lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None, out: Any = None) -> Any:
     """Least squares: X that minimizes |A @ X - B|, with the smallest norm (torch.linalg.lstsq).
 
     A: (..., m, n). B: (..., m, k), or (..., m) for one right-hand side per matrix. solution: (..., n, k).
@@ -2423,34 +2444,38 @@ def linalg_lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: st
     residuals: squared column norms of A @ X - B if m > n and A has full rank, else empty.
     Raises EngineError: RUNTIME, SHAPE, DTYPE.
     """
-    return _call("linalg.lstsq", (A, B, rcond), (("driver", driver),), ('solution', 'residuals', 'rank', 'singular_values'))
+    made = _call("linalg.lstsq", (A, B, rcond), (("driver", driver),), ('solution', 'residuals', 'rank', 'singular_values'))
+    return made if out is None else _into_each("linalg.lstsq", out, made, (A, B, rcond))
 
 
-def linalg_lu(A: Tensor, *, pivot: bool = True) -> Any:
+def linalg_lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """LU factorization: P, L, U with P @ L @ U = A (torch.linalg.lu).
 
     A: (..., m, n). P: (..., m, m), a permutation. L: (..., m, k), lower triangular with ones on its diagonal.
     U: (..., k, n), upper triangular. k = min(m, n). Raises EngineError: SHAPE, NOT_SUPPORTED, RUNTIME if not `pivot`.
     """
-    return _call("linalg.lu", (A,), (("pivot", pivot),), ('P', 'L', 'U'))
+    made = _call("linalg.lu", (A,), (("pivot", pivot),), ('P', 'L', 'U'))
+    return made if out is None else _into_each("linalg.lu", out, made, (A,))
 
 
-def linalg_lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+def linalg_lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """LU factorization, packed: L and U in one matrix, and the pivots (torch.linalg.lu_factor).
 
     A: (..., m, n). LU: A's shape, without L's diagonal of ones. pivots: (..., min(m, n)), int32, counted from 1.
     Raises EngineError: RUNTIME for a zero pivot or if not `pivot`, SHAPE, NOT_SUPPORTED.
     """
-    return _call("linalg.lu_factor", (A,), (("pivot", pivot),), ('LU', 'pivots'))
+    made = _call("linalg.lu_factor", (A,), (("pivot", pivot),), ('LU', 'pivots'))
+    return made if out is None else _into_each("linalg.lu_factor", out, made, (A,))
 
 
-def linalg_lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+def linalg_lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> Any:
     """lu_factor with int32 infos: the index from 1 of the first zero pivot, 0 for none (torch.linalg.lu_factor_ex).
 
     A: (..., m, n). Raises EngineError: RUNTIME for a zero pivot with `check_errors` or if not `pivot`, SHAPE,
     NOT_SUPPORTED.
     """
-    return _call("linalg.lu_factor_ex", (A,), (("pivot", pivot), ("check_errors", check_errors),), ('LU', 'pivots', 'info'))
+    made = _call("linalg.lu_factor_ex", (A,), (("pivot", pivot), ("check_errors", check_errors),), ('LU', 'pivots', 'info'))
+    return made if out is None else _into_each("linalg.lu_factor_ex", out, made, (A,))
 
 
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None) -> Tensor:
@@ -2533,21 +2558,23 @@ def linalg_pinv(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor 
     return made if out is None else _into("linalg.pinv", out, made, (A,))
 
 
-def linalg_qr(A: Tensor, mode: str = 'reduced') -> Any:
+def linalg_qr(A: Tensor, mode: str = 'reduced', *, out: Any = None) -> Any:
     """QR decomposition: Q with orthonormal columns and upper triangular R, Q @ R = A (torch.linalg.qr).
 
     A: (..., m, n). mode: "reduced" (Q: (m, k), k = min(m, n)), "complete" (Q: (m, m)) or "r" (Q empty).
     Differentiable for "reduced", and for "complete" if m <= n. Raises EngineError: RUNTIME for another mode, SHAPE.
     """
-    return _call("linalg.qr", (A, mode), (), ('Q', 'R'))
+    made = _call("linalg.qr", (A, mode), (), ('Q', 'R'))
+    return made if out is None else _into_each("linalg.qr", out, made, (A, mode))
 
 
-def linalg_slogdet(A: Tensor) -> Any:
+def linalg_slogdet(A: Tensor, *, out: Any = None) -> Any:
     """Signs (or phases) of determinants, and the logarithms of their absolute values (torch.linalg.slogdet).
 
     A: (..., n, n); a singular matrix gives 0 and -inf. Raises EngineError: SHAPE.
     """
-    return _call("linalg.slogdet", (A,), (), ('sign', 'logabsdet'))
+    made = _call("linalg.slogdet", (A,), (), ('sign', 'logabsdet'))
+    return made if out is None else _into_each("linalg.slogdet", out, made, (A,))
 
 
 def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
@@ -2571,13 +2598,14 @@ def linalg_solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = T
     return made if out is None else _into("linalg.solve_triangular", out, made, (A, B))
 
 
-def linalg_svd(A: Tensor, full_matrices: bool = True) -> Any:
+def linalg_svd(A: Tensor, full_matrices: bool = True, *, out: Any = None) -> Any:
     """Singular value decomposition: U @ diag(S) @ Vh = A, S in descending order (torch.linalg.svd).
 
     A: (..., m, n). U: (..., m, m) and Vh: (..., n, n); their first min(m, n) columns and rows if not full_matrices.
     Raises EngineError: SHAPE.
     """
-    return _call("linalg.svd", (A, full_matrices), (), ('U', 'S', 'Vh'))
+    made = _call("linalg.svd", (A, full_matrices), (), ('U', 'S', 'Vh'))
+    return made if out is None else _into_each("linalg.svd", out, made, (A, full_matrices))
 
 
 def linalg_svdvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -2634,12 +2662,13 @@ def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | No
     return made if out is None else _into("linalg.vector_norm", out, made, (x, ord, dim, keepdim))
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias (torch.nn.functional.linear).
 
     input: (..., k); weight: (m, k) or (k,); bias: (m,). Raises EngineError: SHAPE, DTYPE.
     """
-    return _call("linear", (input, weight, bias))
+    made = _call("linear", (input, weight, bias))
+    return made if out is None else _into("linear", out, made, (input, weight, bias))
 
 
 def linspace(start: Number, end: Number, steps: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -2684,14 +2713,15 @@ def log_normal(input: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
     return _call("log_normal", (input, mean, std))
 
 
-def log_softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """log(softmax(input, dim)), without underflow (torch.log_softmax).
 
     dtype: cast the input to it first. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for integers.
     """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
-    return _call("log_softmax", (input, dim), (("dtype", dtype),))
+    made = _call("log_softmax", (input, dim), (("dtype", dtype),))
+    return made if out is None else _into("log_softmax", out, made, (input, dim))
 
 
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -2749,9 +2779,10 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
     return made if out is None else _into("logit", out, made, (input, eps))
 
 
-def logsigmoid(input: Tensor) -> Tensor:
+def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(sigmoid(input)), without overflow (torch.nn.functional.logsigmoid)."""
-    return _call("logsigmoid", (input,))
+    made = _call("logsigmoid", (input,))
+    return made if out is None else _into("logsigmoid", out, made, (input,))
 
 
 def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -2860,13 +2891,14 @@ def matrix_exp(input: Tensor) -> Tensor:
     return _call("matrix_exp", (input,))
 
 
-def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
+def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None, out: Any = None) -> Any:
     """Maximum of all elements; with a dim, values and indices along it; with a tensor, `maximum` (torch.max)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
-    return _call("max", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
+    made = _call("max", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
+    return made if out is None else _into_each("max", out, made, (input, dim, keepdim))
 
 
 def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
@@ -2936,13 +2968,14 @@ def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
     return made if out is None else _into("mean", out, made, (input, dim, keepdim))
 
 
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Any = None) -> Any:
     """Lower median of all elements; with a dim, values and indices along it (torch.median)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
-    return _call("median", (input, dim, keepdim), (), ('values', 'indices'))
+    made = _call("median", (input, dim, keepdim), (), ('values', 'indices'))
+    return made if out is None else _into_each("median", out, made, (input, dim, keepdim))
 
 
 def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> tuple[Tensor, ...]:
@@ -2950,13 +2983,14 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
     return _call("meshgrid", (_tensors(tensors),), (("indexing", indexing),), "tuple")
 
 
-def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
+def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None, out: Any = None) -> Any:
     """Minimum of all elements; with a dim, values and indices along it; with a tensor, `minimum` (torch.min)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
-    return _call("min", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
+    made = _call("min", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
+    return made if out is None else _into_each("min", out, made, (input, dim, keepdim))
 
 
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -2979,13 +3013,14 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("mm", out, made, (input, mat2))
 
 
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Any = None) -> Any:
     """Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
-    return _call("mode", (input, dim, keepdim), (), ('values', 'indices'))
+    made = _call("mode", (input, dim, keepdim), (), ('values', 'indices'))
+    return made if out is None else _into_each("mode", out, made, (input, dim, keepdim))
 
 
 def moveaxis(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
@@ -3007,9 +3042,10 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     return _call("mse_loss", (input, target, size_average, reduce, reduction, weight))
 
 
-def msort(input: Tensor) -> Tensor:
+def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sort along the first dimension (torch.msort)."""
-    return _call("msort", (input,))
+    made = _call("msort", (input,))
+    return made if out is None else _into("msort", out, made, (input,))
 
 
 def mul(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
@@ -3097,13 +3133,14 @@ def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool
     return made if out is None else _into("nanmean", out, made, (input, dim, keepdim))
 
 
-def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Any = None) -> Any:
     """Lower median without nan; with a dim, values and indices along it (torch.nanmedian)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
-    return _call("nanmedian", (input, dim, keepdim), (), ('values', 'indices'))
+    made = _call("nanmedian", (input, dim, keepdim), (), ('values', 'indices'))
+    return made if out is None else _into_each("nanmedian", out, made, (input, dim, keepdim))
 
 
 def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -3218,11 +3255,12 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     return _call("normal_", (input, mean, std))
 
 
-def normalize(input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, *, axis: Any = None) -> Tensor:
+def normalize(input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Divide by the p-norm along `dim`, but at least by eps (torch.nn.functional.normalize)."""
     if axis is not None:
         dim = _renamed("dim", dim, 1, "axis", axis)
-    return _call("normalize", (input, p, dim, eps))
+    made = _call("normalize", (input, p, dim, eps))
+    return made if out is None else _into("normalize", out, made, (input, p, dim, eps))
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
@@ -3552,25 +3590,28 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     return _call("scaled_dot_product_attention", (query, key, value, attn_mask, dropout_p, is_causal), (("scale", scale), ("enable_gqa", enable_gqa),))
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None, out: Tensor | None = None) -> Tensor:
     """Copy of the input with `src`, or a value, written at the indices along `dim` (torch.scatter)."""
     if reduce is not None:
         return _scatter_reduced("scatter", input, dim, index, src, value, reduce)
-    return _call("scatter", (input, dim, index, src), (("value", value),))
+    made = _call("scatter", (input, dim, index, src), (("value", value),))
+    return made if out is None else _into("scatter", out, made, (input, dim, index, src))
 
 
-def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Copy of the input with `src` added at the indices along `dim` (torch.scatter_add)."""
-    return _call("scatter_add", (input, dim, index, src))
+    made = _call("scatter_add", (input, dim, index, src))
+    return made if out is None else _into("scatter_add", out, made, (input, dim, index, src))
 
 
-def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True, out: Tensor | None = None) -> Tensor:
     """Reduce the elements of `src` into the input at the positions `index` along `dim` (torch.scatter_reduce).
 
     reduce: "sum", "prod", "mean", "amax" or "amin". include_self: whether the input's element takes part.
     Raises EngineError: RUNTIME.
     """
-    return _call("scatter_reduce", (input, dim, index, src, reduce), (("include_self", include_self),))
+    made = _call("scatter_reduce", (input, dim, index, src, reduce), (("include_self", include_self),))
+    return made if out is None else _into("scatter_reduce", out, made, (input, dim, index, src, reduce))
 
 
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
@@ -3650,11 +3691,12 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("sinh", out, made, (input,))
 
 
-def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None) -> Tensor:
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Copy of the input with `src` in a slice of `dim`: start to end, by step (torch.slice_scatter)."""
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
-    return _call("slice_scatter", (input, src, dim, start, end, step))
+    made = _call("slice_scatter", (input, src, dim, start, end, step))
+    return made if out is None else _into("slice_scatter", out, made, (input, src, dim, start, end, step))
 
 
 def slogdet(input: Tensor) -> Any:
@@ -3678,14 +3720,15 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = 
     return _call("soft_margin_loss", (input, target, size_average, reduce, reduction))
 
 
-def softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """exp(input) divided by its sum along a dimension (torch.softmax).
 
     dtype: cast the input to it first. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for integers.
     """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
-    return _call("softmax", (input, dim), (("dtype", dtype),))
+    made = _call("softmax", (input, dim), (("dtype", dtype),))
+    return made if out is None else _into("softmax", out, made, (input, dim))
 
 
 def softmin(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
@@ -3695,14 +3738,16 @@ def softmin(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None
     return _call("softmin", (input, dim), (("dtype", dtype),))
 
 
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0, *, out: Tensor | None = None) -> Tensor:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold (torch.nn.functional.softplus)."""
-    return _call("softplus", (input, beta, threshold))
+    made = _call("softplus", (input, beta, threshold))
+    return made if out is None else _into("softplus", out, made, (input, beta, threshold))
 
 
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Shift the input towards 0 by lambd; 0 within [-lambd, lambd] (torch.nn.functional.softshrink)."""
-    return _call("softshrink", (input, lambd))
+    made = _call("softshrink", (input, lambd))
+    return made if out is None else _into("softshrink", out, made, (input, lambd))
 
 
 def softsign(input: Tensor) -> Tensor:
@@ -3710,56 +3755,66 @@ def softsign(input: Tensor) -> Tensor:
     return _call("softsign", (input,))
 
 
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None, out: Any = None) -> Any:
     """Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
-    return _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
+    made = _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
+    return made if out is None else _into_each("sort", out, made, (input, dim, descending, stable))
 
 
-def special_airy_ai(input: Tensor) -> Tensor:
+def special_airy_ai(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Airy function Ai (torch.special.airy_ai)."""
-    return _call("special.airy_ai", (input,))
+    made = _call("special.airy_ai", (input,))
+    return made if out is None else _into("special.airy_ai", out, made, (input,))
 
 
-def special_bessel_j0(input: Tensor) -> Tensor:
+def special_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the first kind of order 0 (torch.special.bessel_j0)."""
-    return _call("special.bessel_j0", (input,))
+    made = _call("special.bessel_j0", (input,))
+    return made if out is None else _into("special.bessel_j0", out, made, (input,))
 
 
-def special_bessel_j1(input: Tensor) -> Tensor:
+def special_bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the first kind of order 1 (torch.special.bessel_j1)."""
-    return _call("special.bessel_j1", (input,))
+    made = _call("special.bessel_j1", (input,))
+    return made if out is None else _into("special.bessel_j1", out, made, (input,))
 
 
-def special_bessel_y0(input: Tensor) -> Tensor:
+def special_bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the second kind of order 0 (torch.special.bessel_y0)."""
-    return _call("special.bessel_y0", (input,))
+    made = _call("special.bessel_y0", (input,))
+    return made if out is None else _into("special.bessel_y0", out, made, (input,))
 
 
-def special_bessel_y1(input: Tensor) -> Tensor:
+def special_bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the second kind of order 1 (torch.special.bessel_y1)."""
-    return _call("special.bessel_y1", (input,))
+    made = _call("special.bessel_y1", (input,))
+    return made if out is None else _into("special.bessel_y1", out, made, (input,))
 
 
-def special_chebyshev_polynomial_t(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_chebyshev_polynomial_t(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial T of degree n at x (torch.special.chebyshev_polynomial_t)."""
-    return _call("special.chebyshev_polynomial_t", (input, n))
+    made = _call("special.chebyshev_polynomial_t", (input, n))
+    return made if out is None else _into("special.chebyshev_polynomial_t", out, made, (input, n))
 
 
-def special_chebyshev_polynomial_u(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_chebyshev_polynomial_u(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial U of degree n at x (torch.special.chebyshev_polynomial_u)."""
-    return _call("special.chebyshev_polynomial_u", (input, n))
+    made = _call("special.chebyshev_polynomial_u", (input, n))
+    return made if out is None else _into("special.chebyshev_polynomial_u", out, made, (input, n))
 
 
-def special_chebyshev_polynomial_v(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_chebyshev_polynomial_v(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial V of degree n at x (torch.special.chebyshev_polynomial_v)."""
-    return _call("special.chebyshev_polynomial_v", (input, n))
+    made = _call("special.chebyshev_polynomial_v", (input, n))
+    return made if out is None else _into("special.chebyshev_polynomial_v", out, made, (input, n))
 
 
-def special_chebyshev_polynomial_w(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_chebyshev_polynomial_w(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial W of degree n at x (torch.special.chebyshev_polynomial_w)."""
-    return _call("special.chebyshev_polynomial_w", (input, n))
+    made = _call("special.chebyshev_polynomial_w", (input, n))
+    return made if out is None else _into("special.chebyshev_polynomial_w", out, made, (input, n))
 
 
 def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -3774,14 +3829,16 @@ def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("special.erfcx", out, made, (input,))
 
 
-def special_hermite_polynomial_h(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_hermite_polynomial_h(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Physicist's Hermite polynomial of degree n (torch.special.hermite_polynomial_h)."""
-    return _call("special.hermite_polynomial_h", (input, n))
+    made = _call("special.hermite_polynomial_h", (input, n))
+    return made if out is None else _into("special.hermite_polynomial_h", out, made, (input, n))
 
 
-def special_hermite_polynomial_he(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_hermite_polynomial_he(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Probabilist's Hermite polynomial of degree n (torch.special.hermite_polynomial_he)."""
-    return _call("special.hermite_polynomial_he", (input, n))
+    made = _call("special.hermite_polynomial_he", (input, n))
+    return made if out is None else _into("special.hermite_polynomial_he", out, made, (input, n))
 
 
 def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -3802,14 +3859,16 @@ def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("special.i1e", out, made, (input,))
 
 
-def special_laguerre_polynomial_l(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_laguerre_polynomial_l(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Laguerre polynomial of degree n (torch.special.laguerre_polynomial_l)."""
-    return _call("special.laguerre_polynomial_l", (input, n))
+    made = _call("special.laguerre_polynomial_l", (input, n))
+    return made if out is None else _into("special.laguerre_polynomial_l", out, made, (input, n))
 
 
-def special_legendre_polynomial_p(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_legendre_polynomial_p(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Legendre polynomial of degree n (torch.special.legendre_polynomial_p)."""
-    return _call("special.legendre_polynomial_p", (input, n))
+    made = _call("special.legendre_polynomial_p", (input, n))
+    return made if out is None else _into("special.legendre_polynomial_p", out, made, (input, n))
 
 
 def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -3818,24 +3877,28 @@ def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("special.log_ndtr", out, made, (input,))
 
 
-def special_modified_bessel_i0(input: Tensor) -> Tensor:
+def special_modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the first kind of order 0 (torch.special.modified_bessel_i0)."""
-    return _call("special.modified_bessel_i0", (input,))
+    made = _call("special.modified_bessel_i0", (input,))
+    return made if out is None else _into("special.modified_bessel_i0", out, made, (input,))
 
 
-def special_modified_bessel_i1(input: Tensor) -> Tensor:
+def special_modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the first kind of order 1 (torch.special.modified_bessel_i1)."""
-    return _call("special.modified_bessel_i1", (input,))
+    made = _call("special.modified_bessel_i1", (input,))
+    return made if out is None else _into("special.modified_bessel_i1", out, made, (input,))
 
 
-def special_modified_bessel_k0(input: Tensor) -> Tensor:
+def special_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the second kind of order 0 (torch.special.modified_bessel_k0)."""
-    return _call("special.modified_bessel_k0", (input,))
+    made = _call("special.modified_bessel_k0", (input,))
+    return made if out is None else _into("special.modified_bessel_k0", out, made, (input,))
 
 
-def special_modified_bessel_k1(input: Tensor) -> Tensor:
+def special_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the second kind of order 1 (torch.special.modified_bessel_k1)."""
-    return _call("special.modified_bessel_k1", (input,))
+    made = _call("special.modified_bessel_k1", (input,))
+    return made if out is None else _into("special.modified_bessel_k1", out, made, (input,))
 
 
 def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -3850,39 +3913,46 @@ def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return made if out is None else _into("special.ndtri", out, made, (input,))
 
 
-def special_scaled_modified_bessel_k0(input: Tensor) -> Tensor:
+def special_scaled_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(x) times the modified Bessel function of the second kind of order 0 (torch.special.scaled_modified_bessel_k0)."""
-    return _call("special.scaled_modified_bessel_k0", (input,))
+    made = _call("special.scaled_modified_bessel_k0", (input,))
+    return made if out is None else _into("special.scaled_modified_bessel_k0", out, made, (input,))
 
 
-def special_scaled_modified_bessel_k1(input: Tensor) -> Tensor:
+def special_scaled_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(x) times the modified Bessel function of the second kind of order 1 (torch.special.scaled_modified_bessel_k1)."""
-    return _call("special.scaled_modified_bessel_k1", (input,))
+    made = _call("special.scaled_modified_bessel_k1", (input,))
+    return made if out is None else _into("special.scaled_modified_bessel_k1", out, made, (input,))
 
 
-def special_shifted_chebyshev_polynomial_t(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_shifted_chebyshev_polynomial_t(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial T of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_t)."""
-    return _call("special.shifted_chebyshev_polynomial_t", (input, n))
+    made = _call("special.shifted_chebyshev_polynomial_t", (input, n))
+    return made if out is None else _into("special.shifted_chebyshev_polynomial_t", out, made, (input, n))
 
 
-def special_shifted_chebyshev_polynomial_u(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_shifted_chebyshev_polynomial_u(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial U of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_u)."""
-    return _call("special.shifted_chebyshev_polynomial_u", (input, n))
+    made = _call("special.shifted_chebyshev_polynomial_u", (input, n))
+    return made if out is None else _into("special.shifted_chebyshev_polynomial_u", out, made, (input, n))
 
 
-def special_shifted_chebyshev_polynomial_v(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_shifted_chebyshev_polynomial_v(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial V of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_v)."""
-    return _call("special.shifted_chebyshev_polynomial_v", (input, n))
+    made = _call("special.shifted_chebyshev_polynomial_v", (input, n))
+    return made if out is None else _into("special.shifted_chebyshev_polynomial_v", out, made, (input, n))
 
 
-def special_shifted_chebyshev_polynomial_w(input: Tensor | Number, n: Tensor | Number) -> Tensor:
+def special_shifted_chebyshev_polynomial_w(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial W of degree n at 2 x - 1 (torch.special.shifted_chebyshev_polynomial_w)."""
-    return _call("special.shifted_chebyshev_polynomial_w", (input, n))
+    made = _call("special.shifted_chebyshev_polynomial_w", (input, n))
+    return made if out is None else _into("special.shifted_chebyshev_polynomial_w", out, made, (input, n))
 
 
-def special_spherical_bessel_j0(input: Tensor) -> Tensor:
+def special_spherical_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Spherical Bessel function of the first kind of order 0 (torch.special.spherical_bessel_j0)."""
-    return _call("special.spherical_bessel_j0", (input,))
+    made = _call("special.spherical_bessel_j0", (input,))
+    return made if out is None else _into("special.spherical_bessel_j0", out, made, (input,))
 
 
 def special_xlog1py(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
@@ -4025,9 +4095,10 @@ def t(input: Tensor) -> Tensor:
     return _call("t", (input,))
 
 
-def take(input: Tensor, index: Tensor) -> Tensor:
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements of the flattened tensor at `index` (torch.take)."""
-    return _call("take", (input, index))
+    made = _call("take", (input, index))
+    return made if out is None else _into("take", out, made, (input, index))
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -4095,11 +4166,12 @@ def to(input: Tensor, dtype: dtype | None = None, device: device | str | None = 
     return _call("to", (input, dtype, device), (("non_blocking", non_blocking), ("copy", copy),))
 
 
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None) -> Any:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None, out: Any = None) -> Any:
     """The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
-    return _call("topk", (input, k, dim, largest, sorted), (), ('values', 'indices'))
+    made = _call("topk", (input, k, dim, largest, sorted), (), ('values', 'indices'))
+    return made if out is None else _into_each("topk", out, made, (input, k, dim, largest, sorted))
 
 
 def trace(input: Tensor) -> Tensor:

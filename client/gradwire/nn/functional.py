@@ -537,10 +537,12 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
 
 def _sized(input: Tensor, output_size: Any) -> Any:
     """The output's sizes, the input's own where None is given."""
-    if not isinstance(output_size, (tuple, list)) or None not in output_size:
+    if not isinstance(output_size, (tuple, list)):
         return output_size
     if len(output_size) >= input.ndim:
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
+    if None not in output_size:
+        return output_size
     own = input.shape[-len(output_size) :]
     return [size if wanted is None else wanted for wanted, size in zip(output_size, own, strict=True)]
 

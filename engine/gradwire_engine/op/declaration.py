@@ -120,6 +120,8 @@ class Declaration(Signature):
         self.draws = draws
         self.moves_list = moves_list
         self.loops: tuple[str, ...] = ()
+        # Whether a call's node passes no gradient on, as a function of the arguments.
+        self.gradient_ends: Callable[..., bool] | None = None
         self.opmath_position = -1
         self.drops_grad = drops_grad
         self.complex_grad = complex_grad
@@ -159,6 +161,11 @@ class Declaration(Signature):
         A fork cannot load any. So if the op is expensive, these are loaded before, and no others are used.
         """
         self.loops = names
+        return self
+
+    def ends_gradient(self: Self, when: Callable[..., bool]) -> Self:
+        """Declare calls whose results require grad, but whose inputs get no gradient: None in PyTorch, not zeros."""
+        self.gradient_ends, self.operand_positions = when, None
         return self
 
     def checked_by(self: Self, check: Callable[..., None]) -> Self:

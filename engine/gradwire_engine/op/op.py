@@ -380,6 +380,8 @@ class Op(Declaration):
                     else:
                         edges.append(None)
                         metas.append(None)
+        if self.gradient_ends is not None and self.gradient_ends(*args):
+            needed = 0
         return self._node(args, outputs, override, needed, tuple(edges), tuple(metas))
 
     def _record_two(

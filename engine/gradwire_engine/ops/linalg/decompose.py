@@ -26,6 +26,7 @@ from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.linalg.costs import lapack
 from gradwire_engine.ops.linalg.linalg import adjoint, needs_matrices, solve_triangular, solvers
 from gradwire_engine.ops.linalg.matrix import fold
+from gradwire_engine.ops.linalg.signs import adapted_eigenvectors, first_row_turns, with_first_row_negated
 from gradwire_engine.ops.shape.join import cat, diag_embed, tril, triu
 from gradwire_engine.ops.shape.shape import diagonal, narrow
 
@@ -211,6 +212,9 @@ def qr(A: Array, mode: Literal["reduced", "complete", "r"] = "reduced") -> Any:
 def _svd(xp: Any, A: Array, full_matrices: bool) -> Array:
     if is_half(A.dtype):  # only without elements; others were refused
         return tuple(part.astype(A.dtype) for part in xp.linalg.svd(A.astype(np.float32), full_matrices=full_matrices))
+    if first_row_turns(A):
+        left, values, right = xp.linalg.svd(with_first_row_negated(A), full_matrices=full_matrices)
+        return with_first_row_negated(left), values, right
     return tuple(xp.linalg.svd(A, full_matrices=full_matrices))
 
 
@@ -326,7 +330,7 @@ def eigh(xp: Any, A: Array, UPLO: Literal["L", "U"] = "L") -> Array:
     if not A.size:
         return xp.zeros(A.shape[:-1], dtypes.real_part(A.dtype)), A.copy()
     values, vectors = xp.linalg.eigh(A, UPLO=UPLO.upper())
-    return values, vectors
+    return values, adapted_eigenvectors(A, vectors, UPLO.upper() == "U")
 
 
 eigh.works_in(forward=1.3, backward=3.2)

@@ -19,7 +19,7 @@ from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj
 from gradwire_engine.ops.linalg.costs import lapack
 from gradwire_engine.ops.linalg.decompose import as_dtype, check_phase, diagonals, gaps, off_diagonal, real_part, row
-from gradwire_engine.ops.linalg.linalg import adjoint, needs_square, solve
+from gradwire_engine.ops.linalg.linalg import adjoint, needs_square, solve, solvers
 from gradwire_engine.ops.shape.join import diag_embed
 
 
@@ -32,9 +32,21 @@ def eig(xp: Any, A: Array) -> Array:
     """
     _check("linalg.eig", A)
     host = A if xp is np else A.get()  # cuSOLVER has no general eigenvalue solver
-    values, vectors = np.linalg.eig(host)
+    values, vectors = _in_precision(host) if host.dtype.itemsize == _SINGLE[host.dtype.kind] else np.linalg.eig(host)
     dtype = dtypes.to_complex(A.dtype)
     return xp.asarray(values.astype(dtype, copy=False)), xp.asarray(vectors.astype(dtype, copy=False))
+
+
+#: Bytes of a float32 number and of a complex one: NumPy would compute in double precision, in another order of results.
+_SINGLE = {"f": 4, "c": 8}
+
+
+def _in_precision(matrices: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors by LAPACK's routine of the matrices' precision."""
+    values, vectors = np.empty(matrices.shape[:-1], np.complex64), np.empty(matrices.shape, np.complex64)
+    for place in np.ndindex(matrices.shape[:-2] if matrices.size else (0,)):
+        values[place], vectors[place] = solvers(np).eig(matrices[place], check_finite=False)
+    return values, vectors
 
 
 eig.works_in(forward=0.8, backward=16)

@@ -298,6 +298,15 @@ def _adjoint(value: Any) -> Any:
     return adjoint(value)
 
 
+@op(name="_no_reflections", node="LinalgHouseholderProductBackward0", cost=1)
+def _no_reflections(xp: Any, input: Array, tau: Array) -> Array:
+    """The product of no reflections: identity matrices of the input's shape."""
+    return xp.broadcast_to(xp.eye(*input.shape[-2:], dtype=input.dtype), input.shape).copy()
+
+
+_no_reflections.grad(input=lambda g: g, tau=lambda g: g).ends_gradient(lambda *_: True)  # no formula ever runs
+
+
 @composite(name="linalg.householder_product", reads_values=True)
 def householder_product(input: Array, tau: Array) -> Any:
     """First n columns of a product of Householder reflections 1 - tau_i v_i v_i^H (torch.linalg.householder_product).
@@ -306,6 +315,8 @@ def householder_product(input: Array, tau: Array) -> Any:
     Computed as one product 1 - V T V^H (Schreiber & Van Loan, 1989). Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
     """
     _check_reflections(input, tau)
+    if not math.prod(input.shape) or not math.prod(tau.shape):
+        return _no_reflections(input, tau)
     columns, count = input.shape[-1], tau.shape[-1]
     array = input.array if type(input) is Tensor else input
     xp = module_of(array)

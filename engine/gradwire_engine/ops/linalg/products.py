@@ -367,7 +367,12 @@ def cdist(
     many = compute_mode in _BY_PRODUCT or (compute_mode in _BY_SIZE and max(x1.shape[-2], x2.shape[-2]) > 25)
     if p == 2 and many and x1.dtype == x2.dtype:
         return _euclidean(x1, x2)
-    return vector_norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
+    return row_norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p)
+
+
+def row_norm(rows: Any, p: float) -> Any:
+    """p-norm of each row, whose gradient for p = 0 is zeros."""
+    return total(where(eq(rows, 0), rows * 0, 1), -1) if p == 0 else vector_norm(rows, p, -1)
 
 
 _BY_PRODUCT = ("use_mm_for_euclid_dist",)

@@ -513,6 +513,7 @@ def vector_norm(
 
 
 vector_norm.works_in(backward=3.1)
+vector_norm.ends_gradient(lambda x, ord, *_: ord == 0)
 
 
 def _norm(xp: Any, x: Array, ord: Any, dims: tuple[int, ...], keepdim: bool) -> Any:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradwire_engine import Reason
+from gradwire_engine import Reason, tensor
 from gradwire_engine.ops.elementwise import special
 from tests.engine.oracle import Refused, Same, given, integers, normal, refused, same, torch, uniform
 
@@ -51,3 +51,9 @@ def test_values_and_gradients_equal_pytorch(case: Same) -> None:
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_a_refusal_names_what_is_wrong(case: Refused) -> None:
     case.check()
+
+
+def test_trigamma_in_single_precision_has_pytorchs_digits() -> None:
+    array = np.random.default_rng(4).uniform(-9, 9, 2000).astype(np.float32)
+    ours = special.polygamma(1, tensor(array)).array
+    np.testing.assert_allclose(ours, torch.polygamma(1, torch.tensor(array)).numpy(), rtol=1.3e-6, atol=1e-6)

@@ -21,9 +21,9 @@ from gradwire_engine.ops.elementwise.activation import logsigmoid, masked, relu
 from gradwire_engine.ops.elementwise.binary import clamp_min
 from gradwire_engine.ops.elementwise.unary import exp, log1p, sqrt, square
 from gradwire_engine.ops.index.gather import gather, index_select
+from gradwire_engine.ops.linalg.products import row_norm
 from gradwire_engine.ops.nn.losses.loss import constant, reduce_op, reduction_of
 from gradwire_engine.ops.reduce.reduce import sum as total
-from gradwire_engine.ops.reduce.reduce import vector_norm
 from gradwire_engine.ops.shape.shape import reshape, unsqueeze
 
 
@@ -241,4 +241,4 @@ def pdist(input: Array, p: float = 2.0) -> Any:
     if p < 0:
         _refuse("pdist only supports non-negative p values")
     first, second = _pairs(input)
-    return vector_norm(index_select(input, 0, first) - index_select(input, 0, second), float(p), 1)
+    return row_norm(index_select(input, 0, first) - index_select(input, 0, second), float(p))
