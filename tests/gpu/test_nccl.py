@@ -15,6 +15,7 @@ import pytest
 from gradwire.v1 import service_pb2 as s
 from gradwire_engine.core import nccl
 from gradwire_engine.core.dtypes import BY_NAME
+from gradwire_server.common.errors import Refusal
 from gradwire_server.session.gpu_exchange import GpuExchange
 from tests.gpu import stand_in
 from tests.gpu.nccl_stand_in import Event, Stream, World
@@ -247,3 +248,40 @@ def test_leaving_a_group_ends_its_thread_and_a_new_group_has_a_new_communicator(
     together(ranks, Rank.join)
     assert together(ranks, lambda rank: summed(rank, on_gpu(rank, np.ones(2, np.float32)))) == [[2, 2]] * 2
     assert len({key[0] for key in world.meetings}) >= 2
+
+
+def test_an_exchange_after_an_abort_is_refused_at_once(world: World) -> None:
+    alone = nccl.Communicator("cuda:0", 1, 0, (1, *([-1] * 127)))
+    alone.exchange([], SECONDS).result(SECONDS)
+    alone.abort()
+    time.sleep(0.2)  # its thread has ended
+    with pytest.raises(nccl.Aborted):
+        alone.exchange([], SECONDS).result(1)
+
+
+@pytest.mark.parametrize("cause", ["aborted", "late"])
+def test_who_waits_is_told_while_nccl_connects_ranks_of_which_one_is_gone(world: World, cause: str) -> None:
+    alone = nccl.Communicator("cuda:0", 2, 0, (2, *([-1] * 127)))
+    launched: list[int] = []
+    waiting = alone.exchange([lambda comm, stream: launched.append(stream)], 0.3 if cause == "late" else SECONDS)
+    time.sleep(0.1)
+    assert not waiting.done()
+    if cause == "aborted":
+        alone.abort()
+    with pytest.raises(nccl.Aborted, match="in time" if cause == "late" else "aborted"):
+        waiting.result(3)  # NCCL itself would wait for 10 seconds
+    late = threading.Thread(target=world.meet, args=(((2, *([-1] * 127)), "init"), 1, 2, None, 10))
+    late.start()
+    late.join()
+    for each in [each for each in threading.enumerate() if each.name == "gradwire-nccl"]:
+        each.join(SECONDS)
+        assert not each.is_alive()
+    assert not launched  # the tensors may be of other use by then
+    assert world.aborted == [0]
+
+
+def test_a_group_that_breaks_after_its_ranks_have_met_begins_no_exchange(world: World) -> None:
+    member: Any = SimpleNamespace(broken=Refusal("GROUP_BROKEN", "rank 1 is gone"), gpus=None)
+    with pytest.raises(Refusal, match="rank 1 is gone"):
+        GpuExchange(None, member, None).begin([{"gpu": "a", "id": []}])  # type: ignore[arg-type]
+    assert member.gpus is None

@@ -2,6 +2,7 @@
 
 A `Communicator` is one rank's end. Its own thread makes NCCL's calls and waits for their stream, for both may wait for
 other ranks. The wait is bounded: it ends at a time limit, at an error of NCCL, and when the communicator is aborted.
+While NCCL connects the ranks, nothing ends the thread's call. Who waits for it is told nevertheless.
 """
 
 import queue
@@ -32,6 +33,7 @@ _PARTS = {"complex64": "float32", "complex128": "float64"}
 _POLL_SECONDS = 0.0002  # between two looks at the stream
 _STARTED_SECONDS = 0.005  # after which the looks are rarer
 _SLOW_POLL_SECONDS = 0.002
+_LATE = "another rank's GPU did not take part in time"
 
 
 @cache
@@ -97,7 +99,10 @@ class Communicator:
         self._nccl = library()
         self._comm: Any = None
         self._stream: Any = None
-        self._aborted = False
+        self._aborted = ""  # why
+        self._connected = False  # whether a call has returned: later ones wait for no other rank
+        self._asked: list[Future[None]] = []
+        self._lock = threading.Lock()  # of these three
         self._calls: queue.SimpleQueue[tuple[Sequence[Call], Any, float, Future[None]] | None] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="gradwire-nccl", daemon=True).start()
 
@@ -110,14 +115,37 @@ class Communicator:
         with selected(self.device):
             before = cupy().cuda.Event()  # type: ignore[union-attr]
             before.record()
+        with self._lock:
+            self._asked.append(done)
         self._calls.put((calls, before, time.monotonic() + seconds, done))
+        if self._aborted:  # the thread may have ended
+            self._refuse()
         return done
 
-    def abort(self) -> None:
+    def abort(self, why: str = "the communicator was aborted") -> None:
         """End calls in progress, on this rank, and refuse later ones. Other ranks may wait until they abort, too."""
-        if not self._aborted:
-            self._aborted = True
-            self._calls.put(None)
+        with self._lock:
+            self._aborted = self._aborted or why
+            told_now = not self._connected
+        self._calls.put(None)
+        if told_now:  # else the thread tells it, when the GPU uses no tensor any more
+            self._refuse()
+
+    def _refuse(self) -> None:
+        with self._lock:
+            asked, self._asked = self._asked, []
+        for each in asked:
+            each.set_exception(Aborted(self._aborted))
+
+    def _tell(self, done: "Future[None]", error: BaseException | None) -> None:
+        with self._lock:
+            if done not in self._asked:
+                return
+            self._asked.remove(done)
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
 
     def _serve(self) -> None:
         try:
@@ -126,39 +154,54 @@ class Communicator:
                 try:
                     self._run(calls, before, limit)
                 except BaseException as error:  # noqa: BLE001 - told to who waits; the communicator is of no use now
-                    self._aborted = True
+                    self._aborted = self._aborted or str(error) or type(error).__name__
                     self._end()
-                    done.set_exception(error)
+                    self._tell(done, error)
                 else:
-                    done.set_result(None)
+                    self._tell(done, None)
         finally:
             self._end()
-            while not self._calls.empty():
-                if (asked := self._calls.get()) is not None:
-                    asked[3].set_exception(Aborted("the communicator was aborted"))
+            self._refuse()
 
     def _run(self, calls: Sequence[Call], before: Any, limit: float) -> None:
         cuda = cupy().cuda  # type: ignore[union-attr]
         with cuda.Device(int(self.device[5:])):
-            if self._comm is None:
-                self._comm = self._nccl.NcclCommunicator(*self._name)
-                self._stream = cuda.Stream(non_blocking=True)
-            self._stream.wait_event(before)
-            self._nccl.groupStart()
-            try:
-                for call in calls:
-                    call(self._comm, self._stream.ptr)
-            finally:
-                self._nccl.groupEnd()
+            if self._connected:
+                self._begin(calls, before)
+            else:
+                late = threading.Timer(limit - time.monotonic(), self.abort, (_LATE,))
+                late.daemon = True
+                late.start()
+                try:
+                    self._comm = self._nccl.NcclCommunicator(*self._name)
+                    self._stream = cuda.Stream(non_blocking=True)
+                    self._begin(calls, before)
+                finally:
+                    late.cancel()
+                with self._lock:
+                    self._connected = True
             began = time.monotonic()
             while not self._stream.done:
-                if self._aborted:
-                    raise Aborted("the communicator was aborted")
+                self._check()
                 self._comm.check_async_error()
                 now = time.monotonic()
                 if now >= limit:
-                    raise Aborted("another rank's GPU did not take part in time")
+                    raise Aborted(_LATE)
                 time.sleep(_POLL_SECONDS if now < began + _STARTED_SECONDS else _SLOW_POLL_SECONDS)
+
+    def _begin(self, calls: Sequence[Call], before: Any) -> None:
+        self._check()
+        self._stream.wait_event(before)
+        self._nccl.groupStart()
+        try:
+            for call in calls:
+                call(self._comm, self._stream.ptr)
+        finally:
+            self._nccl.groupEnd()
+
+    def _check(self) -> None:
+        if self._aborted:
+            raise Aborted(self._aborted)
 
     def _end(self) -> None:
         comm, self._comm = self._comm, None

@@ -75,8 +75,13 @@ class GpuExchange:
         return False
 
     def begin(self, offers: Sequence[dict[str, Any]]) -> "Future[Any]":
-        """Begin it; a future of its end, which raises Refusal or EngineError. Raises EngineError: MEMORY_LIMIT."""
+        """Begin it; a future of its end, which raises Refusal or EngineError.
+
+        Raises Refusal: GROUP_BROKEN, if that has come since all ranks met; EngineError: MEMORY_LIMIT.
+        """
         member, request = self._member, self._request
+        if member.broken is not None:
+            raise member.broken.copy()
         if member.gpus is None:
             member.gpus = nccl.Communicator(self._device, member.size, member.rank, offers[0]["id"])
         arrays = [each.array for each in (*self._inputs, *self._outputs)]
