@@ -64,6 +64,7 @@ class Schedule:
         self.regs = tracer.regs
         self.device, self.hosted = tracer.device, tracer.hosted
         self.input_regs = tracer.input_regs
+        self.shared = tracer.shared
         self.entry = tracer.entry
         self.nodes_made = tracer.nodes_made
         self.instrs = tracer.instrs

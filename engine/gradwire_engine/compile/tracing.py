@@ -31,14 +31,18 @@ _SAME_EACH_TIME = frozenset(
 class Tracer(Trace):
     """Records one run on these inputs."""
 
-    def __init__(self, inputs: Sequence[Tensor], fuses: bool = False) -> None:
-        """fuses: whether the plan will compile groups of instructions to kernels; on a GPU there are no other plans."""
+    def __init__(self, inputs: Sequence[Tensor], fuses: bool = False, shared: bool = False) -> None:
+        """fuses: whether the plan will compile groups of instructions to kernels; on a GPU there are no other plans.
+
+        shared: whether the session exchanges values with others, which may change equal tensors by equal programs.
+        """
         super().__init__()
         self.inputs = list(inputs)
         self.device = next((tensor.device for tensor in self.inputs if tensor.device != CPU), CPU)
         #: Backend of the kernels (kernels/registry.py).
         self.backend = "numpy" if self.device == CPU else "cupy"
         self.fuses = fuses and self.device == CPU
+        self.shared = shared
         if self.device != CPU and not fuses:
             self.fail("its inputs are on a GPU, and kernels are off")
         self._numbers = CURRENT.get().nodes

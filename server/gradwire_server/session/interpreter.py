@@ -431,7 +431,8 @@ class _ProgramRun:
             return None
         self.program.tries += 1
         on_gpu = any(tensor.device != CPU for tensor in bound)
-        tracer = Tracer(bound, OPTIONS.fuses(on_gpu) and self._may_fuse())
+        fuses = OPTIONS.fuses(on_gpu) and self._may_fuse()
+        tracer = Tracer(bound, fuses, shared=self.session.groups.has_ranks())
         if tracer.failed is None:
             return tracer
         self.program.stepwise_because = tracer.failed

@@ -40,9 +40,9 @@ class NotedLoops(SessionLoops):
         return made
 
 
-def traced(program: Program, inputs: Sequence[Tensor], numbers: Sequence[float] = ()) -> Plan:
+def traced(program: Program, inputs: Sequence[Tensor], numbers: Sequence[float] = (), shared: bool = False) -> Plan:
     """The plan of a program of inputs, then numbers."""
-    tracer = Tracer(inputs, any(each.device != CPU for each in inputs))
+    tracer = Tracer(inputs, any(each.device != CPU for each in inputs), shared)
     with activate(replace(CURRENT.get(), tracer=tracer)):
         outputs = program(*inputs, *[Num.at(place, value) for place, value in enumerate(numbers)])
         assert tracer.failed is None, tracer.failed

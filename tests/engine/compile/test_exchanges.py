@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine import EngineError, Tensor, backward, call, grad_mode, tensor
-from gradwire_engine.compile.fusion.grouping import first_equal, groups_of
+from gradwire_engine.compile.fusion.grouping import equal_places, groups_of
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.trace import Exchange
 from gradwire_engine.core.context import CURRENT
@@ -96,11 +96,50 @@ def test_what_follows_an_exchange_has_the_same_bits_by_ops_by_plan_and_by_machin
     assert by_ops == by_plan == by_machine_code
 
 
+def test_a_weight_that_changes_before_the_exchange_has_the_same_bits_in_all_modes() -> None:
+    others = Others()
+
+    def step(weight: Tensor, *rest: Tensor) -> Sequence[Tensor]:
+        with grad_mode(False):
+            norm = call("sqrt", (call("sum", (call("square", (weight,)),)),))
+            call_in_place("mul", weight, call("div", (3.0, norm)))
+        return others.step(weight, *rest)
+
+    by_ops = training(lambda given: step(*given), inputs())
+    faster, groups = fused(traced(step, inputs()))
+    assert training(lambda given: run(faster, given), inputs()) == by_ops
+    names = [getattr(each.what, "name", "") for group in groups for each in group.members]
+    assert "tanh" in names  # of the rows, whose gradients are exchanged
+
+
+def clipped(weight: Tensor, gradient: Tensor) -> Sequence[Tensor]:
+    """An update by a clipped gradient, which an earlier program has exchanged."""
+    with grad_mode(False):
+        scale = call("div", (1.0, call("sqrt", (call("sum", (call("square", (gradient,)),)),))))
+        call_in_place("sub", weight, call("mul", (gradient, scale)))
+        return [call("mean", (call("tanh", (weight,)),))]
+
+
+def test_a_change_by_a_program_without_exchange_has_the_same_bits_in_all_modes() -> None:
+    def given() -> list[Tensor]:
+        return [tensor(each.array) for each in inputs()[:3:2]]
+
+    by_ops = training(lambda tensors: clipped(*tensors), given())
+    faster, groups = fused(traced(clipped, given(), shared=True))
+    made = training(lambda tensors: run(faster, tensors), given())
+    assert made[:2] == by_ops[:2]
+    names = [getattr(each.what, "name", "") for group in groups for each in group.members]
+    assert "tanh" in names  # changes nothing
+    assert "sum" not in names
+    _, groups = fused(traced(clipped, given()))
+    assert any(getattr(each.what, "name", "") == "sum" for group in groups for each in group.members)
+
+
 @pytest.mark.parametrize("equals", [True, False])
 def test_sums_behind_an_exchange_are_machine_code_only_if_no_equal_bits_are_needed(equals: bool) -> None:
     plan = plan_of(Others(equals))
     place = next(at for at, each in enumerate(plan.instrs) if each.kind == "exchange")
-    assert first_equal(plan) == (place if equals else len(plan.instrs))
+    assert equal_places(plan) == (set(range(place, len(plan.instrs))) if equals else set())
     behind = [
         each for group in groups_of(plan) for each, at in zip(group.members, group.places, strict=True) if at > place
     ]

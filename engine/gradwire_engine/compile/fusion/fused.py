@@ -20,7 +20,7 @@ import numpy as np
 from gradwire_engine.compile.fusion.batch_norm import BatchNorm, BatchNormCall, batch_norms
 from gradwire_engine.compile.fusion.depthwise import Depthwise, DepthwiseCall, Fallback, depthwise, loop_of
 from gradwire_engine.compile.fusion.form import FULL, Loop, is_flat
-from gradwire_engine.compile.fusion.grouping import Group, Index, first_equal, groups_of
+from gradwire_engine.compile.fusion.grouping import Group, Index, equal_places, groups_of
 from gradwire_engine.compile.fusion.kernel_cache import KERNELS, Kernel, Kernels, available
 from gradwire_engine.compile.fusion.llvm_printer import printed
 from gradwire_engine.compile.kernels.registry import Kernel as PlanKernel
@@ -64,7 +64,7 @@ OPTIONS = Options()
 def _steps_of(schedule: Schedule) -> Schedule:
     """What grouping reads of a plan. The kernels' thread must not hold the plan: it might free the plan's storages."""
     steps = Schedule.__new__(Schedule)
-    for name in ("instrs", "kernels", "regs", "roots", "input_regs", "entry", "outputs", "final_grads"):
+    for name in ("instrs", "kernels", "regs", "roots", "input_regs", "shared", "entry", "outputs", "final_grads"):
         setattr(steps, name, getattr(schedule, name))
     return steps
 
@@ -161,16 +161,17 @@ class Fusion:
 def machine_of(steps: Schedule, built: Callable[[str], Kernel | None]) -> Machine:
     """The kernels of a plan; `built` gives the loaded kernel of a source, or None."""
     made = Machine()
-    end = first_equal(steps)
+    equal = equal_places(steps)
     groups, norms = groups_of(steps), batch_norms(steps)
-    if any(place >= end for place, _ in norms):
+    if any(place in equal for place, _ in norms):
         norms = []
     for group in groups:
         kernel = built(printed(group.loop))
         if kernel is not None:
             made.groups.append((group, kernel))
-    for place, instr in enumerate(steps.instrs[:end]):
-        conv = None if steps.kernels[place] is not None else depthwise(instr, steps.regs)
+    for place, instr in enumerate(steps.instrs):
+        may_be = steps.kernels[place] is None and place not in equal
+        conv = depthwise(instr, steps.regs) if may_be else None
         kernel = None if conv is None else built(printed(loop_of(conv)))
         if conv is not None and kernel is not None:
             made.convolutions.append((place, conv, kernel))

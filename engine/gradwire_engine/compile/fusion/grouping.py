@@ -86,13 +86,30 @@ def writes_of(instr: Instr) -> list[int]:
     return [*instr.changes(), *(out for out in instr.outs if out >= 0)]
 
 
-def first_equal(schedule: Schedule) -> int:
-    """The place from which sessions that exchange values may have to compute equal bits; the end if they need not.
+def equal_places(schedule: Schedule) -> frozenset[int]:
+    """Places of instructions whose values sessions that exchange values may have to compute with equal bits.
 
-    From there only correctly rounded operations are fused: one session may use machine code, and another not yet.
+    These are all that follow the first exchange of equal values. Before it, and if there is none, they are those that
+    lead to a change of an input, such as a weight's. Statistics of a batch are not among them: batches differ. Only
+    correctly rounded operations are fused there: one session may use machine code, and another not yet.
     """
-    instrs = schedule.instrs
-    return next((at for at, each in enumerate(instrs) if each.kind == "exchange" and each.what.equals), len(instrs))
+    instrs, roots = schedule.instrs, schedule.roots
+    equals = [each.kind == "exchange" and each.what.equals for each in instrs]
+    if True not in equals and not schedule.shared:
+        return frozenset()
+    found = set(range(equals.index(True), len(instrs)) if True in equals else ())
+    inputs, needed = set(schedule.input_regs), set[int]()
+    for place in reversed(range(len(instrs))):
+        instr = instrs[place]
+        if equals[place]:
+            needed -= {number for number in instr.changes() if roots[number] == {number}}  # what was there is not
+            continue
+        changed = set().union(*[roots[number] for number in instr.changes()])
+        is_change = instr.kind == "write" and instr.what.name != "_running" and changed & inputs
+        if is_change or needed & {*changed, *instr.outs}:
+            found.add(place)
+            needed.update(*[roots[number] for number in instr.reads()])
+    return frozenset(found)
 
 
 def groups_of(schedule: Schedule, alone: bool = False) -> list[Group]:
@@ -113,7 +130,7 @@ class _Finder:
     def __init__(self, schedule: Schedule, alone: bool) -> None:
         self.alone = alone
         self.schedule, self.regs, self.roots = schedule, schedule.regs, schedule.roots
-        self.first_equal = first_equal(schedule)
+        self.equal = equal_places(schedule)
         self.open: list[_Run] = []
         self.closed: list[_Run] = []
         self.owned = {*schedule.input_regs, *schedule.entry.values()}
@@ -130,7 +147,7 @@ class _Finder:
     def visit(self, place: int, instr: Instr) -> None:
         """Add an instruction to a run, or note that it stands between."""
         what = fusible(instr, self.regs)
-        if what is not None and place >= self.first_equal and not what.rule.is_exact:
+        if what is not None and place in self.equal and not what.rule.is_exact:
             what = None
         joined = None
         if what is not None:

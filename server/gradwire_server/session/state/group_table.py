@@ -197,6 +197,10 @@ class GroupTable:
         found = self.joined.get(name)
         return None if found is None or found.broken is not None else found.rank
 
+    def has_ranks(self) -> bool:
+        """Whether the session is in a group with other ranks."""
+        return any(each.size > 1 for each in self.joined.values())
+
     def of_number(self, number: int) -> Membership | None:
         """The group of a number; None if the session is not in it."""
         return next((each for each in self.joined.values() if each.number == number), None)
