@@ -268,12 +268,19 @@ def _with_a_value_that_is_read(net: Any, x: Any, y: Any) -> Any:
     return net[0].weight.sum().item()
 
 
+def _with_a_change_of_a_slice(net: Any, x: Any, y: Any) -> None:
+    net.zero_grad()
+    nn.functional.cross_entropy(net(x), y).backward()
+    x.mul_(2)
+
+
 REFUSED: list[tuple[Step, str]] = [
     (_with_autograd_grad, r"autograd\.grad"),
     (_with_a_sum, r"the gradient of float64\[.*differs by .* The loss must be a mean"),
     (_with_a_sum_and_dropout, "the norm of its gradients is .* The loss must be a mean"),
     (_with_rows_that_depend_on_others, "no row may depend on others"),
     (_with_gradients_of_before, r"begin with zero_grad\(\)"),
+    (_with_a_change_of_a_slice, "it changes an argument in place"),
     (_with_a_count, r"it returns int64\[\] for any number of rows"),
     (_with_a_value_that_is_read, "a value is read in the middle"),
 ]
@@ -415,6 +422,20 @@ def test_arguments_that_are_not_sliced_go_whole_to_every_worker(here: gradwire.S
         expected, given = step(nets[0], x, y, factor), divided(x, y, factor)
         assert given.item() == pytest.approx(expected.item(), rel=1e-9)
     assert weights(nets[1]) == pytest.approx(weights(nets[0]), rel=1e-9)
+
+
+def test_a_whole_argument_that_the_step_changes_is_refused_once_the_change_was_made(here: gradwire.Session) -> None:
+    net, factor = model(), gradwire.ones(1, dtype=gradwire.float64)
+
+    def step(x: Any, y: Any, factor: Any) -> None:
+        net.zero_grad()
+        (nn.functional.cross_entropy(net(x), y) * factor).sum().backward()
+        factor.mul_(0.5)
+
+    divided: Any = gradwire.compile(step, data_parallel=2, sliced=(0, 1))
+    with pytest.raises(NotImplementedError, match="it changes an argument in place"):
+        divided(*batch(), factor)
+    assert factor.tolist() == [0.5]
 
 
 def test_a_dead_worker_is_told_by_name_and_the_next_call_begins_anew() -> None:

@@ -270,6 +270,28 @@ def test_ranks_start_again_a_limited_number_of_times(tmp_path: Path) -> None:
     assert done.returncode == 2 and "--max-restarts needs --nproc" in done.stderr
 
 
+def test_children_of_a_failed_rank_are_ended(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import os, subprocess\n"
+        "print(subprocess.Popen(['sleep', '300'], stdout=subprocess.DEVNULL).pid, flush=True)\n"
+        "os._exit(5)\n"
+    )
+    status, out, _ = launched(1, "--max-restarts", "1", str(tmp_path / "script.py"))
+    assert status == 5
+    children = [int(line.split()[1]) for line in out.splitlines()]
+    assert len(children) == 2
+    until = time.monotonic() + SECONDS
+    while left := [each for each in children if is_alive(each)]:
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs. In a container, one that has ended may stay without a parent that notes it."""
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 def test_spawned_processes_share_a_server(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import torch, torch.distributed as dist, torch.multiprocessing as mp\n"

@@ -7,6 +7,7 @@ output begin with the rank. If one rank fails, the others are ended, and its exi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -131,6 +132,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], received: list[int], the
         for rank, status in enumerate(statuses):
             if status:
                 how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
+                _signal_groups(processes, statuses)
                 told = "the other ranks are ended" if then == "ended" else f"all ranks are {then}"
                 print(f"gradwire run: rank {rank} {how}; {told}", file=sys.stderr, flush=True)
                 return 128 - status if status < 0 else status
@@ -139,6 +141,14 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], received: list[int], the
         if received:
             return 128 + received[0]
         time.sleep(_POLL_SECONDS)
+
+
+def _signal_groups(processes: Sequence[subprocess.Popen[bytes]], statuses: Sequence[int | None]) -> None:
+    """End what the ranks have left that failed just now. Later, their numbers may be those of other processes."""
+    for process, status in zip(processes, statuses, strict=True):
+        if status:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -142,24 +142,30 @@ class DataParallel:
         return self._divide(cut, call, whole)
 
     def _record_whole(self, cut: _Cut, call: FunctionCall) -> Any:
-        recorded = self._record(call)
+        recorded, why = self._record(call)
         if recorded.obstacle is not None:
             self._failures += 1
             if recorded.permanent or self._failures >= _MOST_FAILURES:
                 raise _refused(self._name(), recorded.obstacle)
             return recorded.answer
         self._failures = 0
-        why = _find_obstacle(recorded)
         if why is not None:
             raise _refused(self._name(), why)
         self._whole[cut.key] = _Whole(recorded)
         return recorded.answer
 
-    def _record(self, call: FunctionCall) -> RecordedCall:
+    def _record(self, call: FunctionCall) -> tuple[RecordedCall, str | None]:
+        """Record a call; also why it cannot be divided, if it cannot."""
+        # A storage counts its changes.
+        storages = [share_storage(each, each) if each._storage is None else each._storage for each in call.feeds]
+        marks = [each.changes for each in storages]
         with RECORDING:
             recorded = RecordedCall(call, call.args, call.kwargs, self._learned, False, True)
         self._learned = [*self._learned[-_MOST_FAILURES:], recorded.usage]
-        return recorded
+        why = recorded.obstacle or _find_obstacle(recorded)
+        if why is None and marks != [each.changes for each in storages]:
+            why = "it changes an argument in place"
+        return recorded, why
 
     def _divide(self, cut: _Cut, call: FunctionCall, whole: _Whole) -> Any:
         """Make the step undivided and divided from one state, and compare them. Keeps the divided step's effects."""
@@ -195,20 +201,13 @@ class DataParallel:
         with no_grad():
             for place in cut.sliced:
                 buffers[0][place].copy_(ops.narrow(cut.feeds[place], 0, 0, cut.rows[place]))
-        given = [buffers[0][place] for place in cut.sliced]
-        for each in given:
-            share_storage(each, each)
         for each in whole.recording.captures:
             share_storage(each, each)
-        marks = [each._storage.changes for each in given]
         self._averages, self._averaged = workers, []
         try:
-            recorded = self._record(cut.call(buffers[0]))
+            recorded, why = self._record(cut.call(buffers[0]))
         finally:
             self._averages = None
-        why = recorded.obstacle or _find_obstacle(recorded)
-        if why is None and marks != [each._storage.changes for each in given]:
-            why = "it changes a sliced argument in place"
         if why is not None:
             raise _refused(self._name(), why)
         return _Divided(recorded, workers, buffers, whole, cut, self._averaged, self._name())
