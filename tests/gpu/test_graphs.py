@@ -14,7 +14,8 @@ from gradwire_engine import Tensor, call, grad_mode, tensor
 from gradwire_engine import backward as backpropagate
 from gradwire_engine.backends.cublaslt import Batches
 from gradwire_engine.compile.eager.library import SessionLoops
-from gradwire_engine.compile.fusion.cuda_graph import Arena, captured
+from gradwire_engine.compile.fusion import cuda_graph
+from gradwire_engine.compile.fusion.cuda_graph import Arena, Numbers, captured
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.plan_graph import PlanGraph
@@ -158,6 +159,24 @@ def test_a_graph_uses_no_memory_that_was_freed() -> None:
     assert pair[0].way == "graph"
 
 
+def test_labels_that_overlap_what_a_run_changes_are_not_checked_before_it() -> None:
+    """A plan of labels apart from what it changes is not one of labels that it changes."""
+
+    def program(x: Tensor, changed: Tensor, labels: Tensor) -> list[Tensor]:
+        with grad_mode(False):
+            call_in_place("add", changed, 100)
+            return [call("add", (call("mul", (call("cross_entropy", (call("relu", (x,)), labels)), 2.0)), 1.0))]
+
+    def inputs(at: int) -> list[Tensor]:
+        held = tensor(XP.asarray(np.arange(16) % 5))
+        x = tensor(XP.asarray(np.ones((8, 5), np.float32)))
+        return [x, call("narrow", (held, 0, 0, 8)), call("narrow", (held, 0, at, 8))]
+
+    plan = quick_plan(program, inputs(8))
+    assert plan.fits(inputs(8))
+    assert not plan.fits(inputs(4))
+
+
 def test_what_left_a_run_does_not_change_in_the_next() -> None:
     given = on_gpu(arrays_of_step())
     plan, _ = plans(training_step, given, (-0.1,))
@@ -264,7 +283,7 @@ def test_a_plan_too_large_for_the_account_runs_call_by_call(monkeypatch: pytest.
     pair = plans(training_step, given, (-0.1,))
     account = CURRENT.get().account
     for turn in range(6):
-        if turn == 2:
+        if turn == 1:
             monkeypatch.setattr(account, "limit", account.bytes + 2000)
         both(pair, given, others, (-0.1,))
     assert pair[0].way == "calls"
@@ -358,3 +377,34 @@ def test_a_session_trains_by_graphs_with_uploaded_batches(session: Any) -> None:
             np.testing.assert_array_equal(one.detach().cpu().numpy(), other)
     for one, other in zip(*made, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_pinned_memory_of_a_plan_that_is_gone_stays_until_it_is_copied() -> None:
+    class Unfinished:
+        done = False
+
+    numbers = Numbers(4)
+    numbers.array(0, np.dtype("d"))
+    numbers.write(np.ones(1))
+    address, size = numbers._ring.ctypes.data, numbers._ring.nbytes
+    copy = numbers._copied[0] = Unfinished()
+    del numbers
+    gc.collect()
+    assert XP.cuda.alloc_pinned_memory(size).ptr != address
+    copy.done = True
+    Numbers(4)
+    assert all(each[0] is not copy for each in cuda_graph._LEFT)
+
+
+def test_a_plans_memory_is_counted_from_its_first_run_in_it() -> None:
+    account = CURRENT.get().account
+    given = on_gpu(arrays_of_step())
+    plan = quick_plan(training_step, given, (-0.1,))
+    run(plan, given, (-0.1,))
+    clear(given)
+    before = account.bytes
+    run(plan, given, (-0.1,))
+    clear(given)
+    assert plan.way == "arena"
+    assert plan.graph is not None
+    assert account.bytes >= before + plan.graph.arena.bytes

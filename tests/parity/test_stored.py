@@ -14,7 +14,10 @@ import gradwire_engine as engine
 from gradwire.v1 import snapshots_pb2
 from gradwire_engine import EngineError, activate
 from gradwire_engine.autograd import checkpoints
+from gradwire_engine.autograd.repeated_backward import PassMemo
+from gradwire_engine.core.index_bounds import UNKNOWABLE
 from gradwire_engine.graph import graph, hooks, saved
+from gradwire_engine.graph.tensor import data
 from gradwire_engine.op import rebase
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
@@ -77,6 +80,33 @@ def test_a_session_with_an_open_level_is_stored_later() -> None:
             pass
 
 
+def test_memory_that_two_storages_change_has_no_known_bounds_when_restored() -> None:
+    with session() as old:
+        held = engine.tensor(np.arange(3))
+        old.bind(1, held)
+        old.bind(2, data(held))
+        with session() as new:
+            through_storage(old, new)
+            assert [new.store[number].storage.bounds for number in (1, 2)] == [UNKNOWABLE, UNKNOWABLE]
+            assert new.store[2].storage.owner is new.store[1].storage
+            new.drop()
+        old.drop()
+
+
+def test_a_restored_graph_has_a_backward_pass_as_any_other() -> None:
+    with session() as old:
+        leaf = engine.tensor(np.arange(3.0), True)
+        old.bind(1, leaf)
+        old.bind(2, engine.call("sum", (engine.call("mul", (leaf, leaf)),)))
+        with session() as new:
+            through_storage(old, new)
+            assert PassMemo().run(new.store[2]) is None  # it is no repetition of a known one
+            engine.backward([new.store[2]])
+            assert new.store[1].grad.array.tolist() == [0, 2, 4]
+            new.drop()
+        old.drop()
+
+
 def check(made: Case, sample: Sample, in_place: bool) -> bool:
     """Whether there was a derivative to compare."""
     call = _Call(made, sample, FLOAT64 if FLOAT64 in sample.dtypes else sample.dtypes[0])
@@ -113,14 +143,15 @@ def test_what_a_graph_is_made_of_is_known() -> None:
     """What is new in one of these is stored, too: snapshot_encoder.py, snapshot_decoder.py, snapshots.proto."""
     tensor = importlib.import_module("gradwire_engine.graph.tensor")  # the package has a function of that name
     known = {
-        tensor.Storage: "account history nbytes owner version",
+        tensor.Storage: "account bounds history nbytes owner version",
         tensor.ViewStep: "args before dtype op shape",
         tensor.ViewOf: "base flagged last origin seen source version written",
         tensor.GradState: "accumulator grad hooks retains_grad",
         tensor.Tensor: "__weakref__ array index node requires_grad state storage view",
         graph.Meta: "device dtype shape",
         saved.Saved: "array index leaf node output requires_grad storage tangents version",
-        graph.Node: "__weakref__ command edges freed hooks metas name op outputs retained saved saving_plan seq work",
+        graph.Node: "__weakref__ command edges freed hooks metas name op outputs part "
+        "retained saved saving_plan seq work",
         graph.FunctionNode: "differentiable materializes",
         graph.AccumulateGrad: "__weakref__ hooks variable",
         hooks.ExternalCallback: "__weakref__ gone holder number",

@@ -2,7 +2,7 @@
 
 Compiled once: the results get memory (plan_memory.py), and the instructions become calls (plan_code.py). A run binds
 its inputs, makes the calls and returns the outputs. A plan is valid for inputs as traced: row-major, with the same
-gradients present and the same memory shared.
+gradients present and the same memory shared at the same offsets.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core.context import PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
 from gradwire_engine.core.device import (
     CPU,
+    address,
     allocation,
     duplicate,
     is_whole,
@@ -89,6 +90,7 @@ class Plan(PlanGraph):
         super().__init__(tracer, outputs)
         self.numbers = np.zeros(numbers, np.float64)
         self.pattern = _pattern(tracer.inputs)
+        self.offsets = _offsets(tracer.inputs, self.pattern)
         self.fusion: Fusion | None = Fusion() if self.device == CPU and OPTIONS.fuses() else None
         self._awaits_cuda = self.device != CPU  # whether its kernels are still to be made
         self._prepare(account)
@@ -230,7 +232,7 @@ class Plan(PlanGraph):
                 return False
             if grad is not None and (grad.node is not None or not grad.array.flags.c_contiguous):
                 return False
-        return _pattern(inputs) == self.pattern
+        return _pattern(inputs) == self.pattern and _offsets(inputs, self.pattern) == self.offsets
 
     def input_shape(self, place: int) -> tuple[int, ...]:
         """The shape of an input, for which the plan was made."""
@@ -384,7 +386,11 @@ class Plan(PlanGraph):
                     if call() is PAUSE:
                         yield from self.pending.pop() if self.pending else (None,)
                         self.interrupt_check.check()
-            return self._finish(inputs, context.nodes)
+            made = self._finish(inputs, context.nodes)
+            if self.way == "arena":
+                with selected(self.device):
+                    self.keep_arena(arrays)
+            return made
         except Exception as error:
             done = len(self.code) - operator.length_hint(remaining)
             self.failed_step = self.steps[done - 1] if done else None
@@ -490,8 +496,21 @@ class Plan(PlanGraph):
         return tensor
 
 
+def _held(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The inputs and their gradients."""
+    return [*inputs, *[one.grad for one in inputs if one.grad is not None]]
+
+
 def _pattern(inputs: Sequence[Tensor]) -> tuple[int, ...]:
     """Which inputs and gradients share memory: for each, the index of the first tensor with the same storage."""
     first: dict[int, int] = {}
-    held = [*inputs, *[one.grad for one in inputs if one.grad is not None]]
-    return tuple([first.setdefault(id(one.storage.owner or one.storage), place) for place, one in enumerate(held)])
+    return tuple(
+        [first.setdefault(id(one.storage.owner or one.storage), place) for place, one in enumerate(_held(inputs))]
+    )
+
+
+def _offsets(inputs: Sequence[Tensor], pattern: Sequence[int]) -> list[int]:
+    """Where tensors of shared memory begin, in bytes from the first of them: so they overlap as traced, or do not."""
+    shared = [(place, first) for place, first in enumerate(pattern) if first != place]
+    held = _held(inputs) if shared else []
+    return [address(held[place].array) - address(held[first].array) for place, first in shared]

@@ -22,6 +22,7 @@ from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.plan_code import Code, PlanCode
 from gradwire_engine.compile.trace import Instr, NumRef, leaves
 from gradwire_engine.core.device import Array, cupy, module_of
+from gradwire_engine.core.errors import EngineError
 from gradwire_engine.core.index_bounds import IGNORED, bounds_of, checked
 from gradwire_engine.graph.tensor import Storage, Tensor
 
@@ -220,17 +221,12 @@ class PlanGraph(PlanCode):
                     if call is not self.interrupt_check:
                         call()
 
-        account = self.storage.account
         try:
             state.graph = captured(run, state.arena)
-            size = state.arena.bytes + sum(buffer.nbytes for buffer in self.copied.values())
-            account.admit(size)
-            state.storage = Storage(size, account)
-        except Exception as error:  # noqa: BLE001 - a call that cannot be captured, or memory; told as the reason
+        except Exception as error:  # noqa: BLE001 - a call that cannot be captured; told as the reason
             self.give_up(f"its capture failed: {error}", arrays)
             return False
         state.results = {number: self.values[number] for number in self.leaving}
-        self.dynamic_bytes = sum(map(self._nbytes, self.leaving))
         return True
 
     def run_in_arena(self, calls: Iterable[Code]) -> None:
@@ -240,7 +236,20 @@ class PlanGraph(PlanCode):
             for call in calls:
                 if call is not self.interrupt_check:
                     call()
-        self.graph.is_warm = True
+
+    def keep_arena(self, arrays: list[Any]) -> None:
+        """Count the plan's memory after a run in it, whose results have left. Without room it is given up."""
+        state, account = self.graph, self.storage.account
+        assert state is not None
+        state.storage = None
+        size = state.arena.bytes + sum(buffer.nbytes for buffer in self.copied.values())
+        try:
+            account.admit(size)
+        except EngineError as error:
+            self.give_up(f"its memory is too large: {error}", arrays)
+            return
+        state.storage, state.is_warm = Storage(size, account), True
+        self.dynamic_bytes = sum(map(self._nbytes, self.leaving))
 
     def launch(self) -> None:
         """Make a run by the graph."""

@@ -106,6 +106,11 @@ def may_share_memory(one: Array, other: Array) -> bool:
     return bool(module_of(one).may_share_memory(one, other))
 
 
+def address(array: Array) -> int:
+    """Where an array begins, in the memory of its device."""
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+
+
 def allocation(array: Array) -> int:
     """The address of the memory of a GPU that holds an array; views of the array have the same."""
     return int(array.data.mem.ptr)

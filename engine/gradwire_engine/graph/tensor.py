@@ -39,14 +39,19 @@ class Storage:
         self.history = 0
         self.nbytes = nbytes
         self.account = account
-        self.owner = owner
+        self.owner: Storage | None = None
         self.bounds: Bounds | None = None
         if owner is not None:
-            self.bounds = owner.bounds = UNKNOWABLE
+            self.borrow(owner)
         account.bytes += nbytes
 
     def __del__(self) -> None:
         self.account.bytes -= self.nbytes
+
+    def borrow(self, owner: Storage) -> None:
+        """Keep another storage's bytes counted. Either may now change them, each with its own version."""
+        self.owner = owner
+        self.bounds = owner.bounds = UNKNOWABLE
 
     def changed(self) -> None:
         """Note that the bytes were changed in place."""

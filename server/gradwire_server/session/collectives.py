@@ -391,7 +391,12 @@ class _Exchange:
             met = {}
         try:
             if "offers" in met:
-                yield from _answer(self.groups, between.begin(met["offers"]))
+                begun = between.begin(met["offers"])
+                try:
+                    yield from _answer(self.groups, begun)
+                except BaseException:
+                    between.note_changes()
+                    raise
                 between.finish()
             else:
                 yield from self._fetch(self._needed())

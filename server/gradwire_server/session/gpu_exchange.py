@@ -133,5 +133,9 @@ class GpuExchange:
         assert self._held is not None
         with selected(self._device):
             self._held.finish()
+        self.note_changes()
+
+    def note_changes(self) -> None:
+        """Note that the tensors may have changed: also if it failed, when NCCL may have written some values."""
         for each in self._written:
             each.storage.changed()

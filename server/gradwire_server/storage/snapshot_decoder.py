@@ -69,7 +69,9 @@ class SnapshotDecoder:
         """Fill the session; yields periodically. Raises Refusal: SNAPSHOT_DAMAGED, and refusals of programs and ops."""
         state, session = self.state, self.session
         for storage, described in zip(self.storages, state.storages, strict=True):
-            storage.owner = self._of(self.storages, described.owner)
+            owner = self._of(self.storages, described.owner)
+            if owner is not None:
+                storage.borrow(owner)
         for step, held in zip(self.steps, state.steps, strict=True):
             step.before = self._of(self.steps, held.before)
             step.op = _op(held.op)
@@ -156,7 +158,7 @@ class SnapshotDecoder:
         node.outputs = None
         if stored.has_outputs:
             node.outputs = tuple(_meta(each) if each.dtype else None for each in stored.outputs)
-        node.retained = None
+        node.retained = node.part = None
         if isinstance(node, FunctionNode):
             node.differentiable = tuple(stored.function.differentiable)
             node.materializes = stored.function.materializes

@@ -7,6 +7,7 @@ numbers that differ from run to run are read from `Numbers`.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +20,8 @@ from gradwire_engine.core.device import Array, cupy
 _ROUNDED = 512  # bytes
 _SLOT = 8  # bytes of a number
 _RING = 8  # runs whose numbers may be on their way
+# Pinned memory of plans that are gone, with the last copy from it: CuPy would give it out before that copy is made.
+_LEFT: deque[tuple[Any, Any]] = deque()
 
 
 class Arena:
@@ -79,12 +82,14 @@ class Numbers:
         self._arrays: dict[tuple[int, Any], Array] = {}
         self._places: list[tuple[int, Any]] = []
         self._most = most
-        self._memory = module.zeros(max(1, most) * _SLOT, np.uint8)
-        size = self._memory.nbytes
-        pinned = module.cuda.alloc_pinned_memory(_RING * size)
-        self._ring = np.frombuffer(pinned, np.uint8, _RING * size).reshape(_RING, size)
         self._copied: list[Any] = [None] * _RING
         self._turn = 0
+        self._memory = module.zeros(max(1, most) * _SLOT, np.uint8)
+        size = self._memory.nbytes
+        while _LEFT and _LEFT[0][0].done:
+            _LEFT.popleft()
+        self._pinned = module.cuda.alloc_pinned_memory(_RING * size)
+        self._ring = np.frombuffer(self._pinned, np.uint8, _RING * size).reshape(_RING, size)
         self._last = b""
 
     def array(self, place: int, dtype: Any) -> Array:
@@ -114,6 +119,11 @@ class Numbers:
         module: Any = cupy()
         self._copied[turn] = module.cuda.get_current_stream().record()
         self._turn, self._last = (turn + 1) % _RING, made.tobytes()
+
+    def __del__(self) -> None:
+        last = self._copied[self._turn - 1]
+        if last is not None:
+            _LEFT.append((last, self._pinned))
 
 
 @cache
