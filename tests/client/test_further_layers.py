@@ -151,6 +151,34 @@ def test_fractional_pooling_is_refused_as_by_pytorch():
     refuse(lambda t: t.nn.FractionalMaxPool2d(3, 4)(t.ones(1, 1, 4, 4)), RuntimeError, "too large relative to input")
 
 
+def test_fractional_pooling_takes_the_first_of_given_samples():
+    places = RNG.random((3, 2, 3)).astype("float32")
+    image = RNG.standard_normal((2, 5, 6, 7)).astype("float32")
+
+    def told(t):
+        layer = t.nn.FractionalMaxPool3d(2, output_size=3, _random_samples=t.tensor(places))
+        return layer(t.tensor(image)), layer(t.tensor(image).unsqueeze(0).repeat(2, 1, 1, 1, 1))
+
+    agree(told)
+
+
+@pytest.mark.parametrize(
+    ("shape", "phrase"),
+    [
+        ((1, 3, 2), "no less then input batch size"),
+        ((2, 2, 2), "equals to input channel size"),
+        ((2, 3, 3), r"size\(2\) equals to 2; got 3"),
+        ((2, 3), "3 dimensions, got 2"),
+    ],
+)
+def test_fractional_pooling_refuses_samples_of_other_sizes(shape, phrase):
+    def pool(t, dtype):
+        return t.nn.FractionalMaxPool2d(2, 3, _random_samples=t.full(shape, 0.5, dtype=dtype))(t.ones(2, 3, 6, 6))
+
+    refuse(lambda t: pool(t, t.float32), RuntimeError, phrase)
+    refuse(lambda t: pool(t, t.float64), RuntimeError, "same dtype as input")
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -183,3 +211,43 @@ def test_skip_init_draws_nothing():
 def test_module_paths_have_the_lazy_names():
     assert gradwire.nn.parameter.UninitializedParameter is gradwire.nn.UninitializedParameter
     assert gradwire.nn.modules.lazy.LazyModuleMixin in gradwire.nn.LazyLinear.__mro__
+
+
+@pytest.mark.parametrize(
+    ("places", "bias", "options"),
+    [((), False, {}), ((), True, {"label_smoothing": 0.1}), ((2, 3), True, {"ignore_index": 1, "reduction": "none"})],
+)
+def test_linear_cross_entropy_loss_is_pytorchs(places, bias, options):
+    values, targets = RNG.standard_normal((4, 5)).astype("float32"), RNG.integers(0, 3, (4, *places))
+    weight = RNG.random(3).astype("float32")
+
+    def told(t):
+        t.manual_seed(0)
+        layer = t.nn.LinearCrossEntropyLoss(5, 3, out_features=places, bias=bias, weight=t.tensor(weight), **options)
+        x = t.tensor(values, requires_grad=True)
+        loss = layer(x, t.tensor(targets))
+        loss.sum().backward()
+        return loss.detach(), x.grad, layer.linear.weight.grad, list(layer.state_dict()), repr(layer)
+
+    agree(told)
+
+
+def test_linear_cross_entropy_refuses_what_pytorchs_refuses():
+    loss = "LinearCrossEntropyLoss"
+    refuse(lambda t: getattr(t.nn, loss)(2, 3, weight=t.ones(2)), RuntimeError, "expected weight shape to be")
+    refuse(lambda t: getattr(t.nn, loss)(2, 3, label_smoothing=1.5), RuntimeError, "to be in range")
+    for wrong, phrase in (
+        ({"acc_policy": "best"}, "invalid acc_policy: 'best'"),
+        ({"chunking_method": "aspect_ratio:0"}, "invalid chunking_method: 'aspect_ratio:0'"),
+        ({"chunking_method": "aspect_ratio:"}, "invalid chunking_method: 'aspect_ratio:'"),
+        ({"batch_chunk_size": 0}, "batch_chunk_size must be positive int or None, got 0"),
+    ):
+        refuse(lambda t, wrong=wrong: t.nn.LinearCrossEntropyOptions(**wrong), ValueError, phrase)
+    refuse(lambda t: t.nn.LinearCrossEntropyOptions(acc_dtype=t.int64), ValueError, "acc_dtype must be one of")
+    agree(lambda t: repr(t.nn.LinearCrossEntropyOptions(batch_chunk_size=4)))
+
+
+@pytest.mark.parametrize("name", ["conv.LazyConv2d", "batchnorm.LazyBatchNorm1d", "instancenorm.LazyInstanceNorm3d"])
+def test_lazy_layers_are_where_pytorch_has_them(name):
+    module, layer = name.split(".")
+    assert getattr(getattr(gradwire.nn.modules, module), layer) is getattr(gradwire.nn, layer)

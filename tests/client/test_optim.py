@@ -314,6 +314,20 @@ REFUSALS = [
     ("RAdam([w], weight_decay=-1.0)", ValueError, "Invalid weight_decay value: -1.0"),
     ("LBFGS([{'params': [w]}, {'params': [v]}])", ValueError, "doesn't support per-parameter options"),
     ("SGD([w], speed=1.0)", TypeError, "unexpected keyword argument 'speed'"),
+    ("SGD(w)", TypeError, "iterable of Tensors or dicts, but got torch.FloatTensor"),
+    (
+        "SGD([{'params': [w]}, {'params': [('v', v)]}])",
+        ValueError,
+        "cannot add param group with names to the optimizer",
+    ),
+    ("SGD([('w', w), v])", ValueError, "Some param names are missing"),
+    ("SGD([w], lr=rates)", ValueError, "Tensor lr must be 1-element"),
+    ("Adafactor([w], lr=rates)", ValueError, "Tensor lr must be 1-element"),
+    ("SparseAdam([w], lr=rates)", ValueError, "Tensor lr must be 1-element"),
+    ("Adam([w], lr=rates[0], foreach=True)", ValueError, "^lr as a Tensor is not supported for capturable=False"),
+    ("Adam([w], betas=(rates[0], 0.9))", ValueError, "betas must be either both floats or both Tensors"),
+    ("AdamW([w], betas=(0, 0.9))", ValueError, "betas must be either both floats or both Tensors"),
+    ("Adam([w], betas=(rates[0], rates[1]), foreach=True)", ValueError, r"^betas\[0\] as a Tensor is not supported"),
 ]
 
 
@@ -322,7 +336,18 @@ def test_refusals_are_pytorchs(text, error, phrase):
     for library in (gw, torch):
         w, v = library.ones(1, requires_grad=True), library.ones(1, requires_grad=True)
         with pytest.raises(error, match=phrase):
-            eval(text, dict(vars(library.optim), w=w, v=v))
+            eval(text, dict(vars(library.optim), w=w, v=v, rates=library.tensor([0.1, 0.2])))
+
+
+def test_nadams_state_has_pytorchs_order():
+    def names(library):
+        w = library.ones(1, requires_grad=True)
+        optimizer = library.optim.NAdam([w])
+        w.sum().backward()
+        optimizer.step()
+        return list(optimizer.state_dict()["state"][0])
+
+    assert names(gw) == names(torch)
 
 
 def test_duplicate_parameter_warns():

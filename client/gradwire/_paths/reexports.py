@@ -6,17 +6,18 @@ Each value names the homes, searched in order, then pairs `name=home.name` for n
 _NN_HOMES = {
     "activation": "nn._activation nn._transformer",
     "adaptive": "nn",
-    "batchnorm": "nn._norm nn._sync_norm _NormBase=nn._norm._BatchNorm",
+    "batchnorm": "nn._norm nn._sync_norm nn._lazy _NormBase=nn._norm._BatchNorm",
     "channelshuffle": "nn._shape",
     "container": "nn._containers",
-    "conv": "nn._conv",
+    "conv": "nn._conv nn._lazy",
     "distance": "nn._shape",
     "dropout": "nn._layers _DropoutNd=nn._layers._Dropout",
     "flatten": "nn._layers",
     "fold": "nn._shape",
-    "instancenorm": "nn._norm",
-    "linear": "nn._layers nn._transformer",
-    "loss": "nn._loss",
+    "instancenorm": "nn._norm nn._lazy",
+    "linear": "nn._layers nn._transformer nn._lazy",
+    "loss": "nn._loss nn._linear_loss",
+    "linear_cross_entropy_options": "nn._linear_loss",
     "module": "nn._module nn._hooks.of_all_modules _global_forward_hooks=nn._hooks.of_all_modules.HOOKS "
     "_global_forward_pre_hooks=nn._hooks.of_all_modules.PRE_HOOKS "
     "_global_backward_hooks=nn._hooks.of_all_modules.BACKWARD_HOOKS "

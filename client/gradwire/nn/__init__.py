@@ -79,6 +79,7 @@ from gradwire.nn._lazy import (
     LazyLinear,
     UninitializedParameter,
 )
+from gradwire.nn._linear_loss import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from gradwire.nn._loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -238,6 +239,8 @@ __all__ = [
     "ConvTranspose3d",
     "Identity",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "Bilinear",
     "Embedding",
     "EmbeddingBag",

@@ -12,6 +12,21 @@ from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, rate_of, refuse_betas, refuse_negative, refuse_unsupported
 
 
+def _refuse_over_lists(name: str, value: Any, over_lists: bool) -> None:
+    if over_lists and isinstance(value, Tensor):
+        raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
+
+
+def _refuse_mixed(betas: tuple[Any, Any], over_lists: bool) -> None:
+    """Refuse betas of two kinds, and tensors of them where PyTorch's steps over lists do."""
+    if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
+        raise ValueError("betas must be either both floats or both Tensors")
+    for place, beta in enumerate(betas):
+        _refuse_over_lists(f"betas[{place}]", beta, over_lists)
+        if isinstance(beta, Tensor) and beta.numel() != 1:
+            raise ValueError(f"Tensor betas[{place}] must be 1-element")
+
+
 class Adam(Optimizer):
     """param -= lr * m / (sqrt(v) + eps), m and v being the bias-corrected means of grad and grad².
 
@@ -36,10 +51,13 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        over_lists = bool(foreach) and not capturable
+        _refuse_over_lists("lr", lr, over_lists)
         refuse_negative("learning rate", lr)
         refuse_negative("epsilon value", eps)
         refuse_betas(betas)
         refuse_negative("weight_decay value", weight_decay)
+        _refuse_mixed(betas, over_lists)
         refuse_unsupported(differentiable, fused, foreach)
         defaults = {
             "lr": lr,

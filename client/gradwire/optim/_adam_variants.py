@@ -17,6 +17,7 @@ from gradwire.optim._optimizer import (
     rate_of,
     refuse_betas,
     refuse_negative,
+    refuse_rates,
     refuse_unsupported,
     rounded_to_default,
 )
@@ -152,7 +153,8 @@ class NAdam(_Moments):
         super().__init__(params, defaults)
 
     def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return {**super()._initial_state(param, group), "mu_product": 1.0}
+        begun = super()._initial_state(param, group)
+        return {"step": begun.pop("step"), "mu_product": 1.0, **begun}  # PyTorch's order
 
     def _update(self, group: dict[str, Any]) -> None:
         for param, given in self._gradients(group):
@@ -302,6 +304,7 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
+        refuse_rates(lr)
         if not lr > 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
         if not eps > 0.0:

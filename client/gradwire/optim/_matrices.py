@@ -11,7 +11,7 @@ from gradwire._compile.symbolic import key_of, smaller
 from gradwire._functions.create import zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.optim._optimizer import Optimizer, Params, rate_of
+from gradwire.optim._optimizer import Optimizer, Params, rate_of, refuse_rates
 
 
 class Adafactor(Optimizer):
@@ -35,6 +35,7 @@ class Adafactor(Optimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
+        refuse_rates(lr)
         _refuse_below(0.0, "Learning rate", lr)
         if not beta2_decay <= 0.0:
             raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
@@ -121,6 +122,7 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
+        refuse_rates(lr)
         _refuse_below(0.0, "Learning rate", lr)
         _refuse_below(0.0, "momentum", momentum)
         _refuse_below(0.0, "weight decay", weight_decay)

@@ -17,6 +17,7 @@ from gradwire._base import dtypes
 from gradwire._base.modes import enable_grad, no_grad
 from gradwire._compile.symbolic import SymbolicNumber, rounded_to_float32
 from gradwire._functions.create import tensor
+from gradwire._functions.functions import typename
 from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
@@ -90,7 +91,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
-                f"but got {type(params).__name__}"
+                f"but got {typename(params)}"
             )
         self.defaults = defaults
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
@@ -153,7 +154,10 @@ class Optimizer:
             warnings.warn("optimizer contains a parameter group with duplicate parameters", stacklevel=4)
         for group in self.param_groups:
             if named != ("param_names" in group):
-                raise ValueError("all optimizer param groups should be with/without names")
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. cannot add param group "
+                    f"{'with' if named else 'without'} names to the optimizer"
+                )
             if any(id(param) in fresh for param in group["params"]):
                 raise ValueError("some parameters appear in more than one parameter group")
 
@@ -314,8 +318,15 @@ def _get_value(x: Any) -> Any:
     return x.item() if isinstance(x, Tensor) else x
 
 
-def refuse_negative(name: str, value: float) -> None:
-    """Refuse an option below zero, in PyTorch's words: "Invalid learning rate: -1"."""
+def refuse_rates(lr: float | Tensor) -> None:
+    """Refuse a tensor of several rates."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+
+
+def refuse_negative(name: str, value: float | Tensor) -> None:
+    """Refuse an option below zero, in PyTorch's words: "Invalid learning rate: -1"; and a rate of several elements."""
+    refuse_rates(value)
     if not value >= 0.0:
         raise ValueError(f"Invalid {name}: {value}")
 

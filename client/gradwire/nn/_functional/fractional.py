@@ -22,8 +22,9 @@ def fractional_max_pool(
 ) -> tuple[Tensor, Tensor]:
     """Maxima (N, C, *output sizes) of windows, and their flat indices (Graham, 2014).
 
-    input: (N, C, *sizes) or (C, *sizes). samples: (N, C, dims) uniform numbers that place the windows; drawn without
-    them. Raises ValueError without output sizes and ratio, RuntimeError for a window that does not fit.
+    input: (N, C, *sizes) or (C, *sizes). samples: (N or more, C, dims) uniform numbers that place the windows; drawn
+    without them. Raises ValueError without output sizes and ratio, RuntimeError for a window that does not fit and for
+    samples of other sizes.
     """
     name = f"fractional_max_pool{dims}d"
     if output_size is None and output_ratio is None:
@@ -41,6 +42,8 @@ def fractional_max_pool(
             raise refuse(f"{name}(): pool size ({window}) too large relative to input size ({size})")
     if samples is None:
         samples = rand(given.shape[0], given.shape[1], dims, dtype=input.dtype, device=input.device)
+    _check_samples(samples, given, dims)
+    samples = samples[: given.shape[0]]
     order = range(dims) if dims == 3 else (1, 0)  # PyTorch's first sample of an image places along its width
     starts = [
         _starts(samples[..., at], size, count, window)
@@ -48,6 +51,20 @@ def fractional_max_pool(
     ]
     values, places = _pooled(given, starts, counts, windows)
     return (values.squeeze(0), places.squeeze(0)) if single else (values, places)
+
+
+def _check_samples(samples: Tensor, given: Tensor, dims: int) -> None:
+    if samples.dtype != given.dtype:
+        raise refuse("Expect _random_samples to have the same dtype as input")
+    if samples.ndim != 3:
+        raise refuse(f"Expect _random_samples to have 3 dimensions, got {samples.ndim}")
+    batch, channels, width = samples.shape
+    if batch < given.shape[0]:
+        raise refuse("Expect _random_samples.size(0) no less then input batch size.")
+    if channels != given.shape[1]:
+        raise refuse("Expect _random_samples.size(1) equals to input channel size.")
+    if width != dims:
+        raise refuse(f"Expect _random_samples.size(2) equals to {dims}; got {width}.")
 
 
 def _each(value: Any, dims: int) -> list[Any]:
