@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 import gradwire
-from tests.client.oracle import agree, torch
+from tests.client.oracle import agree, refuse, torch
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -92,3 +92,66 @@ def test_a_weak_reference_tells_whether_the_tensor_is_gone():
     assert not reference.expired()
     del x
     assert reference.expired()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t, x, y: t.einsum(x, [0, 1], y, [1, 2]),
+        lambda t, x, y: t.einsum(x, [0, 1], y, [1, 2], [2, 0]),
+        lambda t, x, y: t.einsum(x, [30, 2]),
+        lambda t, x, y: t.einsum(x, [..., 51], y, [51, ...], [...]),
+        lambda t, x, y: t.einsum("ij,jk", x, y),
+        lambda t, x, y: t.einsum("ij,jk", [x, y]),
+    ],
+)
+def test_einsum_takes_lists_of_labels(call):
+    def case(t):
+        x, y = t.arange(6.0).reshape(2, 3), t.arange(6.0).reshape(3, 2)
+        x.requires_grad_()
+        made = call(t, x, y)
+        made.sum().backward()
+        return made.detach(), x.grad
+
+    agree(case)
+
+
+def test_einsum_refuses_lists_as_pytorchs_does():
+    refuse(lambda t: t.einsum(t.ones(2)), ValueError, "must specify the equation string and at least one operand, or")
+    refuse(lambda t: t.einsum(t.ones(2), [52]), ValueError, r"not within the valid range \[0, 52\)")
+    refuse(lambda t: t.einsum(t.ones(2), [-1]), ValueError, r"not within the valid range \[0, 52\)")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_tensor_of_times_repeats_its_places(dtype):
+    def case(t):
+        times = t.tensor([2, 0, 3], dtype=getattr(t, dtype))
+        named = t.repeat_interleave(repeats=times)
+        return t.repeat_interleave(times), t.repeat_interleave(times, output_size=5), named
+
+    agree(case)
+
+
+def test_times_that_pytorch_refuses_are_refused():
+    refuse(lambda t: t.repeat_interleave(t.ones(2, 2).long()), RuntimeError, "only accept 1D vector as repeat")
+    refuse(
+        lambda t: t.repeat_interleave(t.ones(2)), NotImplementedError, '"repeat_interleave_cpu" not implemented for \'F'
+    )
+    refuse(lambda t: t.repeat_interleave(t.tensor([-1, 2])), RuntimeError, "repeats can not be negative")
+    refuse(
+        lambda t: t.repeat_interleave(t.tensor([1, 2]), output_size=5), RuntimeError, "allocated size does not match"
+    )
+
+
+def test_a_wrong_output_size_is_refused():
+    def repeat(t, repeats):
+        return t.repeat_interleave(t.tensor([3, 4]), repeats, output_size=5)
+
+    refuse(lambda t: repeat(t, 2), RuntimeError, "Invalid output_size, expected 4 but got 5")
+    refuse(lambda t: repeat(t, t.tensor([2])), RuntimeError, "allocated size does not match required size")
+    refuse(lambda t: repeat(t, t.tensor([2, 1])), RuntimeError, "allocated size does not match required size")
+
+
+def test_denormal_numbers_are_not_flushed():
+    assert gradwire.set_flush_denormal(True) is False
+    assert float(gradwire.tensor(1e-40) * 1.0) > 0

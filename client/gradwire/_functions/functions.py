@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.dtypes import dtype
-from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, refuse
 from gradwire._base.promotion import COMPLEX, category, promote_types
+from gradwire._tensor import ops
 from gradwire._tensor.call import _call
 from gradwire._tensor.out import _into
 from gradwire._tensor.storages import UntypedStorage
 from gradwire._tensor.tensor import Tensor
 
 _INTS = ("int8", "int16", "int32", "int64")
+_LETTERS = ascii_uppercase + ascii_lowercase
 _FLOATS = ("float32", "float64")
 
 
@@ -88,6 +91,69 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, axes: Any = None, out: Ten
         given = (*first, *second)
     made: Tensor = _call("tensordot", (a, b, given))
     return made if out is None else _into("tensordot", out, made, (a, b))
+
+
+def einsum(equation: Any, *operands: Any) -> Tensor:
+    """Sum of products over the labels that the output lacks, by Einstein's notation (torch.einsum).
+
+    equation: such as "ij,jk->ik". Or tensors that alternate with lists of labels, numbers below 52 and `...`, and a
+    last list for the output: `einsum(a, [0, 1], b, [1, 2], [0, 2])`. Raises ValueError for a tensor without its list,
+    and for another label.
+    """
+    if isinstance(equation, Tensor):
+        given = (equation, *operands)
+        if len(given) < 2:
+            raise ValueError(
+                "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+                "subscripts list"
+            )
+        tensors = given[: len(given) // 2 * 2 : 2]
+        equation = ",".join(map(_labels, given[1::2]))
+        if len(given) % 2:
+            equation += "->" + _labels(given[-1])
+        operands = tensors
+    made: Tensor = ops.einsum(equation, *operands)
+    return made
+
+
+def _labels(subscripts: Any) -> str:
+    """A list's labels as letters: those of 0 to 25 are capitals, as PyTorch orders them."""
+    found = []
+    for each in subscripts:
+        if each is Ellipsis:
+            found.append("...")
+        elif 0 <= each < len(_LETTERS):
+            found.append(_LETTERS[each])
+        else:
+            raise ValueError("einsum(): subscript in subscript list is not within the valid range [0, 52)")
+    return "".join(found)
+
+
+def repeat_interleave(
+    input: Any = None, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None, axis: Any = None
+) -> Tensor:
+    """Repeat each element, or each slice along `dim`, next to itself (torch.repeat_interleave).
+
+    A single tensor holds the times: place i comes so often in the result. Raises RuntimeError if it is no vector, for
+    negative times, and for another size of the result than `output_size`.
+    """
+    if input is not None and repeats is not None:
+        return ops.repeat_interleave(input, repeats, dim, output_size=output_size, axis=axis)
+    times = repeats if input is None else input
+    if not isinstance(times, Tensor):
+        raise GradwireTypeError("repeat_interleave() missing 1 required positional argument: 'repeats'")
+    if times.ndim != 1:
+        raise refuse("repeat_interleave only accept 1D vector as repeat")
+    if times.dtype not in (dtypes.int32, dtypes.int64):
+        kind = str(times.type()).rpartition(".")[2].removesuffix("Tensor")
+        raise GradwireNotImplementedError(f"\"repeat_interleave_{times.device.type}\" not implemented for '{kind}'")
+    places = ops.arange(len(times), dtype=times.dtype, device=times.device)
+    return ops.repeat_interleave(places, times, output_size=output_size)
+
+
+def set_flush_denormal(mode: bool, /) -> bool:
+    """False: the server's processors keep denormal numbers (torch.set_flush_denormal)."""
+    return False
 
 
 def _parts(name: str, input: Tensor, sections: Any, *dim: int) -> Any:

@@ -527,6 +527,10 @@ def repeat_interleave(
     if counts.size and int(counts.min()) < 0:
         raise EngineError(Reason.RUNTIME, "repeats can not be negative")
     total = int(counts.sum()) * (size if counts.size == 1 else 1)
+    if output_size is not None and output_size != total:
+        whole = f"repeat_interleave: Invalid output_size, expected {total} but got {output_size}"
+        tensor = "allocated size does not match required size"
+        raise EngineError(Reason.RUNTIME, tensor if hasattr(repeats, "dtype") else whole)
     admit((*input.shape[:dim], total, *input.shape[dim + 1 :]), array.dtype)
     places = module_of(array).asarray(np.repeat(np.arange(size), host(counts)))
     return index_select(input, dim, Tensor(places) if type(input) is Tensor else places)
