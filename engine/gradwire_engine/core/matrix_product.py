@@ -95,11 +95,12 @@ class RepeatedProduct:
 
     def add(self, one: Array, other: Array, out: Array, row: Array | None) -> None:
         """Write one @ other + row. `row` must not overlap `out`. Raises ValueError: shapes."""
-        held = self._arrays
-        if not (held and held[0]() is one and held[1]() is other and held[2]() is out and held[3]() is row):
+        held, given = self._arrays, _NO_ROW if row is None else row
+        if not (held and held[0]() is one and held[1]() is other and held[2]() is out and held[3]() is given):
+            self._arrays = ()  # an interrupt may come before the new job is complete
             turned = [each.T if turn else each for each, turn in zip((one, other, out), self._turns, strict=True)]
             self._job = _job_of(turned[0], turned[1], turned[2], row)
-            self._arrays = ref(one), ref(other), ref(out), _nothing if row is None else ref(row)
+            self._arrays = ref(one), ref(other), ref(out), ref(given)
             if self._job is None:
                 self._arrays = ()
                 matrix_product(np, *turned)
@@ -108,8 +109,11 @@ class RepeatedProduct:
             np.add(whole, row, whole)
 
 
-def _nothing() -> None:
-    """What a reference to no array gives."""
+class _NoRow:
+    """Stands for a row that was not given: it differs from one that was freed."""
+
+
+_NO_ROW = _NoRow()
 
 
 def _job_of(a: Array, b: Array, out: Array, row: Array | None) -> _Job | None:

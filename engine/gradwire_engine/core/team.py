@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import threading
+import time
 from array import array
 from collections.abc import Callable, Sequence
 
@@ -94,18 +95,23 @@ class Team:
         self.run(COPIES, -(-nbytes // step), facts.buffer_info()[0], threads)
 
     def _ensure(self, count: int) -> int:
-        """Start helpers until there are so many; returns how many there are."""
+        """Start helpers until there are so many; returns how many there are.
+
+        A helper has its lane before it starts, since an interrupt may come after that. Two of one lane would share
+        scratch memory.
+        """
         with self._lock:
             while len(self._helpers) < count:
                 lane = len(self._helpers) + 1
                 helper = threading.Thread(
                     target=self._code, args=(_HELP, lane, None, self._memory), name="gradwire-team", daemon=True
                 )
+                self._helpers.append(helper)
                 try:
                     helper.start()
                 except RuntimeError:
+                    self._helpers.pop()
                     break
-                self._helpers.append(helper)
             return min(count, len(self._helpers))
 
     def end(self) -> None:
@@ -114,5 +120,7 @@ class Team:
         self._words[_ENDS] = 1
         for lane in range(1, len(self._helpers) + 1):
             self._libc.sem_post(self._semaphore(lane))
+        until = time.monotonic() + _END_SECONDS
         for helper in self._helpers:
-            helper.join(_END_SECONDS)
+            if helper.is_alive():
+                helper.join(max(0.0, until - time.monotonic()))

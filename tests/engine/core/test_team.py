@@ -18,7 +18,7 @@ from gradwire_engine.compile.fusion.kernel_cache import KERNELS
 from gradwire_engine.compile.fusion.llvm_printer import ENTRY
 from gradwire_engine.core import matrix_product as products
 from gradwire_engine.core.matrix_product import RepeatedProduct, matrix_product
-from gradwire_engine.core.team import Team
+from gradwire_engine.core.team import LOOPS, Team
 from gradwire_engine.core.threads import POOL, Pool
 
 pytest.importorskip("llvmlite")
@@ -229,3 +229,92 @@ def test_a_failing_product_raises(team: Team, monkeypatch: pytest.MonkeyPatch) -
     big = np.ones((200, 200), np.float32)
     with pytest.raises(MemoryError, match="sgemm"):
         matrix_product(np, big, big)
+
+
+def test_an_interrupted_start_gives_no_lane_twice(team: Team, counting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes, start = [], threading.Thread.start
+
+    def interrupted(helper: Any) -> None:
+        lanes.append(helper._args[1])
+        start(helper)
+        if len(lanes) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        counted(team, counting, 10_000, 3)
+    counted(team, counting, 10_000, 3)
+    assert lanes == [1, 2]
+
+
+def test_a_job_of_one_thread_leaves_the_team_to_others(team: Team, counting: Any) -> None:
+    used: list[bool] = []
+
+    def meanwhile(begin: int, end: int, scratch: int | None, table: int | None) -> None:
+        used.append(any(min(counted(team, counting, 3_000_000, 2)) for _ in range(200)))
+
+    entry = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(meanwhile)
+    address = ctypes.cast(entry, ctypes.c_void_p).value
+    facts = np.array([address, 1, 1, 0, 0, 0], np.int64)
+    team.run(LOOPS, 1, facts.ctypes.data, 2)
+    assert used == [True]
+
+
+def test_the_end_waits_once_for_all_helpers(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradwire_engine.core.team._END_SECONDS", 0.2)
+    made, over = Team(kernel.entry, kernel), threading.Event()
+    made._helpers = [threading.Thread(target=over.wait, args=(60,), daemon=True) for _ in range(20)]
+    for helper in made._helpers:
+        helper.start()
+    begin = time.monotonic()
+    made.end()
+    took = time.monotonic() - begin
+    over.set()
+    assert took < 2
+
+
+def test_threads_that_ask_at_once_get_one_team(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[Any] = []
+    monkeypatch.setattr(POOL, "team", None)
+    monkeypatch.setattr(KERNELS, "hurry", lambda job: not jobs.append(job))
+    assert team_code.make_team()
+    assert team_code.make_team()
+    jobs[0]()
+    made = POOL.team
+    assert made is not None
+    jobs[1]()
+    assert POOL.team is made
+    made.end()
+
+
+@needs_library
+def test_a_row_that_was_freed_is_not_added_again(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_fast", library)
+    monkeypatch.setattr(POOL, "team", team)
+    a, b, out = np.ones((200, 90), np.float32), np.ones((90, 530), np.float32), np.empty((200, 530), np.float32)
+    multiply = RepeatedProduct()
+    multiply.add(a, b, out, np.full(530, 1.0, np.float32))
+    assert (out == 91).all()
+    multiply(a, b, out)
+    assert (out == 90).all()
+
+
+@needs_library
+def test_an_interrupt_keeps_no_job_of_other_arrays(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_fast", library)
+    monkeypatch.setattr(POOL, "team", team)
+    one, two = (np.full((200, 90), value, np.float32) for value in (1, 2))
+    b = np.ones((90, 530), np.float32)
+    out = np.empty((200, 530), np.float32)
+    multiply = RepeatedProduct()
+    multiply(one, b, out)
+
+    def interrupt(array: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(products, "ref", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            multiply(two, b, out)
+    multiply(one, b, out)
+    assert (out == 90).all()

@@ -30,6 +30,8 @@ def make_team() -> bool:
         return True
 
     def build() -> None:
+        if POOL.team is not None:  # several threads asked for it
+            return
         kernel = KERNELS.built(_team_code())
         if kernel.entry is not None:
             POOL.team = Team(kernel.entry, kernel)
@@ -328,15 +330,18 @@ leave:
   ret void
 }
 
-; Do a job with the helpers that may join; alone if the team has another job.
+; Do a job with the helpers that may join; alone if none may, or if the team has another job.
 define internal void @share(i64 %what, i64 %count, i64 %helpers, ptr %data, ptr %control) #0 {
 start:
+  %single = icmp eq i64 %helpers, 0
+  br i1 %single, label %alone, label %claim.team
+claim.team:
   %a.busy = getelementptr i64, ptr %control, i64 16
   %pair = cmpxchg ptr %a.busy, i64 0, i64 1 acquire monotonic, align 64
   %won = extractvalue { i64, i1 } %pair, 1
   br i1 %won, label %post, label %alone
 alone:
-  %place = phi i64 [ 0, %start ], [ %place.next, %alone ]
+  %place = phi i64 [ 0, %start ], [ 0, %claim.team ], [ %place.next, %alone ]
   call void @part(i64 %what, ptr %data, i64 %place, i64 0)
   %place.next = add i64 %place, 1
   %more = icmp ult i64 %place.next, %count
