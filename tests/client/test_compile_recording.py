@@ -44,6 +44,35 @@ def test_a_recording_that_does_not_wait_answers_as_the_function(deferring) -> No
     assert runs_of(function) == 1
 
 
+SIZES = [(3,), (4,), (5,), (2, 3), (3, 4), (4, 5)]
+
+
+def updated(weights):
+    with gradwire.no_grad():
+        for weight in weights:
+            half = gradwire.zeros_like(weight).add_(weight, alpha=0.5)
+            weight.mul_(0.9).addcmul_(half, half, value=2.0)
+    return sum((weight * weight.flatten()[0]).sum() for weight in weights)
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # the function that counts is Python that no program has
+def test_a_recording_waits_once_for_ops_that_differ_in_sizes(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [gradwire.ones(sizes) for sizes in SIZES]
+    waits = counted_waits(deferring, monkeypatch)
+    gradwire.compile(lambda: updated(weights))()
+    assert len(waits) < 30  # of more than 50 commands
+
+
+def test_ops_of_other_sizes_answer_as_the_function(deferring) -> None:
+    answers = []
+    for wrap in (lambda function: function, gradwire.compile):
+        weights = [gradwire.full(sizes, 0.1 + place) for place, sizes in enumerate(SIZES)]
+        function = wrap(lambda weights=weights: updated(weights))
+        answers.append([*[function().item() for _ in range(4)], *[weight.tolist() for weight in weights]])
+    assert answers[0] == answers[1]
+    assert runs_of(function) == 1
+
+
 def test_a_refusal_that_values_decide_ends_a_recording_that_does_not_wait(deferring) -> None:
     factors = [1.0, 2.0, 0.0, 3.0]
 

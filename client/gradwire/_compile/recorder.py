@@ -1,9 +1,8 @@
 """Recorder: records the commands of one call of a function and makes a program of them.
 
-While a session has a recorder, a command waits for its answer and is recorded with it. An op that had the same answer
-before in the call does not wait. Ids of tensors that the
-call made become slots of the program. Ids of outside tensors become its inputs: first the arguments, then the tensors
-that the function closes over.
+While a session has a recorder, a command waits for its answer and is recorded with it. An op does not wait if the call
+had its answer before there, or one that gives it but for sizes. Ids of tensors that the call made become slots of the
+program. Ids of outside tensors become its inputs: first the arguments, then the tensors that the function closes over.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import hashlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import describe_call_site, find_call_site
@@ -21,13 +20,12 @@ from gradwire._base.signals import handlers_running
 from gradwire._base.timeouts import TIMEOUT
 from gradwire._compile.symbolic import Formula, formula_of, value_of
 from gradwire._proxy.handle import Handle
-from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
+from gradwire.v1 import errors_pb2, programs_pb2, service_pb2, types_pb2
 from gradwire.v1.command_facts import FACTS
 
 if TYPE_CHECKING:
-    from gradwire._proxy.memo import MemoEntry
+    from gradwire._proxy.memo import MemoEntry, Model
     from gradwire._proxy.protocols import SessionProtocol
-    from gradwire.v1 import types_pb2
 
 # Why a request is refused that is no step, of a command that others are steps of.
 _UNFIT = {
@@ -74,6 +72,8 @@ class Recorder:
         self._created_ids: set[int] = set()
         #: By key: ops that this call has had answered, with their outputs. None: each op waits for its answer.
         self.answers: dict[tuple[Any, ...], tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]] | None = None
+        self._models: dict[tuple[Any, ...], Model] = {}
+        self._outputs: dict[tuple[Any, ...], Sequence[types_pb2.TensorSpec]] = {}
         #: Whether an op did not wait.
         self.pipelined = False
         self._thread = threading.get_ident()
@@ -155,18 +155,43 @@ class Recorder:
         """Keep an op's answer for further calls with the same key."""
         if self.answers is not None and not self._is_elsewhere():
             self.answers[entry.key] = entry, outputs
+            if entry.model is not None:
+                self._outputs[entry.model.key] = outputs
+                self._models[entry.model.key] = entry.model
 
     def known_answer(
         self, key: tuple[Any, ...], values: Sequence[Any]
     ) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
         """What an op with this key and these values gives; None if it must wait."""
-        if not self.answers or self._is_elsewhere() or TIMEOUT.get() is not None:
+        if not self.answers or self._must_wait():
             return None
         found = self.answers.get(key)
         if found is None or any(values[place] != value for place, value in found[0].fixed):
             return None
         self.pipelined = True
         return found
+
+    @property
+    def models(self) -> Mapping[tuple[Any, ...], Model]:
+        """What ops gave in the call, by the memo's keys without sizes and integers; empty if an op must wait."""
+        return {} if self._must_wait() else self._models
+
+    def sized_answer(self, entry: MemoEntry) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]:
+        """What an op inferred from a model gives: the answer of the model with other sizes."""
+        assert entry.model is not None
+        outputs = []
+        for output, spec in zip(self._outputs[entry.model.key], entry.specs, strict=True):
+            made = types_pb2.TensorSpec()
+            made.CopyFrom(output)
+            made.shape[:] = spec.shape
+            made.strides[:] = spec.strides
+            outputs.append(made)
+        self.pipelined = True
+        return entry, outputs
+
+    def _must_wait(self) -> bool:
+        """Whether each op waits here for its answer."""
+        return self.answers is None or self._is_elsewhere() or TIMEOUT.get() is not None
 
     def _obstruct(self, why: str) -> None:
         if self.obstacle is None:

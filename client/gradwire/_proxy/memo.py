@@ -306,6 +306,7 @@ class MemoEntry:
     def make_template(self) -> Template:
         """The template of an inferred entry, made at its second use."""
         assert self.model is not None
+        assert self.model.pattern is not None
         self.template = self.model.pattern.template(self.integers)
         self.words = self.template.words
         self.plain = self._is_plain()
@@ -351,7 +352,7 @@ class Model:
     """What calls at one call site have in common that differ in sizes and numbers alone, learned from an answer.
 
     `key` is the memo's key without sizes and integers. Dtype, device, flags and nodes of the results are those of
-    `specs`; `_tensor.inference` gives their sizes.
+    `specs`; `_tensor.inference` gives their sizes. `pattern` makes the commands; a recording's models have none.
     """
 
     __slots__ = ("call_site", "fixed", "key", "pattern", "specs")
@@ -360,7 +361,7 @@ class Model:
         self,
         key: tuple[object, ...],
         call_site: tuple[CodeType, int],
-        pattern: Pattern,
+        pattern: Pattern | None,
         specs: tuple[Spec, ...],
         fixed: tuple[tuple[int, float], ...],
     ) -> None:

@@ -6,7 +6,7 @@ The session's package is above the proxies, so this module cannot import its cla
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -24,6 +24,10 @@ class HookCallback(Protocol):
 
 
 class RecorderProtocol(Protocol):
+    @property
+    def models(self) -> Mapping[tuple[Any, ...], Model]:
+        """What ops gave in the call, by the memo's keys without sizes and integers."""
+
     """Records the commands of a function that is being compiled (`_compile.recorder`)."""
 
     counters: dict[int, Callable[[int], None]]
@@ -51,6 +55,9 @@ class RecorderProtocol(Protocol):
         self, key: tuple[Any, ...], values: Sequence[Any]
     ) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
         """What an op with this key and these values gives; None if it must wait."""
+
+    def sized_answer(self, entry: MemoEntry) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]:
+        """What an op inferred from a model gives."""
 
 
 class SegmentsProtocol(Protocol):

@@ -29,7 +29,7 @@ from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.in_place import check_in_place
-from gradwire._tensor.inference import infer, learn
+from gradwire._tensor.inference import infer, learn, sketch
 from gradwire._tensor.overrides import OverriddenError, call_override
 from gradwire._tensor.shape_rules import RULES, Rule
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
@@ -37,7 +37,7 @@ from gradwire._transport.wire import Value, make_template
 from gradwire.v1 import service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import SessionProtocol
+    from gradwire._proxy.protocols import RecorderProtocol, SessionProtocol
 
 #: Generated module of the ops' functions. It registers itself, since it imports this module.
 OPS: list[ModuleType] = []
@@ -125,7 +125,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
         call_site = (code, frame.f_lasti)
         rule = _RULES.get(op)
         if rule is not None and not session.every_call_waits:
-            entry = infer(session, rule, key, op, args, kwargs, values, call_site)
+            entry = infer(session.models, rule, key, op, args, kwargs, values, call_site)
             if entry is not None:
                 return _inferred_call(session, entry, args, values, edges, op, result)
         try:
@@ -175,6 +175,7 @@ def _inferred_call(
 ) -> Any:
     """Apply an op whose results were inferred, and store the entry in the memo."""
     assert entry.model is not None
+    assert entry.model.pattern is not None
     in_place = entry.in_place
     if in_place:
         check_in_place(op, args, GRAD_ENABLED.get(), edges)
@@ -301,7 +302,7 @@ def _first_call(
         return command
 
     recorder = session.recorder
-    known = None if recorder is None else recorder.known_answer(tuple(key), values)
+    known = None if recorder is None else _recorded_answer(recorder, key, op, args, kwargs, values, call_site)
     if known is not None:
         return _record_again(session, *known, build, args, values, edges, result)
     # If the number of results is unknown, the server chooses their ids too.
@@ -319,10 +320,12 @@ def _first_call(
             fixed = _fixed_floats(op, args, kwargs)
             entry = MemoEntry(tuple(key), op, call_site, template, specs, fixed, in_place, same, warning)
             session.remember(entry)
-            if recorder is not None and not warning and not same:
-                recorder.learn_answer(entry, outputs)
             rule = None if warning or (same and not in_place) else _RULES.get(op)
-            if rule is not None:
+            if recorder is not None and not warning and not same:
+                if rule is not None:
+                    sketch(rule, key, op, args, kwargs, entry)
+                recorder.learn_answer(entry, outputs)
+            elif rule is not None:
                 learn(session, rule, key, op, args, kwargs, [*values, *made_ids], entry, build_of)
     if in_place:
         (update_strides if op == "take_geometry_" else update_in_place)(args[0], specs[0], edges, bool(enabled))
@@ -331,6 +334,23 @@ def _first_call(
         return args[0]
     made = _results(session, [output.id for output in outputs], specs, same, edges, args, values)
     return pack_results(op, made, result)
+
+
+def _recorded_answer(
+    recorder: RecorderProtocol,
+    key: list[Any],
+    op: str,
+    args: tuple[Any, ...],
+    kwargs: _NamedValues,
+    values: list[Value],
+    call_site: tuple[CodeType, int],
+) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
+    """What a recorded op gives, known from a call with equal or other sizes there; None if it must wait."""
+    known, rule = recorder.known_answer(tuple(key), values), _RULES.get(op)
+    if known is not None or rule is None:
+        return known
+    entry = infer(recorder.models, rule, key, op, args, kwargs, values, call_site)
+    return None if entry is None else recorder.sized_answer(entry)
 
 
 def _record_again(

@@ -8,7 +8,7 @@ the call waits as before, so an error that PyTorch raises at once is raised at o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -30,7 +30,7 @@ _NamedValues = Sequence[tuple[str, Any]]
 
 
 def infer(
-    session: SessionProtocol,
+    models: Mapping[tuple[Any, ...], Model],
     rule: Rule,
     key: list[Any],
     op: str,
@@ -43,7 +43,7 @@ def infer(
     found = _model_key(key, op, args)
     if found is None:
         return None
-    model = session.models.get(found[0])
+    model = models.get(found[0])
     if model is None:
         return None
     shapes = rule(op, *args, **dict(kwargs))
@@ -78,10 +78,7 @@ def learn(
 
     `build` makes the command from arguments, named arguments and values.
     """
-    shapes = rule(op, *args, **dict(kwargs))
-    if shapes is None or shapes != tuple([(tuple(spec.shape), spec.strides) for spec in answer.specs]):
-        return
-    found = _model_key(key, op, args)
+    found = _learned(rule, key, op, args, kwargs, answer)
     if found is None:
         return
 
@@ -94,6 +91,23 @@ def learn(
     if pattern is not None:
         answer.model = Model(found[0], (answer.code, answer.offset), pattern, answer.specs, answer.fixed)
         session.remember_model(answer.model)
+
+
+def sketch(rule: Rule, key: list[Any], op: str, args: tuple[Any, ...], kwargs: _NamedValues, answer: MemoEntry) -> None:
+    """Give a recorded call's entry a model that makes no commands, if the op's rule gives the sizes of the answer."""
+    found = _learned(rule, key, op, args, kwargs, answer)
+    if found is not None:
+        answer.model = Model(found[0], (answer.code, answer.offset), None, answer.specs, answer.fixed)
+
+
+def _learned(
+    rule: Rule, key: list[Any], op: str, args: tuple[Any, ...], kwargs: _NamedValues, answer: MemoEntry
+) -> tuple[tuple[Any, ...], list[int]] | None:
+    """The model's key and the call's integers, if the op's rule gives the sizes of the answer."""
+    shapes = rule(op, *args, **dict(kwargs))
+    if shapes is None or shapes != tuple([(tuple(spec.shape), spec.strides) for spec in answer.specs]):
+        return None
+    return _model_key(key, op, args)
 
 
 def _model_key(key: list[Any], op: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int]] | None:
