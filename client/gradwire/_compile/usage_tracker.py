@@ -32,6 +32,9 @@ _ATTRIBUTE = ("_ATTR", "_METHOD", "IMPORT_FROM")
 _STEPPING = frozenset(("hooked", "step", "zero_grad", "__init__", "__setstate__", "register_step_post_hook"))
 #: Functions of importlib that an import statement calls.
 _IMPORTING = frozenset(("_find_and_load", "_handle_fromlist", "_lock_unlock_module", "__getattr__"))
+_CALLS = frozenset(("call", "c_call"))
+#: Functions written in C whose calls count if this package makes them, too.
+_NOTED = frozenset(("warn", "_abc_instancecheck", "_abc_subclasscheck"))
 _RATES = frozenset(("param_groups", "state", "defaults", "_last_lr", "base_lrs"))
 
 
@@ -155,7 +158,7 @@ class UsageTracker:
         return each
 
     def _profile(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if handlers_running() != self._handlers:
+        if event not in _CALLS or _is_ordinary(frame, event, arg) or handlers_running() != self._handlers:
             return
         if event == "call":
             code = frame.f_code
@@ -208,6 +211,17 @@ class UsageTracker:
             frame = frame.f_back
         where = "" if frame is None else "\n  " + describe_call_site(frame.f_code, frame.f_lasti)
         self.usage.obstruct(why + where)
+
+
+def _is_ordinary(frame: types.FrameType, event: str, arg: Any) -> bool:
+    """Whether this is one of the many calls between trusted code, or from this package to C, which mean nothing."""
+    filename = frame.f_code.co_filename
+    if not TRUSTED[filename]:
+        return False
+    if event == "c_call":
+        return INTERNAL[filename] and arg.__name__ not in _NOTED
+    called_by = frame.f_back
+    return called_by is None or TRUSTED[called_by.f_code.co_filename]
 
 
 def _is_trusted(frame: types.FrameType) -> bool:
