@@ -9,10 +9,12 @@ as it is. Where anything is unusual, nothing has changed, and the ordinary pass 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from heapq import heapify, heappop, heappush
 from time import monotonic
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -27,15 +29,23 @@ from gradwire_engine.graph.graph import LAST, AccumulateGrad, Node
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.admission import needed
+from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.cost import LONG
+from gradwire_engine.op.op import Op
 from gradwire_engine.op.repeated import forward_of, is_repeatable, record
 from gradwire_engine.ops.base.basic import fit
+from gradwire_engine.ops.linalg.matrix import matrix_t
 
 _MOST_NODES = 4096  # of a graph whose pass is noted
 _MOST_KNOWN = 1 << 15  # nodes of all graphs that are known
 _Key = tuple[Any, ...]
 #: A forward, the registers of its arguments, and that of its result.
 _Step = tuple[Callable[..., Any], tuple[int, ...], int]
+
+
+#: What a formula of ops alone may refer to besides functions, and names by which it could tell arrays from tensors.
+_PLAIN = (Op, int, float, complex, str, tuple, type(None), BuiltinFunctionType)
+_OF_ARRAYS = frozenset(("array", "base", "data", "flags", "host", "item", "storage", "strides"))
 
 
 class _Unusual(Exception):
@@ -99,6 +109,8 @@ def _graph(root: Node) -> tuple[_Key, list[Any]] | None:
     numbers: list[int] = []
     falling, last = True, LAST
     for node in nodes:
+        if len(nodes) > _MOST_NODES:
+            return None
         if type(node) is Node:
             part = node.part
             if part is None or node.freed or node.hooks is not None or node.retained is not None:
@@ -128,8 +140,6 @@ def _graph(root: Node) -> tuple[_Key, list[Any]] | None:
                 return None
             key.append(0)
             numbers.append(LAST)
-    if len(nodes) > _MOST_NODES:
-        return None
     key[0] = len(nodes)
     if not falling:
         key.append(tuple(sorted(range(len(nodes)), key=numbers.__getitem__)))
@@ -139,7 +149,7 @@ def _graph(root: Node) -> tuple[_Key, list[Any]] | None:
 class _NotedPass:
     """The list of a pass: see the module's docstring.
 
-    registers: constants at their places. loads: register, node, place and strides of saved values. leaves: node and
+    registers: constants at their places. loads: register, node, place and description of saved values. leaves: node and
     register of gradients, in the order of delivery. frees: nodes that drop their saved values. room: bytes that the
     pass takes.
     """
@@ -148,7 +158,7 @@ class _NotedPass:
 
     def __init__(self) -> None:
         self.registers: list[Any] = []
-        self.loads: list[tuple[int, int, int, tuple[int, ...]]] = []
+        self.loads: list[tuple[int, int, int, Any]] = []
         self.steps: list[_Step] = []
         self.leaves: list[tuple[int, int]] = []
         self.frees: list[int] = []
@@ -160,7 +170,7 @@ class _NotedPass:
         if (account.limit and account.bytes + self.room > account.limit) or self.operations > account.operations:
             return None
         registers = self.registers.copy()
-        for register, number, place, strides in self.loads:
+        for register, number, place, description in self.loads:
             saved = nodes[number].saved[place]
             if type(saved) is Saved:
                 leaf = saved.leaf
@@ -168,13 +178,15 @@ class _NotedPass:
                 if saved.version != holder.storage.version or saved.tangents is not None:
                     return None
                 registers[register] = array = holder.array
-                if array.strides != strides:
+                if (array.shape, array.strides, array.dtype) != description:  # of a leaf that was given other data
                     return None
             else:
                 registers[register] = saved
-        at = registers.__getitem__
+        at, interrupt = registers.__getitem__, context.interrupt or NEVER
         try:
             for forward, places, out in self.steps:
+                if monotonic() >= interrupt.at and (interrupt.stopping() or interrupt.pauses()):
+                    return None  # the ordinary pass can pause
                 registers[out] = forward(np, *map(at, places))
         except Exception:  # noqa: BLE001 - the ordinary pass raises it again
             return None
@@ -312,8 +324,9 @@ class _Noting:
             raise _Unusual
         else:
             return self._constant(value)
-        strides = getattr(self._values[register], "strides", ())
-        self._made.loads.append((register, self._numbers[node], place, strides))
+        held = self._values[register]
+        description = (held.shape, held.strides, held.dtype) if isinstance(held, np.ndarray) else None
+        self._made.loads.append((register, self._numbers[node], place, description))
         return register
 
     def _add(self, edge: Any, register: int) -> None:
@@ -327,10 +340,14 @@ class _Noting:
         """The register of a formula's result, fitted to its input."""
         values = [self._values[register] for register in given]
         expected = fit(formula(*values), meta)
+        # What a formula does by values and by numbers, which differ between passes, holds for this pass alone. NumPy's
+        # numbers are results without dimensions.
+        if getattr(formula, "reads_values", False) or any(isinstance(value, (float, np.generic)) for value in values):
+            return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given))
         for register, value in zip(given, values, strict=True):
             if expected is value:
                 return register  # passed on, as by additions
-        steps = self._steps_of(formula, meta, given)
+        steps = self._steps_of(formula, meta, given) if _is_of_ops(formula) else None
         if steps is not None:
             before = len(self._values), len(self._made.steps), self._made.room, dict(self._held)
             out = self._replayed(steps, given)
@@ -343,8 +360,6 @@ class _Noting:
     def _steps_of(self, formula: Callable[..., Any], meta: Any, given: list[int]) -> Any:
         """The ops that a formula applies to tensors, with its operands; None if they do not tell all."""
         values = [self._values[register] for register in given]
-        if any(type(value) is float for value in values):
-            return None
         tensors = [Tensor(value) if isinstance(value, np.ndarray) else value for value in values]
         context = replace(self._context, grad_enabled=False)
         made, recorder = record(context, lambda: fit(formula(*tensors), meta))
@@ -364,7 +379,7 @@ class _Noting:
                     if id(each) not in known:
                         return None
                     places.append(known[id(each)])
-                elif isinstance(each, (Tensor, list, np.ndarray)):
+                elif isinstance(each, (Tensor, list, np.ndarray, np.generic)):
                     return None
                 else:
                     places.append(self._constant(each))
@@ -373,6 +388,42 @@ class _Noting:
                 self._made.room += needed(op, arrays)
             known[id(made)] = self._step(forward_of(op, arrays), tuple(places))
         return known.get(id(result))
+
+
+@cache
+def _is_of_ops(formula: Any) -> bool:
+    """Whether a formula surely computes by ops alone, so that it has no other way for arrays than for tensors."""
+    seen: set[CodeType] = set()
+    waiting = [formula]
+    while waiting:
+        one = waiting.pop()
+        if one is matrix_t:  # a view of either
+            continue
+        if isinstance(one, Composite):
+            one = one.function
+        if not isinstance(one, FunctionType):
+            if not isinstance(one, _PLAIN):
+                return False
+            continue
+        if one.__code__ in seen:
+            continue
+        seen.add(one.__code__)
+        names = set(_names_in(one.__code__))
+        if names & _OF_ARRAYS:
+            return False
+        waiting += [one.__globals__[name] for name in names if name in one.__globals__]
+        waiting += [cell.cell_contents for cell in one.__closure__ or ()]
+    return True
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """The names and the texts that a function's code has, and those of the functions within it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+        elif isinstance(constant, str):
+            yield constant
 
 
 def _sum(xp: Any, one: Any, other: Any) -> Any:

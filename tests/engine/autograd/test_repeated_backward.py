@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradwire_engine import REGISTRY, Account, Context, EngineError, Tensor, activate, backward, tensor
-from gradwire_engine.autograd.repeated_backward import PassMemo
+from gradwire_engine import REGISTRY, Account, Context, EngineError, Interrupt, Tensor, activate, backward, tensor
+from gradwire_engine.autograd.repeated_backward import PassMemo, _is_of_ops
 from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.tensor import retain_grad
+from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.repeated import repeated_call
 
 
@@ -164,3 +165,78 @@ def test_the_longest_unused_graphs_are_forgotten(context: Context, monkeypatch: 
     for number in range(50):
         memo.run(graphs.call(f"sum {number}", "sum", graphs.leaves[0]))
     assert len(memo._known) <= 10
+
+
+@pytest.mark.parametrize(
+    ("build", "given"),
+    [
+        # A float that decides what a formula does: with 1.0 the gradient is passed on as it is.
+        (lambda call, x, y, f: call("add", x, y, alpha=f), [(1.0, 2.0, f) for f in (1.0, 1.0, 0.5, 2.0)]),
+        # Formulas that read values.
+        (lambda call, x, y, f: call("prod", x, 0), [(first, 2.0, 0.0) for first in (1.0, 3.0, 0.0, 0.0)]),
+        (lambda call, x, y, f: call("cumprod", x, 0), [(first, 2.0, 0.0) for first in (1.0, 3.0, 0.0, 0.0)]),
+        # Gradients without dimensions, which are NumPy's numbers.
+        (
+            lambda call, x, y, f: call("mul", call("neg", call("sum", x)), call("exp", call("sum", y))),
+            [(first, first + 1, 0.0) for first in (1.0, 2.0, 3.0, 4.0)],
+        ),
+    ],
+)
+def test_what_values_decide_holds_for_one_pass(build: Any, given: list[Any], context: Context) -> None:
+    graphs, memo = Graphs(context), PassMemo()
+    calls = iter(range(0))
+
+    def call(name: str, *args: Any, **named: Any) -> Tensor:
+        bound = REGISTRY[name].bind(args, named)
+        key = next(calls)
+        if key not in graphs._calls:
+            _, graphs._calls[key] = repeated_call(REGISTRY[name], bound, context)
+        made = graphs._calls[key](bound, context)
+        assert isinstance(made, Tensor)
+        return made
+
+    for number, (first, second, scale) in enumerate(given):
+        leaves = [tensor(np.array([each, 2.0, 3.0]) / 8, True) for each in (first, second)]
+        found = []
+        for ordinary in (False, True):
+            calls = iter(range(20))
+            loss = call("sum", build(call, *leaves, scale))
+            if ordinary:
+                backward([loss])
+            elif memo.run(loss) is None:
+                assert number < 2
+                backward([loss])
+            found.append([each.grad and each.grad.array.tobytes() for each in leaves])
+            for each in leaves:
+                each.grad = None
+        assert found[0] == found[1]
+
+
+def test_a_formula_with_another_way_for_arrays_is_called_as_it_is() -> None:
+    formulas = {name: next(iter(OPS[name].formulas.values()))[0] for name in ("gelu", "relu", "mm", "tanh", "selu")}
+    assert {name for name, each in formulas.items() if not _is_of_ops(each)} >= {"gelu"}
+    assert _is_of_ops(formulas["mm"])
+
+
+def test_a_pass_over_replaced_data_is_left_to_the_ordinary_one(graphs: Graphs, memo: PassMemo) -> None:
+    loss = graphs()
+    graphs.leaves[1].array = graphs.leaves[1].array[:1]
+    before = graphs.grads()
+    assert memo.run(loss) is None
+    assert graphs.grads() == before
+
+
+def test_a_pass_whose_slice_is_over_is_left_to_the_ordinary_one(
+    graphs: Graphs, memo: PassMemo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Due(Interrupt):
+        def stopping(self) -> bool:
+            return True
+
+    loss, interrupt, clock = graphs(), Due(), iter([0.0])  # the slice is over after the first reading
+    interrupt.at = 1.0
+    monkeypatch.setattr("gradwire_engine.autograd.repeated_backward.monotonic", lambda: next(clock, 2.0))
+    object.__setattr__(graphs.context, "interrupt", interrupt)
+    before = graphs.grads()
+    assert memo.run(loss) is None
+    assert graphs.grads() == before

@@ -279,7 +279,7 @@ def _direct_sum(input: Array, size: Ints | int) -> Callable[..., Array] | None:
     if type(size) is not tuple or input.size < _LARGE or input.dtype not in (dtypes.float32, dtypes.float64):
         return None
     lead = input.ndim - len(size)
-    if lead < 1 or input.shape[lead:] != size or math.prod(size) < 2:
+    if lead < 1 or input.shape[lead:] != size or math.prod(size) < 2 or math.prod(input.shape[:lead]) > _MOST_KEPT:
         return None
     ones, rest = np.ones(math.prod(input.shape[:lead]), input.dtype), math.prod(size)
 
@@ -350,6 +350,7 @@ def _runs(axes: list[int]) -> list[tuple[int, int]]:
 # Elements from which a product with ones is faster; _BLOCK elements are added at a time, to keep precision.
 _LARGE = 4096
 _BLOCK = 1024
+_MOST_KEPT = 1 << 14  # ones that are kept for repeated calls, beside the account
 
 
 def _row_sums(rows: Array) -> Array:

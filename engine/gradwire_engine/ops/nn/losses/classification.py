@@ -150,13 +150,16 @@ def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduct
     return xp.asarray(summed, input.dtype)
 
 
+_MOST_KEPT = 1 << 14  # positions that are kept for repeated calls, beside the account
+
+
 def _direct_positions(
     shape: Ints, dtype: Any, target: Array, weight: Array | None, reduction: str, ignore_index: int
 ) -> Array | None:
     """Where each sample's classes begin, if no target is ignored or weighted; None if the op's own choices matter."""
     if len(shape) != 2 or 0 in shape or target.shape != shape[:1] or target.dtype != dtypes.int64:
         return None
-    if weight is not None or reduction == "none" or 0 <= ignore_index < shape[1]:
+    if weight is not None or reduction == "none" or 0 <= ignore_index < shape[1] or shape[0] > _MOST_KEPT:
         return None
     return np.arange(0, shape[0] * shape[1], shape[1]) if dtype in (dtypes.float32, dtypes.float64) else None
 
