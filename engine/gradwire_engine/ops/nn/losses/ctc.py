@@ -92,7 +92,7 @@ def _ctc_loss(
     return xp.where(xp.isinf(losses), losses.dtype.type(0), losses) if zero_infinity else losses
 
 
-_ctc_loss.works_in(backward=3.8)
+_ctc_loss.works_in(backward=5.0)
 
 
 @op(name="_ctc_loss_backward", cost=counted(lambda g, *rest: _spelled_back_cost(*rest)))
