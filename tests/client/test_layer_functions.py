@@ -68,6 +68,9 @@ CALLS = {
         x * y,
     ],
     "_upsample_bilinear2d_aa": lambda t, x, y: t.ops.aten._upsample_bilinear2d_aa(x[None, None], (2, 4), False),
+    "_upsample_bilinear2d_aa with scales": lambda t, x, y: t.ops.aten._upsample_bilinear2d_aa(
+        x[None, None], (2, 4), False, scales_h=1.7, scales_w=0.9
+    ),
     "hash_tensor": lambda t, x, y: [
         x * y,
         *[

@@ -31,5 +31,9 @@ def test_it_finds_what_differs():
     assert "dtype" in difference(ones, gw.ones(2, dtype=gw.float64))
     assert "shape" in difference(ones, gw.ones(3))
     assert "not close" in difference(ones, gw.ones(2) * 1.01)
+    precise = torch.ones(2, dtype=torch.float64) * 1.001
+    compare.results("result", ones, gw.ones(2) * 1.0015, grads=True, precise=precise)
+    with pytest.raises(compare.Difference, match="not close"):
+        compare.results("result", ones, gw.ones(2) * 1.0025, grads=True, precise=precise)
     with pytest.raises(compare.Difference, match="None instead of a tensor"):
         compare.gradients("gradient", [ones], [None])

@@ -192,12 +192,13 @@ NAMES = {
     "tensor", "tensors", "id", "ids", "inputs", "outputs", "grad_outputs", "gradients", "results", "grad", "data",
     "saved", "dirty", "group", "non_differentiable", "unpacked", "page_token", "principal", "file",
 }  # fmt: skip
+# A gang has the caller in its name at the server.
 OWN = {
     "acknowledged_seq", "after", "any_peer", "attempt", "client", "count", "device", "device_type", "epoch", "first",
-    "first_seq", "grace_ms", "key", "known_hash", "lease_ms", "max_protocol", "min_protocol", "moved", "nonce",
-    "numbers", "offset", "op", "page_size", "peer", "prefix", "program", "rank", "repeat", "seed", "size", "sliced",
-    "state", "string", "tag", "through_seq", "timeout_ms", "total_bytes", "traceparent", "ttl_ms", "value", "words",
-    "writer",
+    "first_seq", "gang", "gang_size", "grace_ms", "key", "known_hash", "lease_ms", "max_protocol", "min_protocol",
+    "moved", "nonce", "numbers", "offset", "op", "page_size", "peer", "prefix", "program", "rank", "repeat", "seed",
+    "size", "sliced", "state", "string", "tag", "through_seq", "timeout_ms", "total_bytes", "traceparent", "ttl_ms",
+    "value", "words", "writer",
 }  # fmt: skip
 _NAMING = {
     FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_UINT64,

@@ -14,7 +14,7 @@ from gradwire_engine.core.context import CURRENT, Account, Context
 from gradwire_engine.core.device import Array, device_of
 from gradwire_engine.core.dtypes import DType, is_differentiable, name_of
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.core.index_bounds import UNKNOWABLE, Bounds
+from gradwire_engine.core.index_bounds import UNKNOWABLE, Bounds, note
 from gradwire_engine.graph.graph import AccumulateGrad
 
 if TYPE_CHECKING:
@@ -220,6 +220,10 @@ class Tensor:
         if self.state is None:
             self.state = GradState()
         return self.state
+
+    def note_bounds(self, source: Tensor) -> None:
+        """Note the bounds of the integers that were copied to a GPU from a tensor in host memory."""
+        note(self.storage, self.array, source.array)
 
     def __repr__(self) -> str:
         return f"Tensor(shape={self.shape}, dtype={name_of(self.dtype)}, grad_fn={self.grad_fn})"

@@ -61,11 +61,12 @@ def interpolate_antialias(
     mode: str,
     align_corners: bool | None,
     recompute_scale_factor: bool | None,
+    scales: Sequence[float | None] = (None, None),
 ) -> Tensor:
     """Images (N, C, H, W) at another size; torch.nn.functional.interpolate with antialias.
 
-    Raises ValueError for modes other than bilinear and bicubic, for other shapes, and for both or none of `size` and
-    `scale_factor`.
+    scales: factors for the positions beside `size`; without them the quotients of the sizes. Raises ValueError for
+    modes other than bilinear and bicubic, for other shapes, and for both or none of `size` and `scale_factor`.
     """
     if mode not in _FILTERS or input.ndim != 4:
         raise ValueError(
@@ -74,7 +75,7 @@ def interpolate_antialias(
     if (size is None) == (scale_factor is None):
         raise ValueError("either size or scale_factor should be defined, and not both")
     sides = [int(side) for side in input.shape[2:]]
-    factors: Sequence[float | None] = (None, None)
+    factors = scales
     if size is not None:
         wanted = [size, size] if isinstance(size, int) else [int(side) for side in size]
     else:

@@ -9,11 +9,11 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
-from gradwire._base.refused import refusal
 from gradwire._functions.counts import dims_of
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional
+from gradwire.nn._functional.antialias import interpolate_antialias
 from gradwire.nn._functional.native import native_batch_norm
 
 __all__ = [
@@ -193,12 +193,10 @@ def _upsample_bilinear2d_aa(
 ) -> Tensor:
     """interpolate of images (n, c, h, w) with antialias, to `output_size` or by `scale_factors`.
 
-    Raises NotImplementedError for scales that differ from the quotients of the sizes.
+    scales_h, scales_w: factors for the positions beside `output_size`.
     """
-    if scales_h is not None or scales_w is not None:
-        raise refusal("_upsample_bilinear2d_aa(scales_h=)", "its scales are the quotients of the sizes")
-    return functional.interpolate(
-        input, output_size, scale_factors, "bilinear", align_corners=align_corners, antialias=True
+    return interpolate_antialias(
+        input, output_size, scale_factors, "bilinear", align_corners, None, (scales_h, scales_w)
     )
 
 

@@ -389,7 +389,7 @@ addcdiv.works_in(forward=1)
 addcdiv.grad(
     input=lambda g: g,
     tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
-    tensor2=lambda g, tensor1, tensor2, value: neg(g) * conj((value / tensor2) * (tensor1 / tensor2)),
+    tensor2=lambda g, tensor1, tensor2, value: neg(g) * conj(tensor1 * value / (tensor2 * tensor2)),
 ).tangent("holomorphic")
 
 # Clamping: the gradient also passes at the bounds.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire_engine.core import device as devices
-from gradwire_engine.core import dtypes, index_bounds
+from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.errors import EngineError, Reason
@@ -39,7 +39,7 @@ def to(
     if there is not None and there != here:
         source, moved = moved, to_device(moved, there)
         if here == devices.CPU and isinstance(moved, Tensor):
-            index_bounds.note(moved.storage, moved.array, source.array)
+            moved.note_bounds(source)
     return cast(moved, moved.dtype) if copy and moved is input else moved
 
 

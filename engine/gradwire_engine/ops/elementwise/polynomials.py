@@ -108,8 +108,16 @@ def _hermite_h(xp: Any, input: Array | Number, n: Array | Number) -> Array:
 
 def _hermite_he(xp: Any, input: Array | Number, n: Array | Number) -> Array:
     """Probabilist's Hermite polynomial of degree n (torch.special.hermite_polynomial_he)."""
-    found: Array = _hermite(xp, "hermite_polynomial_he", input, n, 1)
-    return found
+    x, degree = _operands(xp, "hermite_polynomial_he", input, n)
+    beyond = degree > _HERMITE_LIMIT[x.dtype.itemsize]
+    made = _recur(xp, xp.where(beyond, 0, degree), x, _hermite_step(x))
+    return xp.where(beyond, xp.asarray(np.nan, x.dtype), made)
+
+
+def _hermite_step(x: Any) -> Step:
+    """x last - k before. The product is exact for float32, as PyTorch's instructions keep it."""
+    wide = x.astype(dtypes.float64, copy=False)
+    return lambda k, before, last: wide * last - (k * before).astype(x.dtype, copy=False)
 
 
 def _laguerre(xp: Any, input: Array | Number, n: Array | Number) -> Array:

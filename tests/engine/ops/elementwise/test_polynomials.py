@@ -32,3 +32,12 @@ def test_hermite_polynomials_beyond_pytorchs_limit_are_nan() -> None:
     found = REGISTRY["special.hermite_polynomial_he"](tensor(np.array([0.5, 0.5])), degrees).array
     assert np.isnan(found).tolist() == [bool(np.isnan(found[0])), True]
     assert polynomials.__doc__
+
+
+def test_hermite_polynomials_of_float32_are_as_exact_as_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    x = np.linspace(-8, 8, 999, dtype=np.float32)
+    found = REGISTRY["special.hermite_polynomial_he"](tensor(x), 9).array
+    exact = special.eval_hermitenorm(9, x.astype(np.float64))
+    theirs = torch.special.hermite_polynomial_he(torch.from_numpy(x), 9).numpy()
+    assert found.dtype == np.float32 and np.abs(found - exact).sum() <= np.abs(theirs - exact).sum()

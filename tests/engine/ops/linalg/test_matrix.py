@@ -5,7 +5,7 @@ import pytest
 
 from gradwire_engine import Reason, tensor
 from gradwire_engine.core import dtypes
-from gradwire_engine.ops.linalg import matrix
+from gradwire_engine.ops.linalg import matrix, products
 from tests.engine.oracle import Refused, Same, bools, given, integers, normal, refused, same, torch
 
 A, B = normal(3, 4), normal(4, 2)
@@ -106,3 +106,13 @@ def test_adding_in_place_writes_into_the_tensor() -> None:
     x = tensor(np.zeros((1, 1)))
     matrix.addmm.in_place((x, tensor(np.full((1, 2), 2.0)), tensor(np.full((2, 1), 3.0)), 1, 1))
     assert x.array.tolist() == [[12.0]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_exponential_of_single_precision_is_as_exact_as_pytorchs(dtype):
+    wide = {"float32": "float64", "complex64": "complex128"}[dtype]
+    values = np.random.default_rng(0).uniform(-9, 9, (4, 5, 5)).astype(dtype)
+    exact = torch.matrix_exp(torch.tensor(values.astype(wide))).numpy()
+    theirs = torch.matrix_exp(torch.tensor(values)).numpy()
+    ours = products.matrix_exp(tensor(values)).array
+    assert ours.dtype == dtype and np.abs(ours - exact).sum() <= np.abs(theirs - exact).sum()

@@ -56,6 +56,7 @@ def _recursion(xp: Any, emitted: Array, skips: Array, starts: Array, first: Arra
 def _forward(xp: Any, log_probs: Array, labels: Array, skips: Array, lengths: Any, sizes: Any) -> tuple[Any, ...]:
     """Emitted log-probabilities, log-probabilities of the paths to each state, and the losses."""
     emitted = xp.take_along_axis(log_probs, xp.broadcast_to(labels, (len(log_probs), *labels.shape)), 2)
+    emitted = emitted.astype(dtypes.float64, copy=False)  # sums over many paths lose digits of float32
     state = xp.arange(labels.shape[1])
     starts = (state <= 1) & (state <= 2 * sizes[:, None])
     ways = _recursion(xp, emitted, skips, starts, xp.zeros(len(labels), dtypes.int64))
@@ -64,7 +65,7 @@ def _forward(xp: Any, log_probs: Array, labels: Array, skips: Array, lengths: An
     last = xp.where(ends, last, -np.inf)
     spelled = xp.logaddexp.reduce(last, axis=1) if xp is np else xp.log(xp.exp(last).sum(1))
     spelled = xp.where(lengths > 0, spelled, xp.where(sizes == 0, 0.0, -np.inf))
-    return emitted, ways, -spelled.astype(log_probs.dtype), ends
+    return emitted, ways, -spelled, ends
 
 
 def _spelled_cost(log_probs: Any, targets: Any, *rest: Any) -> Any:
@@ -87,11 +88,11 @@ def _ctc_loss(
     xp: Any, log_probs: Array, targets: Array, lengths: Array, sizes: Array, blank: int, zero_infinity: bool
 ) -> Array:
     labels, skips = _states(xp, targets, blank)
-    losses = _forward(xp, log_probs, labels, skips, lengths, sizes)[2]
+    losses = _forward(xp, log_probs, labels, skips, lengths, sizes)[2].astype(log_probs.dtype)
     return xp.where(xp.isinf(losses), losses.dtype.type(0), losses) if zero_infinity else losses
 
 
-_ctc_loss.works_in(backward=3.8)
+_ctc_loss.works_in(backward=5.0)
 
 
 @op(name="_ctc_loss_backward", cost=counted(lambda g, *rest: _spelled_back_cost(*rest)))
@@ -109,7 +110,7 @@ def _ctc_loss_backward(
         ::-1, :, ::-1
     ]
     together = xp.where(xp.isinf(ways) | xp.isinf(onward), -np.inf, ways + onward - emitted + losses[:, None])
-    share = xp.exp(together)
+    share = xp.exp(together).astype(log_probs.dtype)
     slope = xp.exp(log_probs)
     rows = xp.arange(len(labels))
     for state in range(labels.shape[1]):

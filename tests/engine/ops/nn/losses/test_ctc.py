@@ -127,3 +127,21 @@ def test_a_second_derivative_is_refused() -> None:
     first, _ = gradients([loss], [x], create_graph=True)
     with pytest.raises(EngineError, match="_ctc_loss_backward is not implemented"):
         gradients(first, [x], [tensor(np.ones((2, 1, 2)))])
+
+
+def test_gradient_of_float32_is_as_exact_as_pytorchs():
+    random = np.random.default_rng(0)
+    logs = torch.tensor(random.standard_normal((50, 3, 20))).log_softmax(2)
+    targets = random.integers(1, 20, (3, 20))
+    lengths, sizes = np.array([50, 45, 40]), np.array([20, 18, 15])
+
+    def of_torch(dtype):
+        x = logs.to(dtype).clone().requires_grad_()
+        F.ctc_loss(x, *(torch.tensor(each) for each in (targets, lengths, sizes)), reduction="sum").backward()
+        return x.grad.numpy()
+
+    exact = of_torch(torch.float64)
+    x = tensor(logs.numpy().astype(np.float32), requires_grad=True)
+    made = ctc_loss(x, *(tensor(each) for each in (targets, lengths, sizes)), reduction="sum")
+    ours = gradients([made], [x])[0][0].array
+    assert np.abs(ours - exact).sum() <= np.abs(of_torch(torch.float32) - exact).sum()
