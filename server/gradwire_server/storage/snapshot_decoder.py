@@ -157,6 +157,7 @@ class SnapshotDecoder:
         if stored.has_outputs:
             node.outputs = tuple(_meta(each) if each.dtype else None for each in stored.outputs)
         node.retained = None
+        node.part = None
         if isinstance(node, FunctionNode):
             node.differentiable = tuple(stored.function.differentiable)
             node.materializes = stored.function.materializes
