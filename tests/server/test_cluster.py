@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,11 +17,13 @@ import pytest
 from click.testing import CliRunner
 
 import gradwire
-from gradwire_server.cluster import cli
+from gradwire_server.cluster import cli, ray_process
 from gradwire_server.cluster.checks import CheckFailed, check_storage, check_version
 from gradwire_server.cluster.cli import cluster
-from gradwire_server.cluster.ray_process import make_token
+from gradwire_server.cluster.ray_process import RayError, RayProcess, make_token
 from tests.client.sharing import train
+from tests.server.harness import until
+from tests.server.machines import processes
 
 RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not RAY, reason="Ray is not installed: pip install 'gradwire[cluster]'")
@@ -246,6 +249,55 @@ def test_what_is_not_safe_or_not_there_is_refused_before_ray_starts(
     monkeypatch.setenv("RAY_USE_TLS", "1")
     monkeypatch.delenv("RAY_TLS_SERVER_CERT", raising=False)
     assert "needs RAY_TLS_SERVER_CERT" in told(*command, f"--state-dir={state}", status=2)
+
+
+@pytest.mark.usefixtures("ray_found")
+def test_an_address_without_ray_is_told_at_once(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    make_token(token)
+    state = tmp_path / "state"
+    check_storage(state, token, joins=False)
+    shared = (f"--state-dir={state}", f"--folder={tmp_path}")
+    assert "Ray's head at 127.0.0.1:1 cannot be reached: Connection refused" in told("join", "127.0.0.1:1", *shared)
+    for wrong in ("127.0.0.1", "127.0.0.1:port", ":6379", "127.0.0.1:70000"):
+        assert f"'{wrong}' is no address of Ray's head" in told("join", wrong, *shared)
+
+
+@pytest.mark.usefixtures("ray_found")
+def test_a_port_that_ray_gives_to_its_workers_is_refused_for_its_head(tmp_path: Path) -> None:
+    for port in (10_002, 19_999, 0, 65_536):
+        found = told("start", f"--ray-port={port}", f"--state-dir={tmp_path}", f"--folder={tmp_path}", status=2)
+        assert f"Ray's head cannot use the port {port}" in found
+
+
+def test_a_start_of_ray_that_takes_too_long_is_not_called_a_wrong_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_process, "_COMMAND_SECONDS", 0.0)
+    with (tmp_path / "log").open("wb") as log, pytest.raises(RayError, match=r"did not end in .* too busy"):
+        RayProcess.start("127.0.0.1", [], log, address="127.0.0.1:1")
+
+
+@pytest.mark.skipif(not RAY, reason="Ray is not installed")
+def test_a_signal_while_ray_starts_leaves_nothing_behind(tmp_path: Path) -> None:
+    token, state = tmp_path / "token", tmp_path / "state"
+    make_token(token)
+    check_storage(state, token, joins=False)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        line = [sys.executable, "-c", "from gradwire_server.cluster.cli import cluster; cluster()", "join", address]
+        joining = subprocess.Popen([*line, f"--state-dir={state}", f"--folder={tmp_path}"], stderr=subprocess.DEVNULL)
+
+        def starting() -> bool:
+            return any(f"--address={address}".encode() in b" ".join(words) for _, words in processes())
+
+        until(starting, "`ray start`")
+        time.sleep(1.0)  # until it is waited for
+        joining.terminate()
+        joining.wait(60)
+        until(lambda: not starting(), "its end")
 
 
 def test_prometheus_finds_the_nodes() -> None:

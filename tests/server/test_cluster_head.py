@@ -1,5 +1,6 @@
 """Ray's head with a storage: it is started again where it was, and no call fails. Without Ray, its parts."""
 
+import errno
 import importlib.util
 import os
 import shutil
@@ -17,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import gradwire
-from gradwire_server.cluster import cli
+from gradwire_server.cluster import cli, head, watch
 from gradwire_server.cluster.checks import CheckFailed, check_head_storage
 from gradwire_server.cluster.cli import cluster
 from gradwire_server.cluster.head import HeadKeeper
@@ -333,3 +334,29 @@ def test_a_head_that_ends_is_started_again_with_its_environment(tmp_path: Path) 
     assert not started()
     with pytest.raises(OSError):
         HeadKeeper(first.pid)
+
+
+def test_a_head_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[list[bytes]] = []
+
+    def refuse(command: list[bytes], environment: dict[bytes, bytes]) -> "subprocess.Popen[bytes]":
+        tries.append(command)
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(head, "_run", refuse)
+    first = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    keeper = HeadKeeper(first.pid)
+    keeper.start()
+    first.kill()
+    first.wait(60)
+    until(lambda: len(tries) == 3, "the third try")
+    keeper.stop()
+
+
+def test_a_watch_whose_head_has_ended_ends_ray(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(60)
+    leader = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    assert watch.main("a:1", str(leader.pid), str(tmp_path / "ray"), str(tmp_path / "node"), str(ended.pid)) == 1
+    assert "head has ended" in capsys.readouterr().err
+    assert leader.wait(60) == -signal.SIGKILL

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,45 @@ def test_a_node_that_returns_has_the_places_that_gangs_reserved_there(three: Pla
         three.choose_for_gang("b:1", "", "h", 2)
 
 
+def test_late_sessions_of_a_gang_need_room_for_themselves_only(three: Placement, clock: Clock) -> None:
+    def report(sessions: int) -> None:
+        for name in "abc":
+            three.report(f"{name}:1", Load(workers=2, max_sessions=1, sessions=sessions))
+
+    report(0)
+    assert len({three.choose_for_gang("a:1", "", "g", 3) for _ in range(2)}) == 2
+    clock.now += 31
+    report(1)
+    three.report("c:1", Load(workers=2, max_sessions=1))
+    assert three.choose_for_gang("a:1", "", "g", 3) == "c:1"
+    with pytest.raises(NoRoom):
+        three.choose_for_gang("a:1", "", "h", 1)
+    clock.now += 31
+    report(0)
+    assert len(set(places(three, "h", 3))) == 3
+
+
+def test_late_sessions_are_forgotten_in_the_end(three: Placement, clock: Clock) -> None:
+    for index in range(50):
+        three.choose_for_gang("a:1", "", f"gang {index}", 2)
+    clock.now += 31
+    three.choose("a:1")
+    assert len(three._late) == 50 and not three._gangs and not +three._reserved
+    clock.now += 601
+    three.choose("a:1")
+    assert not three._late
+
+
+def test_a_large_gang_is_placed_in_time(clock: Clock) -> None:
+    """The Director is one thread, and a front waits for it for 0.8 seconds."""
+    placement = Placement(clock)
+    for index in range(500):
+        placement.report(f"n{index}:1", Load(max_sessions=1000))
+    began = time.process_time()
+    placement.choose_for_gang("n0:1", "", "g", 1024)
+    assert time.process_time() - began < 0.4
+
+
 def test_the_director_tells_why_a_gang_is_refused() -> None:
     director = Director()
     assert director.place_in_gang("a:1", "", "g", 2) == ("", "")
@@ -203,7 +243,7 @@ def test_a_refused_gang_is_told_to_the_client(tmp_path: Path) -> None:
     received = asyncio.run(_with_node(tmp_path / "socket", {"refused": "no room"}, use))
     asked = [each for each in received if "place" in each]
     name = CALLER.get().name
-    assert [(each["gang"], each["size"]) for each in asked] == [("g", 3), (f"{name}/g", 3)]
+    assert [(each["gang"], each["size"]) for each in asked] == [("g", 3), (f"{name!r}/g", 3)]
 
 
 # A server's side of the socket.

@@ -96,6 +96,18 @@ def test_a_session_continues_at_another_server(tmp_path: Path) -> None:
         assert refused(session.read, x)[1:] == ("SESSION_MOVED", {"endpoint": "b:1"})
 
 
+def test_a_former_owner_does_not_blame_its_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with sharing(tmp_path) as (a, b):
+        session = a.open()
+        x = session.create([1.0])
+        add(session, x, "1")
+        b.attach(session.id)
+        assert refused(add, session, x, "2")[1] == "SESSION_MOVED"
+    said = [record.message for record in caplog.records]
+    assert "another server owns the session" in said
+    assert "log cannot be written" not in said
+
+
 def test_a_session_whose_owner_answers_is_not_taken_over(tmp_path: Path) -> None:
     with sharing(tmp_path) as (a, b):
         b.answering = {"a:1"}

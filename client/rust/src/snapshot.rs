@@ -68,7 +68,6 @@ impl Session {
             named_only: true,
             follows_endpoint: true,
             device_type: options.device_type.clone(),
-            ..Default::default()
         };
         let opened = runtime.spawn(async move {
             let connection = Arc::new(Connection::new(&address, options)?);

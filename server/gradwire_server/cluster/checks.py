@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import socket
 import stat
 import time
 from collections.abc import Mapping
@@ -13,6 +14,9 @@ from pathlib import Path
 from gradwire_server.cluster.head_storage import HeadStorage, StorageError
 from gradwire_server.common.addresses import is_loopback
 
+#: Ports that Ray gives to its workers unless it is told others.
+WORKER_PORTS = range(10_002, 20_000)
+_ANSWER_SECONDS = 5.0  # of Ray's head
 _MARK = "cluster"  # file in the state directory, with the cluster's name
 _NAME_LENGTH = 16
 _WRITTEN_SECONDS = 2.0  # another node's time to write the name after it made the file
@@ -122,6 +126,29 @@ def check_network(host: str, private_network: bool) -> None:
             f"{host} can be reached by others, and whoever reaches Ray and sees its token runs programs there. Set "
             "RAY_USE_TLS=1 and Ray's certificates, or pass --private-network if the network has trusted machines only."
         )
+
+
+def check_ray_port(port: int) -> None:
+    """Check that Ray's head can listen at a port. Raises CheckFailed."""
+    if port in WORKER_PORTS or not 0 < port < 1 << 16:
+        raise CheckFailed(
+            f"Ray's head cannot use the port {port}: it must be in 1 to 65535, and not in {WORKER_PORTS.start} to "
+            f"{WORKER_PORTS.stop - 1}, which Ray gives to its workers"
+        )
+
+
+def check_answers(address: str) -> None:
+    """Check that something listens at the address of Ray's head. Ray would try it for minutes. Raises CheckFailed."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise CheckFailed(f"{address!r} is no address of Ray's head: it has the form HOST:PORT")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+    except OSError as error:
+        raise CheckFailed(
+            f"Ray's head at {address} cannot be reached: {error.strerror or error}. `gradwire cluster start` prints "
+            "its address"
+        ) from None
 
 
 def check_token(path: Path) -> None:

@@ -22,8 +22,10 @@ import click
 from gradwire_server import __version__
 from gradwire_server.cluster.checks import (
     CheckFailed,
+    check_answers,
     check_head_storage,
     check_network,
+    check_ray_port,
     check_storage,
     check_token,
     check_version,
@@ -156,6 +158,7 @@ def start(
     Copy the token file, FOLDER/token, to the machines that join. With --head-storage, a cluster that had one there
     continues.
     """
+    _check(check_ray_port, ray_port)
     _check(check_network, host, private_network)
     storage = _head_storage(head_storage, head_storage_password_file)
     token = folder.expanduser() / "token"
@@ -341,8 +344,11 @@ def _run_node(
     token = folder.expanduser() / "token"
     check_token(token)
     check_storage(Path(state_dir), token, joins=bool(address))
+    if address:
+        check_answers(address)
     use_token(token)
     endpoint = address_of(host, port)
+    _end_by_signals()
     started = RayProcess.start(
         host, [endpoint], sys.stderr, port=ray_port, address=address, storage=storage, name=cluster_name(token)
     )
@@ -350,9 +356,7 @@ def _run_node(
         started.connect(address or address_of(host, ray_port))
         if storage is not None:
             storage.check_used()
-
-        for number in (signal.SIGTERM, signal.SIGINT):  # now, since Ray has set its own handlers
-            signal.signal(number, _end_by_signal)
+        _end_by_signals()  # again, since Ray has set its own handlers
         import ray
 
         loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
@@ -362,11 +366,20 @@ def _run_node(
         node = _start_server(endpoint, state_dir, arguments, control)
         _wait_until_started(endpoint, node)
         ray.shutdown()
+        head = 0 if storage is None else started.head()
+        if storage is not None and not head:
+            raise RayError("Ray's head has ended")
         click.echo(f"listening on {endpoint}, Ray at {address or address_of(host, ray_port)}")
     except BaseException:
         started.stop()
         raise
-    become_watch(endpoint, started, control, 0 if storage is None else started.head())
+    become_watch(endpoint, started, control, head)
+
+
+def _end_by_signals() -> None:
+    """Let signals end this process by an exception, so that it ends what it has started."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end_by_signal)
 
 
 def _end_by_signal(number: int, _: object) -> NoReturn:

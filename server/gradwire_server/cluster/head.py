@@ -57,8 +57,13 @@ class HeadKeeper:
             with self._starting:
                 if self._stopping.is_set():
                     return
-                process = self._process = _run(self._command, self._environment)
-            began = time.monotonic()
+                began = time.monotonic()
+                try:
+                    process = self._process = _run(self._command, self._environment)
+                except OSError as error:  # such as a machine without memory now
+                    print(f"Ray's head cannot be started, and is tried again: {error}", file=sys.stderr)
+                    wait = min(2 * wait, _LONGEST_WAIT)
+                    continue
             status = process.wait()
             if self._stopping.is_set():
                 return

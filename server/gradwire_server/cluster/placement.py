@@ -1,11 +1,12 @@
 """Placement: which node opens a new session. Knows what nodes reported, and no Ray. `clock` counts seconds.
 
 A gang's sessions get their places at once, when the first of them asks. These are reserved until all have asked, but
-not longer than some seconds.
+not longer than some seconds. Sessions that ask later get places anew.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -17,7 +18,8 @@ SILENT_SECONDS = 3.0
 # Seconds within which a placed session is in its node's reports.
 _PLACED_SECONDS = 2.0
 _RESERVED_SECONDS = 30.0  # for a gang's sessions to ask
-_MOST_GANGS = 10_000  # with reserved places at once
+_LATE_SECONDS = 600.0  # for a gang's other sessions, if some have asked in time
+_MOST_GANGS = 10_000  # with reserved places at once, or with late sessions
 _FULL = 0.9  # share of a node's bytes from which on others are preferred
 
 
@@ -66,13 +68,20 @@ class _Gang:
     until: float
 
 
+@dataclass(frozen=True)
+class _Late:
+    count: int  # sessions of a gang that did not ask in time
+    until: float
+
+
 class Placement:
     """The nodes by endpoint."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._nodes: dict[str, _Node] = {}
-        self._gangs: dict[str, _Gang] = {}
+        self._gangs: dict[str, _Gang] = {}  # the one that expires first is first
+        self._late: dict[str, _Late] = {}  # the same
         self._reserved: Counter[str] = Counter()  # gangs' places, by endpoint
 
     def report(self, endpoint: str, load: Load) -> None:
@@ -111,7 +120,8 @@ class Placement:
         if gang not in self._gangs:
             if not self._ready(now, device_type):
                 return ""
-            self._reserve(now, asking, device_type, gang, size)
+            late = self._late.get(gang)
+            self._reserve(now, asking, device_type, gang, size if late is None else late.count)
         places = self._gangs[gang].places
         if not places:
             return self.choose(asking, device_type)
@@ -128,21 +138,35 @@ class Placement:
         """Reserve places for a gang. Raises NoRoom, and reserves nothing then."""
         if len(self._gangs) >= _MOST_GANGS:
             raise NoRoom(f"{_MOST_GANGS} gangs are being placed, the limit")
+        nodes = self._with_room(now, device_type)
+        heap = [(self._crowded(endpoint, now, asking, device_type), endpoint) for endpoint in nodes]
+        heapq.heapify(heap)
         places: list[str] = []
         while len(places) < size:
-            place = self._emptiest(self._with_room(now, device_type), now, asking, device_type)
-            if not place:
+            if not heap:
                 self._reserved -= Counter(places)
                 raise NoRoom(f"the nodes have room for {len(places)} of the gang's {size} sessions")
+            place = heap[0][1]
             self._reserved[place] += 1
             places.append(place)
+            if self._has_room(place, now):
+                heapq.heapreplace(heap, (self._crowded(place, now, asking, device_type), place))
+            else:
+                heapq.heappop(heap)
+        self._late.pop(gang, None)
         # Neighbours are at the same node where that is possible: collectives send to neighbours.
         self._gangs[gang] = _Gang(sorted(places, key=lambda place: (place != asking, place)), now + _RESERVED_SECONDS)
 
     def _expire(self, now: float) -> None:
         """Free the places of gangs whose sessions do not ask."""
-        for name in [name for name, gang in self._gangs.items() if gang.until < now]:
-            self._reserved -= Counter(self._gangs.pop(name).places)
+        while self._gangs and next(iter(self._gangs.values())).until < now:
+            name = next(iter(self._gangs))
+            places = self._gangs.pop(name).places
+            self._reserved -= Counter(places)
+            if places:
+                self._late[name] = _Late(len(places), now + _LATE_SECONDS)
+        while self._late and (len(self._late) > _MOST_GANGS or next(iter(self._late.values())).until < now):
+            del self._late[next(iter(self._late))]
 
     def _ready(self, now: float, device_type: str) -> dict[str, _Node]:
         return {
@@ -155,12 +179,12 @@ class Placement:
 
     def _with_room(self, now: float, device_type: str) -> dict[str, _Node]:
         """The nodes that may open one more session of a gang."""
-        return {
-            endpoint: node
-            for endpoint, node in self._ready(now, device_type).items()
-            if node.load.used < _FULL
-            and (not node.load.max_sessions or self._sessions(endpoint, now) < node.load.max_sessions)
-        }
+        ready = self._ready(now, device_type)
+        return {endpoint: node for endpoint, node in ready.items() if self._has_room(endpoint, now)}
+
+    def _has_room(self, endpoint: str, now: float) -> bool:
+        load = self._nodes[endpoint].load
+        return load.used < _FULL and (not load.max_sessions or self._sessions(endpoint, now) < load.max_sessions)
 
     def _sessions(self, endpoint: str, now: float) -> int:
         """Sessions of a node, with those that no report counts yet and those that gangs will open."""
@@ -169,13 +193,16 @@ class Placement:
         return node.load.sessions + len(node.placed) + self._reserved[endpoint]
 
     def _emptiest(self, among: Mapping[str, _Node], now: float, asking: str, device_type: str) -> str:
-        def crowded(endpoint: str) -> tuple[bool, bool, float, float, bool]:
-            node = among[endpoint]
-            sessions = self._sessions(endpoint, now) / max(1, node.load.workers)
-            scarce = device_type == "cpu" and len(node.load.device_types) > 1
-            return node.load.used >= _FULL, scarce, sessions, node.load.used, endpoint != asking
+        return min(among, key=lambda each: self._crowded(each, now, asking, device_type), default="")
 
-        return min(among, key=crowded, default="")
+    def _crowded(
+        self, endpoint: str, now: float, asking: str, device_type: str
+    ) -> tuple[bool, bool, float, float, bool]:
+        """Orders nodes: a session is placed at the one with the least."""
+        load = self._nodes[endpoint].load
+        sessions = self._sessions(endpoint, now) / max(1, load.workers)
+        scarce = device_type == "cpu" and len(load.device_types) > 1
+        return load.used >= _FULL, scarce, sessions, load.used, endpoint != asking
 
     def nodes(self) -> dict[str, tuple[Load, float]]:
         """Each node's load, and the seconds since its report."""

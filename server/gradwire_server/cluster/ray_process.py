@@ -121,13 +121,20 @@ class RayProcess(RaySession):
         )  # fmt: skip
         made = cls(process.pid, folder)
         try:
-            failed = process.wait(_COMMAND_SECONDS) != 0
+            status = process.wait(_COMMAND_SECONDS)
         except subprocess.TimeoutExpired:
-            failed = True
-        if failed:
             made.stop()
-            where = f" at {address}: are the address and the token right?" if address else ""
-            raise RayError(f"`ray start` has failed{where}")
+            raise RayError(
+                f"`ray start` did not end in {_COMMAND_SECONDS:.0f} seconds: this machine or Ray's head is too busy, "
+                "or what answers at the address is no Ray"
+            ) from None
+        except BaseException:  # such as a signal, which must not leave Ray behind
+            made.stop()
+            raise
+        if status:
+            made.stop()
+            where = f" at {address}: is Ray's head there, and is the token the cluster's?" if address else ""
+            raise RayError(f"`ray start` has failed (status {status}; its output is above){where}")
         return made
 
     def connect(self, address: str) -> None:

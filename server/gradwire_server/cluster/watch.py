@@ -117,7 +117,14 @@ class Watch:
 
 def main(endpoint: str, session: str, folder: str, control: str, head: str) -> int:
     """Watch a node of this machine, and its Ray's head unless the id is 0; the exit status."""
-    watch = Watch(endpoint, RaySession(int(session), folder), control, HeadKeeper(int(head)) if int(head) else None)
+    ray = RaySession(int(session), folder)
+    try:
+        keeper = HeadKeeper(int(head)) if int(head) else None
+    except OSError:
+        print("Error: Ray's head has ended before its watch began, and with it this machine's node", file=sys.stderr)
+        ray.stop()
+        return 1
+    watch = Watch(endpoint, ray, control, keeper)
     for number in _SIGNALS:
         signal.signal(number, lambda *_: watch.wake())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)

@@ -51,8 +51,8 @@ def _gang_of(request: Opening) -> tuple[str, int]:
             "ARGUMENT_VALUE",
             f"a gang has 1 to {_LARGEST_GANG} sessions and a name of at most {_LONGEST_GANG_NAME} characters",
         )
-    # Principals' gangs are apart.
-    return f"{CALLER.get().name}/{request.gang}", request.gang_size
+    # Principals' gangs are apart, whatever the names contain.
+    return f"{CALLER.get().name!r}/{request.gang}", request.gang_size
 
 
 class Backend:

@@ -220,7 +220,7 @@ class WriteAheadLog:
                 target.fresh = False
             self.store.append(target.path, parts, target.size, (len(MAGIC), _flushed(size)), target.failing)
         except (OSError, MemoryError) as error:  # must not end the thread, on which all sessions depend
-            if not target.failing:
+            if not target.failing and not _is_lost(target):
                 log.error("log cannot be written", extra={"file": str(target.path), "error": str(error)})
             target.failing = True
             _keep(target, tasks)
@@ -241,6 +241,14 @@ class WriteAheadLog:
         if target.failing:
             self.put(target, (), None)
             raise _refusal()
+
+
+def _is_lost(target: Log) -> bool:
+    """Whether another server has taken the session over, and with it the log. False if that cannot be seen now."""
+    try:
+        return target.claim is not None and target.claim.lost() is not None
+    except OSError:  # the storage is away, which is then told
+        return False
 
 
 def _keep(target: Log, tasks: Sequence[_Task]) -> None:
