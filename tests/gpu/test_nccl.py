@@ -16,7 +16,7 @@ from gradwire.v1 import service_pb2 as s
 from gradwire_engine.core import nccl
 from gradwire_engine.core.dtypes import BY_NAME
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.gpu_exchange import GpuExchange
+from gradwire_server.session.state.gpu_exchange import GpuExchange
 from tests.gpu import stand_in
 from tests.gpu.nccl_stand_in import Event, Stream, World
 from tests.server.harness import LIMITS, Id, Running, op

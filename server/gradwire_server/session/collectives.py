@@ -29,9 +29,9 @@ from gradwire_engine.core.dtypes import DType, name_of
 from gradwire_engine.core.reduction import HostArray, check_reduction, reduce_into
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.shared_files import location
-from gradwire_server.session.gpu_exchange import GpuExchange
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.state.durability import Received
+from gradwire_server.session.state.gpu_exchange import GpuExchange
 from gradwire_server.session.state.group_table import (
     MAX_GROUPS,
     GroupTable,
