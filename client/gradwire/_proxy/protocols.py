@@ -24,10 +24,6 @@ class HookCallback(Protocol):
 
 
 class RecorderProtocol(Protocol):
-    @property
-    def models(self) -> Mapping[tuple[Any, ...], Model]:
-        """What ops gave in the call, by the memo's keys without sizes and integers."""
-
     """Records the commands of a function that is being compiled (`_compile.recorder`)."""
 
     counters: dict[int, Callable[[int], None]]
@@ -55,6 +51,10 @@ class RecorderProtocol(Protocol):
         self, key: tuple[Any, ...], values: Sequence[Any]
     ) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
         """What an op with this key and these values gives; None if it must wait."""
+
+    @property
+    def models(self) -> Mapping[tuple[Any, ...], Model]:
+        """What ops gave in the call, by the memo's keys without sizes and integers."""
 
     def sized_answer(self, entry: MemoEntry) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]:
         """What an op inferred from a model gives."""
