@@ -344,9 +344,6 @@ class _Noting:
         # numbers are results without dimensions.
         if getattr(formula, "reads_values", False) or any(isinstance(value, (float, np.generic)) for value in values):
             return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given))
-        for register, value in zip(given, values, strict=True):
-            if expected is value:
-                return register  # passed on, as by additions
         steps = self._steps_of(formula, meta, given) if _is_of_ops(formula) else None
         if steps is not None:
             before = len(self._values), len(self._made.steps), self._made.room, dict(self._held)

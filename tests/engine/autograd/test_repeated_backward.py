@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, EngineError, Interrupt, Tensor, activate, backward, tensor
-from gradwire_engine.autograd.repeated_backward import PassMemo, _is_of_ops
+from gradwire_engine.autograd.repeated_backward import PassMemo, _is_of_ops, _Noting
 from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.tensor import retain_grad
@@ -240,3 +240,16 @@ def test_a_pass_whose_slice_is_over_is_left_to_the_ordinary_one(
     before = graphs.grads()
     assert memo.run(loss) is None
     assert graphs.grads() == before
+
+
+def test_a_formula_that_reads_arrays_is_called_by_each_pass(context: Context) -> None:
+    def formula(g: Any, given: Any) -> Any:
+        return g if np.all(given > 0) else -g
+
+    given = np.ones(3)
+    root = REGISTRY["sum"].apply((tensor(given, True), None, False, None))
+    noting = _Noting([root.node], root, context)
+    register = noting._step(lambda xp: given, ())
+    made = noting._formula(formula, (given.shape, given.dtype), [register, register])
+    assert made > register
+    assert noting._made.steps[-1][0](np, given, -given).tolist() == [-1, -1, -1]
