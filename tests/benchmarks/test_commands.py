@@ -17,6 +17,7 @@ def test_each_command_has_its_own_defaults() -> None:
 
 
 def test_a_command_without_a_result_fails_and_saves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pytest_benchmark")
     file = tmp_path / "none.json"
     options = parser().parse_args(["ops", "--only", "x", "--json", str(file)])
     assert table(options, [], "no row contains x") == 1

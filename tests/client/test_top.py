@@ -269,7 +269,7 @@ class _Placement:
     def __init__(self, **silent: float) -> None:
         self._silent = silent
 
-    async def choose(self, device_type: str) -> str:
+    async def choose(self, device_type: str = "", gang: str = "", size: int = 0) -> str:
         return ""  # here
 
     async def nodes(self) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from gradwire._transport.embedded import EmbeddedServer
 from tests.client.proxy import cutting
 from tests.conformance import exported
 from tests.conformance.interpreter import Checker, compare
-from tests.conformance.make import FOLDER, stale, texts
+from tests.conformance.make import FOLDER, is_same, stale, texts
 from tests.conformance.sdks import BEGIN, END, PAGE
 
 SCENARIOS = {
@@ -82,7 +82,14 @@ def test_an_exported_model_trains_as_in_pytorch(server: str) -> None:
 
 def test_the_losses_of_the_exported_model_are_pytorchs() -> None:
     pytest.importorskip("torch", reason="PyTorch is the oracle of the scenarios")
-    assert exported.LOSSES.read_text("utf-8") == exported.expected(), "run `python -m tests.conformance.exported`"
+    told = exported.LOSSES.read_text("utf-8")
+    assert is_same(exported.expected(), told), "run `python -m tests.conformance.exported`"
+
+
+def test_answers_that_differ_in_more_than_the_last_digits_are_stale() -> None:
+    assert is_same('{"a": [0.5, 1]}', '{"a": [0.50000001, 1]}')
+    for other in ('{"a": [0.5001, 1]}', '{"a": [0.5, 2]}', '{"a": [0.5]}', '{"b": [0.5, 1]}', '{"a": [0.5, 1.0]}'):
+        assert not is_same('{"a": [0.5, 1]}', other)
 
 
 def test_the_committed_matrix_has_all_scenarios() -> None:

@@ -42,7 +42,6 @@ class SessionRegistry(Generic[W]):
         self._traffic: dict[str, UnansweredBytes] = {}  # by principal
         self.answered: Callable[[], None] = _nothing  # called after each answered request
         self._numbers = itertools.count(1)
-        self.opened = 0  # sessions so far
         self.opened = self.expired = 0  # counts since the start
 
     def open(self, request: service_pb2.OpenSessionRequest, choose_worker: Callable[[], W]) -> SessionEntry[W]:
@@ -63,7 +62,6 @@ class SessionRegistry(Generic[W]):
         return self._enter(session_id, choose_worker(), lease, client)
 
     def _enter(self, session_id: str, worker: W, lease: float, client: str) -> SessionEntry[W]:
-        self.opened += 1
         self.opened += 1
         entry = SessionEntry(session_id, next(self._numbers), worker, lease, self.clock(), client)
         self.entries[entry.id] = entry
