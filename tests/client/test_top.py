@@ -308,6 +308,8 @@ def test_sessions_of_all_nodes_of_a_cluster_are_listed_with_their_node(
         # Sessions of earlier tests, which nothing refers to any more, may still be there.
         assert node.address in [line.split()[-1] for line in lines if name in line]
         assert node.address in [line.split()[0] for line in listed.stdout.splitlines() if name in line]
+    (_,) = [line for line in lines if "bob" in line and line.split()[-1] == cluster.address]
+    assert not [line for line in lines if "alice" in line and line.split()[-1] == cluster.address]
     silent, gone = [line for line in lines if line.startswith("node ")][-2:]
     if "silent" not in silent:
         silent, gone = gone, silent
