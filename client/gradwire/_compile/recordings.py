@@ -269,6 +269,8 @@ class Recording:
         ran = [f"{counted(planned, 'time')} as a plan"] if planned or not stepwise else []
         ran += [f"{counted(stepwise, 'time')} step by step"] if stepwise else []
         text += " and ".join(ran)
+        if planned and registered.not_captured_because:
+            text += f", which is no CUDA graph since {registered.not_captured_because}"
         if registered.stepwise_because:
             return f"{text}, since {registered.stepwise_because}."
         return f"{text}, of which the plan was made." if stepwise else f"{text}."

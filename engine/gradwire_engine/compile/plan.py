@@ -93,6 +93,8 @@ class Plan(PlanGraph):
         self.offsets = _offsets(tracer.inputs, self.pattern)
         self.fusion: Fusion | None = Fusion() if self.device == CPU and OPTIONS.fuses() else None
         self._awaits_cuda = self.device != CPU  # whether its kernels are still to be made
+        if self._awaits_cuda:
+            self.uncaptured = "its kernels are still to be made"
         self._prepare(account)
 
     def _prepare(self, account: Account) -> None:
@@ -139,7 +141,8 @@ class Plan(PlanGraph):
         except EngineError as error:
             if error.reason is not Reason.MEMORY_LIMIT:
                 raise
-            return self  # no memory for a second plan
+            self.uncaptured = "there is no memory for its kernels"
+            return self
 
     def _await_kernels(self, fusion: Fusion) -> Generator[None, None, None]:
         """Wait for the kernels in the last run without them. Raises EngineError: CANCELLED."""
