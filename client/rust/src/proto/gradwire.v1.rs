@@ -3247,6 +3247,10 @@ pub struct RegisterProgramResponse {
     /// Why no plan fitted the last such run; empty if there was none.
     #[prost(string, tag = "4")]
     pub stepwise_because: ::prost::alloc::string::String,
+    /// Why runs of the newest plan on a GPU are not one launch of a CUDA graph. Empty if they are, or may become so, and
+    /// without a GPU.
+    #[prost(string, tag = "5")]
+    pub not_captured_because: ::prost::alloc::string::String,
 }
 /// Runs a registered program. A refused step ends the run. The steps before it stay applied, as if they had been sent
 /// one by one. The refusal's metadata names the step ("step", counted from 0) and the repetition ("repetition").
