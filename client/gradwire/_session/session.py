@@ -96,6 +96,11 @@ def _check_stack_room(frames: int = 30) -> None:
         _check_stack_room(frames - 1)
 
 
+def _runs() -> str | None:
+    """Tell why the server's process has ended, of a server that this process did not start: it is not known."""
+    return None
+
+
 class Session:
     """A session on a server, as returned by gradwire.connect(). Tensors hold a reference to their session.
 
@@ -173,7 +178,9 @@ class Session:
         self._unusable: GradwireError | None = None
         transport.set_local_stream(answer.local_stream)
         transport.patience = patience
-        self._retransmission = Retransmission(transport, answer, self._exit_reason, patience)
+        # A method of this session here would make a cycle. Then it would end only when garbage is collected.
+        exit_reason = _runs if embedded is None else embedded.exit_reason
+        self._retransmission = Retransmission(transport, answer, exit_reason, patience)
         self._session_finalizer = Finalizer(transport, self.session_id, embedded)
         self._finalizer = weakref.finalize(self, ORPHANS.put, self._session_finalizer)
         self._finalizer.atexit = False
@@ -676,9 +683,6 @@ class Session:
         if self._unusable is not None:
             error = self._unusable
             raise copy.copy(error) from None
-
-    def _exit_reason(self) -> str | None:
-        return None if self._embedded is None else self._embedded.exit_reason()
 
     def _make_unusable(self, error: GradwireError) -> None:
         """Make the session unusable: later uses raise `error`, and all waits end."""
