@@ -17,6 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 import gradwire
+from gradwire._session.sessions import open_beside
+from gradwire._transport.opening import Placing
 from gradwire_server.cluster import cli, ray_process
 from gradwire_server.cluster.checks import CheckFailed, check_storage, check_version
 from gradwire_server.cluster.cli import cluster
@@ -90,6 +92,30 @@ def test_top_at_any_node_lists_all_nodes(up: tuple[Path, list[str]]) -> None:
     for each in opened:
         each.close()
     assert re.search(r"^cluster of 3 nodes · \d+ sessions · 3 workers · .* held *$", shown, re.MULTILINE)
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_gang_is_completed_by_another_director(up: tuple[Path, list[str]]) -> None:
+    folder, endpoints = up
+    first = gradwire.connect(endpoints[0])
+    placing = Placing(gang="a gang of the test", gang_size=4)
+    opened = [open_beside(first, 15.0, placing) for _ in range(2)]
+    directors = [pid for pid, words in processes() if words[0] == b"ray::Director" and _of_cluster(pid, folder)]
+    assert len(directors) == 1
+    os.kill(directors[0], signal.SIGKILL)
+    until(lambda: [state for *_, state in rows(folder).values()] == ["ready"] * 3, "another Director")
+    opened += [open_beside(first, 15.0, placing) for _ in range(2)]
+    counts = Counter(each.address for each in opened)
+    assert sum(counts.values()) == 4 and len(counts) == 3, counts
+    for each in (*opened, first):
+        each.close()
+
+
+def _of_cluster(pid: int, folder: Path) -> bool:
+    """Whether a process of Ray belongs to the cluster of a folder."""
+    return f"RAY_AUTH_TOKEN_PATH={folder}/token".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
 
 @needs_ray

@@ -33,6 +33,7 @@ PREFIX = "node "  # of an actor's name; the endpoint follows
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds before a server that ended is started again
 _STEADY_SECONDS = 10.0  # a server that ran so long is started again at once
 _DIRECTOR_SECONDS = 0.8
+_LEARNING_SECONDS = 0.1  # before a Director is asked again to which not all nodes have reported
 _LOST_SECONDS = 15.0  # for Ray to notice that a machine was lost, or to forget an actor
 _LAST_LINES = 20  # of a server's log, for the reason why it does not start
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
@@ -70,6 +71,8 @@ class Node:
         self._last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         self._process: subprocess.Popen[str] | None = None
         self._director = director()
+        self._reporting = threading.Lock()
+        self._removed = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(str(self._folder / "placement"))
         self._socket.listen()
@@ -102,7 +105,9 @@ class Node:
             except subprocess.TimeoutExpired:
                 process.kill()
                 ended = False
-        self._director.remove.remote(self.endpoint)
+        with self._reporting:
+            self._removed = True
+            self._director.remove.remote(self.endpoint)
         shutil.rmtree(self._folder, ignore_errors=True)
         if self._control:
             Path(self._control).unlink(missing_ok=True)  # says that the node ends, and is not to be started again
@@ -166,13 +171,13 @@ class Node:
     def _answer_server(self, connection: socket.socket) -> None:
         """Pass the server's reports on, and answer its questions, until it closes the connection."""
         writing = threading.Lock()
-        reported: concurrent.futures.Future[dict[str, list[int]]] | None = None
+        reported: concurrent.futures.Future[dict[str, list[Any]]] | None = None
 
         def answer(message: dict[str, Any]) -> None:
             with writing, contextlib.suppress(OSError):  # the reading side ends the connection
                 connection.sendall(json.dumps(message).encode() + b"\n")
 
-        def tell_elsewhere(told: concurrent.futures.Future[dict[str, list[int]]]) -> None:
+        def tell_elsewhere(told: concurrent.futures.Future[dict[str, list[Any]]]) -> None:
             if not told.cancelled() and told.exception() is None:  # without the Director, the last sums hold
                 answer({"elsewhere": told.result()})
 
@@ -184,27 +189,40 @@ class Node:
                         continue  # the Director is busy or away: reports must not pile up
                     load = Load.of(message["load"])
                     load = replace(load, draining=load.draining or self._draining)
-                    told = self._director.report.remote(self.endpoint, asdict(load), message.get("usage"))
+                    with self._reporting:
+                        if self._removed:
+                            continue  # the server's last lines, read after its end, must not list the node again
+                        told = self._director.report.remote(self.endpoint, asdict(load), message.get("usage"))
                     reported = told.future()
                     if "usage" in message:
                         reported.add_done_callback(tell_elsewhere)
                 elif "nodes" in message:
                     answer({"nodes": message["nodes"], "found": self._told(self._director.nodes.remote(), {})})
                 elif message.get("gang"):
-                    gang = (message.get("device_type", ""), message["gang"], message["size"])
-                    endpoint, refused = self._told(self._director.place_in_gang.remote(self.endpoint, *gang), ("", ""))
+                    endpoint, refused = self._place_in_gang(message)
                     answer({"place": message["place"], "endpoint": endpoint, "refused": refused})
                 else:
                     # "" is here.
                     place = self._director.place.remote(self.endpoint, message.get("device_type", ""))
                     answer({"place": message["place"], "endpoint": self._told(place, "")})
 
-    def _told(self, answer: Any, otherwise: Any) -> Any:
+    def _place_in_gang(self, message: Mapping[str, Any]) -> tuple[str, str]:
+        """The node for one of a gang's sessions, and why it is refused. "" and "" while the Director cannot tell."""
+        asked = (self.endpoint, message.get("device_type", ""), message["gang"], message["size"])
+        ends = time.monotonic() + _DIRECTOR_SECONDS
+        while (left := ends - time.monotonic()) > 0:
+            endpoint, refused = self._told(self._director.place_in_gang.remote(*asked), ("", ""), left)
+            if endpoint is not None:
+                return endpoint, refused
+            time.sleep(min(left, _LEARNING_SECONDS))  # the Director is new, and learns what the nodes have
+        return "", ""
+
+    def _told(self, answer: Any, otherwise: Any, seconds: float = _DIRECTOR_SECONDS) -> Any:
         """The Director's answer; `otherwise` while it does not answer."""
         import ray
 
         try:
-            return ray.get(answer, timeout=_DIRECTOR_SECONDS)
+            return ray.get(answer, timeout=seconds)
         except ray.exceptions.RayError as error:
             print(f"the Director does not answer: {error!r}", flush=True)
             return otherwise

@@ -23,7 +23,7 @@ _RECONNECT_SECONDS = 0.5
 log = logging.getLogger("gradwire.server")
 
 
-Totals: TypeAlias = Mapping[str, Sequence[int]]  # by principal
+Totals: TypeAlias = Mapping[str, Sequence[Any]]  # by principal
 
 
 class Quotas(Protocol):
