@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 import gradwire
 from tests.ports import free_port
@@ -45,6 +46,10 @@ class Node:
         self.process.wait(60)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+    def workers(self) -> list[int]:
+        """Process ids of the server's workers."""
+        return [child.pid for child in psutil.Process(self.process.pid).children()]
 
     def signal(self, number: int) -> None:
         """Send a signal to the server and its worker."""
