@@ -13,7 +13,12 @@ import numpy as np
 import psutil
 
 import gradwire
+from gradwire._base.errors import GradwireError
+from gradwire._transport.credentials import Credentials
+from gradwire._transport.transport import Transport
+from gradwire.v1 import service_pb2
 from tests.ports import free_port
+from tests.server.harness import until
 
 
 class Node:
@@ -94,3 +99,24 @@ def train(address: str, steps: int, step_done: Callable[[int], None] = lambda st
         found.update(gradwire.rand(5).numpy().tobytes())
         session.close()
     return found.hexdigest()
+
+
+def attach_elsewhere(endpoint: str, session_id: str, credentials: Credentials | None = None) -> None:
+    """Take a session over at another node, as a second client there does."""
+    transport = Transport([endpoint], credentials or Credentials())
+
+    def attached() -> bool:
+        try:
+            transport.call(
+                "OpenSession", service_pb2.OpenSessionRequest(session_id=session_id), service_pb2.OpenSessionResponse
+            )
+        except GradwireError as error:
+            if error.reason != "UNAVAILABLE":
+                raise
+            return False
+        return True
+
+    try:
+        until(attached, "the second client")
+    finally:
+        transport.close()

@@ -18,13 +18,8 @@ from pathlib import Path
 import pytest
 
 import gradwire
-from gradwire._base.errors import GradwireError
-from gradwire._transport.credentials import Credentials
-from gradwire._transport.transport import Transport
-from gradwire.v1 import service_pb2
-from tests.client.sharing import Node, train
+from tests.client.sharing import Node, attach_elsewhere, train
 from tests.namespaces import Network, may_make
-from tests.server.harness import until
 
 FAILURES = int(os.environ.get("GRADWIRE_PARTITION_FAILURES", "3"))
 AT = range(8, 8 + 11 * FAILURES, 11)  # steps at which something happens
@@ -66,27 +61,6 @@ def nodes(network: Network, tmp_path: Path) -> Iterator[list[Node]]:
         for index, node in enumerate(started):
             network.heal(index)
             node.kill()
-
-
-def attach_elsewhere(endpoint: str, session_id: str) -> None:
-    """Take a session over at another node, as a second client there does."""
-    transport = Transport([endpoint], Credentials())
-
-    def attached() -> bool:
-        try:
-            transport.call(
-                "OpenSession", service_pb2.OpenSessionRequest(session_id=session_id), service_pb2.OpenSessionResponse
-            )
-        except GradwireError as error:
-            if error.reason != "UNAVAILABLE":
-                raise
-            return False
-        return True
-
-    try:
-        until(attached, "the second client")
-    finally:
-        transport.close()
 
 
 class Failures:
