@@ -3830,6 +3830,9 @@ pub struct RunRequest {
     /// Whether to answer with the batch's timings.
     #[prost(bool, tag = "32")]
     pub timings: bool,
+    /// Whether to answer with the time of each op of the batch. This costs about a microsecond an op.
+    #[prost(bool, tag = "33")]
+    pub op_times: bool,
 }
 /// A command's answer.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3957,6 +3960,10 @@ pub struct RunResponse {
     /// The batch's timings, if the request asked for them.
     #[prost(message, optional, tag = "32")]
     pub timings: ::core::option::Option<Timings>,
+    /// If the request asked for them: what was computed, in order, each with one call. The times between are there too, with
+    /// an empty kind. After the first ten thousand the rest is one entry named "others".
+    #[prost(message, repeated, tag = "33")]
+    pub op_times: ::prost::alloc::vec::Vec<OpTime>,
 }
 /// A batch's time on the server, in seconds.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
