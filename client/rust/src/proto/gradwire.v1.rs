@@ -2920,6 +2920,8 @@ pub struct SavedValueRequest {
     #[prost(uint64, tag = "4")]
     pub node: u64,
     /// The value's name in the op's derivative formulas. PyTorch's names "self" and "result" work, too.
+    /// "variable" is the leaf of an AccumulateGrad node.
+    /// "variable" is the leaf of an AccumulateGrad node.
     #[prost(string, tag = "5")]
     pub name: ::prost::alloc::string::String,
     /// The tensors that the client kept, in the order of SavedValueResponse.hooks of the request before.
@@ -2932,7 +2934,8 @@ pub struct SavedValueResponse {
     /// Whether the node has a saved value of that name.
     #[prost(bool, tag = "1")]
     pub known: bool,
-    /// The tensors with their history; several if the value is a list. The client releases the ids.
+    /// The tensors with their history; several if the value is a list. The client releases the ids. TensorSpec.same_as tells
+    /// the id of a tensor that already had one.
     #[prost(message, repeated, tag = "2")]
     pub tensors: ::prost::alloc::vec::Vec<TensorSpec>,
     /// Whether the value is a list.
