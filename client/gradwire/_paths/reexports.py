@@ -89,7 +89,10 @@ REEXPORTS: dict[str, str] = {
     "cuda.random": "cuda",
     "cuda.memory": "cuda",
     "autograd.gradcheck": "autograd.gradcheck",
-    "autograd.profiler": "profiler",
+    "autograd.profiler": "profile=profiler._profiles.op_profile profiler",
+    "autograd.profiler_util": "profiler._events EventList=profiler._event_list.EventList "
+    "_format_time=profiler._events.format_time",
+    "autograd": "_profiler_enabled=profiler.profiler_enabled kineto_available=profiler.kineto_available",
     "profiler.profiler": "profiler",
     "distributions.distribution": "distributions",
     "distributions.utils": "distributions._utils",

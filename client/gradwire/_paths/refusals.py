@@ -96,7 +96,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "is_warn_always_enabled": False,
     },
     "amp": {"is_autocast_available": False},
-    "autograd": {"_profiler_enabled": False},
     "onnx": {"is_in_onnx_export": False, "register_custom_op_symbolic": None, "unregister_custom_op_symbolic": None},
     "distributed.utils": {"_sync_module_states": None},
     "distributed.rpc": {"is_available": False},

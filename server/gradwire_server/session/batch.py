@@ -158,9 +158,18 @@ def run_batch(call: PendingCall) -> Steps[bytes]:
         if session.durability.files is not None and (noted := session.durability.files.use()) is not None:
             yield from until_done(noted)
         session.durability.uncommitted = True  # until the call is over (runtime.py)
-        if session.activity.watched is not None:
-            session.choose_watch()
-        yield from _run_commands(session, writer, call, commands, repeated, response)
+        if request.op_times:
+            trace = session.begin_trace()
+            try:
+                yield from _run_commands(session, writer, call, commands, repeated, response)
+            finally:
+                session.end_trace(trace)
+            for kind, name, seconds, calls in trace.items():
+                response.op_times.add(kind=kind, name=name, seconds=seconds, calls=calls)
+        else:
+            if session.activity.watched is not None:
+                session.choose_watch()
+            yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
         response.durable_seq = writer.durable if session.durability.log_notes is None else writer.applied
         if writer.dropped.numbers:
@@ -262,7 +271,8 @@ def _command_steps(session: Session, writer: Writer, commands: Any, repeated: in
 
 def _known_op(which: str, request: Any) -> str:
     """The registry's name of a command's op; empty for another command or op."""
-    return request.op if which == "op" and (request.op in NAMED_OPS or request.op in REGISTRY) else ""
+    name: str = request.op if which == "op" else ""
+    return name if name in NAMED_OPS or name.removesuffix("_") in REGISTRY else ""
 
 
 def _apply(session: Session, spec: CommandSpec | None, request: Any, answer: Any) -> Iterator[None] | None:
