@@ -225,8 +225,10 @@ class Plan(PlanGraph):
     def fits(self, inputs: Sequence[Tensor]) -> bool:
         """Whether these inputs match the traced ones: gradients present, row-major layout, and shared memory."""
         entry = self.entry
-        if not all(exchange.fits() for exchange in self.exchanges):
+        if self.exchanges and not all(exchange.fits() for exchange in self.exchanges):
             return False
+        if not entry and self._are_bound(inputs):
+            return True
         for place, tensor in enumerate(inputs):
             grad = tensor.grad
             if (grad is not None) is not (place in entry) or has_history(tensor):
@@ -236,6 +238,20 @@ class Plan(PlanGraph):
             if grad is not None and (grad.node is not None or not grad.array.flags.c_contiguous):
                 return False
         return _pattern(inputs) == self.pattern and _offsets(inputs, self.pattern) == self.offsets
+
+    def _are_bound(self, inputs: Sequence[Tensor]) -> bool:
+        """Whether the arrays of these inputs are those of the last run, and no input has a gradient or a history.
+
+        Their layout and the memory that they share are then the same: an array's never change.
+        """
+        if len(self.bound) != len(inputs):
+            return False
+        for tensor, array, storage in zip(inputs, self.bound, self.held, strict=True):
+            if tensor.array is not array or tensor.storage is not storage:
+                return False
+            if tensor.node is not None or tensor.view is not None or tensor.grad is not None:
+                return False
+        return True
 
     def input_shape(self, place: int) -> tuple[int, ...]:
         """The shape of an input, for which the plan was made."""
@@ -368,8 +384,8 @@ class Plan(PlanGraph):
         arrays = [tensor.array for tensor in inputs]
         if self.read_grads:
             arrays += [inputs[place].grad.array for place in self.read_grads]  # type: ignore[union-attr]
-        self._take(arrays)
         self.held = [tensor.storage for tensor in inputs]
+        self._take(arrays)
         if numbers:
             self.numbers[:] = numbers
             for (place, _), array in self._number_arrays.items():
