@@ -34,7 +34,7 @@ from gradwire_engine.backends.onednn import (
 from gradwire_engine.backends.operands import Operand, Prepared, address_of, whole
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import CPU, Array, device_of
-from gradwire_engine.core.threads import POOL
+from gradwire_engine.core.primitive_parts import PrimitiveParts
 from gradwire_engine.graph.graph import Meta
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LONG, counted, flop
@@ -74,19 +74,22 @@ def fits(tensors: Sequence[Any]) -> bool:
 class _Part:
     """The layer for some rows of a batch."""
 
-    def __init__(self, loaded: Library, sizes: tuple[int, int, int, int], reverse: bool) -> None:
-        """sizes: steps, rows, and the widths of input and state."""
-        steps, rows, inner, width = sizes
+    def __init__(self, loaded: Library, rows: int, sizes: tuple[int, int, int, int], reverse: bool) -> None:
+        """sizes: steps, rows of the batch, and the widths of input and state."""
+        steps, batch, inner, width = sizes
         state = loaded.plain_layout((1, 1, rows, width))
+        source, result = (
+            loaded.plain_layout((steps, rows, length), (batch * length, length, 1)) for length in (inner, width)
+        )
         layouts: dict[int, Layout] = {
-            SOURCE: loaded.plain_layout((steps, rows, inner)), FIRST_STATE: state, FIRST_CELL: state,
+            SOURCE: source, FIRST_STATE: state, FIRST_CELL: state,
             WEIGHTS: _weight_layout(loaded, inner, width), RECURRENT: _weight_layout(loaded, width, width),
             BIAS: loaded.plain_layout((1, 1, 4, width)),
         }  # fmt: skip
         given = [Operand(number, layout) for number, layout in layouts.items()]
-        results = {RESULT: loaded.plain_layout((steps, rows, width)), LAST_STATE: state, LAST_CELL: state}
+        results = {RESULT: result, LAST_STATE: state, LAST_CELL: state}
         made = [Operand(number, layout, True) for number, layout in results.items()]
-        forward, back = loaded.lstm(*sizes, reverse)
+        forward, back = loaded.lstm(source, state, result, (inner, width), reverse)
         space = forward.layout(WORKSPACE)
         self.name, self.workspace = forward.name, whole(space.nbytes)
         self.forward = Prepared(loaded, forward, [*given, *made, Operand(WORKSPACE, space, True)])
@@ -106,15 +109,17 @@ class _Layer:
     """A layer of fixed sizes: its parts, and where each one's rows begin."""
 
     def __init__(self, loaded: Library, sizes: tuple[int, int, int, int], reverse: bool) -> None:
-        steps, rows, inner, width = sizes
+        rows = sizes[1]
         count = max(1, min(_PARTS, rows // _ROWS))
         bounds = [rows * number // count for number in range(count + 1)]
         made: dict[int, _Part] = {}
         for begin, end in pairwise(bounds):
             if end - begin not in made:
-                made[end - begin] = _Part(loaded, (steps, end - begin, inner, width), reverse)
+                made[end - begin] = _Part(loaded, end - begin, sizes, reverse)
         self.parts = [made[end - begin] for begin, end in pairwise(bounds)]
-        self.rows = [slice(begin, end) for begin, end in pairwise(bounds)]
+        self.forward = PrimitiveParts([part.forward for part in self.parts])
+        self.back = PrimitiveParts([part.back for part in self.parts])
+        self._rows = 4 * np.array(bounds[:-1])
         self.spaces = np.cumsum([0, *(part.workspace for part in self.parts)]).tolist()
         what = f"{loaded.fingerprint} {self.parts[0].name} {sizes}"
         self.mark = np.frombuffer(zlib.crc32(what.encode()).to_bytes(_MARK, "little"), np.uint8)
@@ -130,10 +135,24 @@ class _Layer:
         wanted = self.spaces[-1] + _MARK
         return workspace.size == wanted and bool((workspace[-_MARK:] == self.mark).all())
 
-    def room(self, calls: Sequence[Prepared]) -> None:
-        """Admit the temporary memory of the parts that run at once. Raises EngineError: MEMORY_LIMIT."""
-        most = max(each.nbytes for each in calls)
-        admit((min(len(self.parts), POOL.threads) * most,), _BYTE)
+    def places(self, arrays: Sequence[Array]) -> Array:
+        """Where each part's rows (dimension -2) of row-major arrays begin, a column for each array."""
+        widths = [each.shape[-1] for each in arrays]
+        return np.outer(self._rows, widths) + [address_of(each) for each in arrays]
+
+    def whole(self, arrays: Sequence[Array]) -> Array:
+        """The addresses of arrays that all parts read."""
+        return np.repeat([[address_of(each) for each in arrays]], len(self.parts), 0)
+
+    def summed(self, arrays: Sequence[Array], partial: Array, begins: Sequence[int]) -> Array:
+        """Where the parts write arrays that are added: the first part into them, each other into a row of `partial`."""
+        first = [address_of(each) for each in arrays]
+        rows = np.arange(len(partial))[:, None] * 4 * partial.shape[1] + address_of(partial)
+        return np.concatenate([[first], rows + 4 * np.array(begins)])
+
+    def kept(self, workspace: Array) -> Array:
+        """Where each part's workspace begins."""
+        return np.array(self.spaces[:-1])[:, None] + address_of(workspace)
 
 
 def _layer(tensors: Sequence[Array], reverse: bool) -> _Layer | None:
@@ -152,11 +171,6 @@ def _weights(tensors: Sequence[Array]) -> list[Array]:
     """Row-major weights, and the bias or zeros: the library has no layer without one."""
     bias = tensors[_BIAS] if len(tensors) > _BIAS else np.zeros(tensors[4].shape[0], np.float32)
     return [np.ascontiguousarray(each) for each in (*tensors[3:_BIAS], bias)]
-
-
-def _of_rows(array: Array, rows: slice) -> Array:
-    """The rows (dimension -2) of an array as a row-major one."""
-    return np.ascontiguousarray(array[..., rows, :])
 
 
 def _size(tensors: Sequence[Any], reverse: bool, keep: bool) -> int:
@@ -186,24 +200,14 @@ def lstm(xp: Any, tensors: list[Array], reverse: bool, keep: bool) -> Any:
         given = linear(tensors[0], tensors[3], tensors[_BIAS] if len(tensors) > _BIAS else None)
         made = by_steps([given, tensors[1], tensors[2], tensors[4]], (), reverse, False)
         return (*made[:3], np.empty(0, np.uint8))
-    layer.room([part.forward for part in layer.parts])
-    input, state = tensors[0], tensors[1]
+    admit((layer.forward.room(),), _BYTE)
+    given = [np.ascontiguousarray(each) for each in tensors[:3]]
     weights = _weights(tensors)
-    output = np.empty((*input.shape[:2], state.shape[1]), np.float32)
+    output = np.empty((*given[0].shape[:2], given[1].shape[1]), np.float32)
     last, cell = np.empty_like(output[0]), np.empty_like(output[0])
     space = layer.workspace()
-
-    def run(number: int) -> None:
-        part, rows = layer.parts[number], layer.rows[number]
-        given = [_of_rows(each, rows) for each in tensors[:3]]
-        made = output if len(layer.parts) == 1 else np.empty((output.shape[0], *last[rows].shape), np.float32)
-        arrays = [*given, *weights, made, last[rows], cell[rows]]
-        addresses = [address_of(each) for each in arrays]
-        part.forward.run([*addresses, address_of(space) + layer.spaces[number]])
-        if made is not output:
-            output[:, rows] = made
-
-    POOL.each(run, len(layer.parts))
+    places = [layer.places(given), layer.whole(weights), layer.places([output, last, cell]), layer.kept(space)]
+    layer.forward.run(np.concatenate(places, 1))
     return output, last, cell, space if keep else np.empty(0, np.uint8)
 
 
@@ -220,29 +224,22 @@ def _gradients(gs: Sequence[Any], tensors: Sequence[Any], reverse: bool, *result
 
 
 def _by_workspace(layer: _Layer, gs: Sequence[Array], tensors: Sequence[Array], results: Sequence[Array]) -> Any:
-    layer.room([part.back for part in layer.parts])
     weights = _weights(tensors)
+    found = [np.empty_like(each) for each in weights]
+    begins = np.cumsum([0, *(each.size for each in weights)]).tolist()
+    admit((layer.back.room() + 4 * (len(layer.parts) - 1) * begins[-1],), _BYTE)
+    partial = np.empty((len(layer.parts) - 1, begins[-1]), np.float32)  # those of the weights, of all parts but one
+    given = [np.ascontiguousarray(each) for each in tensors[:3]]
+    after = [np.ascontiguousarray(each) for each in (*results[:3], *gs[:3])]
     space = np.ascontiguousarray(results[3])
-    outputs = [np.empty(each.shape, np.float32) for each in tensors[:3]]
-    found: list[list[Array]] = [[] for _ in layer.parts]
-
-    def run(number: int) -> None:
-        part, rows = layer.parts[number], layer.rows[number]
-        given = [_of_rows(each, rows) for each in tensors[:3]]
-        after = [_of_rows(each, rows) for each in (*results[:3], *gs[:3])]
-        made = [np.empty_like(each) for each in given]
-        found[number] = [np.empty_like(each) for each in weights]
-        before = [address_of(each) for each in (*given, *weights, *after[:3])]
-        rest = [address_of(each) for each in (*after[3:], *made, *found[number])]
-        part.back.run([*before, address_of(space) + layer.spaces[number], *rest])
-        for whole_one, each in zip(outputs, made, strict=True):
-            whole_one[..., rows, :] = each
-
-    POOL.each(run, len(layer.parts))
-    for parts in found[1:]:
-        for held, each in zip(found[0], parts, strict=True):
-            held += each
-    return [*outputs, *found[0]][: len(tensors)]
+    outputs = [np.empty(each.shape, np.float32) for each in given]
+    places = [layer.places(given), layer.whole(weights), layer.places(after[:3]), layer.kept(space)]
+    places += [layer.places([*after[3:], *outputs]), layer.summed(found, partial, begins[:-1])]
+    layer.back.run(np.concatenate(places, 1))
+    for part in partial:
+        for begin, each in zip(begins, found, strict=False):
+            each += part[begin : begin + each.size].reshape(each.shape)
+    return [*outputs, *found][: len(tensors)]
 
 
 def _by_steps(gs: Sequence[Any], tensors: Sequence[Any], reverse: bool) -> Any:
