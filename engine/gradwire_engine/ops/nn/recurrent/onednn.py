@@ -109,7 +109,7 @@ class _Layer:
     """A layer of fixed sizes: its parts, and where each one's rows begin."""
 
     def __init__(self, loaded: Library, sizes: tuple[int, int, int, int], reverse: bool) -> None:
-        rows = sizes[1]
+        _, rows, inner, width = sizes
         count = max(1, min(_PARTS, rows // _ROWS))
         bounds = [rows * number // count for number in range(count + 1)]
         made: dict[int, _Part] = {}
@@ -119,8 +119,12 @@ class _Layer:
         self.parts = [made[end - begin] for begin, end in pairwise(bounds)]
         self.forward = PrimitiveParts([part.forward for part in self.parts])
         self.back = PrimitiveParts([part.back for part in self.parts])
-        self._rows = 4 * np.array(bounds[:-1])
         self.spaces = np.cumsum([0, *(part.workspace for part in self.parts)]).tolist()
+        # Bytes from the first part's operands to those of each part.
+        given, wide = (np.outer(4 * np.array(bounds[:-1]), widths) for widths in ((inner, width, width), (width,) * 3))
+        shared, space = np.zeros_like(wide), np.array(self.spaces[:-1])[:, None]
+        self._forward_steps = np.concatenate([given, shared, wide, space], 1)
+        self._back_steps = np.concatenate([self._forward_steps, wide, given, shared], 1)
         what = f"{loaded.fingerprint} {self.parts[0].name} {sizes}"
         self.mark = np.frombuffer(zlib.crc32(what.encode()).to_bytes(_MARK, "little"), np.uint8)
 
@@ -135,24 +139,28 @@ class _Layer:
         wanted = self.spaces[-1] + _MARK
         return workspace.size == wanted and bool((workspace[-_MARK:] == self.mark).all())
 
-    def places(self, arrays: Sequence[Array]) -> Array:
-        """Where each part's rows (dimension -2) of row-major arrays begin, a column for each array."""
-        widths = [each.shape[-1] for each in arrays]
-        return np.outer(self._rows, widths) + [address_of(each) for each in arrays]
+    def compute(self, arrays: Sequence[Array]) -> None:
+        """Forward. arrays: input, h, c, weights, bias, output, last h and c, and the workspace; all are row-major."""
+        self.forward.run(self._forward_steps + _addresses(arrays))
 
-    def whole(self, arrays: Sequence[Array]) -> Array:
-        """The addresses of arrays that all parts read."""
-        return np.repeat([[address_of(each) for each in arrays]], len(self.parts), 0)
+    def compute_back(self, arrays: Sequence[Array], weights: Sequence[Array]) -> None:
+        """The gradients. arrays: those of `compute`, the gradients of output, h and c, and the input's, h's and c's.
 
-    def summed(self, arrays: Sequence[Array], partial: Array, begins: Sequence[int]) -> Array:
-        """Where the parts write arrays that are added: the first part into them, each other into a row of `partial`."""
-        first = [address_of(each) for each in arrays]
-        rows = np.arange(len(partial))[:, None] * 4 * partial.shape[1] + address_of(partial)
-        return np.concatenate([[first], rows + 4 * np.array(begins)])
+        weights: the weights' and bias's gradients. The parts are added in order.
+        """
+        begins = np.cumsum([0, *(each.size for each in weights)])
+        partial = np.empty((len(self.parts) - 1, int(begins[-1])), np.float32)  # of all parts but the first
+        places = self._back_steps + _addresses([*arrays, *weights])
+        rows = np.arange(len(partial))[:, None] * begins[-1]
+        places[1:, -len(weights) :] = address_of(partial) + 4 * (rows + begins[:-1])
+        self.back.run(places)
+        for part in partial:
+            for begin, each in zip(begins.tolist(), weights, strict=False):
+                each += part[begin : begin + each.size].reshape(each.shape)
 
-    def kept(self, workspace: Array) -> Array:
-        """Where each part's workspace begins."""
-        return np.array(self.spaces[:-1])[:, None] + address_of(workspace)
+
+def _addresses(arrays: Sequence[Array]) -> Array:
+    return np.array([address_of(each) for each in arrays], np.int64)
 
 
 def _layer(tensors: Sequence[Array], reverse: bool) -> _Layer | None:
@@ -206,8 +214,7 @@ def lstm(xp: Any, tensors: list[Array], reverse: bool, keep: bool) -> Any:
     output = np.empty((*given[0].shape[:2], given[1].shape[1]), np.float32)
     last, cell = np.empty_like(output[0]), np.empty_like(output[0])
     space = layer.workspace()
-    places = [layer.places(given), layer.whole(weights), layer.places([output, last, cell]), layer.kept(space)]
-    layer.forward.run(np.concatenate(places, 1))
+    layer.compute([*given, *weights, output, last, cell, space])
     return output, last, cell, space if keep else np.empty(0, np.uint8)
 
 
@@ -226,19 +233,12 @@ def _gradients(gs: Sequence[Any], tensors: Sequence[Any], reverse: bool, *result
 def _by_workspace(layer: _Layer, gs: Sequence[Array], tensors: Sequence[Array], results: Sequence[Array]) -> Any:
     weights = _weights(tensors)
     found = [np.empty_like(each) for each in weights]
-    begins = np.cumsum([0, *(each.size for each in weights)]).tolist()
-    admit((layer.back.room() + 4 * (len(layer.parts) - 1) * begins[-1],), _BYTE)
-    partial = np.empty((len(layer.parts) - 1, begins[-1]), np.float32)  # those of the weights, of all parts but one
+    admit((layer.back.room() + (len(layer.parts) - 1) * sum(each.nbytes for each in weights),), _BYTE)
     given = [np.ascontiguousarray(each) for each in tensors[:3]]
-    after = [np.ascontiguousarray(each) for each in (*results[:3], *gs[:3])]
+    made, arriving = ([np.ascontiguousarray(each) for each in arrays[:3]] for arrays in (results, gs))
     space = np.ascontiguousarray(results[3])
-    outputs = [np.empty(each.shape, np.float32) for each in given]
-    places = [layer.places(given), layer.whole(weights), layer.places(after[:3]), layer.kept(space)]
-    places += [layer.places([*after[3:], *outputs]), layer.summed(found, partial, begins[:-1])]
-    layer.back.run(np.concatenate(places, 1))
-    for part in partial:
-        for begin, each in zip(begins, found, strict=False):
-            each += part[begin : begin + each.size].reshape(each.shape)
+    outputs = [np.empty_like(each) for each in given]
+    layer.compute_back([*given, *weights, *made, space, *arriving, *outputs], found)
     return [*outputs, *found][: len(tensors)]
 
 
