@@ -911,7 +911,7 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
-    """Indices that sort along `dim` (torch.argsort)."""
+    """Indices that sort along `dim` (torch.argsort); equal elements as with `sort`."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("argsort", (input, dim, descending, stable))
@@ -3014,7 +3014,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Any = None) -> Any:
-    """Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""
+    """Most frequent value along `dim`, the smallest of several, and its index (torch.mode)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     if keepdims is not None:
@@ -3756,7 +3756,11 @@ def softsign(input: Tensor) -> Tensor:
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None, out: Any = None) -> Any:
-    """Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
+    """Sort along `dim`; return the values and their indices (torch.sort).
+
+    Without `stable`, equal elements have PyTorch's order on a CPU, if the lines that have some are of at most 65,536
+    elements together. Others keep their order.
+    """
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
@@ -4167,7 +4171,10 @@ def to(input: Tensor, dtype: dtype | None = None, device: device | str | None = 
 
 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None, out: Any = None) -> Any:
-    """The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk)."""
+    """The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk).
+
+    Indices of equal elements, and with `sorted=False` the order, are PyTorch's on a CPU within the limit of `sort`.
+    """
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("topk", (input, k, dim, largest, sorted), (), ('values', 'indices'))
@@ -4607,7 +4614,7 @@ class TensorMethods:
         return _call("argmin", (self, dim, keepdim))
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
-        """See `gradwire.argsort`: Indices that sort along `dim` (torch.argsort)."""
+        """See `gradwire.argsort`: Indices that sort along `dim` (torch.argsort); equal elements as with `sort`."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("argsort", (self, dim, descending, stable))
@@ -5529,7 +5536,7 @@ class TensorMethods:
         return _call("mm", (self, mat2))
 
     def mode(self, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-        """See `gradwire.mode`: Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""
+        """See `gradwire.mode`: Most frequent value along `dim`, the smallest of several, and its index (torch.mode)."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         if keepdims is not None:
@@ -5923,7 +5930,7 @@ class TensorMethods:
         return _call("softmax", (self, dim), (("dtype", dtype),))
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
-        """See `gradwire.sort`: Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
+        """See `gradwire.sort`: Sort along `dim`; return the values and their indices (torch.sort)."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("sort", (self, dim, descending, stable), (), ('values', 'indices'))
