@@ -555,7 +555,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def __iter__(self) -> Iterator[Tensor]:
         if not self._spec.shape:
             raise TypeError("iteration over a 0-d tensor")
-        return iter(_call("unbind", (self, 0), (), "tuple"))
+        items = _call("unbind", (self, 0), (), "tuple")
+        values.note_items(self, items)
+        return iter(items)
 
     def __reversed__(self) -> Tensor:
         return self if not self._spec.shape else _call("flip", (self, (0,)))
