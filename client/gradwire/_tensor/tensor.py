@@ -45,7 +45,7 @@ from gradwire._tensor.composed import Composed
 from gradwire._tensor.draws import Draws
 from gradwire._tensor.in_place import refuse_origin
 from gradwire._tensor.in_place_views import InPlaceViews
-from gradwire._tensor.indexing import as_operand, make_index
+from gradwire._tensor.indexing import Index, as_operand, make_index
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
 from gradwire._tensor.storages import Address, UntypedStorage, data_address, memory_of
@@ -574,7 +574,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise GradwireIndexError(
                 "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number"
             )
-        index = make_index(self, key)
+        index = Index((key,)) if type(key) is int else make_index(self, key)
         made: Tensor = _call("getitem", (self, index))
         view = made.__dict__.get("_view") if isinstance(made, Handle) else None
         if view is not None:
