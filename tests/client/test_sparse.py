@@ -255,8 +255,6 @@ MISSING = {
     "max": lambda s: gradwire.max(s),
     "eq": lambda s: s == s,
     "sparse.spsolve": lambda s: gradwire.sparse.spsolve(s, s),
-    "to_sparse_csr": lambda s: gradwire.ones(2).to_sparse_csr(),
-    "layout=torch.sparse_csr": lambda s: gradwire.ones(2).to_sparse(layout=gradwire.sparse_csr),
 }
 
 
