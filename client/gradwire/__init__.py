@@ -163,6 +163,7 @@ _NAMES = {
     ),
     "sparse._coo": "sparse_coo_tensor",
     "_functions.counts": "gradient histogram histogramdd nonzero_static unravel_index",
+    "_functions.quantized": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
     "_functions.matrix_factors": (
         "cholesky frobenius_norm lu lu_solve lu_unpack norm_except_dim nuclear_norm orgqr ormqr pca_lowrank "
         "svd_lowrank triangular_solve"
