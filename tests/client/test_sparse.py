@@ -52,6 +52,7 @@ RESULTS = {
     "select": lambda t, s: s[1],
     "select column": lambda t, s: s[:, 2],
     "index_select": lambda t, s: s.index_select(0, t.tensor([1, 0, 1])),
+    "narrow": lambda t, s: t.narrow_copy(s, 0, 1, 1),
     "double": lambda t, s: s.double(),
     "to": lambda t, s: s.to("cpu", t.float64),
     "clone": lambda t, s: s.clone(),

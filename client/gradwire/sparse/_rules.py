@@ -358,7 +358,7 @@ def _resized(input: SparseTensor, dim: int, size: int) -> list[int]:
     return [size if place == dim else each for place, each in enumerate(input.shape)]
 
 
-@_rule("narrow", "narrow_copy")
+@_rule("narrow")
 def narrow(input: SparseTensor, dim: int, start: int, length: int) -> SparseTensor:
     """`length` parts of a dimension from `start` on."""
     dim = checked_dim(dim, input.dim())
