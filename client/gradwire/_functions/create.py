@@ -76,11 +76,12 @@ def asarray(
     dtype: dtype | None = None,
     device: device | str | int | None = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """Make a tensor of values as `as_tensor` does; with `copy` never `obj` itself (torch.asarray).
 
-    Raises ValueError for `copy=False` of what must be copied.
+    `requires_grad`: None keeps the history of `obj`, False detaches from it. Raises ValueError for `copy=False` of
+    what must be copied.
     """
     made = as_tensor(obj, dtype, device)
     if copy and made is obj:
@@ -89,7 +90,7 @@ def asarray(
         raise ValueError("can't alias: the values are copied to the server")
     if requires_grad and not made.requires_grad:
         return (made.detach() if made is obj else made).requires_grad_()
-    return made if requires_grad else made.detach() if made.requires_grad else made
+    return made.detach() if requires_grad is False and made.requires_grad else made
 
 
 def from_numpy(ndarray: Array) -> Tensor:

@@ -54,7 +54,7 @@ REASONS: dict[str, str] = {
     "ao": "there are no quantized tensors; cast the model with model.half() or model.bfloat16()",
     "nested": "there are no nested tensors; use nn.utils.rnn.pad_sequence",
     "masked": "there are no masked tensors; its functions take a tensor and mask=",
-    "sparse": "of sparse tensors there is the COO form; call to_dense() for other ops",
+    "sparse": "of sparse tensors there are few ops; call to_dense() for others",
     "package": "save the state_dict with torch.save",
     "futures": "use concurrent.futures",
     "monitor": "the server's metrics tell what it does",
@@ -345,7 +345,7 @@ REFUSED: dict[str, str] = {
     "_dynamo.exc": "BackendCompilerFailed TensorifyScalarRestartAnalysis TorchDynamoException Unsupported",
     "_subclasses.fake_tensor": "FakeTensor FakeTensorMode",
     "sparse": """
-        as_sparse_gradcheck sampled_addmm spdiags spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
+        as_sparse_gradcheck spdiags spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "Future PyTorchFileReader PyTorchFileWriter",
     "nn": "CrossMapLRN2d",
     "nn.parameter": "UninitializedBuffer",
