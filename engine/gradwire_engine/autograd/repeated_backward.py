@@ -358,27 +358,40 @@ class _Noting:
     def _formula(self, formula: Callable[..., Any], meta: Any, given: list[int]) -> int:
         """The register of a formula's result, fitted to its input."""
         values = [self._values[register] for register in given]
-        expected = fit(formula(*values), meta)
+        made = formula(*values)
+        expected = fit(made, meta)
         # What a formula does by values and by numbers, which differ between passes, holds for this pass alone. NumPy's
         # numbers are results without dimensions.
-        if getattr(formula, "reads_values", False) or any(isinstance(value, (float, np.generic)) for value in values):
-            return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given))
-        steps = self._steps_of(formula, meta, given) if _is_of_ops(formula) else None
-        if steps is not None:
-            before = len(self._values), len(self._made.steps), self._made.room, dict(self._held)
-            out = self._replayed(steps, given)
-            if out is not None and _is_same(self._values[out], expected):
-                return out
-            length, count, self._made.room, self._held = before
-            del self._values[length:], self._made.steps[count:]
-        return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given))
+        varies = getattr(formula, "reads_values", False) or any(
+            isinstance(value, (float, np.generic)) for value in values
+        )
+        out = None
+        if not varies and _is_of_ops(formula):
+            out = self._by_ops(lambda *values: fit(formula(*values), meta), given, expected)
+        elif made is not expected and type(made) is np.ndarray:
+            called = self._step(_with_layout(formula, made), tuple(given))
+            out = self._by_ops(lambda made: fit(made, meta), [called], expected)
+        return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given)) if out is None else out
 
-    def _steps_of(self, formula: Callable[..., Any], meta: Any, given: list[int]) -> Any:
-        """The ops that a formula applies to tensors, with its operands; None if they do not tell all."""
+    def _by_ops(self, compute: Callable[..., Any], given: list[int], expected: Any) -> int | None:
+        """Note the ops of a computation; None, with nothing noted, if they do not make what is expected."""
+        steps = self._steps_of(compute, given)
+        if steps is None:
+            return None
+        length, count, room, held = len(self._values), len(self._made.steps), self._made.room, dict(self._held)
+        out = self._replayed(steps, given)
+        if out is not None and _is_same(self._values[out], expected):
+            return out
+        self._made.room, self._held = room, held
+        del self._values[length:], self._made.steps[count:]
+        return None
+
+    def _steps_of(self, compute: Callable[..., Any], given: list[int]) -> Any:
+        """The ops that a computation applies to tensors, with its operands; None if they do not tell all."""
         values = [self._values[register] for register in given]
         tensors = [Tensor(value) if isinstance(value, np.ndarray) else value for value in values]
         context = replace(self._context, grad_enabled=False)
-        made, recorder = record(context, lambda: fit(formula(*tensors), meta))
+        made, recorder = record(context, lambda: compute(*tensors))
         return None if recorder.failed or type(made) is not Tensor else (tensors, recorder.calls, made)
 
     def _replayed(self, steps: Any, given: list[int]) -> int | None:
@@ -440,6 +453,19 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(constant)
         elif isinstance(constant, str):
             yield constant
+
+
+def _with_layout(formula: Callable[..., Any], wanted: Any) -> Callable[..., Any]:
+    """A formula as a step, whose results have the layout of this one; for others the ordinary pass runs."""
+    shape, strides, dtype = wanted.shape, wanted.strides, wanted.dtype
+
+    def run(xp: Any, *values: Any) -> Any:
+        made = formula(*values)
+        if type(made) is not np.ndarray or made.shape != shape or made.strides != strides or made.dtype is not dtype:
+            raise _Unusual
+        return made
+
+    return run
 
 
 def _sum(xp: Any, one: Any, other: Any) -> Any:

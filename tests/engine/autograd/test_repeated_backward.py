@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, EngineError, Interrupt, Tensor, activate, backward, tensor
-from gradwire_engine.autograd.repeated_backward import PassMemo, _is_of_ops, _Noting
+from gradwire_engine.autograd.repeated_backward import PassMemo, _is_of_ops, _Noting, _Unusual
 from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.tensor import retain_grad
@@ -315,3 +315,23 @@ def test_a_formula_that_reads_arrays_is_called_by_each_pass(context: Context) ->
     made = noting._formula(formula, (given.shape, given.dtype), [register, register])
     assert made > register
     assert noting._made.steps[-1][0](np, given, -given).tolist() == [-1, -1, -1]
+
+
+def test_a_formula_that_is_called_has_its_result_fitted_by_ops(context: Context) -> None:
+    # As that of `add`, which depends on alpha. The sum over the rows is a step of its own.
+    vectors = [np.random.default_rng(seed).standard_normal(3).astype(np.float32) for seed in range(2)]
+    rows = np.random.default_rng(2).standard_normal((400, 3)).astype(np.float32)
+    root = REGISTRY["sum"].apply((tensor(vectors[0], True), None, False, None))
+    noting = _Noting([root.node], root, context)
+    register, alpha = noting._step(lambda xp: rows, ()), noting._register(1)
+    before = len(noting._made.steps)
+    made = noting._formula(
+        lambda g, alpha: g if np.abs(alpha) == 1 else -g, (vectors[0].shape, vectors[0].dtype), [register, alpha]
+    )
+    called, fitted = noting._made.steps[before:]
+    assert fitted[1][0] == called[2]
+    assert noting._values[made].tobytes() == REGISTRY["sum_to_size"].apply((tensor(rows), (3,))).array.tobytes()
+    assert called[0](np, rows, 1) is rows
+    for other in (rows[:-1], np.asfortranarray(rows), rows.astype(np.float64), np.float32(1)):
+        with pytest.raises(_Unusual):
+            called[0](np, other, 1)
