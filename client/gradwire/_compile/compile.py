@@ -1,9 +1,9 @@
 """compile: records a function once, then runs each call as one command (torch.compile).
 
-The first call runs uncompiled. Every command waits for its answer and is recorded (recorder.py). A later call whose
-guards hold (guards.py) sends one command that runs the program on the server. That command does not wait, so calls
-pipeline. A call whose guards fail is recorded again. A function that cannot be recorded is sent in parts, each of which
-is a program (segments.py).
+The first call runs uncompiled and is recorded (recorder.py). A command waits for its answer, unless it is known from an
+equal one of this call or of an earlier recorded call. A later call whose guards hold (guards.py) sends one command that
+runs the program on the server. That command does not wait, so calls pipeline. A call whose guards fail is recorded
+again. A function that cannot be recorded is sent in parts, each of which is a program (segments.py).
 """
 
 from __future__ import annotations
