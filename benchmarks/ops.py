@@ -156,6 +156,15 @@ CASES = [
     Case("batch_norm", "(32, 64, 28, 28) training", _batch_norm, {"training": True}, (("gradients", (0, 3, 4)),)),
     Case("embedding", "(64, 128) indices into (10000, 128)", _embedding, wrt=(("gradient", (1,)),)),
     Case("cross_entropy", "(512, 1000)", _classes),
+    *(
+        Case("cdist", f"(256, 16) and (256, 16), p = {p:g}{more}", normal((256, 16), (256, 16)), options, BOTH)
+        for p, more, options in (
+            (2, "", {"p": 2.0}),
+            (2, " without a product", {"p": 2.0, "compute_mode": "donot_use_mm_for_euclid_dist"}),
+            (1, "", {"p": 1.0}),
+            (3, "", {"p": 3.0}),
+        )
+    ),
     *(Case("sum", f"(64, 128, 128) over dim {dim}", normal((64, 128, 128)), {"dim": dim}) for dim in (0, 1, 2)),
     Case("sum", "(64, 128, 128) over all", normal((64, 128, 128))),
     Case("relu", "1M elements", normal(MILLION)),
