@@ -146,7 +146,6 @@ CASES = [
         Case(f"adaptive_{kind}_pool2d", "(32, 64, 28, 28) to 7 × 7", normal(IMAGES), {"output_size": 7})
         for kind in ("max", "avg")
     ),
-    Case("max_pool3d", "(4, 16, 16, 16, 16) by 2 × 2 × 2", normal((4, 16, 16, 16, 16)), {"kernel_size": 2}),
     Case("softmax", "(512, 1000) over dim 1", normal((512, 1000)), {"dim": 1}),
     Case(
         "scaled_dot_product_attention",
