@@ -48,7 +48,7 @@ from gradwire._tensor.in_place_views import InPlaceViews
 from gradwire._tensor.indexing import Index, as_operand, make_index
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
-from gradwire._tensor.storages import Address, UntypedStorage, data_address, memory_of
+from gradwire._tensor.storages import Address, TypedStorage, UntypedStorage, data_address, memory_of
 from gradwire._tensor.warnings import warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
@@ -184,9 +184,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         """The tensor's memory: which tensors share it, and its size (torch.Tensor.untyped_storage)."""
         return UntypedStorage(self)
 
-    def storage(self) -> UntypedStorage:
-        """The same as `untyped_storage`."""
-        return UntypedStorage(self)
+    def storage(self) -> TypedStorage:
+        """The tensor's memory as elements of its dtype (torch.Tensor.storage)."""
+        return TypedStorage(self)
 
     @property
     def layout(self) -> Any:
