@@ -5,7 +5,9 @@ Where this process may make network namespaces, each machine has one, and a /tmp
 """
 
 import contextlib
+import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,9 +57,10 @@ class Machines:
         token, line = make("benchmark", frozenset({"admin"}))
         append(folder / "tokens", line)
         self.credentials = Credentials(token)
-        os.environ["GRADWIRE_TOKEN"] = token
+        os.environ.update(GRADWIRE_TOKEN=token, TMPDIR=str(folder))
         self._server = (*SERVER, f"--token-file={folder}/tokens")
         self._commands: list[subprocess.Popen[str] | None] = [None] * COUNT
+        self._folders: set[str] = set()  # of Ray, which a machine that was killed leaves behind without its own /tmp
 
     def start(self, index: int) -> None:
         """Start one, or start it again."""
@@ -94,6 +97,9 @@ class Machines:
 
     def processes(self, index: int) -> dict[int, str]:
         """Processes of a machine, and what each is."""
+        watch = Path(f"/proc/{self._command(index).pid}/cmdline").read_text().split("\0")
+        if self.network is None:
+            self._folders.add(watch[5])
         return processes_of(self._command(index), self.endpoints[index])
 
     def signal(self, pids: Sequence[int], number: int) -> None:
@@ -110,8 +116,11 @@ class Machines:
         for index in range(COUNT):
             command = self._command(index)
             if command.poll() is not None:
-                command.communicate()
-                self.start(index)
+                _close(command)
+                try:
+                    self.start(index)
+                except AssertionError as error:  # Ray gives up after 30 seconds, on a busy machine: try again
+                    print(str(error).splitlines()[-1], file=sys.stderr)
         if all(self._reports(endpoint) for endpoint in self.endpoints):
             return True
         time.sleep(0.2)
@@ -136,19 +145,28 @@ class Machines:
     def end(self) -> None:
         """End all by a signal, the first one last."""
         for command in filter(None, reversed(self._commands)):
-            command.send_signal(signal.SIGCONT)
             command.terminate()
             try:
-                command.communicate(timeout=60)
+                command.wait(60)
             except subprocess.TimeoutExpired:
                 command.kill()
-                command.communicate()
+                command.wait()
+            _close(command)
+        for each in self._folders:
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def _close(command: "subprocess.Popen[str]") -> None:
+    """Close the output of a command that has ended."""
+    assert command.stdout is not None
+    command.stdout.close()
 
 
 @contextlib.contextmanager
 def machines(own_networks: bool = True) -> Iterator[Machines]:
     """Three machines in the block. They and all that they made are removed then."""
     warnings.filterwarnings("ignore", "the token travels")  # to a network of this machine
+    logging.getLogger("gradwire").setLevel(logging.ERROR)  # without a line for each session that moves
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True)))
         network = Network(COUNT + 1) if own_networks and may_make() else None
