@@ -74,6 +74,16 @@ class Machines:
             *role, f"--host={self._hosts[index]}", f"--port={port}", *shared, "--", *self._server, within=within
         )
 
+    def try_to_start(self, index: int) -> None:
+        """Start one. Ray gives up after 30 seconds, on a busy machine; `make_whole` tries again then."""
+        if (before := self._commands[index]) is not None:
+            _close(before)
+            self._commands[index] = None
+        try:
+            self.start(index)
+        except AssertionError as error:
+            print(str(error).splitlines()[-1], file=sys.stderr)
+
     def start_single(self) -> tuple["subprocess.Popen[str]", str]:
         """A server that is no part of the cluster, in a network like a machine's, with a log as the nodes have."""
         host, within = (
@@ -113,14 +123,9 @@ class Machines:
         until(self._is_whole, "the cluster")
 
     def _is_whole(self) -> bool:
-        for index in range(COUNT):
-            command = self._command(index)
-            if command.poll() is not None:
-                _close(command)
-                try:
-                    self.start(index)
-                except AssertionError as error:  # Ray gives up after 30 seconds, on a busy machine: try again
-                    print(str(error).splitlines()[-1], file=sys.stderr)
+        for index, command in enumerate(self._commands):
+            if command is None or command.poll() is not None:
+                self.try_to_start(index)
         if all(self._reports(endpoint) for endpoint in self.endpoints):
             return True
         time.sleep(0.2)
@@ -180,8 +185,9 @@ def machines(own_networks: bool = True) -> Iterator[Machines]:
         made = Machines(folder, network)
         stack.callback(made.end)
         made.start(0)
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(made.start, range(1, COUNT)))
+        # Two of Ray's that start at one address at the same time disturb each other.
+        with ThreadPoolExecutor(1 if network is None else COUNT) as pool:
+            list(pool.map(made.try_to_start, range(1, COUNT)))
         made.make_whole()
         yield made
 
