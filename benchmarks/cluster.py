@@ -10,7 +10,6 @@ Ten random failures in a row are those of tests/client/test_partitions.py.
 
 import argparse
 import itertools
-import logging
 import multiprocessing
 import os
 import signal
@@ -311,7 +310,6 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to measure")
     parts = parser.parse_args().only
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the cluster is ended
-    logging.getLogger("gradwire").setLevel(logging.ERROR)  # without a line for each session that moves
     table, began = Table(), time.monotonic()
     with machines() as cluster:
         how = "at 127.0.0.1" if cluster.network is None else "in network namespaces"

@@ -25,10 +25,10 @@ PAUSE_SECONDS = 3.0  # after which placed sessions are counted no more
 
 def measure() -> tuple[Costs, list[float]]:
     """The costs, and the seconds that each of some sessions took to open."""
-    import ray
-
     with machines(own_networks=False) as cluster:
         use_token(cluster.token_file)
+        import ray  # reads the token's variables
+
         connect(cluster.ray_address)
         try:
             report, place, trip = _director(cluster)
@@ -101,7 +101,7 @@ def _taking_over(cluster: Machines, sessions: list[tuple[gradwire.Session, gradw
     """The time of a session's way to another node, when its own is killed."""
     lost = COUNT - 1
     moved = [(session, held) for session, held in sessions if session.address == cluster.endpoints[lost]]
-    doomed = [pid for pid, kind in cluster.processes(lost).items() if kind != "Ray"]
+    doomed = list(cluster.processes(lost))
     pids = _serving(cluster, range(lost))
     before = _used(pids)
     cluster.signal(doomed, signal.SIGKILL)

@@ -5,7 +5,9 @@ Where this process may make network namespaces, each machine has one, and a /tmp
 """
 
 import contextlib
+import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,9 +57,10 @@ class Machines:
         token, line = make("benchmark", frozenset({"admin"}))
         append(folder / "tokens", line)
         self.credentials = Credentials(token)
-        os.environ["GRADWIRE_TOKEN"] = token
+        os.environ.update(GRADWIRE_TOKEN=token, TMPDIR=str(folder))
         self._server = (*SERVER, f"--token-file={folder}/tokens")
         self._commands: list[subprocess.Popen[str] | None] = [None] * COUNT
+        self._folders: set[str] = set()  # of Ray, which a machine that was killed leaves behind without its own /tmp
 
     def start(self, index: int) -> None:
         """Start one, or start it again."""
@@ -70,6 +73,16 @@ class Machines:
         self._commands[index] = start_machine(
             *role, f"--host={self._hosts[index]}", f"--port={port}", *shared, "--", *self._server, within=within
         )
+
+    def try_to_start(self, index: int) -> None:
+        """Start one. Ray gives up after 30 seconds, on a busy machine; `make_whole` tries again then."""
+        if (before := self._commands[index]) is not None:
+            _close(before)
+            self._commands[index] = None
+        try:
+            self.start(index)
+        except AssertionError as error:
+            print(str(error).splitlines()[-1], file=sys.stderr)
 
     def start_single(self) -> tuple["subprocess.Popen[str]", str]:
         """A server that is no part of the cluster, in a network like a machine's, with a log as the nodes have."""
@@ -94,6 +107,9 @@ class Machines:
 
     def processes(self, index: int) -> dict[int, str]:
         """Processes of a machine, and what each is."""
+        watch = Path(f"/proc/{self._command(index).pid}/cmdline").read_text().split("\0")
+        if self.network is None:
+            self._folders.add(watch[5])
         return processes_of(self._command(index), self.endpoints[index])
 
     def signal(self, pids: Sequence[int], number: int) -> None:
@@ -107,11 +123,9 @@ class Machines:
         until(self._is_whole, "the cluster")
 
     def _is_whole(self) -> bool:
-        for index in range(COUNT):
-            command = self._command(index)
-            if command.poll() is not None:
-                command.communicate()
-                self.start(index)
+        for index, command in enumerate(self._commands):
+            if command is None or command.poll() is not None:
+                self.try_to_start(index)
         if all(self._reports(endpoint) for endpoint in self.endpoints):
             return True
         time.sleep(0.2)
@@ -136,19 +150,28 @@ class Machines:
     def end(self) -> None:
         """End all by a signal, the first one last."""
         for command in filter(None, reversed(self._commands)):
-            command.send_signal(signal.SIGCONT)
             command.terminate()
             try:
-                command.communicate(timeout=60)
+                command.wait(60)
             except subprocess.TimeoutExpired:
                 command.kill()
-                command.communicate()
+                command.wait()
+            _close(command)
+        for each in self._folders:
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def _close(command: "subprocess.Popen[str]") -> None:
+    """Close the output of a command that has ended."""
+    assert command.stdout is not None
+    command.stdout.close()
 
 
 @contextlib.contextmanager
 def machines(own_networks: bool = True) -> Iterator[Machines]:
     """Three machines in the block. They and all that they made are removed then."""
     warnings.filterwarnings("ignore", "the token travels")  # to a network of this machine
+    logging.getLogger("gradwire").setLevel(logging.ERROR)  # without a line for each session that moves
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True)))
         network = Network(COUNT + 1) if own_networks and may_make() else None
@@ -162,8 +185,9 @@ def machines(own_networks: bool = True) -> Iterator[Machines]:
         made = Machines(folder, network)
         stack.callback(made.end)
         made.start(0)
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(made.start, range(1, COUNT)))
+        # Two of Ray's that start at one address at the same time disturb each other.
+        with ThreadPoolExecutor(1 if network is None else COUNT) as pool:
+            list(pool.map(made.try_to_start, range(1, COUNT)))
         made.make_whole()
         yield made
 

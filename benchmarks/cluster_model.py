@@ -23,14 +23,14 @@ import simpy
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds. The defaults are those that --calibrate gave on 2 cores."""
+    """Seconds. The defaults are those that --calibrate gave on 2 cores, without other programs."""
 
-    report: float = 670e-6  # Director's processor time of a report through Ray
-    place: float = 600e-6  # the same of a placement among three nodes
-    place_per_node: float = 1.2e-6  # of Placement.choose
-    round_trip: float = 1.2e-3  # of an idle Director's call
-    open: float = 10e-3  # processor time of a node and its client, with a log
-    take_over: float = 20e-3  # the same, for a session of one small tensor
+    report: float = 465e-6  # Director's processor time of a report through Ray
+    place: float = 500e-6  # the same of a placement among three nodes
+    place_per_node: float = 2.3e-6  # of Placement.choose
+    round_trip: float = 1.6e-3  # of an idle Director's call
+    open: float = 12.2e-3  # processor time of a node and its client, with a log
+    take_over: float = 29.6e-3  # the same, for a session of one small tensor
     check: float = 1.0  # until a server of a lost machine counts as silent
     silence: float = 3.0  # after which a client tries another server
 

@@ -1,12 +1,14 @@
 """All figures of several ranks: collectives beside MPI and gloo, training as on one worker, lost ranks, divided steps.
 
-    python -m benchmarks.distributed            # takes about three minutes; MPI is OpenMPI, with mpirun
+    python -m benchmarks.distributed                      # takes about three minutes; MPI is OpenMPI, with mpirun
+    python -m benchmarks.distributed --only collectives   # or some parts
 
 Times are the least and the median in milliseconds. Gradwire, MPI and gloo take turns. Ranks that train are compared
 after 50 steps: their weights with each other, bit for bit, and with those of one worker. The exit status is 1 if
 something is not as it is to be.
 """
 
+import argparse
 import hashlib
 import importlib.util
 import json
@@ -17,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 TURNS = 3
@@ -203,6 +206,11 @@ def trained() -> None:
             compared(one, divided[f"1 {dtype}"], not one["differing"], what)
 
 
+def divided_steps() -> None:
+    """Times of divided steps."""
+    print(output(sys.executable, "-m", "benchmarks.data_parallel"), end="", flush=True)
+
+
 def losses() -> None:
     """Seconds until the last of three ranks knows that a fourth was killed."""
     from gradwire._transport.embedded import EmbeddedServer
@@ -235,10 +243,15 @@ def main() -> int:
     """Print all figures; the exit status."""
     began = time.time()
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores", flush=True)
-    trained()
-    losses()
-    print(output(sys.executable, "-m", "benchmarks.data_parallel"), end="", flush=True)
-    collectives()
+    parts: dict[str, Callable[[], None]] = {
+        "training": trained, "losses": losses, "divided": divided_steps, "collectives": collectives
+    }  # fmt: skip
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=parts, default=list(parts), help="parts to measure")
+    chosen = parser.parse_args().only
+    for name, measure in parts.items():
+        if name in chosen:
+            measure()
     missed = ", ".join(MISSED) or "nothing"
     print(f"load {os.getloadavg()[0]:.1f}; took {time.time() - began:.0f} s; not as it is to be: {missed}")
     return bool(MISSED)
