@@ -31,6 +31,7 @@ from gradwire_server.cluster.ray_process import NAMESPACE, resource
 
 PREFIX = "node "  # of an actor's name; the endpoint follows
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds before a server that ended is started again
+_TRIED_STARTS, _LOOK_SECONDS = 2, 0.1  # of a server that never listened, until that is told
 _STEADY_SECONDS = 10.0  # a server that ran so long is started again at once
 _DIRECTOR_SECONDS = 0.8
 _LEARNING_SECONDS = 0.1  # before a Director is asked again to which not all nodes have reported
@@ -50,11 +51,13 @@ class Node:
     """A Ray actor; `start_node` makes it. Its methods may be called from several threads."""
 
     def __init__(
-        self, endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], control: str = ""
-    ) -> None:
+        self, endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], folder: str,
+        control: str = "",
+    ) -> None:  # fmt: skip
         """Start the server. `environment` has variables that Ray changes, as they were; None for unset ones.
 
-        At the path `control`, if given, a process of this machine may watch and end the node (watch.py).
+        `folder` is removed with Ray's end on this machine. So nothing is left of an actor that was killed. At the path
+        `control`, if given, a process of this machine may watch and end the node (watch.py).
         """
         self.endpoint = endpoint
         self._arguments = tuple(arguments)
@@ -63,11 +66,12 @@ class Node:
             self._environment.pop(name, None)
             if value is not None:
                 self._environment[name] = value
-        self._folder = Path(tempfile.mkdtemp(prefix="gradwire-node-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="node-", dir=folder))
         self._listening = threading.Event()
         self._ending = threading.Event()
         self._draining = False
         self._starts = 0
+        self._ended_early = 0  # servers that ended before they listened
         self._last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         self._process: subprocess.Popen[str] | None = None
         self._director = director()
@@ -83,9 +87,11 @@ class Node:
     # For the command line.
 
     def wait_until_started(self, seconds: float) -> str:
-        """Wait until the server listens; "" then, else why it does not."""
-        if self._listening.wait(seconds):
-            return ""
+        """Wait until the server listens; "" then, else why it does not. It may end once, and be started again."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends and self._ended_early < _TRIED_STARTS:
+            if self._listening.wait(_LOOK_SECONDS):
+                return ""
         return "\n".join(self._last_lines) or f"the server does not listen after {seconds:g} seconds"
 
     def status(self) -> dict[str, Any]:
@@ -133,6 +139,7 @@ class Node:
                 if "listening" in line:
                     self._listening.set()
             process.wait()
+            self._ended_early += not self._listening.is_set()
             self._listening.clear()
             wait = _FIRST_WAIT if time.monotonic() - began > _STEADY_SECONDS else min(2 * wait, _LONGEST_WAIT)
             self._ending.wait(wait)
@@ -234,7 +241,7 @@ def _end_with_parent() -> None:
 
 
 def start_node(
-    endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], control: str = ""
+    endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], folder: str, control: str = ""
 ) -> Any:
     """Make the actor of a node, on the machine whose Ray was started for it. Needs a connection to Ray.
 
@@ -247,7 +254,7 @@ def start_node(
         max_concurrency=4, resources={resource(endpoint): 1},
     )  # fmt: skip
     try:
-        return actor.remote(endpoint, list(arguments), dict(environment), control)
+        return actor.remote(endpoint, list(arguments), dict(environment), folder, control)
     except ValueError:
         raise NodeExists(endpoint) from None
 
