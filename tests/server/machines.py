@@ -66,14 +66,15 @@ def kill_machine(command: "subprocess.Popen[str]", endpoint: str) -> None:
     raylets = [pid for pid, words in processes() if words[0].endswith(b"/raylet/raylet")]
     session = next(os.getsid(pid) for pid in raylets if pid == parent_of(actor_of(endpoint)))
     for pid, _ in processes():
-        if _session(pid) == session or parent_of(pid) in (server, command.pid):
+        if session_of(pid) == session or parent_of(pid) in (server, command.pid):
             doomed.add(pid)
     for pid in doomed:
         _kill(pid)
     command.wait(60)
 
 
-def _session(pid: int) -> int:
+def session_of(pid: int) -> int:
+    """The session of a process; 0 if it has ended."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:

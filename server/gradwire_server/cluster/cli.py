@@ -283,18 +283,31 @@ def drain(node: str, grace_seconds: float, address: str | None, folder: Path) ->
 @_with_ray
 def down(grace_seconds: float, address: str | None, folder: Path) -> None:
     """End all nodes. They store their sessions. Then end Ray, where `up` started it."""
-    with _connected(address, folder) as ray:
-        found = nodes()
-        ending = [(node, each, each.stop.remote(grace_seconds)) for node, each in found.items()]
-        for node, each, answer in ending:
-            _ended(node, ray.get(answer, timeout=grace_seconds + _CALL_SECONDS))
-            ray.kill(each)
-        ray.kill(director())
     record = folder.expanduser() / "cluster.json"
-    if address is None and record.exists():
-        if (started := _recorded(record)).is_known:
+    started = _recorded(record) if address is None and record.exists() else None
+    try:
+        _end_all(address, folder, grace_seconds)
+    except (RayError, CheckFailed) as error:
+        if started is None or not started.is_known:
+            if started is not None:
+                record.unlink()
+            raise
+        click.echo(f"the cluster does not answer, and its processes are ended: {error}", err=True)
+    if started is not None:
+        if started.is_known:
             started.stop()
         record.unlink()
+
+
+def _end_all(address: str | None, folder: Path, grace: float) -> None:
+    """End all nodes and the Director. Raises RayError, CheckFailed."""
+    with _connected(address, folder) as ray:
+        found = nodes()
+        ending = [(node, each, each.stop.remote(grace)) for node, each in found.items()]
+        for node, each, answer in ending:
+            _ended(node, ray.get(answer, timeout=grace + _CALL_SECONDS))
+            ray.kill(each)
+        ray.kill(director())
 
 
 # Nodes.
