@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from gradwire.v1 import service_pb2
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.cluster.director import Director
+from gradwire_server.cluster.node import Node
 from gradwire_server.cluster.placement import SILENT_SECONDS, Learning, Load, NoRoom, Placement
 from gradwire_server.common.errors import Refusal
 from gradwire_server.registry import placement as client
@@ -335,7 +337,53 @@ def test_gangs_that_are_opened_here_are_reported(clock: Clock) -> None:
     assert not registry.gangs._open
 
 
+def test_a_director_that_does_not_answer_is_not_asked_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    node, asked = object.__new__(Node), []
+    node._director_away_until = 0.0
+
+    def get(answer: str, timeout: float) -> str:
+        asked.append(answer)
+        if answer == "none":
+            raise ray.exceptions.GetTimeoutError
+        return answer
+
+    monkeypatch.setattr(ray, "get", get)
+    told = [node._told(partial(str, each), "here") for each in ("a", "none", "b", "c")]
+    assert told == ["a", "here", "here", "here"]
+    assert asked == ["a", "none"]
+    node._director_away_until -= 10
+    assert node._told(lambda: "d", "here") == "d"
+
+
 # A server's side of the socket.
+
+
+def test_questions_do_not_pile_up_if_nothing_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.02)
+
+    async def ask() -> int:
+        ended = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.transport.pause_reading()
+            await ended.wait()
+            writer.close()
+
+        server = await asyncio.start_unix_server(serve, tmp_path / "socket")
+        asking = PlacementClient(str(tmp_path / "socket"), "a:1")
+        asking.start(lambda: {"sessions": 3})
+        while asking._writer is None:
+            await asyncio.sleep(0.01)
+        for _ in range(40):
+            await asyncio.gather(*(asking.choose("", "g" * 200, 2) for _ in range(100)))
+        held = asking._writer.transport.get_write_buffer_size()
+        await asking.stop()
+        ended.set()
+        server.close()
+        return held
+
+    assert asyncio.run(ask()) < 1 << 17
 
 
 async def _with_node(path: Path, answers: dict[str, Any], use: Any) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ from gradwire_engine.op.op import Op
 from gradwire_engine.ops.base.updates import Updates
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal, began, refusal_of
+from gradwire_server.session.collectives import WRITING_BY_RANK
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.programs import Input, Program, Step, filled, find_program, refuse_argument
 from gradwire_server.session.rules import Rules
@@ -436,6 +437,9 @@ class _ProgramRun:
             # Step by step, a backward that reaches a hook is refused.
             self.program.stepwise_because = "an input has hooks"
             return None
+        if self.session.durability.replayed is not None and self._depends_on_rank():
+            # A plan knows what its collectives wrote, and a replay does not know the rank that the session had.
+            return None
         plans = self.program.plans
         dynamic = self.program.dynamic
         for place, plan in enumerate(plans):
@@ -454,6 +458,11 @@ class _ProgramRun:
             return tracer
         self.program.stepwise_because = tracer.failed
         return None
+
+    def _depends_on_rank(self) -> bool:
+        """Whether it depends on the session's rank which tensors a collective of the program writes."""
+        steps = self.program.steps
+        return any(step.which == "collective" and step.request.kind in WRITING_BY_RANK for step in steps)
 
     def _may_fuse(self) -> bool:
         """Whether plans may change to machine code: a replay must repeat every bit, but counts from a checkpoint on."""
