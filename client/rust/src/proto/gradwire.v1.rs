@@ -2921,7 +2921,6 @@ pub struct SavedValueRequest {
     pub node: u64,
     /// The value's name in the op's derivative formulas. PyTorch's names "self" and "result" work, too.
     /// "variable" is the leaf of an AccumulateGrad node.
-    /// "variable" is the leaf of an AccumulateGrad node.
     #[prost(string, tag = "5")]
     pub name: ::prost::alloc::string::String,
     /// The tensors that the client kept, in the order of SavedValueResponse.hooks of the request before.
