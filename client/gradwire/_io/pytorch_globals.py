@@ -24,6 +24,7 @@ from gradwire.nn._parameter import Parameter
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
 
+
 class StorageType:
     """The class of a file's storage: `torch.FloatStorage` and the like. Without a dtype its elements are bytes."""
 
