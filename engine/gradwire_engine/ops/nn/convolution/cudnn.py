@@ -54,7 +54,8 @@ def _sizes(
     if len(shapes[0]) == 3:
         shapes = [(*each[:2], 1, *each[2:]) for each in shapes]
         moves = [(neutral, *each) for neutral, each in zip((1, 0, 1), moves, strict=True)]
-    return Sizes(*shapes, *moves, int(groups))
+    (source, kernel, made), (steps, pad, gaps) = shapes, moves
+    return Sizes(source, kernel, made, steps, pad, gaps, int(groups))
 
 
 def _convolved(kind: Kind, sizes: Sizes, first: Array, second: Array, shape: Sequence[int]) -> Array | None:
@@ -64,5 +65,5 @@ def _convolved(kind: Kind, sizes: Sizes, first: Array, second: Array, shape: Seq
     xp = device.module_of(first)
     admit(tuple(shape), first.dtype)
     made = xp.empty(shape, first.dtype)
-    given = [xp.ascontiguousarray(each) for each in (first, second)]
-    return made if cudnn.convolve(kind, sizes, *given, made) else None
+    one, other = xp.ascontiguousarray(first), xp.ascontiguousarray(second)
+    return made if cudnn.convolve(kind, sizes, one, other, made) else None
