@@ -69,6 +69,7 @@ from gradwire._tensor.ops import (
     tanhshrink,
     triplet_margin_loss,
 )
+from gradwire._tensor.ops import channel_shuffle as native_channel_shuffle
 from gradwire._tensor.ops import nn_functional_unfold as unfold
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._functional.antialias import interpolate_antialias
@@ -86,7 +87,6 @@ from gradwire.nn._functional.loss import (
     nll_loss,
     smooth_l1_loss,
 )
-from gradwire.nn._functional.native import native_channel_shuffle
 
 __all__ = [
     "adaptive_avg_pool1d",

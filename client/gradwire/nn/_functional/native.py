@@ -30,6 +30,7 @@ __all__ = [
 
 grid_sampler_2d = grid_sampler
 grid_sampler_3d = grid_sampler
+native_channel_shuffle = ops.channel_shuffle
 _SEGMENTS = {"max": "amax", "min": "amin", "sum": "sum", "mean": "mean", "prod": "prod"}
 # What an empty segment gives.
 _EMPTY = {"max": -float("inf"), "min": float("inf"), "sum": 0.0, "mean": float("nan"), "prod": 1.0}
@@ -76,11 +77,6 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         return input * 0, ops.zeros_like(input, dtype=dtypes.bool_)
     kept = ops.dropout(ops.ones_like(input.detach()), p, True)
     return input * kept, kept != 0
-
-
-def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """nn.functional.channel_shuffle (torch.native_channel_shuffle)."""
-    return ops.channel_shuffle(input, groups)
 
 
 def segment_reduce(
