@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client import with_pytorch
+from tests.client import program_runs
 
 SCRIPTS = sorted(Path(__file__).with_name("scripts").glob("*.py"))
 
@@ -30,7 +30,7 @@ def printed(command: list[str], **environment: str) -> str:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_script_prints_what_pytorch_prints(script: Path, server_address: str) -> None:
     pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
-    expected = re.sub(r"0x[0-9a-f]+", "0x", with_pytorch.printed(script))
+    expected = re.sub(r"0x[0-9a-f]+", "0x", program_runs.printed(script))
     for sync in ("0", "1"):  # deferred, and with every call waiting
         environment = {"GRADWIRE_SYNC": sync, "GRADWIRE_ADDRESS": server_address}  # a server of its own starts slowly
         assert printed(["-m", "gradwire", "run", str(script)], **environment) == expected, f"GRADWIRE_SYNC={sync}"

@@ -219,9 +219,11 @@ def _loaded() -> ctypes.CDLL:
 
 @cache
 def library(cupy: Any) -> Library | None:
-    """cuDNN; None if it is not installed."""
+    """cuDNN; None if it is not installed or does not start."""
     try:
-        return Library(_loaded(), cupy)
-    except (OSError, AttributeError) as error:
+        made = Library(_loaded(), cupy)
+        made.handle()
+        return made
+    except (OSError, AttributeError, CudnnError) as error:
         log.info("convolutions on GPUs run without cuDNN: %s", error)
         return None
