@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine.compile.eager import forms, max_pool, normal
+from gradwire_engine.compile.eager import distances, forms, max_pool, normal
 from gradwire_engine.compile.eager.library import Library
 from gradwire_engine.compile.fusion.form import F4, F8
 from gradwire_engine.compile.fusion.fused import OPTIONS
@@ -118,6 +118,11 @@ CASES = [
     ),
     _Case("max_pool2d", functional.max_pool2d, ("max_pool2d", "max_unpool2d"), ((3, 20, 17, 23),), args=(3, 2, 1)),
     _Case("adaptive_max_pool2d", functional.adaptive_max_pool2d, ("max_pool2d",), ((3, 20, 16, 24),), args=((4, 8),)),
+    *(
+        _Case("cdist", torch.cdist, (f"cdist_{p:g}", f"cdist_{p:g}_backward"), ((70, 21), (75, 21)),
+              (p, "donot_use_mm_for_euclid_dist"))
+        for p in (1.0, 2.0, float("inf"))
+    ),
 ]  # fmt: skip
 
 
@@ -132,7 +137,7 @@ def _called(case: _Case, inputs: Sequence[engine.Tensor]) -> engine.Tensor:
     kwargs.update(zip(kwargs.pop("given", ()), inputs[1:], strict=False))
     if "target" in kwargs:
         kwargs["target"] = engine.tensor(kwargs["target"].astype(inputs[0].array.dtype))
-    given = inputs if case.name == "mse_loss" else inputs[:1]
+    given = inputs if case.name in ("mse_loss", "cdist") else inputs[:1]
     made: engine.Tensor = engine.call(case.name, [*given, *case.args], kwargs)
     return made
 
@@ -179,14 +184,14 @@ def test_loops_compute_what_pytorch_does(case: _Case, dtype: Any, noted: NotedLo
 def test_every_loop_has_a_case() -> None:
     named = {name for case in CASES for name in case.loops}
     pools = {*max_pool.NAMES} - {"max_pick2d"}  # of second derivatives, which have their own test
-    assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM), *pools}
+    assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM), *pools, *distances.NAMES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_an_op_declares_its_loops(case: _Case) -> None:
     primitives = {"batch_norm": "_batch_norm", "layer_norm": "_layer_norm", "max_pool2d": "_max_pool"}
     primitives["adaptive_max_pool2d"] = "_adaptive_max_pool"
-    name = {**primitives, "mse_loss": "_mse_loss"}.get(case.name, case.name)
+    name = {**primitives, "mse_loss": "_mse_loss", "cdist": "_cdist"}.get(case.name, case.name)
     declared = OPS[name.replace("binary_cross_entropy", "_bce")].loops
     assert {*case.loops} <= {*declared}
 

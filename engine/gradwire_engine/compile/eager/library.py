@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradwire_engine.compile.eager import max_pool
+from gradwire_engine.compile.eager import distances, max_pool
 from gradwire_engine.compile.eager.forms import loop_of
 from gradwire_engine.compile.eager.gpu import GpuLoops, check_results, gpu_loops
 from gradwire_engine.compile.fusion.form import FULL, is_flat
@@ -37,9 +37,10 @@ class _Source:
 
 def _source_of(name: str, dtype: str) -> _Source | None:
     """A loop by its name; None if there is none for a dtype."""
-    text = max_pool.source_of(name, dtype)
-    if text is not None:
-        return _Source(text, max_pool.OPERATIONS, 0, False)
+    for module in (max_pool, distances):
+        text = module.source_of(name, dtype)
+        if text is not None:
+            return _Source(text, module.OPERATIONS, 0, False)
     form = loop_of(name, dtype)
     if form is None:
         return None

@@ -1,6 +1,7 @@
 """Distances between the rows of two matrices, computed without an array of all differences.
 
-A matrix product gives 2-norms of many rows. The other norms are computed in blocks, whose differences stay in the
+A matrix product gives 2-norms of many rows. Loops of machine code (distance_loops.py) compute the usual norms of other
+calls, and 2-norms of short rows. Without such loops, NumPy computes in blocks, whose differences stay in the
 processor's cache: of rows if they are long, and column by column if they are short.
 """
 
@@ -21,10 +22,12 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import broadcast_shape
 from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.loops import with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.unary import abs as magnitude
 from gradwire_engine.ops.elementwise.unary import sign
 from gradwire_engine.ops.linalg.costs import bmm_cost
+from gradwire_engine.ops.linalg.distance_loops import NAMES, euclidean_loop, gradient_loop, norms_loop, pitch_of
 from gradwire_engine.ops.linalg.matrix import matmul
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.reduce.reduce import vector_norm
@@ -93,6 +96,7 @@ def _distances_cost(x1: Any, x2: Any) -> Any:
 
 
 @op(name="_euclidean_dist", node="CdistBackward0", cost=counted(_distances_cost, 4.0, 1 << 20))
+@with_loop(euclidean_loop, least=1)
 def _euclidean(xp: Any, x1: Array, x2: Array) -> Array:
     """Distances by |a|² - 2 a·b + |b|², which needs no array of all differences."""
     squares = xp.matmul(x1 * -2, xp.swapaxes(x2, -1, -2))
@@ -103,6 +107,7 @@ def _euclidean(xp: Any, x1: Array, x2: Array) -> Array:
 
 
 _euclidean.works_in(backward=2.5)
+_euclidean.by_loops("cdist_2")
 _euclidean.sized_by(
     lambda x1, x2: math.prod(broadcast_shape(x1.shape[:-2], x2.shape[:-2])) * x1.shape[-2] * x2.shape[-2] * x1.itemsize
 )
@@ -154,6 +159,7 @@ def _blocks(xp: Any, one: Array, other: Array) -> Iterator[tuple[slice, slice]]:
 
 
 @op(name="_cdist", node="CdistBackward0", cost=counted(_norms_cost, 4.0))
+@with_loop(norms_loop, least=1)
 def _norms(xp: Any, x1: Array, x2: Array, p: float) -> Array:
     """p-norms of the differences of all rows."""
     batch = _broadcast_batch(x1, x2)
@@ -205,7 +211,12 @@ def _powered(xp: Any, sizes: Array, p: float) -> Array:
 
 _norms.works_in(
     forward=lambda x1, x2, p: (
-        (math.prod(_broadcast_batch(x1, x2)) * (x1.shape[-2] + x2.shape[-2]) + 4 * x2.shape[-2]) * x1.shape[-1] * 8
+        (
+            math.prod(_broadcast_batch(x1, x2)) * (x1.shape[-2] + x2.shape[-2] + pitch_of(x2.shape[-2], x2.itemsize))
+            + 4 * x2.shape[-2]
+        )
+        * x1.shape[-1]
+        * 8
         + 32 * _BLOCK
     ),
     backward=6,
@@ -213,6 +224,7 @@ _norms.works_in(
 _norms.sized_by(lambda x1, x2, p: math.prod(_broadcast_batch(x1, x2)) * x1.shape[-2] * x2.shape[-2] * x1.itemsize)
 
 
+@with_loop(gradient_loop, 0, 1)
 def _norms_input(g: Any, one: Any, other: Any, p: float, out: Any) -> Any:
     """Gradient of x1; zeros for a distance of 0, as in PyTorch."""
     if type(g) is not np.ndarray:
@@ -275,3 +287,4 @@ _norms.grad(
     x1=lambda g, x1, x2, p, out: _norms_input(g, x1, x2, p, out),
     x2=lambda g, x1, x2, p, out: _norms_input(transpose(g, -2, -1), x2, x1, p, transpose(out, -2, -1)),
 )
+_norms.by_loops(*NAMES)
