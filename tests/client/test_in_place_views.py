@@ -416,3 +416,24 @@ def test_resize_takes_a_memory_format(deferring: gradwire.Session) -> None:
     refuse(
         lambda t: t.ones(4).resize_(2, 2, memory_format=t.preserve_format), RuntimeError, "Unsupported memory format"
     )
+
+
+def test_views_of_a_view_that_was_given_other_data(deferring: gradwire.Session) -> None:
+    """Their versions are counted from the view's own: its data is no longer the base's."""
+
+    def trained(t: Any) -> Any:
+        weight = t.ones(4).reshape(2, 2).requires_grad_()
+        found = []
+        for step in range(4):
+            if step == 1:
+                weight.data = t.full((2, 2), 3.0)
+            if step > 1:
+                with t.no_grad():
+                    weight.mul_(0.5)
+            turned, flat = weight.t(), weight.view(4)
+            (turned * turned + flat[:2]).sum().backward()
+            found.append((turned.grad_fn.name(), flat.grad_fn.name(), weight.grad.tolist()))
+            weight.grad = None
+        return found
+
+    agree(trained)

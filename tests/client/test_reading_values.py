@@ -372,3 +372,66 @@ def test_an_optimizers_step_changes_items():
         return seen
 
     agree(steps)
+
+
+def _items_around(t, tensors, write):
+    """The items of tensors before and after `write`, twice."""
+    items = [each for one in tensors for each in one]
+    found = [[each.item() for each in items]]
+    for _ in range(2):
+        write()
+        found.append([round(each.item(), 4) for each in items])
+    return found
+
+
+def test_items_follow_ops_that_write_to_operands():
+    def normalized(t, kind, shape):
+        mean, variance = t.zeros(3), t.ones(3)
+        data = t.arange(24.0).reshape(shape)
+        run = getattr(t.nn.functional, kind)
+        return _items_around(t, (mean, variance), lambda: run(data, mean, variance, None, None, True))
+
+    def shortened(t, run):
+        table = t.ones(4, 1) * 3
+        return _items_around(t, [table.view(4)], lambda: run(table))
+
+    agree(lambda t: normalized(t, "batch_norm", (8, 3)))
+    agree(lambda t: normalized(t, "instance_norm", (2, 3, 4)))
+    agree(lambda t: shortened(t, lambda table: t.nn.functional.embedding(t.tensor([1]), table, max_norm=2.0)))
+    offsets = [0]
+    agree(
+        lambda t: shortened(
+            t,
+            lambda table: t.nn.functional.embedding_bag(t.tensor([1, 2]), table, t.tensor(offsets), max_norm=2.0),
+        )
+    )
+
+
+def test_items_of_a_gradient_follow_what_accumulates():
+    def accumulated(t):
+        x = t.arange(3.0).requires_grad_()
+        (x * x).sum().backward()
+        return _items_around(t, [x.grad], lambda: (x * 3).sum().backward())
+
+    def between_hooks(t):
+        x, y = t.ones(2).requires_grad_(), t.ones(2).requires_grad_()
+        (x * y).sum().backward()
+        items = list(x.grad)
+        made = y * 2
+        made.register_hook(lambda g: [each.item() for each in items] and None)
+        (x * made).sum().backward()
+        return [each.item() for each in items]
+
+    agree(accumulated)
+    agree(between_hooks)
+
+
+def test_items_follow_programs(session):
+    norm = gradwire.nn.BatchNorm1d(3)
+    data = gradwire.arange(12.0).reshape(4, 3)
+    step = gradwire.compile(norm)
+    step(data)
+    items = list(norm.running_mean)
+    for _ in range(3):
+        step(data)
+        assert [each.item() for each in items] == norm.running_mean.tolist()

@@ -401,6 +401,7 @@ def run_program(session: SessionProtocol, trace: ProgramBytes, send: Callable[[]
         session.programs.move_to_end(trace.hash)
     else:
         _register(session, trace)
+    session.hidden_writes += 1
     try:
         return send()
     except GradwireError as error:

@@ -93,6 +93,7 @@ def backward(
         return service_pb2.Command(backward=request)
 
     reachable = ReachableNodes([root._edge for root in roots])
+    session.hidden_writes += 1  # gradients accumulate in place
     received: list[Any] = []
     values = [each._id for each in (*roots, *given, *targets)]
     dual = any(each._spec.tangents for each in (*roots, *given))
@@ -129,7 +130,10 @@ def backward(
             answer = session.wait(build(values)).backward
             if answer.HasField("due"):
                 memo = None  # the client takes part
-                run_hooks(session, answer.due, create_graph, on_result)
+                try:
+                    run_hooks(session, answer.due, create_graph, on_result)
+                finally:
+                    session.hidden_writes += 1  # what hooks have read may be written after them
             else:
                 on_result(answer)
     if not keep:

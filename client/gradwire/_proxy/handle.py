@@ -73,13 +73,17 @@ class Items:
         self.source = source
         self.storage = storage
         self.changes = storage.changes
-        self.writes = source._session.untracked_writes
+        self.writes = self._other_writes()
         self.values: list[object] | None = None
 
     @property
     def unchanged(self) -> bool:
         """Whether no value was written since the iteration began."""
-        return self.storage.changes == self.changes and self.source._session.untracked_writes == self.writes
+        return self.storage.changes == self.changes and self._other_writes() == self.writes
+
+    def _other_writes(self) -> int:
+        session = self.source._session
+        return session.untracked_writes + session.hidden_writes
 
 
 class Handle:

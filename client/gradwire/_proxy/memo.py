@@ -32,6 +32,10 @@ STRUCTURAL_OPS = frozenset(
 )  # fmt: skip
 
 
+#: Ops that may write to operands although their names do not end in an underscore (`_tensor/in_place.py`).
+WRITING_OPS = frozenset({"batch_norm", "embedding", "embedding_bag", "instance_norm"})
+
+
 class Spec:
     """A tensor's description without values. `strides` is empty for a contiguous tensor."""
 
@@ -298,7 +302,7 @@ class MemoEntry:
 
     def _is_plain(self) -> bool:
         """Whether the fast path may be taken: one new tensor, no view, no leaf that requires grad, no tangents."""
-        if len(self.specs) != 1 or self.in_place or self.same or self.warning:
+        if len(self.specs) != 1 or self.in_place or self.same or self.warning or self.name in WRITING_OPS:
             return False
         spec = self.specs[0]
         return not (spec.is_view or spec.tangents) and not (spec.is_leaf and spec.requires_grad)

@@ -85,6 +85,7 @@ class SessionProtocol(Protocol):
     recorder: RecorderProtocol | None
     segments: SegmentsProtocol | None
     untracked_writes: int
+    hidden_writes: int
     remembered_nodes: int
     redescribed: dict[int, int]
     redescribed_any: int

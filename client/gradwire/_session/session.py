@@ -136,6 +136,8 @@ class Session:
 
         #: Number of changes that no tensor's storage counts: by programs, and by `tensor.data = …`.
         self.untracked_writes = 0
+        #: Number of commands that may have written to tensors without such a count: backward and runs of programs.
+        self.hidden_writes = 0
         #: Seed and algorithm of the last manual_seed(); a new object for each. None before.
         self.seeding: tuple[int, str] | None = None
         self.memo: dict[tuple[object, ...], MemoEntry] = {}

@@ -22,14 +22,14 @@ from gradwire._base.modes import GRAD_ENABLED, wire_mode
 from gradwire._base.watching import unwatched
 from gradwire._proxy.dual_levels import note_changed_dual
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import MemoEntry, Spec, read_spec
+from gradwire._proxy.memo import WRITING_OPS, MemoEntry, Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
 from gradwire._proxy.shadow_graph import OpNode
 from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
-from gradwire._tensor.in_place import check_in_place
+from gradwire._tensor.in_place import check_in_place, note_written
 from gradwire._tensor.inference import infer, learn, sketch
 from gradwire._tensor.overrides import OverriddenError, call_override
 from gradwire._tensor.shape_rules import RULES, Rule
@@ -187,6 +187,8 @@ def _inferred_call(
     if in_place:
         update_in_place(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))
         return args[0]
+    if op in WRITING_OPS:
+        note_written(op, args)
     return pack_results(op, _results(session, ids, entry.specs, (), edges, args, values), result)
 
 
@@ -216,6 +218,8 @@ def _repeat(
         return pack_results(op, tuple([_input(args, values[place]) for place in same]), result)
     ids = [next(session.ids) for _ in entry.specs]
     session.post_op(entry, [*values, *ids])
+    if op in WRITING_OPS:
+        note_written(op, args)
     made = _results(session, ids, entry.specs, same, edges, args, values)
     if entry.structural and type(made[0]._edge) is list:
         node = made[0]._edge = OpNode(made[0]._edge)
@@ -334,6 +338,8 @@ def _first_call(
         if specs[0].tangents:
             note_changed_dual(args[0], edges, args)
         return args[0]
+    if op in WRITING_OPS:
+        note_written(op, args)
     made = _results(session, [output.id for output in outputs], specs, same, edges, args, values)
     return pack_results(op, made, result)
 
@@ -384,6 +390,8 @@ def _record_again(
         if entry.specs[0].tangents:
             note_changed_dual(args[0], edges, args)
         return args[0]
+    if entry.name in WRITING_OPS:
+        note_written(entry.name, args)
     return pack_results(entry.name, _results(session, ids, entry.specs, (), edges, args, values), result)
 
 

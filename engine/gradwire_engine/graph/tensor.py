@@ -105,15 +105,18 @@ class ViewOf:
     #: The base's array at which the steps begin; if the base has another array now, the steps do not apply.
     source: Array | None
 
-    def __init__(self, base: Tensor, last: ViewStep, origin: ViewOrigin | None, source: Array | None) -> None:
+    def __init__(
+        self, base: Tensor, last: ViewStep, origin: ViewOrigin | None, source: Array | None, storage: Storage
+    ) -> None:
+        """storage: the view's, which is another than the base's if the view between them was given other data."""
         self.base = base
         self.source = source
         self.last = last
         self.origin = origin
         self.flagged = False
         self.written = False
-        self.version = base.storage.version
-        self.seen = base.storage.history
+        self.version = storage.version
+        self.seen = storage.history
 
     def new_node(self, view: Tensor) -> Node:
         """Node that makes the view from the base's present values. Implemented in op/rebase.py, which knows the ops."""

@@ -328,7 +328,7 @@ class Op(Declaration):
             origin = ViewOrigin.INFERENCE if context.inference else ViewOrigin.NO_GRAD
         elif self.view == "multiple":
             origin = ViewOrigin.MULTIPLE
-        made.view = OpView(base, ViewStep(before, self, args[1:], source.array), origin, start)
+        made.view = OpView(base, ViewStep(before, self, args[1:], source.array), origin, start, made.storage)
         made.requires_grad = base.requires_grad and dtypes.is_differentiable(array.dtype)
         return made
 
