@@ -24,6 +24,7 @@ NAMESPACE = "gradwire"  # of the cluster's actors
 MACHINE = "gradwire_node"  # resource of each machine that joined, by which Ray's autoscaler counts them
 _START_SECONDS = 60.0
 _COMMAND_SECONDS = 120.0  # for `ray start`, which ends once Ray runs
+_PATIENCE_OF_RAY = 30.0  # seconds after which `ray start` fails on a machine that is too busy, and is tried again
 _STORE_BYTES = 80_000_000  # of Ray's object store, which holds nothing here; Ray's minimum is 75 MiB
 # Ray's defaults notice a lost node after a minute. With these it takes 4 seconds.
 _SETTINGS = {
@@ -94,7 +95,7 @@ class RayProcess(RaySession):
     @classmethod
     def start(
         cls, host: str, endpoints: Sequence[str], log: Any, port: int = 0, address: str = "",
-        storage: HeadStorage | None = None, name: str = "",
+        storage: HeadStorage | None = None, name: str = "", tries: int = 2,
     ) -> RayProcess:  # fmt: skip
         """Start a head at `port`, or without one a node of the cluster at `address`. Raises RayError.
 
@@ -113,6 +114,7 @@ class RayProcess(RaySession):
         if storage is not None:
             command += storage.arguments()
             environment.update(storage.environment(name))
+        began = time.monotonic()
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             env=environment,
@@ -131,6 +133,8 @@ class RayProcess(RaySession):
             raise
         if status:
             made.stop()
+            if tries > 1 and time.monotonic() - began > _PATIENCE_OF_RAY:
+                return cls.start(host, endpoints, log, port, address, storage, name, tries - 1)
             where = f" at {address}: is Ray's head there, and is the token the cluster's?" if address else ""
             said = "above" if log is sys.stderr else f"in {log.name}"
             raise RayError(f"`ray start` has failed (status {status}; its output is {said}){where}")
