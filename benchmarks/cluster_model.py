@@ -1,39 +1,36 @@
 """A discrete model of a cluster of any size: what opens, the Director and fail-over take. Needs SimPy: `.[bench]`.
 
     python -m benchmarks.cluster_model              prints a table for 3 to 3,000 nodes with 1,000 sessions each
-    python -m benchmarks.cluster_model --calibrate  measures on this machine what it can without Ray
+    python -m benchmarks.cluster_model --calibrate  measures the costs on this machine first, in about a minute
 
-What one step costs was measured on a real cluster of this machine; `Costs` says how. The model adds what cannot be
-measured here: how these steps queue when there are many. The Director is one thread; nodes report to it, and fronts ask
-it for places and give up after 0.8 s. Clients of a lost node try the addresses that they know, a random one first.
+What one step costs was measured on a real cluster of one machine (cluster_costs.py). The model adds what cannot be
+measured there: how these steps queue when there are many. The Director is one thread; nodes report to it, and fronts
+ask it for places and give up after 0.8 s. Clients of a lost node try the addresses that they know, a random one first.
 Those servers then take its sessions over.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
-import statistics
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import simpy
 
-from gradwire_server.cluster.placement import Load, Placement
-
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds. Measured on 2 shared cores of a machine at load 30; a quiet machine is about twice as fast."""
+    """Seconds. The defaults are those that --calibrate gave on 2 cores, without other programs."""
 
-    report: float = 670e-6  # Director's processor time of a report through Ray: 4,000 calls
-    place: float = 600e-6  # the same of a placement among three nodes
-    place_per_node: float = 1.2e-6  # Placement.choose: --calibrate
-    round_trip: float = 1.2e-3  # of an idle actor's call: median of 400
-    open: float = 10e-3  # processor time of a front and its client, with a log: 60 sessions
-    take_over: float = 20e-3  # the same, for a session of one small tensor
+    report: float = 465e-6  # Director's processor time of a report through Ray
+    place: float = 500e-6  # the same of a placement among three nodes
+    place_per_node: float = 2.3e-6  # of Placement.choose
+    round_trip: float = 1.6e-3  # of an idle Director's call
+    open: float = 12.2e-3  # processor time of a node and its client, with a log
+    take_over: float = 29.6e-3  # the same, for a session of one small tensor
     check: float = 1.0  # until a server of a lost machine counts as silent
     silence: float = 3.0  # after which a client tries another server
 
@@ -159,20 +156,18 @@ def table(sizes: Sequence[int], sessions: int, lifetime: float, seconds: float, 
         )
 
 
-def calibrate(costs: Costs) -> Costs:
-    """Measure how the Director's choice grows with the number of nodes, on this machine."""
+def calibrated() -> Costs:
+    """Costs that are measured on this machine, and printed with what the model makes of the smallest cluster."""
+    from benchmarks import cluster_costs
 
-    def choice(nodes: int) -> float:
-        placement, times = Placement(), []
-        for number in range(nodes):
-            placement.report(f"n{number}:1", Load(workers=8, sessions=number % 7))
-        for _ in range(30):
-            began = time.process_time()
-            placement.choose("n0:1")
-            times.append(time.process_time() - began)
-        return statistics.median(times)
-
-    return replace(costs, place_per_node=(choice(4000) - choice(1000)) / 3000)
+    costs, opened = cluster_costs.measure()
+    for name, value in asdict(costs).items():
+        print(f"{name}: {1e6 * value:,.1f} µs")
+    modelled = Cluster(3, 5.0, costs).run(60.0).opens
+    for name, times in (("measured", opened), ("by the model", modelled)):
+        print(f"opening a session on three nodes, {name}: p50 {1e3 * quantile(times, 0.5):.1f} ms")
+    print(f"load {os.getloadavg()[0]:.1f}\n", flush=True)
+    return costs
 
 
 def main() -> None:
@@ -181,12 +176,9 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=1000, help="per node")
     parser.add_argument("--lifetime", type=float, default=3600.0, help="of a session, in seconds")
     parser.add_argument("--seconds", type=float, default=20.0, help="simulated")
-    parser.add_argument("--calibrate", action="store_true", help="measure the choice of a node on this machine")
+    parser.add_argument("--calibrate", action="store_true", help="measure the costs on this machine; needs Ray")
     arguments = parser.parse_args()
-    costs = Costs()
-    if arguments.calibrate:
-        costs = calibrate(costs)
-        print(f"choice of a node: {1e6 * costs.place_per_node:.2f} µs per node")
+    costs = calibrated() if arguments.calibrate else Costs()
     for line in table(arguments.nodes, arguments.sessions, arguments.lifetime, arguments.seconds, costs):
         print(line)
     print(f"\nA lost machine with {arguments.sessions:,} sessions, by the number of other addresses that clients know:")

@@ -10,9 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 import gradwire
+from gradwire._base.errors import GradwireError
+from gradwire._transport.credentials import Credentials
+from gradwire._transport.transport import Transport
+from gradwire.v1 import service_pb2
 from tests.ports import free_port
+from tests.server.harness import until
 
 
 class Node:
@@ -45,6 +51,10 @@ class Node:
         self.process.wait(60)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+    def workers(self) -> list[int]:
+        """Process ids of the server's workers."""
+        return [child.pid for child in psutil.Process(self.process.pid).children()]
 
     def signal(self, number: int) -> None:
         """Send a signal to the server and its worker."""
@@ -89,3 +99,24 @@ def train(address: str, steps: int, step_done: Callable[[int], None] = lambda st
         found.update(gradwire.rand(5).numpy().tobytes())
         session.close()
     return found.hexdigest()
+
+
+def attach_elsewhere(endpoint: str, session_id: str, credentials: Credentials | None = None) -> None:
+    """Take a session over at another node, as a second client there does."""
+    transport = Transport([endpoint], credentials or Credentials())
+
+    def attached() -> bool:
+        try:
+            transport.call(
+                "OpenSession", service_pb2.OpenSessionRequest(session_id=session_id), service_pb2.OpenSessionResponse
+            )
+        except GradwireError as error:
+            if error.reason != "UNAVAILABLE":
+                raise
+            return False
+        return True
+
+    try:
+        until(attached, "the second client")
+    finally:
+        transport.close()

@@ -282,6 +282,16 @@ def test_who_waits_is_told_while_nccl_connects_ranks_of_which_one_is_gone(world:
     assert world.aborted == [0]
 
 
+def test_the_time_limit_of_connecting_ends_no_later_exchange(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its timer may have begun to run as it is stopped."""
+    monkeypatch.setattr(threading.Timer, "cancel", lambda timer: None)
+    alone = nccl.Communicator("cuda:0", 1, 0, (4, *([-1] * 127)))
+    alone.exchange([], 0.2).result(SECONDS)
+    time.sleep(0.5)
+    alone.exchange([], SECONDS).result(SECONDS)
+    alone.abort()
+
+
 def test_a_group_that_breaks_after_its_ranks_have_met_begins_no_exchange(world: World) -> None:
     member: Any = SimpleNamespace(broken=Refusal("GROUP_BROKEN", "rank 1 is gone"), gpus=None)
     with pytest.raises(Refusal, match="rank 1 is gone"):

@@ -5,13 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
-def start_machine(*arguments: str, path: str = "") -> "subprocess.Popen[str]":
-    """Run a command that starts a node, until it listens. `path` has gradwire's packages, if of another version."""
-    line = [sys.executable, "-c", "from gradwire_server.cluster.cli import cluster; cluster()", *arguments]
+def start_machine(*arguments: str, path: str = "", within: Sequence[str] = ()) -> "subprocess.Popen[str]":
+    """Run a command that starts a node, until it listens. `path` has gradwire's packages, if of another version.
+
+    `within` is a command that runs it somewhere, such as in a network namespace.
+    """
+    line = [*within, sys.executable, "-c", "from gradwire_server.cluster.cli import cluster; cluster()", *arguments]
     environment = {**os.environ, "PYTHONPATH": path or os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     node = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     assert node.stdout is not None
@@ -59,16 +62,20 @@ def head_at(port: int) -> int:
     return next((pid for pid, words in processes() if words[0].endswith(b"/gcs/gcs_server") and ports in words), 0)
 
 
-def kill_machine(command: "subprocess.Popen[str]", endpoint: str) -> None:
-    """Kill all processes of a machine: the command's, the node's and those of its Ray."""
-    server = server_of(endpoint)
-    doomed = {command.pid, server, actor_of(endpoint)}
+def processes_of(command: "subprocess.Popen[str]", endpoint: str) -> dict[int, str]:
+    """All processes of a machine, and what each is: the command's, the node's and those of its Ray."""
+    server, actor = server_of(endpoint), actor_of(endpoint)
     raylets = [pid for pid, words in processes() if words[0].endswith(b"/raylet/raylet")]
-    session = next(os.getsid(pid) for pid in raylets if pid == parent_of(actor_of(endpoint)))
-    for pid, _ in processes():
-        if session_of(pid) == session or parent_of(pid) in (server, command.pid):
-            doomed.add(pid)
-    for pid in doomed:
+    session = next(os.getsid(pid) for pid in raylets if pid == parent_of(actor))
+    found = {pid: "Ray" for pid, _ in processes() if session_of(pid) == session}
+    found |= {pid: "worker" for pid, _ in processes() if parent_of(pid) == server}
+    found |= {pid: "watch" for pid, _ in processes() if parent_of(pid) == command.pid}
+    return {**found, command.pid: "watch", server: "server", actor: "actor"}
+
+
+def kill_machine(command: "subprocess.Popen[str]", endpoint: str) -> None:
+    """Kill all processes of a machine."""
+    for pid in processes_of(command, endpoint):
         _kill(pid)
     command.wait(60)
 

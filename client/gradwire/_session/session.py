@@ -383,6 +383,7 @@ class Session:
             commands,
             bool(timed),
             traceparent() if "opentelemetry" in modules else "",
+            any(each.wants_ops for each in timed),
         )
         return InFlightBatch(first, records, request, size, timed)
 
@@ -660,7 +661,7 @@ class Session:
         for number in response.dropped_hooks:
             self.hooks.pop(number, None)
         for each in batch.timed:
-            each.add(response.timings)
+            each.add(response)
         for record in batch.records:
             if type(record) is Waiter and record.result is None:
                 record.result = service_pb2.Result(

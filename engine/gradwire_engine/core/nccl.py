@@ -124,7 +124,13 @@ class Communicator:
 
     def abort(self, why: str = "the communicator was aborted") -> None:
         """End calls in progress, on this rank, and refuse later ones. Other ranks may wait until they abort, too."""
+        self._abort(why)
+
+    def _abort(self, why: str, connecting: bool = False) -> None:
+        """Abort; with `connecting` only if the ranks are not connected yet."""
         with self._lock:
+            if connecting and self._connected:
+                return
             self._aborted = self._aborted or why
             told_now = not self._connected
         self._calls.put(None)
@@ -169,17 +175,17 @@ class Communicator:
             if self._connected:
                 self._begin(calls, before)
             else:
-                late = threading.Timer(limit - time.monotonic(), self.abort, (_LATE,))
+                late = threading.Timer(limit - time.monotonic(), self._abort, (_LATE, True))
                 late.daemon = True
                 late.start()
                 try:
                     self._comm = self._nccl.NcclCommunicator(*self._name)
                     self._stream = cuda.Stream(non_blocking=True)
                     self._begin(calls, before)
+                    with self._lock:
+                        self._connected = True
                 finally:
-                    late.cancel()
-                with self._lock:
-                    self._connected = True
+                    late.cancel()  # it may be running already, and then finds the ranks connected
             began = time.monotonic()
             while not self._stream.done:
                 self._check()
