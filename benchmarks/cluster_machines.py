@@ -75,7 +75,7 @@ class Machines:
         )
 
     def try_to_start(self, index: int) -> None:
-        """Start one. Ray gives up after 30 seconds, on a busy machine; `make_whole` tries again then."""
+        """Start one. If it fails, on a busy machine, `make_whole` tries again."""
         if (before := self._commands[index]) is not None:
             _close(before)
             self._commands[index] = None
@@ -126,10 +126,18 @@ class Machines:
         for index, command in enumerate(self._commands):
             if command is None or command.poll() is not None:
                 self.try_to_start(index)
+        return self.all_report()
+
+    def all_report(self) -> bool:
+        """Whether all nodes serve, and each knows that all report. False takes a moment."""
         if all(self._reports(endpoint) for endpoint in self.endpoints):
             return True
         time.sleep(0.2)
         return False
+
+    def statuses(self) -> list[int | None]:
+        """The exit status of each machine's command; None while it runs."""
+        return [self._command(index).poll() for index in range(COUNT)]
 
     def _reports(self, endpoint: str) -> bool:
         """Whether a node serves, and knows that all report."""

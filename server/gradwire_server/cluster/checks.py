@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from gradwire_server.cluster.head_probe import why_no_head
+from gradwire_server.cluster.head_probe import TOKEN_REFUSED, why_no_head
 from gradwire_server.cluster.head_storage import HeadStorage, StorageError
 from gradwire_server.common.addresses import address_of, is_loopback
 
@@ -27,6 +27,10 @@ _TLS_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 class CheckFailed(Exception):
     """A node must not start; the message says why, and what to do."""
+
+
+class Refused(CheckFailed):
+    """It must not start before somebody changes something: waiting does not help."""
 
 
 def cluster_name(token: Path) -> str:
@@ -56,7 +60,7 @@ def check_storage(folder: Path, token: Path, joins: bool) -> None:
     except OSError as error:
         raise CheckFailed(f"the state directory {folder} cannot be written: {error.strerror or error}") from None
     if found != name:
-        raise CheckFailed(
+        raise Refused(
             f"the state directory {folder} is another cluster's: its token differs. Use another directory. If that "
             f"cluster is gone, delete {mark}"
         )
@@ -108,7 +112,7 @@ def check_version(own: str, nodes: Mapping[str, str]) -> None:
         if mine is None or other is None:
             continue
         if mine[1] != other[1] or abs(int(mine[2]) - int(other[2])) > 1:
-            raise CheckFailed(
+            raise Refused(
                 f"this is gradwire {own}, and the node {endpoint} has {version}: they may differ by one minor version. "
                 "Upgrade the nodes one after the other, through each minor version"
             )
@@ -144,7 +148,8 @@ def check_answers(address: str, token: Path) -> None:
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise CheckFailed(f"{address!r} is no address of Ray's head: it has the form HOST:PORT")
     if why := why_no_head(address, token):
-        raise CheckFailed(f"what is at {address} {why}")
+        refusal = Refused if why.startswith(TOKEN_REFUSED) else CheckFailed
+        raise refusal(f"what is at {address} {why}")
 
 
 def check_free(host: str, port: int) -> None:
@@ -161,6 +166,6 @@ def check_token(path: Path) -> None:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
-        raise CheckFailed(f"there is no {path}: copy it from the machine where the cluster was started") from None
+        raise Refused(f"there is no {path}: copy it from the machine where the cluster was started") from None
     if mode & 0o077:
-        raise CheckFailed(f"others can read {path} (mode {mode:o}), and with it run programs here: chmod 600 {path}")
+        raise Refused(f"others can read {path} (mode {mode:o}), and with it run programs here: chmod 600 {path}")

@@ -7,49 +7,43 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
-from gradwire_server import __version__
-from gradwire_server.app.cli import check_arguments
 from gradwire_server.cluster.checks import (
     CheckFailed,
     check_answers,
-    check_free,
     check_head_storage,
     check_network,
     check_ray_port,
     check_storage,
     check_token,
-    check_version,
-    cluster_name,
 )
 from gradwire_server.cluster.director import director
-from gradwire_server.cluster.head_record import FileRecord, Record, check_head, claim_head
-from gradwire_server.cluster.head_storage import PASSWORD, HeadStorage, RedisRecord, StorageError
-from gradwire_server.cluster.node import NodeExists, nodes, remove_lost, start_node
+from gradwire_server.cluster.head_storage import PASSWORD, HeadStorage, StorageError
+from gradwire_server.cluster.machine import (
+    CALL_SECONDS,
+    NodeOptions,
+    run_node,
+    serve_line,
+    start_server,
+    wait_until_started,
+)
+from gradwire_server.cluster.node import NodeExists, nodes
 from gradwire_server.cluster.placement import SILENT_SECONDS
 from gradwire_server.cluster.ray_process import MACHINE, RayError, RayProcess, connect, make_token, use_token
-from gradwire_server.cluster.watch import become_watch
-from gradwire_server.common.addresses import address_of
 
 _FOLDER = Path("~/.gradwire/cluster")
-_START_SECONDS = 60.0
-_CALL_SECONDS = 10.0
 _FIGURES = ("sessions", "workers", "gpus", "bytes")
 _ROW = "{:24} {:>9} {:>8} {:>5} {:>12} {:>7}  {}"
 _RAY_PORT = 6379
-#: Variables of servers that Ray sets for its processes.
-_CHANGED_BY_RAY = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 
 
 class _Cluster(click.Group):
@@ -114,7 +108,7 @@ def up(count: int, port: int, folder: Path, serve_arguments: tuple[str, ...]) ->
     ray_port, *ports = _free_ports(1 + count)
     endpoints = [f"127.0.0.1:{port + index if port else ports[index]}" for index in range(count)]
     workers = max(1, (os.cpu_count() or 1) // count)
-    lines = [_serve_line(each, folder / "state", (f"--workers={workers}", *serve_arguments)) for each in endpoints]
+    lines = [serve_line(each, folder / "state", (f"--workers={workers}", *serve_arguments)) for each in endpoints]
     with (folder / "ray.log").open("wb") as log:
         started = RayProcess.start("127.0.0.1", endpoints, log, port=ray_port)
     try:
@@ -122,9 +116,9 @@ def up(count: int, port: int, folder: Path, serve_arguments: tuple[str, ...]) ->
         started.connect(address)
         record.write_text(json.dumps({"address": address, "pid": started.pid, "folder": started.folder}))
         director()
-        made = [_start_server(*each, started.folder) for each in zip(endpoints, lines, strict=True)]
+        made = [start_server(*each, started.folder) for each in zip(endpoints, lines, strict=True)]
         for endpoint, node in zip(endpoints, made, strict=True):
-            _wait_until_started(endpoint, node)
+            wait_until_started(endpoint, node)
     except BaseException:
         record.unlink(missing_ok=True)
         started.stop()
@@ -166,7 +160,7 @@ def start(
     make_token(token)
     if storage is not None:
         check_head_storage(storage, token)
-    _run_node(host, port, state_dir, folder, serve_arguments, ray_port=ray_port, storage=storage)
+    run_node(NodeOptions(host, port, state_dir, str(folder), serve_arguments), ray_port, storage)
 
 
 def _head_storage(text: str, password_file: Path | None) -> HeadStorage | None:
@@ -195,7 +189,7 @@ def join(
 ) -> None:  # fmt: skip
     """Add a server on this machine to the cluster whose Ray is at ADDRESS, until SIGTERM."""
     _check(check_network, host, private_network)
-    _run_node(host, port, state_dir, folder, serve_arguments, address=address)
+    run_node(NodeOptions(host, port, state_dir, str(folder), serve_arguments, address))
 
 
 @cluster.command()
@@ -205,12 +199,12 @@ def join(
 def status(address: str | None, folder: Path) -> None:
     """Show the nodes and what they hold."""
     with _connected(address, folder) as ray:
-        loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
+        loads = ray.get(director().nodes.remote(), timeout=CALL_SECONDS)
         click.echo(_ROW.format("node", *_FIGURES, "starts", "state"))
         sums = dict.fromkeys(_FIGURES, 0)
         for endpoint, node in nodes().items():
             load = loads.get(endpoint)
-            starts = ray.get(node.status.remote(), timeout=_CALL_SECONDS)["starts"]
+            starts = ray.get(node.status.remote(), timeout=CALL_SECONDS)["starts"]
             figures = ["-"] * len(_FIGURES) if load is None else [load[each] for each in _FIGURES]
             click.echo(_ROW.format(endpoint, *figures, starts, _state(load)))
             for each in _FIGURES:
@@ -239,7 +233,7 @@ def scale(count: int, address: str | None, folder: Path) -> None:
 def targets(address: str | None, folder: Path) -> None:
     """Print where Prometheus finds the nodes' metrics, as file_sd_configs reads it: each with the label "node"."""
     with _connected(address, folder) as ray:
-        loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
+        loads = ray.get(director().nodes.remote(), timeout=CALL_SECONDS)
     click.echo(json.dumps(metrics_targets(loads), indent=2))
 
 
@@ -303,9 +297,14 @@ def _end_all(address: str | None, folder: Path, grace: float) -> None:
     """End all nodes and the Director. Raises RayError, CheckFailed."""
     with _connected(address, folder) as ray:
         found = nodes()
+        # Machines that are cut off now, and join again later, are told by the state directory. A node of a version of
+        # before cannot write there.
+        telling = [each.end_cluster.remote() for each in found.values() if hasattr(each, "end_cluster")]
+        if telling:
+            ray.wait(telling, timeout=CALL_SECONDS)  # for one; a node that is cut off does not answer
         ending = [(node, each, each.stop.remote(grace)) for node, each in found.items()]
         for node, each, answer in ending:
-            _ended(node, ray.get(answer, timeout=grace + _CALL_SECONDS))
+            _ended(node, ray.get(answer, timeout=grace + CALL_SECONDS))
             ray.kill(each)
         ray.kill(director())
 
@@ -313,34 +312,10 @@ def _end_all(address: str | None, folder: Path, grace: float) -> None:
 # Nodes.
 
 
-def _serve_line(endpoint: str, state_dir: Path | str, arguments: Sequence[str]) -> list[str]:
-    """The arguments of a node's `gradwire serve`, checked. Raises ClickException."""
-    host, _, port = endpoint.rpartition(":")
-    line = [
-        f"--host={host.strip('[]')}", f"--port={port}", f"--endpoint={endpoint}", f"--state-dir={state_dir}",
-        "--durability=log", *arguments,
-    ]  # fmt: skip
-    check_arguments(line)
-    return line
-
-
-def _start_server(endpoint: str, line: Sequence[str], folder: str, control: str = "") -> Any:
-    return start_node(endpoint, line, {name: os.environ.get(name) for name in _CHANGED_BY_RAY}, folder, control)
-
-
-def _wait_until_started(endpoint: str, node: Any) -> None:
-    import ray
-
-    why = ray.get(node.wait_until_started.remote(_START_SECONDS), timeout=_START_SECONDS + _CALL_SECONDS)
-    if why:
-        ray.kill(node)
-        raise click.ClickException(f"the server at {endpoint} does not start:\n{why}")
-
-
 def _end(endpoint: str, node: Any, grace: float) -> None:
     import ray
 
-    _ended(endpoint, ray.get(node.stop.remote(grace), timeout=grace + _CALL_SECONDS))
+    _ended(endpoint, ray.get(node.stop.remote(grace), timeout=grace + CALL_SECONDS))
     ray.kill(node)
 
 
@@ -354,72 +329,6 @@ def _check(check: Callable[..., None], *arguments: Any) -> None:
         check(*arguments)
     except CheckFailed as error:
         raise click.UsageError(str(error)) from None
-
-
-def _run_node(
-    host: str, port: int, state_dir: str, folder: Path, arguments: Sequence[str], ray_port: int = 0, address: str = "",
-    storage: HeadStorage | None = None,
-) -> None:  # fmt: skip
-    """Run Ray and a server on this machine until a signal, or until the node is drained."""
-    token = folder.expanduser() / "token"
-    endpoint, head_address = address_of(host, port), address or address_of(host, ray_port)
-    line = _serve_line(endpoint, state_dir, arguments)
-    check_token(token)
-    check_storage(Path(state_dir), token, joins=bool(address))
-    check_free(host, port)
-    records: list[Record] = []
-    if address:
-        check_answers(address, token)
-    else:
-        check_free(host, ray_port)
-        records = _records(Path(state_dir), token, storage)
-        claim_head(head_address, token, records)
-    use_token(token)
-    _end_by_signals()
-    started = RayProcess.start(
-        host, [endpoint], sys.stderr, port=ray_port, address=address, storage=storage, name=cluster_name(token)
-    )
-    try:
-        started.connect(head_address)
-        check_head(head_address, records)
-        if storage is not None:
-            storage.check_used()
-        _end_by_signals()  # again, since Ray has set its own handlers
-        import ray
-
-        loads = ray.get(director().nodes.remote(), timeout=_CALL_SECONDS)
-        check_version(__version__, {each: load.get("version", "") for each, load in loads.items()})
-        remove_lost(endpoint)
-        control = f"{started.folder}/node"
-        node = _start_server(endpoint, line, started.folder, control)
-        _wait_until_started(endpoint, node)
-        ray.shutdown()
-        head = 0 if storage is None else started.head()
-        if storage is not None and not head:
-            raise RayError("Ray's head has ended")
-        click.echo(f"listening on {endpoint}, Ray at {head_address}")
-    except BaseException:
-        started.stop()
-        raise
-    become_watch(endpoint, started, control, head)
-
-
-def _records(state_dir: Path, token: Path, storage: HeadStorage | None) -> list[Record]:
-    """Where the address of the cluster's head is written."""
-    records: list[Record] = [FileRecord(state_dir)]
-    if storage is not None and not storage.directory:
-        records.append(RedisRecord(storage, cluster_name(token)))
-    return records
-
-
-def _end_by_signals() -> None:
-    """Let signals end this process by an exception, so that it ends what it has started."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end_by_signal)
-
-
-def _end_by_signal(number: int, _: object) -> NoReturn:
-    raise SystemExit(128 + number)
 
 
 # The cluster of this machine.

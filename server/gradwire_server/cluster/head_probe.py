@@ -17,6 +17,8 @@ from gradwire_server.common.peer import answers
 _SECONDS = 3.0
 _HEAD = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 _SERVER = "/gradwire.v1.AutogradService/ServerInfo"
+#: How the reason begins if only the token is wrong.
+TOKEN_REFUSED = "refuses the token"
 _WHERE = "`gradwire cluster start` prints its address"
 _NO_SUCH_CALL = grpc.StatusCode.UNIMPLEMENTED
 _NO_CREDENTIALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
@@ -40,7 +42,7 @@ def why_no_head(address: str, token: Path) -> str:
             return f"is a gradwire server, not Ray's head, which has another port: {_WHERE}"
         if status is _NO_SUCH_CALL:
             return f"is a gRPC server, but not Ray's head: {_WHERE}"
-        return f"refuses the token: {token} must be a copy of that of the machine where the cluster was started"
+        return f"{TOKEN_REFUSED}: {token} must be a copy of that of the machine where the cluster was started"
     if answers(address, tls=True):
         return (
             "asks for TLS: it is no Ray's head, or RAY_USE_TLS=1 and Ray's certificates are not the same here and there"

@@ -52,6 +52,11 @@ class FileRecord:
         except FileNotFoundError:
             return ""
 
+    @property
+    def ended(self) -> bool:
+        """Whether `gradwire cluster down` has ended the cluster, and none was started since. Raises OSError."""
+        return self._path.exists() and not self.read()
+
 
 def claim_head(address: str, token: Path, records: Sequence[Record]) -> None:
     """Write the address of a head that is to be started. Raises CheckFailed if another one runs, and OSError."""

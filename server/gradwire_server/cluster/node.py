@@ -129,6 +129,14 @@ class Node:
             Path(self._control).unlink(missing_ok=True)  # says that the node ends, and is not to be started again
         return ended
 
+    def end_cluster(self) -> None:
+        """Write to the state directory that the cluster ends, for machines that are cut off now."""
+        from gradwire_server.cluster.head_record import FileRecord
+
+        flag = "--state-dir="
+        folder = next(each for each in self._arguments if each.startswith(flag)).removeprefix(flag)
+        FileRecord(Path(folder)).swap("")
+
     # The server.
 
     def _run_server(self) -> None:
@@ -158,10 +166,11 @@ class Node:
 
     def _serve_control(self) -> None:
         """Let a process of this machine see by a connection that this actor lives, and end the node by a line."""
-        Path(self._control).unlink(missing_ok=True)  # of an actor that was killed
+        made = f"{self._control}.{os.getpid()}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-            listening.bind(self._control)
+            listening.bind(made)
             listening.listen()
+            os.replace(made, self._control)  # of an actor that was killed; without one, the watch takes it as drained
             while not self._ending.is_set():
                 connection, _ = listening.accept()
                 threading.Thread(target=self._follow_control, args=(connection,), daemon=True).start()

@@ -23,11 +23,16 @@ from gradwire_server.cluster.ray_session import RaySession
 NAMESPACE = "gradwire"  # of the cluster's actors
 MACHINE = "gradwire_node"  # resource of each machine that joined, by which Ray's autoscaler counts them
 _START_SECONDS = 60.0
-_COMMAND_SECONDS = 120.0  # for `ray start`, which ends once Ray runs
+_COMMAND_SECONDS = 180.0  # for `ray start`, which ends once Ray runs
+_LOOK_SECONDS = 0.5  # between looks at what it has started
+_CRASHED = 256  # no status of a process
 _STORE_BYTES = 80_000_000  # of Ray's object store, which holds nothing here; Ray's minimum is 75 MiB
 # Ray's defaults notice a lost node after a minute. With these it takes 4 seconds.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    # A busy machine needs more than the defaults, 30 and 20 seconds.
+    "RAY_raylet_start_wait_time_s": "120",
+    "RAY_agent_register_timeout_ms": "120000",
     # A server inherits these from its actor. It is neither a background job nor the first to be killed.
     "RAY_worker_niceness": "0",
     "RAY_worker_oom_score_adjustment": "0",
@@ -68,14 +73,20 @@ def use_token(path: Path) -> None:
     os.environ.update(_SETTINGS, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(path.resolve()))
 
 
-def connect(address: str, seconds: float = 0.0) -> None:
-    """Connect this process to Ray, trying for some seconds. Raises RayError."""
+def connect(address: str, seconds: float = 0.0, host: str | None = None) -> None:
+    """Connect this process to Ray, trying for some seconds. Raises RayError.
+
+    `host` is this machine's address, by which Ray finds its process here. Ray's guess needs a route to the internet.
+    """
     import ray
 
     ends = time.monotonic() + seconds
     while True:
         try:
-            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(
+                address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR,
+                _node_ip_address=host,
+            )  # fmt: skip
             return
         except Exception as error:
             if time.monotonic() >= ends:
@@ -94,7 +105,7 @@ class RayProcess(RaySession):
     @classmethod
     def start(
         cls, host: str, endpoints: Sequence[str], log: Any, port: int = 0, address: str = "",
-        storage: HeadStorage | None = None, name: str = "",
+        storage: HeadStorage | None = None, name: str = "", tries: int = 2,
     ) -> RayProcess:  # fmt: skip
         """Start a head at `port`, or without one a node of the cluster at `address`. Raises RayError.
 
@@ -119,7 +130,7 @@ class RayProcess(RaySession):
         )  # fmt: skip
         made = cls(process.pid, folder)
         try:
-            status = process.wait(_COMMAND_SECONDS)
+            status = made._wait_for(process)
         except subprocess.TimeoutExpired:
             made.stop()
             raise RayError(
@@ -131,19 +142,40 @@ class RayProcess(RaySession):
             raise
         if status:
             made.stop()
+            process.wait()
+            if status == _CRASHED and tries > 1:
+                return cls.start(host, endpoints, log, port, address, storage, name, tries - 1)
             where = f" at {address}: is Ray's head there, and is the token the cluster's?" if address else ""
             said = "above" if log is sys.stderr else f"in {log.name}"
-            raise RayError(f"`ray start` has failed (status {status}; its output is {said}){where}")
+            how = "its raylet has ended" if status == _CRASHED else f"status {status}"
+            raise RayError(f"`ray start` has failed ({how}; its output is {said}){where}")
         return made
 
-    def connect(self, address: str) -> None:
+    def _wait_for(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for `ray start`: its status, or _CRASHED once the raylet has ended. Raises TimeoutExpired.
+
+        On a busy machine the raylet ends when its agent does not start in 20 seconds, which `ray start` does not see.
+        """
+        ends, was_alive = time.monotonic() + _COMMAND_SECONDS, False
+        while True:
+            try:
+                return process.wait(_LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                alive = self.alive
+                if was_alive and not alive:
+                    return _CRASHED
+                was_alive = alive
+                if time.monotonic() > ends:
+                    raise
+
+    def connect(self, address: str, host: str | None = None) -> None:
         """Connect to the started Ray. Raises RayError if it ends or does not answer."""
         ends = time.monotonic() + _START_SECONDS
         while True:
             if not self.alive:
                 raise RayError("Ray has ended")
             try:
-                connect(address)
+                connect(address, host=host)
                 return
             except RayError:
                 if time.monotonic() >= ends:

@@ -25,25 +25,30 @@ _END_SECONDS = 10.0  # more, until it has ended
 _KILL_SECONDS = 3.0  # then for its actor to tell Ray that it is not to be started again, which needs Ray's head
 
 
-def become_watch(endpoint: str, ray: RaySession, control: str, head: int = 0) -> NoReturn:
+def become_watch(endpoint: str, ray: RaySession, control: str, head: int = 0, joined: str = "") -> NoReturn:
     """Replace this process by a watch of a node. Signals that come meanwhile wait for it.
 
-    It also keeps Ray's head, a process of this machine with the id `head`, if one is given.
+    It also keeps Ray's head, a process of this machine with the id `head`, if one is given. `joined` has the options by
+    which a machine joins again (rejoin.py); "" for the first one.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(
-        sys.executable,
-        [sys.executable, "-m", "gradwire_server.cluster.watch", endpoint, str(ray.pid), ray.folder, control, str(head)],
-    )
+    words = [endpoint, str(ray.pid), ray.folder, control, str(head), joined]
+    os.execv(sys.executable, [sys.executable, "-m", "gradwire_server.cluster.watch", *words])
 
 
 class Watch:
     """A node's watch, until a signal, the node's end or the end of Ray."""
 
-    def __init__(self, endpoint: str, ray: RaySession, control: str, head: HeadKeeper | None = None) -> None:
-        """`control` is the path of the actor's socket, which it removes when the node ends."""
+    def __init__(
+        self, endpoint: str, ray: RaySession, control: str, head: HeadKeeper | None = None, joins_again: bool = False
+    ) -> None:  # fmt: skip
+        """`control` is the path of the actor's socket, which it removes when the node ends.
+
+        With `joins_again`, Ray's end is no error: what follows joins again.
+        """
+        self._joins_again = joins_again
         self._endpoint = endpoint
         self._ray = ray
         self._head = head
@@ -54,8 +59,13 @@ class Watch:
         """Let `run` end the node. A signal's handler may call it."""
         self._wake.send(b"\0")
 
+    @property
+    def is_woken(self) -> bool:
+        """Whether the node is to end."""
+        return self._woken(0)
+
     def run(self) -> int:
-        """Watch, and end what is left; the process's exit status."""
+        """Watch, and end what is left; the process's exit status: 1 if Ray has ended by itself."""
         try:
             if self._head is not None:
                 self._head.start()
@@ -73,7 +83,10 @@ class Watch:
                             return 0
                         if actor in ready or not self._ray.alive:
                             break  # the actor has ended: it was drained, or Ray starts it again
-            print(f"Error: Ray has ended on this machine, and with it the node {self._endpoint}", file=sys.stderr)
+            if not os.path.exists(self._control):  # it was drained, and Ray's end is seen first
+                return 0
+            ended = f"Ray has ended on this machine, and with it the node {self._endpoint}"
+            print(f"{ended}, which joins again" if self._joins_again else f"Error: {ended}", file=sys.stderr)
             return 1
         finally:
             if self._head is not None:
@@ -115,8 +128,11 @@ class Watch:
             print(f"{self._endpoint} has ended" + ("" if in_time else ", killed after its grace"), flush=True)
 
 
-def main(endpoint: str, session: str, folder: str, control: str, head: str) -> int:
-    """Watch a node of this machine, and its Ray's head unless the id is 0; the exit status."""
+def main(endpoint: str, session: str, folder: str, control: str, head: str, joined: str = "") -> int:
+    """Watch a node of this machine, and its Ray's head unless the id is 0; the exit status.
+
+    If Ray ends, a machine that has `joined` joins again.
+    """
     ray = RaySession(int(session), folder)
     try:
         keeper = HeadKeeper(int(head)) if int(head) else None
@@ -124,11 +140,17 @@ def main(endpoint: str, session: str, folder: str, control: str, head: str) -> i
         print("Error: Ray's head has ended before its watch began, and with it this machine's node", file=sys.stderr)
         ray.stop()
         return 1
-    watch = Watch(endpoint, ray, control, keeper)
+    watch = Watch(endpoint, ray, control, keeper, bool(joined))
     for number in _SIGNALS:
         signal.signal(number, lambda *_: watch.wake())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    return watch.run()
+    status = watch.run()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # what comes from here on waits for the next program
+    if status and joined and not watch.is_woken:
+        from gradwire_server.cluster.rejoin import become_rejoin
+
+        become_rejoin(joined)
+    return status
 
 
 if __name__ == "__main__":
