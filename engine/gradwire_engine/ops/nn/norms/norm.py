@@ -40,6 +40,7 @@ from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.shape.shape import clone, select
 
 Ints = tuple[int, ...]
+_BLOCK = 1 << 16  # elements of a block of rows, which stays in the cache
 
 
 def _wide(array: Any) -> Any:
@@ -530,11 +531,26 @@ def _layer_weight(g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, la
     shape = _split(input.shape, last)
     if type(g) is Tensor:
         return g * fold(_normalize_rows(fold(input, shape), eps)[0], input.shape)
-    slope = _wide(g).reshape(shape)
-    products = slope * _wide(input).reshape(shape)
-    # Sum of slope * (input - mean) * scale, without an array of normalized rows.
-    summed = out2.T @ products - (out1 * out2).T @ slope
-    return summed.reshape(weight_meta.shape)
+    return _dots(_wide(g).reshape(shape), _wide(input).reshape(shape), out1, out2).reshape(weight_meta.shape)
+
+
+def _dots(slope: Array, rows: Array, centre: Array, scale: Array) -> Array:
+    """Sum over the rows of slope * (rows - centre) * scale, without an array of normalized rows.
+
+    In host memory it is computed in blocks of rows, which are read once from memory.
+    """
+    count, length = slope.shape
+    shift = centre * scale
+    if type(slope) is not np.ndarray or slope.size <= _BLOCK:
+        return scale.T @ (slope * rows) - shift.T @ slope
+    step = max(1, _BLOCK // length)
+    held, made = np.empty((step, length), slope.dtype), np.zeros((1, length), slope.dtype)
+    for first in range(0, count, step):
+        part = slice(first, first + step)
+        given = slope[part]
+        made += scale[part].T @ np.multiply(given, rows[part], out=held[: len(given)])
+        made -= shift[part].T @ given
+    return made
 
 
 _LAYER_LOOPS = ("", "_weight", "_bias", "_weight_bias", "_backward", "_backward_weight")

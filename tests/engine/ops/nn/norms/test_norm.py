@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradwire_engine import Reason, tensor
+from gradwire_engine import Reason, backward, call, tensor
 from gradwire_engine.core import dtypes
 from gradwire_engine.ops.nn.norms import norm
 from tests.engine.oracle import Refused, Same, normal, refused, same, torch, uniform
@@ -86,3 +86,18 @@ def test_a_norm_without_weights_costs_no_more_than_one_with_weights() -> None:
     large, channels = np.empty((20, 100, 35, 45, 10), np.float16), np.empty(100, np.float16)
     works = norm._batch_norm.cost.forward
     assert works(large, None, None, 1e-5) <= works(large, channels, channels, 1e-5)
+
+
+@pytest.mark.parametrize("block", [1, 14, 40, 1 << 16])
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_the_weights_gradient_of_layer_norm_in_blocks_of_rows_is_pytorchs(dtype, block, monkeypatch):
+    monkeypatch.setattr(norm, "_BLOCK", block)
+    rng = np.random.default_rng(7)
+    given = [rng.standard_normal(shape).astype(dtype) for shape in ((3, 5, 7), (7,), (3, 5, 7))]
+    mine, theirs = [tensor(each, True) for each in given], [torch.tensor(each, requires_grad=True) for each in given]
+    made = call("layer_norm", [mine[0], (7,), mine[1]])
+    backward([call("sum", [made * mine[2]])])
+    (torch.nn.functional.layer_norm(theirs[0], (7,), theirs[1]) * theirs[2]).sum().backward()
+    tolerance = 4e-3 if dtype == "float16" else 1e-12
+    for ours, its in zip(mine[:2], theirs[:2], strict=True):
+        np.testing.assert_allclose(ours.grad.array, its.grad.numpy(), rtol=tolerance, atol=tolerance)
