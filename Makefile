@@ -22,7 +22,7 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-one test-sdks test-cpp-sanitized studio studio-pages test-studio hostcupy test-gpu gpu-session fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs random-plans opinfo waiting
+.PHONY: help demo test test-one test-sdks test-cpp-sanitized studio studio-pages test-studio hostcupy test-gpu gpu-session fuzz memory programs load soak bombs chaos program-table check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs random-plans opinfo waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -109,6 +109,9 @@ storm: $(VENV)/.installed-test ## ten thousand exceptions of signals' handlers i
 
 programs: $(VENV)/.installed-test ## run all programs written for PyTorch with both libraries and compare what they print
 	GRADWIRE_PROGRAMS=all $(BIN)/python -m pytest -n auto tests/client/test_programs.py
+
+program-table: $(VENV)/.installed-test ## run all programs with both libraries, one thread each; print a table: equal, differs or stopped, elapsed and CPU time
+	$(BIN)/python -W ignore -m tests.client.program_table
 
 waiting: $(VENV)/.installed-test ## run the client's tests with every call waiting, all sets of parameters
 	GRADWIRE_WAITING=all $(BIN)/python -m pytest -n auto tests/client -k waiting

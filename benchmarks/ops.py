@@ -126,6 +126,8 @@ def _batch_norm(rng: np.random.Generator) -> list[np.ndarray]:
 BOTH = (("gradients", (0, 1)),)
 CONV = "(32, 16, 28, 28) with (64, 16, 3, 3), padding 1"
 MILLION = (1024, 1024)
+IMAGES = (32, 64, 28, 28)
+OVERLAPPING, WINDOW = "(8, 64, 56, 56) by 3 × 3, stride 2, padding 1", {"kernel_size": 3, "stride": 2, "padding": 1}
 CASES = [
     Case("matmul", "(1024, 1024) @ (1024, 1024)", normal((1024, 1024), (1024, 1024)), wrt=BOTH, must=1.0),
     Case("bmm", "(64, 128, 64) @ (64, 64, 128)", normal((64, 128, 64), (64, 64, 128)), wrt=BOTH),
@@ -137,7 +139,13 @@ CASES = [
         (("input gradient", (0,)), ("weight gradient", (1,))),
         must=2.0,
     ),
-    Case("max_pool2d", "(32, 64, 28, 28) by 2 × 2", normal((32, 64, 28, 28)), {"kernel_size": 2}),
+    Case("max_pool2d", "(32, 64, 28, 28) by 2 × 2", normal(IMAGES), {"kernel_size": 2}),
+    *(Case(f"{kind}_pool2d", OVERLAPPING, normal((8, 64, 56, 56)), WINDOW) for kind in ("max", "avg")),
+    Case("avg_pool2d", "(32, 64, 28, 28) by 2 × 2", normal(IMAGES), {"kernel_size": 2}),
+    *(
+        Case(f"adaptive_{kind}_pool2d", "(32, 64, 28, 28) to 7 × 7", normal(IMAGES), {"output_size": 7})
+        for kind in ("max", "avg")
+    ),
     Case("softmax", "(512, 1000) over dim 1", normal((512, 1000)), {"dim": 1}),
     Case(
         "scaled_dot_product_attention",
@@ -156,6 +164,15 @@ CASES = [
     Case("batch_norm", "(32, 64, 28, 28) training", _batch_norm, {"training": True}, (("gradients", (0, 3, 4)),)),
     Case("embedding", "(64, 128) indices into (10000, 128)", _embedding, wrt=(("gradient", (1,)),)),
     Case("cross_entropy", "(512, 1000)", _classes),
+    *(
+        Case("cdist", f"(256, 16) and (256, 16), p = {p:g}{more}", normal((256, 16), (256, 16)), options, BOTH)
+        for p, more, options in (
+            (2, "", {"p": 2.0}),
+            (2, " without a product", {"p": 2.0, "compute_mode": "donot_use_mm_for_euclid_dist"}),
+            (1, "", {"p": 1.0}),
+            (3, "", {"p": 3.0}),
+        )
+    ),
     *(Case("sum", f"(64, 128, 128) over dim {dim}", normal((64, 128, 128)), {"dim": dim}) for dim in (0, 1, 2)),
     Case("sum", "(64, 128, 128) over all", normal((64, 128, 128))),
     Case("relu", "1M elements", normal(MILLION)),

@@ -522,7 +522,7 @@ type ArgsortOptions struct {
 	Stable     bool // default false
 }
 
-// Argsort: Indices that sort along `dim` (torch.argsort).
+// Argsort: Indices that sort along `dim` (torch.argsort); equal elements as with `sort`.
 func (t *Tensor) Argsort(options ...ArgsortOptions) *Tensor {
 	c := NewCall(nil, "argsort").Tensor("", t)
 	for _, o := range options {
@@ -2963,7 +2963,7 @@ type ModeOptions struct {
 	Keepdim bool // default false
 }
 
-// Mode: Most frequent value along `dim`, the smallest of several, and its last index (torch.mode).
+// Mode: Most frequent value along `dim`, the smallest of several, and its index (torch.mode).
 func (t *Tensor) Mode(options ...ModeOptions) (values, indices *Tensor) {
 	c := NewCall(nil, "mode").Tensor("", t)
 	for _, o := range options {
@@ -4292,7 +4292,7 @@ type SortOptions struct {
 	Stable     bool // default false
 }
 
-// Sort: Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable.
+// Sort: Sort along `dim`; return the values and their indices (torch.sort).
 func (t *Tensor) Sort(options ...SortOptions) (values, indices *Tensor) {
 	c := NewCall(nil, "sort").Tensor("", t)
 	for _, o := range options {

@@ -79,7 +79,12 @@ if _TYPE_CHECKING:
     from gradwire.func import vmap as vmap
     from gradwire.library import ops as ops
     from gradwire.nn._summary import summary as summary
+    from gradwire.sparse import sparse_bsc_tensor as sparse_bsc_tensor
+    from gradwire.sparse import sparse_bsr_tensor as sparse_bsr_tensor
+    from gradwire.sparse import sparse_compressed_tensor as sparse_compressed_tensor
     from gradwire.sparse import sparse_coo_tensor as sparse_coo_tensor
+    from gradwire.sparse import sparse_csc_tensor as sparse_csc_tensor
+    from gradwire.sparse import sparse_csr_tensor as sparse_csr_tensor
     from gradwire.sparse import spmm as spmm
 
 _MODULES = (
@@ -153,8 +158,12 @@ _NAMES = {
         "t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy view_as_complex_copy view_as_real_copy view_copy"
     ),
     "sparse": "spmm",
+    "sparse._compressed": (
+        "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor"
+    ),
     "sparse._coo": "sparse_coo_tensor",
     "_functions.counts": "gradient histogram histogramdd nonzero_static unravel_index",
+    "_functions.quantized": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
     "_functions.matrix_factors": (
         "cholesky frobenius_norm lu lu_solve lu_unpack norm_except_dim nuclear_norm orgqr ormqr pca_lowrank "
         "svd_lowrank triangular_solve"
@@ -195,11 +204,16 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 _WIRED = {
     "attribute": "_paths.modules",
     "backward": "_functions.backward",
+    "compressed": "sparse._compressed",
     "legacy_tensor": "_functions.create",
     "lies_in": "_functions.legacy",
     "make_tensor": "_functions.create",
     "namespace": "array_api._info",
     "reduce_tensor": "_functions.pickled",
+    "sparse_bsc": "_functions.legacy",
+    "sparse_bsr": "_functions.legacy",
+    "sparse_csc": "_functions.legacy",
+    "sparse_csr": "_functions.legacy",
     "sparse_mask": "sparse._rules",
     "stored_array": "_functions.pickled",
     "to_sparse": "sparse._coo",

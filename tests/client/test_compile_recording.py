@@ -101,3 +101,66 @@ def test_a_session_that_waits_for_each_command_records_so(server_address: str, m
 
         gradwire.compile(step)(gradwire.ones(2))
         assert len(waits) > 10
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # the function that counts is Python that no program has
+def test_a_second_recording_waits_for_nothing_that_the_first_one_knows(deferring, monkeypatch) -> None:
+    weights = [gradwire.full((3,), each, requires_grad=True) for each in WEIGHTS]
+    waits = counted_waits(deferring, monkeypatch)
+    compiled, x = gradwire.compile(lambda x: stepped(weights, x)), gradwire.ones(3)
+    compiled(x)
+    first = len(waits)
+    compiled(x)
+    assert len(waits) - first < 5 < first
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # the function that counts is Python that no program has
+def test_a_recording_waits_once_for_gradients_of_one_kind(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [gradwire.full((3,), each, requires_grad=True) for each in WEIGHTS]
+
+    def step():
+        gradwire.stack(weights).prod(0).sum().backward()
+        with gradwire.no_grad():
+            for weight in weights:
+                weight.sub_(weight.grad, alpha=0.1)
+
+    waits = counted_waits(deferring, monkeypatch)
+    gradwire.compile(step)()
+    assert len(waits) < 12  # of more than 40 commands
+
+
+def test_gradients_named_without_waiting_are_the_functions(deferring) -> None:
+    answers = []
+    for wrap in (lambda function: function, gradwire.compile):
+        weights = [gradwire.full((place % 3 + 1, 2), 0.5 + place, requires_grad=True) for place in range(9)]
+
+        def step(weights=weights):
+            loss = sum((weight * weight).sum() for weight in weights)
+            for weight in weights:
+                weight.grad = None
+            loss.backward()
+            given = gradwire.autograd.grad(sum(weight.sum() for weight in weights), weights)
+            with gradwire.no_grad():
+                for weight, more in zip(weights, given, strict=True):
+                    weight.sub_(weight.grad * 0.1 + more)
+            return loss
+
+        function = wrap(step)
+        answers.append([[function().item() for _ in range(5)], *[weight.grad.tolist() for weight in weights]])
+    assert answers[0] == answers[1]
+    assert runs_of(function) >= 1
+
+
+def test_another_session_is_asked_anew(deferring, server_address: str) -> None:
+    function = gradwire.compile(lambda x: (x * 2).tanh().sum())
+    assert function(gradwire.ones(3)).item() == function(gradwire.ones(3)).item()
+    with gradwire.connect(server_address):
+        assert function(gradwire.ones(3)).item() == pytest.approx(3 * 0.9640276)
+
+
+def test_a_warning_of_an_op_keeps_a_function_from_being_replayed(deferring) -> None:
+    function = gradwire.compile(lambda x: x.std(0, correction=2))
+    for _ in range(3):
+        with pytest.warns(UserWarning, match="degrees of freedom"):
+            function(gradwire.ones(2, 3))
+    assert runs_of(function) == 0

@@ -9,9 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 
 import gradwire
@@ -120,6 +122,20 @@ def test_a_web_server() -> None:
                 gradwire.connect(f"127.0.0.1:{web.server_port}")
         finally:
             web.shutdown()
+
+
+def test_a_grpc_server_of_something_else_is_named_and_left_for_the_next_address(server_address: str) -> None:
+    other = grpc.server(ThreadPoolExecutor(1))
+    address = f"127.0.0.1:{other.add_insecure_port('127.0.0.1:0')}"
+    other.start()
+    try:
+        with pytest.raises(gradwire.GradwireConnectionError, match=f"the server at {address} is no gradwire server"):
+            gradwire.connect(address)
+        with gradwire.connect(f"{address},{server_address}") as session:
+            assert session.address == server_address
+            session.close()
+    finally:
+        other.stop(None)
 
 
 def test_the_command_for_administrators_tells_it_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """compile(step, data_parallel=N): the numbers of the undivided step and of PyTorch, refusals by name, and failures."""
 
 import functools
+import gc
 import os
 import signal
 import threading
@@ -15,7 +16,7 @@ from gradwire._compile import data_parallel
 from gradwire._compile.data_parallel import DataParallel
 from gradwire._compile.workers import Workers
 from gradwire._session.sessions import open_session
-from tests.server.harness import Running, running
+from tests.server.harness import Running, running, until
 
 WORKERS = 2
 Step = Callable[..., Any]
@@ -109,6 +110,22 @@ def test_later_calls_are_one_program_per_worker_and_do_not_wait(
             before = [each.next_command() for each in sessions]
     assert waits == []
     assert all(0 < each.next_command() - had <= 3 * 12 for each, had in zip(sessions, before, strict=True))
+
+
+def test_the_last_steps_of_a_dropped_function_are_made(here: gradwire.Session, server: Running) -> None:
+    found = []
+    for dropped in (False, True):
+        net = model()
+        step = gradwire.compile(training(net, gradwire.optim.SGD(net.parameters(), lr=0.1)), data_parallel=2)
+        x, y = batch()
+        for _ in range(20):
+            step(x, y)
+        if dropped:
+            step = None
+        found.append(weights(net))
+    assert found[0] == found[1]
+    gc.collect()  # a compiled function may be in a cycle
+    until(lambda: len(server.backend.registry.entries) == 1, "the end of the other sessions")
 
 
 def test_a_step_with_collectives_runs_as_a_plan(here: gradwire.Session) -> None:

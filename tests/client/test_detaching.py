@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -327,3 +328,31 @@ def test_type_names_what_it_is_and_casts():
     agree(
         lambda t: [leaf(t).type(), leaf(t).type(t.float64), leaf(t).type("torch.DoubleTensor"), t.ones(1).long().type()]
     )
+
+
+@pytest.mark.usefixtures("session")
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_view_of_an_inference_tensor_has_no_history_outside_of_inference_mode(requires_grad: bool) -> None:
+    makers = [
+        lambda x: x.view(-1),
+        lambda x: x[0],
+        lambda x: x.transpose(0, 1),
+        lambda x: x.split(1, 2)[1],
+        lambda x: x.expand(2, 2, 3),
+        lambda x: x.reshape(3, 2),
+        lambda x: x.mT.reshape(6),
+        lambda x: x.contiguous(),
+        lambda x: x.detach(),
+        lambda x: x + 1,
+        lambda x: x.clone(),
+    ]
+
+    def told(t: Any) -> Any:
+        with t.inference_mode():
+            x = t.ones(1, 2, 3, requires_grad=requires_grad)
+            small = t.ones(1, 2, 3, requires_grad=requires_grad).resize_(1, 2)
+        made = [make(x) for make in makers]
+        flags = [(each.requires_grad, each.is_inference(), each._is_view(), each.is_leaf) for each in made]
+        return [*flags, small.requires_grad, tuple(small.shape)]
+
+    agree(told)

@@ -1,6 +1,7 @@
 """Forward mode, as PyTorch has it: dual levels, in-place ops and views, modes, custom functions, transforms."""
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -687,3 +688,30 @@ def test_jvp_gets_what_was_saved_for_it_and_nothing_else():
         return counts
 
     agree(case)
+
+
+@pytest.mark.usefixtures("session")
+def test_a_dual_keeps_the_very_tangent_it_was_made_with() -> None:
+    def told(t: Any) -> Any:
+        fw = t.autograd.forward_ad
+        primal, tangent = t.tensor([1.0, 2.0]), t.tensor([0.5, 0.25])
+        learned = t.tensor([1.0, 2.0], requires_grad=True)
+        made: list[Any] = []
+        with fw.dual_level():
+            dual = fw.make_dual(primal, tangent)
+            made += [fw.unpack_dual(dual).tangent is tangent, fw.unpack_dual(dual).primal is primal]
+            tangent.add_(1)
+            made += [fw.unpack_dual(dual).tangent.tolist(), fw.unpack_dual(dual * 2).tangent.tolist()]
+            dual.mul_(3)
+            made += [fw.unpack_dual(dual).tangent is tangent, tangent.tolist()]
+            dual[0] = 5.0
+            made += [fw.unpack_dual(dual).tangent is tangent, tangent.tolist(), primal.tolist()]
+            dual = fw.make_dual(primal, learned)
+            found = fw.unpack_dual(dual).tangent
+            made += [found is learned, t.autograd.grad((found * dual).sum(), learned)[0].tolist()]
+            turned = t.arange(4.0).reshape(2, 2).T
+            dual = fw.make_dual(t.ones(2, 2), turned)
+            made += [fw.unpack_dual(dual).tangent is turned, fw.unpack_dual(dual).tangent.tolist()]
+        return [*made, fw.unpack_dual(dual).tangent]
+
+    agree(told)

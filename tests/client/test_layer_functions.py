@@ -248,3 +248,14 @@ def test_bags_have_weights_and_three_modes():
     agree(case)
     with pytest.raises(RuntimeError, match="not a mode"):
         gradwire.embedding_bag(gradwire.ones(2, 2), gradwire.tensor([0]), gradwire.tensor([0]), mode=3)
+
+
+def test_an_affine_grid_is_rounded_as_pytorchs_formula():
+    """Under the identity its points are pixels, where the slope of grid_sample depends on the last digit."""
+    for dtype in (gradwire.float32, gradwire.float64):
+        theta = gradwire.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], dtype=dtype)
+        for align in (False, True):
+            grid = gradwire.nn.functional.affine_grid(theta, (1, 1, 28, 11), align)
+            for line, count in ((grid[0, :, 0, 1], 28), (grid[0, 0, :, 0], 11)):
+                expected = gradwire.linspace(-1.0, 1.0, count, dtype=dtype)
+                assert line.tolist() == (expected if align else expected * (count - 1) / count).tolist()

@@ -402,3 +402,48 @@ def test_random_programs_are_planned_and_answer_as_they_do_alone(opened, instruc
             np.testing.assert_allclose(its, mine, rtol=1e-9, atol=1e-9)
     if not any(isinstance(one, type) for one in alone):
         assert planned(compiled) >= 1
+
+
+@pytest.mark.parametrize("view", ["view", "t", "chain"])
+def test_a_view_of_a_gradient_outlives_the_gradient(opened, view):
+    rng = np.random.default_rng(0)
+    values, inputs = (rng.standard_normal((64, 64)).astype(np.float32) for _ in range(2))
+
+    def make():
+        with opened:
+            w, x = gradwire.tensor(values, requires_grad=True), gradwire.tensor(inputs)
+
+        def step():
+            w.grad = None
+            (x @ w).tanh().square().sum().backward()
+            shown = w.grad.t() if view == "t" else w.grad.view(-1)
+            shown = shown.view(8, -1).narrow(0, 2, 4) if view == "chain" else shown
+            w.grad = None
+            other = (x @ x).tanh().square()  # the plan may use memory again that nothing reads later
+            return (shown * shown).sum(), other.sum()
+
+        return step, list
+
+    alone_and_compiled(make, calls=8, tolerance=1e-5)
+
+
+def test_inputs_that_share_memory_are_seen_by_their_plan(opened):
+    def make():
+        with opened:
+            whole = gradwire.zeros(64)
+            parts = [whole[place : place + 8] for place in range(0, 60, 4)]
+            rows = [gradwire.ones(8) * place for place in range(40)]
+
+        def step():
+            total = rows[0] * 0
+            for part in parts:
+                part.add_(1.0)
+                total = total + whole[:8] + part
+            for row in rows:
+                row.mul_(1.01)
+                total = total + row
+            return total * 1
+
+        return step, lambda: [whole, *rows]
+
+    alone_and_compiled(make, calls=6)

@@ -303,3 +303,72 @@ def test_every_dtype_goes_there_and_back():
             t.tensor([1.00390625, 3e38], dtype=t.bfloat16),
         ]
     )
+
+
+@pytest.fixture
+def reads(deferring, monkeypatch):
+    """The number of values that were read, in a list of one item."""
+    counted, wait = [0], deferring.wait
+
+    def watched(command, *args):
+        counted[0] += command.WhichOneof("command") == "read"
+        return wait(command, *args)
+
+    monkeypatch.setattr(deferring, "wait", watched)
+    return counted
+
+
+def test_one_read_brings_all_items_of_an_iteration(reads):
+    data = gradwire.arange(20)
+    for kind in (gradwire.int64, gradwire.float32, gradwire.bool, gradwire.bfloat16):
+        reads[0] = 0
+        items = gradwire.tensor([3, 0, 5], dtype=kind)
+        assert [each.item() for each in items] == [kind is gradwire.bool or 3, 0, kind is gradwire.bool or 5]
+        assert reads[0] == 1
+    reads[0] = 0
+    starts = gradwire.tensor([3, 4, 5])
+    parts = [data[start : start + 2 - 1 + 1] for start in starts]
+    assert reads[0] == 1
+    assert [part.tolist() for part in parts] == [[3, 4], [4, 5], [5, 6]]
+
+
+def test_items_and_their_sums_follow_changes():
+    def changed(t):
+        x = t.tensor([3, 4, 5])
+        items = list(x)
+        known = items[0].item(), (items[1] + 1).item()
+        one, two = items[0] + 5, 1 + items[1] - 3
+        x.add_(10)
+        first = [each.item() for each in items], one.item(), two.item()
+        items[1].mul_(2)
+        second = [each.item() for each in items]
+        items = list(x)
+        three = items[2] + 1
+        three.add_(100)
+        view = (items[1] + 1).view(1)
+        view[0] = 7
+        items[0].data = t.tensor(9)
+        return known, first, second, three.item(), view.item(), [each.item() for each in items], (items[0] + 1).item()
+
+    agree(changed)
+
+
+def test_sums_of_items_have_their_dtypes_range():
+    agree(lambda t: [int(each + 10) for each in t.tensor([250, 1], dtype=t.uint8)])
+    agree(lambda t: [int(each + 1) for each in t.tensor([2**63 - 1, 0])])
+    agree(lambda t: [int(each - 2**31) for each in t.tensor([-(2**63), 0])])
+
+
+def test_an_optimizers_step_changes_items():
+    def steps(t):
+        weight = t.tensor([1.5, 2.5], requires_grad=True)
+        optimizer, seen = t.optim.SGD([weight], lr=1.0), []
+        for _ in range(4):
+            items = list(weight.detach())
+            before = items[0].item()
+            weight.sum().backward()
+            optimizer.step()
+            seen.append((before, [each.item() for each in items], [each.item() for each in weight]))
+        return seen
+
+    agree(steps)

@@ -153,3 +153,37 @@ def test_saved_values_may_be_changed_in_place_where_it_is_allowed() -> None:
         return slope.detach(), second
 
     agree(told)
+
+
+def test_a_saved_value_is_no_second_handle_of_the_programs_tensor(session: gradwire.Session) -> None:
+    x = gradwire.ones(3, requires_grad=True)
+    mask = x > 0
+    y = gradwire.where(mask, x, x * 2)
+    shown = y.grad_fn._saved_condition
+    assert shown.tolist() == [True] * 3
+    del shown
+    gc.collect()
+    session.sync()
+    assert mask.tolist() == [True] * 3
+
+
+def test_a_saved_value_outlives_the_programs_tensor(session: gradwire.Session) -> None:
+    x = gradwire.ones(3, requires_grad=True)
+    assert gradwire.where(x > 0, x, x * 2).grad_fn._saved_condition.tolist() == [True] * 3
+    assert (x * x).grad_fn._saved_self is x
+
+
+def test_the_variable_of_a_node_outlives_the_programs_tensor(session: gradwire.Session) -> None:
+    def made() -> gradwire.Tensor:
+        return gradwire.full((3,), 4.0, requires_grad=True) * 2
+
+    y = made()
+    gc.collect()
+    leaf = y.grad_fn.next_functions[0][0].variable
+    assert leaf.tolist() == [4.0] * 3
+    assert leaf.is_leaf and leaf.requires_grad
+    assert leaf.grad is None
+    z = y.sum()
+    for times in (1, 2):
+        z.backward(retain_graph=True)
+        assert leaf.grad.tolist() == [2.0 * times] * 3

@@ -68,6 +68,22 @@ def test_sessions_opened_used_and_dropped_leave_nothing(server_address):
     watching.close()
 
 
+def test_a_session_ends_before_garbage_is_collected(server_address):
+    watching = gradwire.connect(server_address)
+    before = watching.server_info().sessions
+    gc.disable()
+    try:
+        for _ in range(3):
+            with gradwire.connect(server_address) as session, session:
+                (gradwire.ones(50, requires_grad=True) * 2.0).sum().backward()
+            del session
+        gradwire.connect(server_address).close()
+        assert watching.server_info().sessions == before
+    finally:
+        gc.enable()
+    watching.close()
+
+
 def test_a_session_dropped_in_a_cycle_is_ended_too(server_address):
     watching = gradwire.connect(server_address)
     before = watching.server_info()

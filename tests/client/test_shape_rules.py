@@ -234,6 +234,41 @@ def arguments(draw, op, rule):
         return [x, draw.number(0, 4), draw.dim()]
     if rule == "roll":
         return [x, draw.number(), draw.dim()]
+    return further_arguments(draw, op, rule, x, sizes)
+
+
+def further_arguments(draw, op, rule, x, sizes):
+    float32, int64 = gradwire.float32, gradwire.int64
+    if rule == "layer_norm":
+        x = draw.tensor(sizes, float32)
+        shape = [*sizes[int(draw.form * 10) % len(sizes) :]]
+        if draw.random.random() < 0.3:
+            shape[-1] = draw.size()
+        return [x, shape, *([draw.tensor(shape, float32, "leaf")] if draw.form < 0.6 else [])]
+    if rule == "deviation":
+        return [draw.tensor(sizes, float32), *([draw.dim()] if draw.form < 0.5 else [])]
+    if rule == "detach":
+        return [x]
+    if rule == "copied":
+        return [x, draw.tensor([draw.random.choice((1, size, size, 3)) for size in sizes], float32, "plain")]
+    if rule == "converted":
+        return [x, gradwire.int32 if draw.form < 0.5 else gradwire.float64]
+    if rule == "elementwise_loss":
+        x = draw.tensor(sizes, float32)
+        other = [draw.random.choice((1, size, size, size)) for size in sizes]
+        named = [None, None, None] if op == "binary_cross_entropy_with_logits" else [None, None]
+        reduction = ("mean", "sum", "none", "mean")[int(draw.form * 4)]
+        return [x, draw.tensor(other, float32, "plain"), *named, reduction]
+    if rule == "class_loss":
+        rows = draw.size()
+        x = draw.tensor([rows, draw.number(1, 4)], float32)
+        classes = gradwire.zeros([rows if draw.random.random() < 0.8 else draw.size()], dtype=int64)
+        return [x, classes, None, None, -100, None, ("mean", "sum", "none")[int(draw.form * 3)]]
+    if rule == "embedding_bag":
+        weight = draw.tensor(draw.sizes(2), float32, "leaf")
+        offsets = gradwire.zeros([draw.size()], dtype=int64)
+        mode = ("mean", "sum", "max")[int(draw.form * 3)]
+        return [gradwire.zeros([draw.size()], dtype=int64), weight, offsets, None, 2.0, False, mode]
     raise AssertionError(f"no arguments are drawn for the rule {rule}")
 
 

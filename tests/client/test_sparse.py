@@ -52,6 +52,7 @@ RESULTS = {
     "select": lambda t, s: s[1],
     "select column": lambda t, s: s[:, 2],
     "index_select": lambda t, s: s.index_select(0, t.tensor([1, 0, 1])),
+    "narrow": lambda t, s: t.narrow_copy(s, 0, 1, 1),
     "double": lambda t, s: s.double(),
     "to": lambda t, s: s.to("cpu", t.float64),
     "clone": lambda t, s: s.clone(),
@@ -255,8 +256,6 @@ MISSING = {
     "max": lambda s: gradwire.max(s),
     "eq": lambda s: s == s,
     "sparse.spsolve": lambda s: gradwire.sparse.spsolve(s, s),
-    "to_sparse_csr": lambda s: gradwire.ones(2).to_sparse_csr(),
-    "layout=torch.sparse_csr": lambda s: gradwire.ones(2).to_sparse(layout=gradwire.sparse_csr),
 }
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from typing import Any
 
 import pytest
 
@@ -231,3 +232,23 @@ def test_data_has_the_memory_of_its_tensor():
         return same, x.data.is_set_to(x), x[2:].data.storage_offset(), one._version
 
     agree(case)
+
+
+@pytest.mark.usefixtures("session")
+def test_a_storage_has_elements_that_can_be_read_and_written() -> None:
+    def told(t: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # TypedStorage is deprecated
+            points = t.tensor([[4.0, 1.0], [5.0, 3.0], [2.0, 1.0]])
+            storage = points[1:].T.storage()
+            storage[0] = 2.0
+            storage[1:3] = 7.0
+            counts = t.arange(3).storage()
+            return [
+                len(storage), storage.size(), storage.nbytes(), storage.element_size(), storage[1], storage[-1],
+                list(storage), storage.tolist(), points, storage.data_ptr() == points.data_ptr(),
+                storage.untyped().nbytes(), str(storage.device), storage.is_cuda, counts.tolist(), counts.fill_(4)[1],
+                str(counts.dtype).split(".")[-1], points[2].storage_offset(),
+            ]  # fmt: skip
+
+    agree(told)

@@ -1,5 +1,8 @@
 """Tensors of lists: dtypes, shapes and refusals as PyTorch's; of a list of tensors no value is read."""
 
+import warnings
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -64,3 +67,20 @@ def test_warning_tells_of_a_graph_that_is_left(session, monkeypatch):
     monkeypatch.setattr("gradwire._tensor.tensor._scalar_warned", False)
     text = messages(lambda t: t.tensor([t.ones((), requires_grad=True)]), gradwire)
     assert len(text) == 1 and "requires_grad=True to a scalar" in text[0]
+
+
+@pytest.mark.parametrize("name", ["uint8", "uint16", "int8", "int64", "float32", "float16", "bool"])
+@pytest.mark.parametrize(
+    "value", [-3, -255, -256, -65535, 256, -129, 3.7, -3.7, [1, -1], [-1.5, 2], 300.5, 1e40, float("inf"), float("nan")]
+)
+@pytest.mark.usefixtures("session")
+def test_numbers_out_of_range_are_pytorchs(value: object, name: str) -> None:
+    def told(t: Any) -> str:
+        try:
+            return repr(t.tensor(value, dtype=getattr(t, name)).tolist())
+        except RuntimeError as error:
+            return str(error)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agree(told)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client import with_pytorch
+from tests.client import program_runs
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -98,7 +98,7 @@ def test_prints_what_pytorch_prints(name, tmp_path):
     story = EXAMPLES / f"{name}.py"
     theirs = tmp_path / story.name
     theirs.write_text(story.read_text("utf-8").replace("import gradwire as torch", "import torch"), "utf-8")
-    assert run(story, folder=tmp_path) == with_pytorch.printed(theirs)
+    assert run(story, folder=tmp_path) == program_runs.printed(theirs)
     if name == "leaves":
         check_drawings(tmp_path)
 

@@ -18,7 +18,8 @@ from gradwire_engine.compile.fusion import cuda_graph
 from gradwire_engine.compile.fusion.cuda_graph import Arena, Numbers, captured
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.plan import Plan
-from gradwire_engine.compile.plan_graph import PlanGraph
+from gradwire_engine.compile.plan_graph import PlanGraph, _uncaptured
+from gradwire_engine.compile.trace import Instr
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import index_bounds
 from gradwire_engine.core.context import CURRENT, Context, activate
@@ -377,6 +378,28 @@ def test_a_session_trains_by_graphs_with_uploaded_batches(session: Any) -> None:
             np.testing.assert_array_equal(one.detach().cpu().numpy(), other)
     for one, other in zip(*made, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_compiled_function_tells_why_it_is_no_graph(session: Any) -> None:
+    def graph(x: Any) -> Any:
+        return ((x * 2).tanh() @ x.t()).sum(0).exp()
+
+    def none(x: Any) -> Any:
+        return ((x * 2).tanh() @ x.t()).cumsum(0).exp()
+
+    told = []
+    for function in (graph, none):
+        compiled = torch.compile(function)
+        for _ in range(6):
+            compiled(torch.ones(3, 3, device="cuda")).sum().item()
+        told.append("".join(compiled.describe()))
+    assert "no CUDA graph" not in told[0]
+    assert "no CUDA graph since cumsum may wait for the GPU or read host memory" in told[1]
+
+
+def test_an_exchange_between_sessions_is_not_captured() -> None:
+    """A captured one would be made with the ranks of its first run only."""
+    assert "exchange" in _uncaptured(Instr("exchange", None, ((), ()), ()), set())
 
 
 def test_pinned_memory_of_a_plan_that_is_gone_stays_until_it_is_copied() -> None:

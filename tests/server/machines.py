@@ -67,7 +67,7 @@ def processes_of(command: "subprocess.Popen[str]", endpoint: str) -> dict[int, s
     server, actor = server_of(endpoint), actor_of(endpoint)
     raylets = [pid for pid, words in processes() if words[0].endswith(b"/raylet/raylet")]
     session = next(os.getsid(pid) for pid in raylets if pid == parent_of(actor))
-    found = {pid: "Ray" for pid, _ in processes() if _session(pid) == session}
+    found = {pid: "Ray" for pid, _ in processes() if session_of(pid) == session}
     found |= {pid: "worker" for pid, _ in processes() if parent_of(pid) == server}
     found |= {pid: "watch" for pid, _ in processes() if parent_of(pid) == command.pid}
     return {**found, command.pid: "watch", server: "server", actor: "actor"}
@@ -80,7 +80,8 @@ def kill_machine(command: "subprocess.Popen[str]", endpoint: str) -> None:
     command.wait(60)
 
 
-def _session(pid: int) -> int:
+def session_of(pid: int) -> int:
+    """The session of a process; 0 if it has ended."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:

@@ -7,12 +7,15 @@ import grpc
 import pytest
 
 from gradwire.v1 import commands_pb2 as c
-from gradwire.v1 import errors_pb2, service_pb2
+from gradwire.v1 import errors_pb2
+from gradwire.v1 import service_pb2 as s
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.activity_report import MAX_OPS
+from gradwire_server.session.arguments import NAMED_OPS
 from gradwire_server.session.interpreter import NAME_BYTES
 from gradwire_server.session.state.activity import MAX_MESSAGE, MAX_NAMES, MAX_REFUSALS, OTHERS, Activity, OpTimes
-from tests.server.harness import Id, Remote, Running, refused, until
+from gradwire_server.session.state.op_trace import MAX_ENTRIES, OpTrace
+from tests.server.harness import Id, Remote, Running, op, refused, until
 from tests.server.test_programs import descent, register, run
 
 
@@ -64,7 +67,7 @@ def test_refusals_of_a_batch_name_their_op(session: Remote) -> None:
     request = c.OpRequest(op="mul", outputs=[99])
     request.args.add(tensor=x)
     request.args.add(tensor=y)
-    answer = session.run(service_pb2.Command(op=request))
+    answer = session.run(s.Command(op=request))
     assert answer.results[0].error.reason == errors_pb2.REASON_SHAPE
     (logged,) = activity(session).refusals
     assert (logged.command, logged.op) == ("op", "mul")
@@ -172,3 +175,54 @@ def test_another_session_sees_nothing_of_it(session: Remote, server: Running) ->
     assert (found.refused, list(found.refusals), list(found.programs)) == (0, [], [])
     assert activity(session).refused == 1
     other.close()
+
+
+def timed(session: Remote, first: int, *commands: s.Command, op_times: bool = True) -> list[c.OpTime]:
+    run = s.RunRequest(session_id=session.id, writer=1, first_seq=first, commands=commands, op_times=op_times)
+    response = session.stub.Run(run)
+    assert not any(each.HasField("error") for each in response.results), response
+    return list(response.op_times)
+
+
+def test_a_batch_tells_the_time_of_each_op_in_order_if_asked(session: Remote) -> None:
+    x = session.create([1.0, 2.0], requires_grad=True)
+    double = s.Command(op=op("mul", Id(x), Id(x), outputs=[x + 1]))
+    total = s.Command(op=op("sum", Id(x + 1), outputs=[x + 2]))
+    back = s.Command(backward=c.BackwardRequest(tensors=[x + 2], retain_graph=True))
+    assert timed(session, 1, double, total, back, op_times=False) == []
+    told = timed(session, 4, back, s.Command(op=op("add", Id(x), Id(x), outputs=[x + 3])))
+    assert [(each.kind, each.name) for each in told if each.kind] == [
+        ("backward", ""),
+        ("backward", "SumBackward0"),
+        ("backward", "MulBackward0"),
+        ("backward", "AccumulateGrad"),
+        ("op", "add"),
+    ]
+    assert all(0 < each.seconds < 60 and each.calls == 1 for each in told)
+
+
+def test_a_watch_goes_on_after_a_timed_batch(session: Remote) -> None:
+    activity(session)
+    x = session.create([1.0, 2.0])
+    timed(session, 1, s.Command(op=op("mul", Id(x), Id(x), outputs=[x + 1])))
+    session.op("add", Id(x), Id(x))
+    assert {("create", ""), ("op", "add")} <= names(activity(session))
+
+
+def test_a_trace_has_a_limit() -> None:
+    clock = iter(range(3 * MAX_ENTRIES))
+    trace = OpTrace(clock=lambda: float(next(clock)))
+    trace.choose()
+    for _ in range(MAX_ENTRIES + 50):
+        trace.begin("op", "mul")
+    items = trace.items()
+    assert len(items) == MAX_ENTRIES + 1
+    assert items[-1][:2] == ("", "others")
+    assert items[-1][3] == 51
+
+
+def test_the_first_call_in_place_is_named(session: Remote) -> None:
+    x = session.create([1.0, 2.0])
+    NAMED_OPS.pop("mul_", None)
+    told = timed(session, 1, s.Command(op=op("mul_", Id(x), Id(x))))
+    assert ("op", "mul_") in {(each.kind, each.name) for each in told}

@@ -11,18 +11,24 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 from click.testing import CliRunner
 
 import gradwire
+from gradwire._session.sessions import open_beside
+from gradwire._transport.opening import Placing
 from gradwire_server.cluster import cli, ray_process
 from gradwire_server.cluster.checks import CheckFailed, check_storage, check_version
 from gradwire_server.cluster.cli import cluster
+from gradwire_server.cluster.head_record import FileRecord, check_head, claim_head
 from gradwire_server.cluster.ray_process import RayError, RayProcess, make_token
 from tests.client.sharing import train
-from tests.server.harness import until
+from tests.ports import free_port
+from tests.server.harness import running, until
 from tests.server.machines import processes
 
 RAY = importlib.util.find_spec("ray") is not None
@@ -90,6 +96,33 @@ def test_top_at_any_node_lists_all_nodes(up: tuple[Path, list[str]]) -> None:
     for each in opened:
         each.close()
     assert re.search(r"^cluster of 3 nodes · \d+ sessions · 3 workers · .* held *$", shown, re.MULTILINE)
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_gang_is_completed_by_another_director(up: tuple[Path, list[str]]) -> None:
+    folder, endpoints = up
+    first = gradwire.connect(endpoints[0])
+    placing = Placing(gang="a gang of the test", gang_size=4)
+    opened = [open_beside(first, 15.0, placing) for _ in range(2)]
+    directors = [pid for pid, words in processes() if words[0] == b"ray::Director" and _of_cluster(pid, folder)]
+    assert len(directors) == 1
+    os.kill(directors[0], signal.SIGKILL)
+    until(lambda: [state for *_, state in rows(folder).values()] == ["ready"] * 3, "another Director")
+    opened += [open_beside(first, 15.0, placing) for _ in range(2)]
+    counts = Counter(each.address for each in opened)
+    assert sum(counts.values()) == 4 and len(counts) == 3, counts
+    for each in (*opened, first):
+        each.close()
+
+
+def _of_cluster(pid: int, folder: Path) -> bool:
+    """Whether a process of Ray belongs to the cluster of a folder."""
+    try:
+        return f"RAY_AUTH_TOKEN_PATH={folder}/token".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 @needs_ray
@@ -251,16 +284,107 @@ def test_what_is_not_safe_or_not_there_is_refused_before_ray_starts(
     assert "needs RAY_TLS_SERVER_CERT" in told(*command, f"--state-dir={state}", status=2)
 
 
+class Head(grpc.GenericRpcHandler):
+    """A Ray's head, or another gRPC server, as far as a machine that joins asks it. Other calls wait."""
+
+    def __init__(self, *known: str, token: str = "") -> None:
+        self._known, self._token = known, token
+        self._server = grpc.server(ThreadPoolExecutor(4), handlers=[self])
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+
+    def __enter__(self) -> str:
+        self._server.start()
+        return self.address
+
+    def __exit__(self, *error: object) -> None:
+        self._server.stop(None)
+
+    def service(self, details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler | None":
+        if not details.method.endswith(self._known):
+            return None
+
+        def answer(_: bytes, context: grpc.ServicerContext) -> bytes:
+            if self._token and ("authorization", f"Bearer {self._token}") not in context.invocation_metadata():
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, "InvalidAuthToken")
+            return b""
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> tuple[str, str]:
+    """Arguments of a machine: a token, and a state directory that the cluster uses."""
+    make_token(tmp_path / "token")
+    check_storage(tmp_path / "state", tmp_path / "token", joins=False)
+    return f"--state-dir={tmp_path}/state", f"--folder={tmp_path}"
+
+
 @pytest.mark.usefixtures("ray_found")
-def test_an_address_without_ray_is_told_at_once(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    make_token(token)
-    state = tmp_path / "state"
-    check_storage(state, token, joins=False)
-    shared = (f"--state-dir={state}", f"--folder={tmp_path}")
-    assert "Ray's head at 127.0.0.1:1 cannot be reached: Connection refused" in told("join", "127.0.0.1:1", *shared)
+def test_an_address_without_ray_is_told_at_once(shared: tuple[str, str]) -> None:
+    port = f"--port={free_port()}"
+    assert "at 127.0.0.1:1 cannot be reached: Connection refused" in told("join", "127.0.0.1:1", port, *shared)
     for wrong in ("127.0.0.1", "127.0.0.1:port", ":6379", "127.0.0.1:70000"):
-        assert f"'{wrong}' is no address of Ray's head" in told("join", wrong, *shared)
+        assert f"'{wrong}' is no address of Ray's head" in told("join", wrong, port, *shared)
+    with running() as server:
+        assert f"{server.address} is a gradwire server, not Ray's" in told("join", server.address, port, *shared)
+        for command in (("status",), ("drain", "a:1"), ("down",), ("scale", "2"), ("targets",)):
+            assert "is a gradwire server" in told(*command, f"--address={server.address}", shared[1])
+    with Head("/Other") as address:
+        assert f"{address} is a gRPC server, but not Ray's head" in told("join", address, port, *shared)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert f"{address} does not answer as Ray's head does" in told("join", address, port, *shared)
+
+
+@pytest.mark.usefixtures("ray_found")
+def test_a_token_that_the_head_does_not_know_is_told(shared: tuple[str, str]) -> None:
+    with Head("/CheckAlive", token="of the head") as address:
+        assert f"{address} refuses the token" in told("join", address, f"--port={free_port()}", *shared)
+        assert f"{address} refuses the token" in told("status", f"--address={address}", shared[1])
+
+
+@pytest.mark.usefixtures("ray_found")
+def test_a_second_head_of_a_cluster_is_refused(tmp_path: Path, shared: tuple[str, str]) -> None:
+    token, record = tmp_path / "token", FileRecord(tmp_path / "state")
+    with Head("/CheckAlive", token=token.read_text()) as first:
+        claim_head(first, token, [record])
+        claim_head(first, token, [record])  # started again where it was
+        check_head(first, [record])
+        starting = ("start", f"--port={free_port()}", f"--ray-port={free_port()}", *shared)
+        assert f"this cluster runs already: its Ray's head is at {first}, as the state directory" in told(*starting)
+        assert record.read() == first
+        address, port = first.rsplit(":", 1)
+        for option, other in (("--port", "--ray-port"), ("--ray-port", "--port")):
+            found = told("start", f"{option}={port}", f"{other}={free_port()}", *shared)
+            assert f"something listens at {address}:{port} already" in found
+    claim_head("10.0.0.9:6379", token, [record])  # the first one is gone
+    with pytest.raises(CheckFailed, match=r"another head .* was started meanwhile, at 10\.0\.0\.9:6379"):
+        check_head(first, [record])
+
+
+@pytest.mark.usefixtures("ray_found")
+def test_wrong_options_of_the_server_are_told_before_ray_starts(tmp_path: Path, shared: tuple[str, str]) -> None:
+    (tmp_path / "tokens").write_text("hello")
+    for option, why in (
+        ("--bogus=3", "No such option '--bogus'"), ("--workers=none", "workers"),
+        (f"--token-file={tmp_path}/none", "cannot be read"), (f"--token-file={tmp_path}/tokens", "line 1"),
+    ):  # fmt: skip
+        for command in (("join", "127.0.0.1:1"), ("start",)):
+            done = CliRunner().invoke(cluster, [*command, f"--port={free_port()}", *shared, "--", option])
+            assert done.exit_code in (1, 2) and why in done.output, done.output
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_server_that_does_not_start_is_told_with_its_last_lines(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "servers").touch()  # not a directory
+    line = [sys.executable, "-c", "from gradwire_server.cluster.cli import cluster; cluster()", "up", "--nodes=1"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([*line, f"--folder={tmp_path}"], capture_output=True, text=True, env=environment, timeout=240)
+    assert done.returncode == 1 and "does not start" in done.stderr and "servers" in done.stderr, done.stderr
+    assert not [pid for pid, _ in processes() if _of_cluster(pid, tmp_path)]
 
 
 @pytest.mark.usefixtures("ray_found")
@@ -279,16 +403,10 @@ def test_a_start_of_ray_that_takes_too_long_is_not_called_a_wrong_token(
 
 
 @pytest.mark.skipif(not RAY, reason="Ray is not installed")
-def test_a_signal_while_ray_starts_leaves_nothing_behind(tmp_path: Path) -> None:
-    token, state = tmp_path / "token", tmp_path / "state"
-    make_token(token)
-    check_storage(state, token, joins=False)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
+def test_a_signal_while_ray_starts_leaves_nothing_behind(shared: tuple[str, str]) -> None:
+    with Head("/CheckAlive") as address:  # `ray start` waits for its other answers
         line = [sys.executable, "-c", "from gradwire_server.cluster.cli import cluster; cluster()", "join", address]
-        joining = subprocess.Popen([*line, f"--state-dir={state}", f"--folder={tmp_path}"], stderr=subprocess.DEVNULL)
+        joining = subprocess.Popen([*line, f"--port={free_port()}", *shared], stderr=subprocess.DEVNULL)
 
         def starting() -> bool:
             return any(f"--address={address}".encode() in b" ".join(words) for _, words in processes())

@@ -22,7 +22,7 @@ from gradwire_server.cluster import cli, head, watch
 from gradwire_server.cluster.checks import CheckFailed, check_head_storage
 from gradwire_server.cluster.cli import cluster
 from gradwire_server.cluster.head import HeadKeeper
-from gradwire_server.cluster.head_storage import PASSWORD, HeadStorage, StorageError
+from gradwire_server.cluster.head_storage import PASSWORD, HeadStorage, RedisRecord, StorageError
 from gradwire_server.cluster.ray_session import RaySession
 from tests.client.sharing import train
 from tests.ports import free_port
@@ -272,6 +272,16 @@ def test_a_real_redis_is_asked_with_its_password(tmp_path: Path) -> None:
         for password in ("", "wrong"):
             with pytest.raises(StorageError, match=r"refuses: (NOAUTH|WRONGPASS)"):
                 HeadStorage.of(f"redis://127.0.0.1:{port}", password).check_redis()
+
+
+def test_a_head_s_address_is_kept_in_redis_for_each_cluster(tmp_path: Path) -> None:
+    with redis(tmp_path) as (port, _):
+        storage = HeadStorage.of(f"redis://127.0.0.1:{port}", SECRET)
+        record, other = RedisRecord(storage, "one"), RedisRecord(storage, "two")
+        assert (record.read(), record.swap("a:1"), record.swap("b:1"), record.read()) == ("", "", "a:1", "b:1")
+        assert other.read() == ""
+    with pytest.raises(StorageError, match="cannot be reached"):
+        record.read()
 
 
 def test_a_head_s_directory_is_one_cluster_s(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import grpc
 import pytest
 
 from gradwire.v1 import service_pb2 as s
@@ -13,6 +14,7 @@ from gradwire_server.cluster.usage import Usage
 from gradwire_server.common.limits import KIB, MIB, Limits
 from gradwire_server.common.shared_counters import PrincipalTotals, SharedCounters
 from gradwire_server.registry.cluster_quotas import HELD_SECONDS, TAKEN_OVER_SECONDS, ClusterQuotas
+from gradwire_server.registry.gangs import gang_of
 from gradwire_server.registry.principal_rows import PrincipalRows
 from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.worker_pool.worker import Worker
@@ -170,6 +172,30 @@ def test_a_server_refuses_what_passes_a_limit_together_with_the_others(limited: 
     limited.do(take({}))
     make(limited, opened(limited, alice), alice, 512 * KIB)
     assert limited.backend.cluster_quotas.here()["alice"][:2] == [2, 640 * KIB]
+
+
+def test_reserved_places_of_other_gangs_count_to_the_limit(limited: Running, house: House) -> None:
+    alice = house.metadata("alice")
+    keys = [gang_of(s.OpenSessionRequest(gang=name, gang_size=3), "alice")[0] for name in "gh"]
+
+    async def take(*told: object) -> None:
+        limited.backend.cluster_quotas.take({"alice": [0, 0, 0, 0, 0, *told]})
+
+    def open_in(gang: str) -> str:
+        request = s.OpenSessionRequest(gang=gang, gang_size=3 if gang else 0)
+        return limited.stub.OpenSession(request, metadata=alice).session_id
+
+    limited.do(take({keys[0]: 2}))
+    open_in("")
+    with pytest.raises(grpc.RpcError, match="has 1 sessions, and its limit is 3; 2 more are reserved for its gangs"):
+        open_in("h")
+    open_in("g")  # takes one of the places
+    assert limited.backend.registry.gangs.reserved == {"alice": {keys[0]: 1}}
+    refused(limited.stub.OpenSession, s.OpenSessionRequest(), metadata=alice)
+    limited.do(take({}))
+    open_in("")
+    limited.do(take())
+    assert limited.backend.registry.gangs.reserved == {}
 
 
 def test_nothing_is_reported_without_limits() -> None:

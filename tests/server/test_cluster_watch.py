@@ -20,7 +20,7 @@ import gradwire
 from gradwire_server.cluster.watch import Watch
 from tests.ports import free_port
 from tests.server.harness import until
-from tests.server.machines import actor_of, head_at, start_machine
+from tests.server.machines import actor_of, head_at, processes, server_of, session_of, start_machine
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'gradwire[cluster]'"
@@ -189,6 +189,32 @@ def test_a_joined_node_is_light_starts_again_and_ends_by_a_signal(
         capture_output=True, text=True, timeout=100, check=True,
     ).stdout  # fmt: skip
     assert re.findall(r"^node (\S+)", shown, re.MULTILINE) == [first]
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_nothing_is_left_of_a_machine_whose_ray_or_watch_was_killed(
+    tmp_path: Path, machines: tuple[list["subprocess.Popen[str]"], list[str], int]
+) -> None:
+    nodes, (first, endpoint), port = machines
+    for name in (b"raylet/raylet", b"ray::DashboardAgent", b""):  # "" is the watch
+        session, watch = session_of(actor_of(endpoint)), nodes[1]
+        folders = [word for pid, words in processes() if session_of(pid) == session for word in words]
+        (folder,) = {found[0] for word in folders if (found := re.search(rb"/tmp/gw-ray-\w+", word))}
+        found = [pid for pid, words in processes() if session_of(pid) == session and name in words[0]]
+        os.kill(found[0] if name else watch.pid, signal.SIGKILL)
+        until(lambda session=session: not [1 for pid, _ in processes() if session_of(pid) == session], "all to end")
+        watch.communicate(timeout=100)
+        until(lambda: not server_of(endpoint), "the server's end")
+        until(lambda folder=folder: not Path(folder.decode()).exists(), "the folder's end")
+        if name:
+            assert watch.returncode == 1
+            shared = (f"--state-dir={tmp_path}/state", f"--folder={tmp_path}", "--", "--workers=1")
+            nodes[1] = start_machine("join", f"127.0.0.1:{port}", f"--port={endpoint.rpartition(':')[2]}", *shared)
+            time.sleep(3)  # until the watch has found its node
+    with gradwire.connect(first) as opened, opened:
+        assert gradwire.ones(2).sum().item() == 2
 
 
 @needs_ray

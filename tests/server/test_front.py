@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import concurrent.futures
+import os
 import subprocess
 import sys
 import threading
@@ -258,3 +259,12 @@ def test_a_call_that_ends_while_it_is_written_to_is_no_error_of_the_server(
     assert not caplog.records
     assert server.server.front.refusals.total() == before
     assert not server.server.front.streams._open
+
+
+def test_the_front_needs_no_numpy_until_a_transfer() -> None:
+    """It takes 8 MiB, and the front computes nothing."""
+    modules = "app.cli", "rpc.server", "registry.process_backend", "registry.shared_catalog", "registry.group_nodes"
+    code = f"import sys, {', '.join(f'gradwire_server.{each}' for each in modules)}\n"
+    code += "from gradwire_server.worker.rings import machine; machine(); assert 'numpy' not in sys.modules"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=100)

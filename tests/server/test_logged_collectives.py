@@ -94,6 +94,58 @@ def test_a_restored_session_has_what_collectives_gave_it_and_is_in_no_group(tmp_
             copy.stop()
 
 
+def test_a_program_that_ran_at_two_ranks_is_repeated_for_each(tmp_path: Path) -> None:
+    """The first rank sends and the second receives: a plan of the one would not count what the other receives."""
+    server = Storing(tmp_path / "0", logs=True)
+    copy = None
+    try:
+        ranks = [Rank(server, rank, 2) for rank in range(2)]
+        steps = [
+            p.ProgramStep(op=op("mul_", Id(1), 1.5)),
+            p.ProgramStep(
+                collective=g.CollectiveRequest(kind="COLLECTIVE_KIND_BROADCAST", group="g", inputs=[1], peer=0)
+            ),
+            p.ProgramStep(op=op("mul", Id(1), 2.0, outputs=[2])),
+        ]
+        inputs = [p.ProgramInput(dtype=t.DTYPE_FLOAT64, shape=[3])]
+        program = p.Program(inputs=inputs, steps=steps, outputs=[2]).SerializeToString()
+        name = hashlib.sha256(program).digest()
+        values = {rank: rank.make(np.arange(3.0) + 10 * rank.rank) for rank in ranks}
+        made: dict[Rank, list[int]] = {rank: [] for rank in ranks}
+        for rank in ranks:
+            rank.stub.RegisterProgram(p.RegisterProgramRequest(session_id=rank.session, hash=name, program=program))
+
+        def run(rank: Rank) -> None:
+            for _ in range(4):
+                made[rank].append(next(rank.ids))
+                request = p.RunProgramRequest(
+                    session_id=rank.session, hash=name, inputs=[values[rank]], outputs=made[rank][-1:]
+                )
+                rank.stub.RunProgram(request, timeout=SECONDS)
+
+        for _ in range(2):
+            together(ranks, Rank.join)
+            together(ranks, run)
+            together(ranks, lambda rank: rank.ask("LEAVE"))
+            for rank in ranks:
+                rank.rank = 1 - rank.rank
+
+        def state(rank: Rank) -> Any:
+            held = [rank.read(each).tolist() for each in (values[rank], *made[rank])]
+            return held, rank.version(values[rank])
+
+        before = [state(rank) for rank in ranks]
+        shutil.copytree(server.root, tmp_path / "1")
+        copy = Storing(tmp_path / "1", logs=True)
+        for rank in ranks:
+            rank.stub = copy.stub
+        assert [state(rank) for rank in ranks] == before
+    finally:
+        server.stop()
+        if copy is not None:
+            copy.stop()
+
+
 def test_a_session_that_moves_away_breaks_its_group(tmp_path: Path) -> None:
     server = Storing(tmp_path, logs=True)
     try:

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import pytest
 from gradwire.v1 import service_pb2
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.cluster.director import Director
-from gradwire_server.cluster.placement import SILENT_SECONDS, Load, NoRoom, Placement
+from gradwire_server.cluster.node import Node
+from gradwire_server.cluster.placement import SILENT_SECONDS, Learning, Load, NoRoom, Placement
 from gradwire_server.common.errors import Refusal
 from gradwire_server.registry import placement as client
+from gradwire_server.registry.gangs import MOST_REPORTED, REPORTED_SECONDS, gang_of
 from gradwire_server.registry.placement import GangRefused, PlacementClient
+from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.registry.thread_backend import InProcessBackend
 from tests.server.harness import LIMITS, Clock
 
@@ -27,9 +31,15 @@ def clock() -> Clock:
 
 @pytest.fixture
 def three(clock: Clock) -> Placement:
+    return placement(clock)
+
+
+def placement(clock: Clock, **load: Any) -> Placement:
+    """A Director's places, some seconds after it began, with three nodes."""
     found = Placement(clock)
+    clock.now += 2
     for name in "abc":
-        found.report(f"{name}:1", Load(workers=2))
+        found.report(f"{name}:1", Load(workers=2, **load))
     return found
 
 
@@ -181,15 +191,15 @@ def test_a_node_that_returns_has_the_places_that_gangs_reserved_there(three: Pla
 
 
 def test_late_sessions_of_a_gang_need_room_for_themselves_only(three: Placement, clock: Clock) -> None:
-    def report(sessions: int) -> None:
-        for name in "abc":
-            three.report(f"{name}:1", Load(workers=2, max_sessions=1, sessions=sessions))
+    def report(sessions: int, gang: str = "g") -> None:
+        for name in "ab":
+            three.report(f"{name}:1", Load(max_sessions=1, sessions=sessions, gangs={gang: sessions}))
+        three.report("c:1", Load(max_sessions=1))
 
     report(0)
     assert len({three.choose_for_gang("a:1", "", "g", 3) for _ in range(2)}) == 2
     clock.now += 31
     report(1)
-    three.report("c:1", Load(workers=2, max_sessions=1))
     assert three.choose_for_gang("a:1", "", "g", 3) == "c:1"
     with pytest.raises(NoRoom):
         three.choose_for_gang("a:1", "", "h", 1)
@@ -198,20 +208,69 @@ def test_late_sessions_of_a_gang_need_room_for_themselves_only(three: Placement,
     assert len(set(places(three, "h", 3))) == 3
 
 
-def test_late_sessions_are_forgotten_in_the_end(three: Placement, clock: Clock) -> None:
+def test_a_new_director_learns_the_gangs_that_are_being_opened(three: Placement, clock: Clock) -> None:
+    first = [three.choose_for_gang("a:1", "", "g", 6) for _ in range(4)]
+    assert first == ["a:1", "a:1", "b:1", "b:1"]
+    new = Placement(clock)
+    new.report("a:1", Load(workers=2, max_sessions=2, sessions=2, gangs={"g": 2}))
+    with pytest.raises(Learning):  # the others may have some of its sessions
+        new.choose_for_gang("a:1", "", "g", 6)
+    clock.now += 1.1
+    for name, sessions in zip("abc", (2, 2, 0), strict=True):
+        load = Load(workers=2, max_sessions=2, sessions=sessions, draining=name == "b", gangs={"g": sessions})
+        new.report(f"{name}:1", load)
+    assert [new.choose_for_gang("a:1", "", "g", 6) for _ in range(2)] == ["c:1", "c:1"]
+    for name in "abc":
+        new.report(f"{name}:1", Load(workers=2, max_sessions=3, sessions=2, gangs={"g": 2}))
+    assert new.choose_for_gang("a:1", "", "g", 6) == "a:1", "the gang is whole: another session is placed as any"
+    clock.now += 31
+    for name in "abc":
+        new.report(f"{name}:1", Load(workers=2, max_sessions=2, sessions=2, gangs={"g": 2}))
+    assert new.choose_for_gang("a:1", "", "g", 6) == "a:1", "nothing is reserved where nothing is missing"
+
+
+def test_nothing_is_left_of_gangs_in_the_end(three: Placement, clock: Clock) -> None:
     for index in range(50):
-        three.choose_for_gang("a:1", "", f"gang {index}", 2)
+        three.choose_for_gang("a:1", "", f"gang {index}", 2, f"principal {index % 3}")
     clock.now += 31
     three.choose("a:1")
-    assert len(three._late) == 50 and not three._gangs and not +three._reserved
-    clock.now += 601
-    three.choose("a:1")
-    assert not three._late
+    assert not three._gangs and not three._of_principal and not +three._reserved
+
+
+def test_reserved_places_count_to_the_limit_of_their_principal(three: Placement, clock: Clock) -> None:
+    def ask(gang: str, size: int, principal: str = "alice", room: int | None = 8) -> str:
+        return three.choose_for_gang("a:1", "", gang, size, principal, room)
+
+    assert ask("g", 6)
+    with pytest.raises(NoRoom, match=r"needs 4 places, 5 are reserved for other gangs .* limit of sessions leaves 8"):
+        ask("h", 4)
+    assert three.reserved("alice") == {"g": 5}
+    assert ask("h", 3) and ask("i", 4, "bob")
+    assert three.reserved("alice") == {"g": 5, "h": 2}
+    with pytest.raises(NoRoom, match="leaves 0"):
+        ask("j", 1, room=-3)
+    clock.now += 31
+    for name in "abc":
+        three.report(f"{name}:1", Load(workers=2))
+    assert ask("k", 8)
+
+
+def test_a_principal_without_a_limit_cannot_reserve_all_places(three: Placement) -> None:
+    for gang in ("g", "h"):
+        three.choose_for_gang("a:1", "", gang, 1024, "alice")
+    with pytest.raises(NoRoom, match=r"needs 3 places, 2046 are reserved .* and the limit is 2048"):
+        three.choose_for_gang("a:1", "", "i", 3, "alice")
+    assert three.choose_for_gang("a:1", "", "i", 3, "bob")
+    for index in range(1000):
+        three.choose_for_gang("a:1", "", f"one {index}", 1, "carol")
+    with pytest.raises(NoRoom, match="opens 1000 gangs already"):
+        three.choose_for_gang("a:1", "", "one more", 1, "carol")
 
 
 def test_a_large_gang_is_placed_in_time(clock: Clock) -> None:
     """The Director is one thread, and a front waits for it for 0.8 seconds."""
     placement = Placement(clock)
+    clock.now += 2
     for index in range(500):
         placement.report(f"n{index}:1", Load(max_sessions=1000))
     began = time.process_time()
@@ -221,10 +280,20 @@ def test_a_large_gang_is_placed_in_time(clock: Clock) -> None:
 
 def test_the_director_tells_why_a_gang_is_refused() -> None:
     director = Director()
-    assert director.place_in_gang("a:1", "", "g", 2) == ("", "")
-    director.report("a:1", {"sessions": 0, "workers": 1, "max_sessions": 1})
-    assert director.place_in_gang("a:1", "", "g", 2) == ("", "the nodes have room for 1 of the gang's 2 sessions")
-    assert director.place_in_gang("a:1", "", "h", 1) == ("a:1", "")
+
+    def ask(gang: str, size: int) -> tuple[str | None, str]:
+        return director.place_in_gang("a:1", "", json.dumps(["alice", gang]), size)
+
+    load = {"sessions": 0, "workers": 1, "max_sessions": 6, "max_principal_sessions": 5, "gangs": {}}
+    assert ask("g", 2) == ("", "")
+    director.report("a:1", load)
+    assert ask("g", 2) == (None, ""), "it is new, and does not know all nodes"
+    director._placement._began -= 2
+    assert ask("g", 7)[1].startswith("the gang needs 7 places, 0 are reserved") and ask("g", 2) == ("a:1", "")
+    assert director.report("a:1", load, {"alice": [0, 1, 2, 3, 4]}) == {"alice": [0, 0, 0, 0, 0, {"g": 1}]}
+    assert director.report("b:1", {}, {"alice": [3, 0, 0, 0, 0]}) == {"alice": [0, 1, 2, 3, 0]}, "of a node of before"
+    assert "limit of sessions leaves 2" in ask("h", 2)[1] and ask("h", 1) == ("b:1", "")
+    assert director.nodes()["a:1"]["gangs"] == {}
 
 
 def test_a_refused_gang_is_told_to_the_client(tmp_path: Path) -> None:
@@ -243,10 +312,78 @@ def test_a_refused_gang_is_told_to_the_client(tmp_path: Path) -> None:
     received = asyncio.run(_with_node(tmp_path / "socket", {"refused": "no room"}, use))
     asked = [each for each in received if "place" in each]
     name = CALLER.get().name
-    assert [(each["gang"], each["size"]) for each in asked] == [("g", 3), (f"{name!r}/g", 3)]
+    key, _ = gang_of(service_pb2.OpenSessionRequest(gang="g", gang_size=3), name)
+    assert [(each["gang"], each["size"]) for each in asked] == [("g", 3), (json.dumps([name, key]), 3)]
+
+
+def test_gangs_that_are_opened_here_are_reported(clock: Clock) -> None:
+    registry: SessionRegistry[None] = SessionRegistry(replace(LIMITS, max_sessions=2000), clock)
+
+    def opened(gang: str) -> Any:
+        return registry.open(service_pb2.OpenSessionRequest(gang=gang, gang_size=3), lambda: None)
+
+    key, _ = gang_of(service_pb2.OpenSessionRequest(gang="g", gang_size=3), CALLER.get().name)
+    one, _, _ = opened("g"), opened("g"), opened("")
+    assert registry.gangs.report() == {key: 2}
+    registry.remove(one)
+    assert registry.gangs.report() == {key: 1}
+    clock.now += REPORTED_SECONDS + 1
+    others = [opened(f"other {index}") for index in range(MOST_REPORTED + 1)]
+    assert len(registry.gangs.report()) == MOST_REPORTED and key not in registry.gangs.report()
+    for each in others:
+        registry.remove(each)
+    assert list(registry.gangs._open) == [key]
+    registry.empty()
+    assert not registry.gangs._open
+
+
+def test_a_director_that_does_not_answer_is_not_asked_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    node, asked = object.__new__(Node), []
+    node._director_away_until = 0.0
+
+    def get(answer: str, timeout: float) -> str:
+        asked.append(answer)
+        if answer == "none":
+            raise ray.exceptions.GetTimeoutError
+        return answer
+
+    monkeypatch.setattr(ray, "get", get)
+    told = [node._told(partial(str, each), "here") for each in ("a", "none", "b", "c")]
+    assert told == ["a", "here", "here", "here"]
+    assert asked == ["a", "none"]
+    node._director_away_until -= 10
+    assert node._told(lambda: "d", "here") == "d"
 
 
 # A server's side of the socket.
+
+
+def test_questions_do_not_pile_up_if_nothing_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.02)
+
+    async def ask() -> int:
+        ended = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.transport.pause_reading()
+            await ended.wait()
+            writer.close()
+
+        server = await asyncio.start_unix_server(serve, tmp_path / "socket")
+        asking = PlacementClient(str(tmp_path / "socket"), "a:1")
+        asking.start(lambda: {"sessions": 3})
+        while asking._writer is None:
+            await asyncio.sleep(0.01)
+        for _ in range(40):
+            await asyncio.gather(*(asking.choose("", "g" * 200, 2) for _ in range(100)))
+        held = asking._writer.transport.get_write_buffer_size()
+        await asking.stop()
+        ended.set()
+        server.close()
+        return held
+
+    assert asyncio.run(ask()) < 1 << 17
 
 
 async def _with_node(path: Path, answers: dict[str, Any], use: Any) -> list[dict[str, Any]]:

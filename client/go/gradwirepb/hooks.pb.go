@@ -1110,6 +1110,7 @@ type SavedValueRequest struct {
 	// The node's GraphNode.id; 0 is the node that made the tensor.
 	Node uint64 `protobuf:"varint,4,opt,name=node,proto3" json:"node,omitempty"`
 	// The value's name in the op's derivative formulas. PyTorch's names "self" and "result" work, too.
+	// "variable" is the leaf of an AccumulateGrad node.
 	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	// The tensors that the client kept, in the order of SavedValueResponse.hooks of the request before.
 	Unpacked      []uint64 `protobuf:"fixed64,6,rep,packed,name=unpacked,proto3" json:"unpacked,omitempty"`
@@ -1194,7 +1195,8 @@ type SavedValueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the node has a saved value of that name.
 	Known bool `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
-	// The tensors with their history; several if the value is a list. The client releases the ids.
+	// The tensors with their history; several if the value is a list. The client releases the ids. TensorSpec.same_as tells
+	// the id of a tensor that already had one.
 	Tensors []*TensorSpec `protobuf:"bytes,2,rep,name=tensors,proto3" json:"tensors,omitempty"`
 	// Whether the value is a list.
 	Several bool `protobuf:"varint,3,opt,name=several,proto3" json:"several,omitempty"`

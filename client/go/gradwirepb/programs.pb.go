@@ -971,8 +971,11 @@ type RegisterProgramResponse struct {
 	StepwiseRuns uint64 `protobuf:"varint,3,opt,name=stepwise_runs,json=stepwiseRuns,proto3" json:"stepwise_runs,omitempty"`
 	// Why no plan fitted the last such run; empty if there was none.
 	StepwiseBecause string `protobuf:"bytes,4,opt,name=stepwise_because,json=stepwiseBecause,proto3" json:"stepwise_because,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Why runs of the newest plan on a GPU are not one launch of a CUDA graph. Empty if they are, or may become so, and
+	// without a GPU.
+	NotCapturedBecause string `protobuf:"bytes,5,opt,name=not_captured_because,json=notCapturedBecause,proto3" json:"not_captured_because,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *RegisterProgramResponse) Reset() {
@@ -1029,6 +1032,13 @@ func (x *RegisterProgramResponse) GetStepwiseRuns() uint64 {
 func (x *RegisterProgramResponse) GetStepwiseBecause() string {
 	if x != nil {
 		return x.StepwiseBecause
+	}
+	return ""
+}
+
+func (x *RegisterProgramResponse) GetNotCapturedBecause() string {
+	if x != nil {
+		return x.NotCapturedBecause
 	}
 	return ""
 }
@@ -1768,12 +1778,13 @@ const file_gradwire_v1_programs_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x18\n" +
-	"\aprogram\x18\x04 \x01(\fR\aprogram\"\xa8\x01\n" +
+	"\aprogram\x18\x04 \x01(\fR\aprogram\"\xda\x01\n" +
 	"\x17RegisterProgramResponse\x12\x1a\n" +
 	"\bprograms\x18\x01 \x01(\rR\bprograms\x12!\n" +
 	"\fplanned_runs\x18\x02 \x01(\x04R\vplannedRuns\x12#\n" +
 	"\rstepwise_runs\x18\x03 \x01(\x04R\fstepwiseRuns\x12)\n" +
-	"\x10stepwise_because\x18\x04 \x01(\tR\x0fstepwiseBecause\"\xc1\x02\n" +
+	"\x10stepwise_because\x18\x04 \x01(\tR\x0fstepwiseBecause\x120\n" +
+	"\x14not_captured_because\x18\x05 \x01(\tR\x12notCapturedBecause\"\xc1\x02\n" +
 	"\x11RunProgramRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +

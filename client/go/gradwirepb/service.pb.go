@@ -1571,7 +1571,9 @@ type RunRequest struct {
 	// The commands.
 	Commands []*Command `protobuf:"bytes,6,rep,name=commands,proto3" json:"commands,omitempty"`
 	// Whether to answer with the batch's timings.
-	Timings       bool `protobuf:"varint,32,opt,name=timings,proto3" json:"timings,omitempty"`
+	Timings bool `protobuf:"varint,32,opt,name=timings,proto3" json:"timings,omitempty"`
+	// Whether to answer with the time of each op of the batch. This costs about a microsecond an op.
+	OpTimes       bool `protobuf:"varint,33,opt,name=op_times,json=opTimes,proto3" json:"op_times,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1651,6 +1653,13 @@ func (x *RunRequest) GetCommands() []*Command {
 func (x *RunRequest) GetTimings() bool {
 	if x != nil {
 		return x.Timings
+	}
+	return false
+}
+
+func (x *RunRequest) GetOpTimes() bool {
+	if x != nil {
+		return x.OpTimes
 	}
 	return false
 }
@@ -2225,7 +2234,10 @@ type RunResponse struct {
 	// answers.
 	DroppedHooks []uint64 `protobuf:"fixed64,5,rep,packed,name=dropped_hooks,json=droppedHooks,proto3" json:"dropped_hooks,omitempty"`
 	// The batch's timings, if the request asked for them.
-	Timings       *Timings `protobuf:"bytes,32,opt,name=timings,proto3" json:"timings,omitempty"`
+	Timings *Timings `protobuf:"bytes,32,opt,name=timings,proto3" json:"timings,omitempty"`
+	// If the request asked for them: what was computed, in order, each with one call. The times between are there too, with
+	// an empty kind. After the first ten thousand the rest is one entry named "others".
+	OpTimes       []*OpTime `protobuf:"bytes,33,rep,name=op_times,json=opTimes,proto3" json:"op_times,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2298,6 +2310,13 @@ func (x *RunResponse) GetDroppedHooks() []uint64 {
 func (x *RunResponse) GetTimings() *Timings {
 	if x != nil {
 		return x.Timings
+	}
+	return nil
+}
+
+func (x *RunResponse) GetOpTimes() []*OpTime {
+	if x != nil {
+		return x.OpTimes
 	}
 	return nil
 }
@@ -4939,7 +4958,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x05quiet\x18\x1e \x01(\bR\x05quiet\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x1f \x01(\rR\ttimeoutMsB\t\n" +
-	"\acommandJ\x04\b/\x10<\"\xf3\x01\n" +
+	"\acommandJ\x04\b/\x10<\"\x8e\x02\n" +
 	"\n" +
 	"RunRequest\x12\x1d\n" +
 	"\n" +
@@ -4949,7 +4968,8 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12)\n" +
 	"\x10acknowledged_seq\x18\x05 \x01(\x04R\x0facknowledgedSeq\x120\n" +
 	"\bcommands\x18\x06 \x03(\v2\x14.gradwire.v1.CommandR\bcommands\x12\x18\n" +
-	"\atimings\x18  \x01(\bR\atimingsJ\x04\b\x10\x10 \"\xea\x0e\n" +
+	"\atimings\x18  \x01(\bR\atimings\x12\x19\n" +
+	"\bop_times\x18! \x01(\bR\aopTimesJ\x04\b\x10\x10 \"\xea\x0e\n" +
 	"\x06Result\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12*\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.gradwire.v1.ErrorH\x00R\x05error\x125\n" +
@@ -4992,7 +5012,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"collective\x18K \x01(\v2\x1f.gradwire.v1.CollectiveResponseH\x00R\n" +
 	"collectiveB\b\n" +
-	"\x06resultJ\x04\b/\x10<\"\xef\x01\n" +
+	"\x06resultJ\x04\b/\x10<\"\x9f\x02\n" +
 	"\vRunResponse\x12-\n" +
 	"\aresults\x18\x01 \x03(\v2\x13.gradwire.v1.ResultR\aresults\x12\x1f\n" +
 	"\vapplied_seq\x18\x02 \x01(\x04R\n" +
@@ -5001,7 +5021,8 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"durableSeq\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12#\n" +
 	"\rdropped_hooks\x18\x05 \x03(\x06R\fdroppedHooks\x12.\n" +
-	"\atimings\x18  \x01(\v2\x14.gradwire.v1.TimingsR\atimingsJ\x04\b\x10\x10 \"\x84\x01\n" +
+	"\atimings\x18  \x01(\v2\x14.gradwire.v1.TimingsR\atimings\x12.\n" +
+	"\bop_times\x18! \x03(\v2\x13.gradwire.v1.OpTimeR\aopTimesJ\x04\b\x10\x10 \"\x84\x01\n" +
 	"\aTimings\x12#\n" +
 	"\rqueue_seconds\x18\x01 \x01(\x01R\fqueueSeconds\x12'\n" +
 	"\x0fcompute_seconds\x18\x02 \x01(\x01R\x0ecomputeSeconds\x12+\n" +
@@ -5413,23 +5434,24 @@ var file_gradwire_v1_service_proto_goTypes = []any{
 	(*LoadProgramResponse)(nil),     // 102: gradwire.v1.LoadProgramResponse
 	(*SaveProgramResponse)(nil),     // 103: gradwire.v1.SaveProgramResponse
 	(*CollectiveResponse)(nil),      // 104: gradwire.v1.CollectiveResponse
-	(Dtype)(0),                      // 105: gradwire.v1.Dtype
-	(*Argument)(nil),                // 106: gradwire.v1.Argument
-	(*SaveSessionRequest)(nil),      // 107: gradwire.v1.SaveSessionRequest
-	(*RestoreSessionRequest)(nil),   // 108: gradwire.v1.RestoreSessionRequest
-	(*ListSnapshotsRequest)(nil),    // 109: gradwire.v1.ListSnapshotsRequest
-	(*DeleteSnapshotRequest)(nil),   // 110: gradwire.v1.DeleteSnapshotRequest
-	(*SaveFileRequest)(nil),         // 111: gradwire.v1.SaveFileRequest
-	(*LoadFileRequest)(nil),         // 112: gradwire.v1.LoadFileRequest
-	(*ListFilesRequest)(nil),        // 113: gradwire.v1.ListFilesRequest
-	(*DeleteFileRequest)(nil),       // 114: gradwire.v1.DeleteFileRequest
-	(*SaveSessionResponse)(nil),     // 115: gradwire.v1.SaveSessionResponse
-	(*ListSnapshotsResponse)(nil),   // 116: gradwire.v1.ListSnapshotsResponse
-	(*DeleteSnapshotResponse)(nil),  // 117: gradwire.v1.DeleteSnapshotResponse
-	(*SaveFileResponse)(nil),        // 118: gradwire.v1.SaveFileResponse
-	(*LoadFileResponse)(nil),        // 119: gradwire.v1.LoadFileResponse
-	(*ListFilesResponse)(nil),       // 120: gradwire.v1.ListFilesResponse
-	(*DeleteFileResponse)(nil),      // 121: gradwire.v1.DeleteFileResponse
+	(*OpTime)(nil),                  // 105: gradwire.v1.OpTime
+	(Dtype)(0),                      // 106: gradwire.v1.Dtype
+	(*Argument)(nil),                // 107: gradwire.v1.Argument
+	(*SaveSessionRequest)(nil),      // 108: gradwire.v1.SaveSessionRequest
+	(*RestoreSessionRequest)(nil),   // 109: gradwire.v1.RestoreSessionRequest
+	(*ListSnapshotsRequest)(nil),    // 110: gradwire.v1.ListSnapshotsRequest
+	(*DeleteSnapshotRequest)(nil),   // 111: gradwire.v1.DeleteSnapshotRequest
+	(*SaveFileRequest)(nil),         // 112: gradwire.v1.SaveFileRequest
+	(*LoadFileRequest)(nil),         // 113: gradwire.v1.LoadFileRequest
+	(*ListFilesRequest)(nil),        // 114: gradwire.v1.ListFilesRequest
+	(*DeleteFileRequest)(nil),       // 115: gradwire.v1.DeleteFileRequest
+	(*SaveSessionResponse)(nil),     // 116: gradwire.v1.SaveSessionResponse
+	(*ListSnapshotsResponse)(nil),   // 117: gradwire.v1.ListSnapshotsResponse
+	(*DeleteSnapshotResponse)(nil),  // 118: gradwire.v1.DeleteSnapshotResponse
+	(*SaveFileResponse)(nil),        // 119: gradwire.v1.SaveFileResponse
+	(*LoadFileResponse)(nil),        // 120: gradwire.v1.LoadFileResponse
+	(*ListFilesResponse)(nil),       // 121: gradwire.v1.ListFilesResponse
+	(*DeleteFileResponse)(nil),      // 122: gradwire.v1.DeleteFileResponse
 }
 var file_gradwire_v1_service_proto_depIdxs = []int32{
 	5,   // 0: gradwire.v1.OpenSessionResponse.limits:type_name -> gradwire.v1.Limits
@@ -5496,131 +5518,132 @@ var file_gradwire_v1_service_proto_depIdxs = []int32{
 	104, // 61: gradwire.v1.Result.collective:type_name -> gradwire.v1.CollectiveResponse
 	12,  // 62: gradwire.v1.RunResponse.results:type_name -> gradwire.v1.Result
 	14,  // 63: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
-	16,  // 64: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
-	11,  // 65: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
-	17,  // 66: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
-	19,  // 67: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
-	13,  // 68: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
-	21,  // 69: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
-	21,  // 70: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
-	23,  // 71: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
-	27,  // 72: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
-	32,  // 73: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
-	105, // 74: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
-	5,   // 75: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
-	45,  // 76: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
-	42,  // 77: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
-	38,  // 78: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
-	37,  // 79: gradwire.v1.ListSessionsResponse.nodes:type_name -> gradwire.v1.ClusterNode
-	39,  // 80: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
-	44,  // 81: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
-	43,  // 82: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
-	0,   // 83: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
-	44,  // 84: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
-	1,   // 85: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
-	106, // 86: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
-	106, // 87: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
-	2,   // 88: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
-	6,   // 89: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
-	8,   // 90: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
-	47,  // 91: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
-	48,  // 92: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
-	49,  // 93: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
-	50,  // 94: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
-	51,  // 95: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
-	52,  // 96: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
-	53,  // 97: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
-	54,  // 98: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
-	55,  // 99: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
-	56,  // 100: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
-	57,  // 101: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
-	58,  // 102: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
-	59,  // 103: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
-	60,  // 104: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
-	20,  // 105: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
-	23,  // 106: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
-	25,  // 107: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
-	11,  // 108: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
-	15,  // 109: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
-	63,  // 110: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
-	64,  // 111: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
-	73,  // 112: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
-	74,  // 113: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
-	65,  // 114: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
-	66,  // 115: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
-	67,  // 116: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
-	68,  // 117: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
-	69,  // 118: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
-	70,  // 119: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
-	71,  // 120: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
-	72,  // 121: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
-	75,  // 122: gradwire.v1.AutogradService.Collective:input_type -> gradwire.v1.CollectiveRequest
-	28,  // 123: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
-	107, // 124: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
-	108, // 125: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
-	109, // 126: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
-	110, // 127: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
-	111, // 128: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
-	112, // 129: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
-	113, // 130: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
-	114, // 131: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
-	30,  // 132: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
-	33,  // 133: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
-	35,  // 134: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
-	40,  // 135: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
-	3,   // 136: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
-	7,   // 137: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
-	9,   // 138: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
-	77,  // 139: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
-	78,  // 140: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
-	79,  // 141: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
-	80,  // 142: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
-	81,  // 143: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
-	82,  // 144: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
-	83,  // 145: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
-	84,  // 146: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
-	85,  // 147: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
-	86,  // 148: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
-	87,  // 149: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
-	88,  // 150: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
-	89,  // 151: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
-	90,  // 152: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
-	22,  // 153: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
-	24,  // 154: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
-	26,  // 155: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
-	13,  // 156: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
-	18,  // 157: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
-	92,  // 158: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
-	93,  // 159: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
-	102, // 160: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
-	103, // 161: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
-	94,  // 162: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
-	95,  // 163: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
-	96,  // 164: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
-	97,  // 165: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
-	98,  // 166: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
-	99,  // 167: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
-	100, // 168: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
-	101, // 169: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
-	104, // 170: gradwire.v1.AutogradService.Collective:output_type -> gradwire.v1.CollectiveResponse
-	29,  // 171: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
-	115, // 172: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
-	4,   // 173: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
-	116, // 174: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
-	117, // 175: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
-	118, // 176: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
-	119, // 177: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
-	120, // 178: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
-	121, // 179: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
-	31,  // 180: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
-	34,  // 181: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
-	36,  // 182: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
-	41,  // 183: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
-	136, // [136:184] is the sub-list for method output_type
-	88,  // [88:136] is the sub-list for method input_type
-	88,  // [88:88] is the sub-list for extension type_name
-	88,  // [88:88] is the sub-list for extension extendee
-	0,   // [0:88] is the sub-list for field type_name
+	105, // 64: gradwire.v1.RunResponse.op_times:type_name -> gradwire.v1.OpTime
+	16,  // 65: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
+	11,  // 66: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
+	17,  // 67: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
+	19,  // 68: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
+	13,  // 69: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
+	21,  // 70: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
+	21,  // 71: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
+	23,  // 72: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
+	27,  // 73: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
+	32,  // 74: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
+	106, // 75: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
+	5,   // 76: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
+	45,  // 77: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
+	42,  // 78: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
+	38,  // 79: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
+	37,  // 80: gradwire.v1.ListSessionsResponse.nodes:type_name -> gradwire.v1.ClusterNode
+	39,  // 81: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
+	44,  // 82: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
+	43,  // 83: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
+	0,   // 84: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
+	44,  // 85: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
+	1,   // 86: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
+	107, // 87: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
+	107, // 88: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
+	2,   // 89: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
+	6,   // 90: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
+	8,   // 91: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
+	47,  // 92: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
+	48,  // 93: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
+	49,  // 94: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
+	50,  // 95: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
+	51,  // 96: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
+	52,  // 97: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
+	53,  // 98: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
+	54,  // 99: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
+	55,  // 100: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
+	56,  // 101: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
+	57,  // 102: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
+	58,  // 103: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
+	59,  // 104: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
+	60,  // 105: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
+	20,  // 106: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
+	23,  // 107: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
+	25,  // 108: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
+	11,  // 109: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
+	15,  // 110: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
+	63,  // 111: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
+	64,  // 112: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
+	73,  // 113: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
+	74,  // 114: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
+	65,  // 115: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
+	66,  // 116: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
+	67,  // 117: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
+	68,  // 118: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
+	69,  // 119: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
+	70,  // 120: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
+	71,  // 121: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
+	72,  // 122: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
+	75,  // 123: gradwire.v1.AutogradService.Collective:input_type -> gradwire.v1.CollectiveRequest
+	28,  // 124: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
+	108, // 125: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
+	109, // 126: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
+	110, // 127: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
+	111, // 128: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
+	112, // 129: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
+	113, // 130: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
+	114, // 131: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
+	115, // 132: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
+	30,  // 133: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
+	33,  // 134: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
+	35,  // 135: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
+	40,  // 136: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
+	3,   // 137: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
+	7,   // 138: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
+	9,   // 139: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
+	77,  // 140: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
+	78,  // 141: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
+	79,  // 142: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
+	80,  // 143: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
+	81,  // 144: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
+	82,  // 145: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
+	83,  // 146: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
+	84,  // 147: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
+	85,  // 148: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
+	86,  // 149: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
+	87,  // 150: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
+	88,  // 151: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
+	89,  // 152: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
+	90,  // 153: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
+	22,  // 154: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
+	24,  // 155: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
+	26,  // 156: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
+	13,  // 157: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
+	18,  // 158: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
+	92,  // 159: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
+	93,  // 160: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
+	102, // 161: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
+	103, // 162: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
+	94,  // 163: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
+	95,  // 164: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
+	96,  // 165: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
+	97,  // 166: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
+	98,  // 167: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
+	99,  // 168: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
+	100, // 169: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
+	101, // 170: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
+	104, // 171: gradwire.v1.AutogradService.Collective:output_type -> gradwire.v1.CollectiveResponse
+	29,  // 172: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
+	116, // 173: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
+	4,   // 174: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
+	117, // 175: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
+	118, // 176: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
+	119, // 177: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
+	120, // 178: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
+	121, // 179: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
+	122, // 180: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
+	31,  // 181: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
+	34,  // 182: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
+	36,  // 183: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
+	41,  // 184: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
+	137, // [137:185] is the sub-list for method output_type
+	89,  // [89:137] is the sub-list for method input_type
+	89,  // [89:89] is the sub-list for extension type_name
+	89,  // [89:89] is the sub-list for extension extendee
+	0,   // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_service_proto_init() }

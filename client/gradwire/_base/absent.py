@@ -11,9 +11,9 @@ from gradwire._base.errors import GradwireNotImplementedError
 PYTORCH: dict[str, str] = {
     "gradwire": """
         as_strided_ dequantize eig embedding_renorm_ gru lstm lstsq quantize_per_channel
-        quantize_per_tensor rnn_relu rnn_tanh solve sparse_bsr_tensor sparse_csc_tensor sparse_csr_tensor symeig""",
+        quantize_per_tensor rnn_relu rnn_tanh solve symeig""",
     "gradwire.nn.functional": "conv_tbc grouped_mm scaled_grouped_mm scaled_mm",
-    "Tensor": "lstsq reinforce to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr",
+    "Tensor": "lstsq reinforce",
 }
 
 

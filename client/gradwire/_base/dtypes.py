@@ -159,6 +159,7 @@ class device:
     def __enter__(self) -> device:
         """Make tensors on this device in the block. Raises NotImplementedError for other devices than CPU and GPU."""
         if self.type not in ("cpu", "cuda"):
+            _refuse_meta(self.type)
             raise GradwireNotImplementedError(
                 f"gradwire does not support `with torch.device('{self}')`: give the device to each function"
             )
@@ -182,6 +183,17 @@ class device:
         return hash((self.type, self.index))
 
 
+def _refuse_meta(kind: str) -> None:
+    if kind == "meta":
+        error = GradwireNotImplementedError(
+            "gradwire has no tensors without values (device 'meta'): a result's size and dtype come from computing it. "
+            "Make the module on 'cpu' or 'cuda'; torch.nn.utils.skip_init leaves out its initialization, and "
+            "load_state_dict sets its values"
+        )
+        error.reason = "NOT_SUPPORTED"
+        raise error
+
+
 def device_name(value: device | str | int | None) -> str:
     """The device name of a tensor, such as "cpu" or "cuda:0". An int is a CUDA index; None is the default device."""
     if value is None:
@@ -189,6 +201,7 @@ def device_name(value: device | str | int | None) -> str:
     if isinstance(value, int):
         return f"cuda:{value}"
     named = device(value)
+    _refuse_meta(named.type)
     return named.type if named.type == "cpu" else f"{named.type}:{named.index or 0}"
 
 

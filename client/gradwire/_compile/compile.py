@@ -1,9 +1,9 @@
 """compile: records a function once, then runs each call as one command (torch.compile).
 
-The first call runs uncompiled. Every command waits for its answer and is recorded (recorder.py). A later call whose
-guards hold (guards.py) sends one command that runs the program on the server. That command does not wait, so calls
-pipeline. A call whose guards fail is recorded again. A function that cannot be recorded is sent in parts, each of which
-is a program (segments.py).
+The first call runs uncompiled and is recorded (recorder.py). A command waits for its answer, unless it is known from an
+equal one of this call or of an earlier recorded call. A later call whose guards hold (guards.py) sends one command that
+runs the program on the server. That command does not wait, so calls pipeline. A call whose guards fail is recorded
+again. A function that cannot be recorded is sent in parts, each of which is a program (segments.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gradwire._base.errors import GradwireTypeError, GradwireValueError
 from gradwire._compile.calls import FunctionCall, is_transformed
 from gradwire._compile.data_parallel import DataParallel
 from gradwire._compile.recorded_run import RECORDING, is_recording
+from gradwire._compile.recorder import KnownAnswers
 from gradwire._compile.recordings import RecordedCall, Recording, counted
 from gradwire._compile.result_structure import join_pieces, map_tensors
 from gradwire._compile.segments import SegmentedFunction
@@ -113,6 +114,8 @@ class Compiled:
         self._recordings: dict[tuple[Any, ...], list[Recording]] = {}
         self._failures = 0
         self._learned: list[CallUsage] = []
+        #: What the ops of recorded calls have had answered.
+        self._known: KnownAnswers | None = None
         self._segmented = SegmentedFunction(function)
         #: Reasons why calls ran uncompiled, each once.
         self.reasons: dict[str, str] = {}
@@ -226,8 +229,10 @@ class Compiled:
             if self.given_up is None:
                 self._give_up(f"it was recorded {count} times, each time for other arguments or another ambient state")
             return self._segmented(*args, **kwargs)
+        known, self._known = self._known, None  # dropped if the call raises: one of them may be why
         with RECORDING:
-            recorded = RecordedCall(call, args, kwargs, self._learned, self._verify, not self._fullgraph)
+            recorded = RecordedCall(call, args, kwargs, self._learned, self._verify, not self._fullgraph, known)
+        self._known = None if self._verify else recorded.recorder.known
         self._segmented.use_session(recorded.session)
         self._learned = [*self._learned[-_MOST_FAILURES:], recorded.usage]
         if recorded.obstacle is not None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from gradwire._compile.recorder import Recorder
+from gradwire._compile.recorder import KnownAnswers, Recorder
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.results import unnamed_gradient
 
@@ -28,11 +28,15 @@ def run_recorded(
 ) -> Any:
     """Call the function and record its commands; all are answered when it returns.
 
-    A command waits for its answer, but not an op that has had one in this call.
+    A command waits for its answer, but not an op that has had one in this call, or in an earlier one if the recorder
+    has that call's answers.
     """
     memo, waits = session.memo, session.every_call_waits
     session.memo, session.every_call_waits = {}, True
-    recorder.answers = None if waits else {}
+    if waits:
+        recorder.known = None
+    elif recorder.known is None:
+        recorder.known = KnownAnswers(session)
     session.recorder = recorder
     _here.recording = True
     try:

@@ -40,6 +40,21 @@ class Varying(float):
     place: int
 
 
+class KnownAnswers:
+    """Answers that ops have had in recorded calls of one session, for further ops with the same key or model."""
+
+    def __init__(self, session: SessionProtocol) -> None:
+        self._session = weakref.ref(session)
+        self.answers: dict[tuple[Any, ...], tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]] = {}
+        self.models: dict[tuple[Any, ...], Model] = {}
+        #: By a model's key: the outputs in the answer that it was made of.
+        self.outputs: dict[tuple[Any, ...], Sequence[types_pb2.TensorSpec]] = {}
+
+    def are_of(self, session: SessionProtocol) -> bool:
+        """Whether this session gave them."""
+        return self._session() is session
+
+
 class Recorder:
     """Commands of one call. `refused` is the error if they cannot become a program.
 
@@ -70,10 +85,8 @@ class Recorder:
         self._varying: list[int | None] = []
         self._created: list[weakref.ref[Handle]] = []
         self._created_ids: set[int] = set()
-        #: By key: ops that this call has had answered, with their outputs. None: each op waits for its answer.
-        self.answers: dict[tuple[Any, ...], tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]] | None = None
-        self._models: dict[tuple[Any, ...], Model] = {}
-        self._outputs: dict[tuple[Any, ...], Sequence[types_pb2.TensorSpec]] = {}
+        #: What this call, and perhaps earlier ones, have had answered. None: each op waits for its answer.
+        self.known: KnownAnswers | None = None
         #: Whether an op did not wait.
         self.pipelined = False
         self._thread = threading.get_ident()
@@ -153,19 +166,20 @@ class Recorder:
 
     def learn_answer(self, entry: MemoEntry, outputs: Sequence[types_pb2.TensorSpec]) -> None:
         """Keep an op's answer for further calls with the same key."""
-        if self.answers is not None and not self._is_elsewhere():
-            self.answers[entry.key] = entry, outputs
+        known = self.known
+        if known is not None and not self._is_elsewhere():
+            known.answers[entry.key] = entry, outputs
             if entry.model is not None:
-                self._outputs[entry.model.key] = outputs
-                self._models[entry.model.key] = entry.model
+                known.outputs[entry.model.key] = outputs
+                known.models[entry.model.key] = entry.model
 
     def known_answer(
         self, key: tuple[Any, ...], values: Sequence[Any]
     ) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
         """What an op with this key and these values gives; None if it must wait."""
-        if not self.answers or self._must_wait():
+        if self.known is None or self._must_wait():
             return None
-        found = self.answers.get(key)
+        found = self.known.answers.get(key)
         if found is None or any(values[place] != value for place, value in found[0].fixed):
             return None
         self.pipelined = True
@@ -174,13 +188,14 @@ class Recorder:
     @property
     def models(self) -> Mapping[tuple[Any, ...], Model]:
         """What ops gave in the call, by the memo's keys without sizes and integers; empty if an op must wait."""
-        return {} if self._must_wait() else self._models
+        return {} if self.known is None or self._must_wait() else self.known.models
 
     def sized_answer(self, entry: MemoEntry) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]:
         """What an op inferred from a model gives: the answer of the model with other sizes."""
         assert entry.model is not None
+        assert self.known is not None
         outputs = []
-        for output, spec in zip(self._outputs[entry.model.key], entry.specs, strict=True):
+        for output, spec in zip(self.known.outputs[entry.model.key], entry.specs, strict=True):
             made = types_pb2.TensorSpec()
             made.CopyFrom(output)
             made.shape[:] = spec.shape
@@ -191,7 +206,7 @@ class Recorder:
 
     def _must_wait(self) -> bool:
         """Whether each op waits here for its answer."""
-        return self.answers is None or self._is_elsewhere() or TIMEOUT.get() is not None
+        return self.known is None or self._is_elsewhere() or TIMEOUT.get() is not None
 
     def _obstruct(self, why: str) -> None:
         if self.obstacle is None:

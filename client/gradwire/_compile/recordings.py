@@ -12,7 +12,7 @@ from gradwire._compile.calls import FunctionCall, ambient_state, attributes_of
 from gradwire._compile.guards import Guard
 from gradwire._compile.reachable_state import TOO_MUCH, ReachableState
 from gradwire._compile.recorded_run import LeafGradients, run_recorded
-from gradwire._compile.recorder import RecordedProgram, Recorder
+from gradwire._compile.recorder import KnownAnswers, RecordedProgram, Recorder
 from gradwire._compile.result_structure import TensorPlaceholder, find_obstacle, map_tensors, tensors_of
 from gradwire._compile.usage_tracker import CallUsage, UsageTracker
 from gradwire._graph import commands
@@ -32,6 +32,7 @@ class RecordedCall:
 
     `permanent` tells that the obstacle lies in what the function reads or calls. With `verify` such obstacles do not
     count, since every call runs uncompiled. With `fallback`, what no program can hold is an obstacle and no error.
+    `answers` are those of an earlier call, used if it had the same session.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class RecordedCall:
         learned: Sequence[CallUsage],
         verify: bool,
         fallback: bool,
+        answers: KnownAnswers | None = None,
     ) -> None:
         self.call = call
         before = ReachableState(learned=learned).walk(call.roots)
@@ -49,6 +51,7 @@ class RecordedCall:
         session.sync()
         self.feeds = feeds = tensors_of((args, kwargs))
         self.recorder = recorder = Recorder(session, fallback)
+        recorder.known = answers if answers is not None and answers.are_of(session) else None
         recorder.handles.update((feed._id, feed) for feed in feeds)
         recorder.handles.update(before.handles)
         ambient, contents = ambient_state(), [list(_items(each)) for each in call.containers]
@@ -269,6 +272,8 @@ class Recording:
         ran = [f"{counted(planned, 'time')} as a plan"] if planned or not stepwise else []
         ran += [f"{counted(stepwise, 'time')} step by step"] if stepwise else []
         text += " and ".join(ran)
+        if planned and registered.not_captured_because:
+            text += f", which is no CUDA graph since {registered.not_captured_because}"
         if registered.stepwise_because:
             return f"{text}, since {registered.stepwise_because}."
         return f"{text}, of which the plan was made." if stepwise else f"{text}."

@@ -14,6 +14,7 @@ from typing import Any
 
 from gradwire._base.call_site import INTERNAL, describe_call_site
 from gradwire._base.signals import handlers_running
+from gradwire._base.watching import WATCHER
 from gradwire._compile.purity import (
     FORMATS,
     LEADS_ELSEWHERE,
@@ -112,6 +113,8 @@ class UsageTracker:
         self._traces = False
         self._profiler: Any = None
         self._tracer: Any = None
+        # One object each, so that identity tells whether they are still set.
+        self._watch, self._trace_function = self._profile, self._trace
         # Actions of a signal handler are not the function's.
         self._handlers = handlers_running()
 
@@ -122,13 +125,16 @@ class UsageTracker:
             self._profiler.disable()
         # A debugger's trace function stays installed; then all names of the code that ran count.
         self._traces = self._tracer is None
+        self._outer = WATCHER.profile, WATCHER.trace
+        WATCHER.profile, WATCHER.trace = self._watch, self._trace_function if self._traces else None
         if self._traces:
-            sys.settrace(self._trace)
-        sys.setprofile(self._profile)
+            sys.settrace(self._trace_function)
+        sys.setprofile(self._watch)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if sys.getprofile() != self._profile or (self._traces and sys.gettrace() != self._trace):
+        WATCHER.profile, WATCHER.trace = self._outer
+        if sys.getprofile() is not self._watch or (self._traces and sys.gettrace() is not self._trace_function):
             self.usage.obstruct("it was not seen to its end: a trace or profile function was exchanged meanwhile")
         if self._profiler is not None and hasattr(self._profiler, "enable"):
             sys.setprofile(None)

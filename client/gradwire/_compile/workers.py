@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,8 @@ class Workers:
         except BaseException:
             self.close()
             raise
+        # A compiled function may be dropped while the caller's commands exchange values with the other sessions.
+        weakref.finalize(self, _keep, weakref.ref(session), tuple(self.sessions[1:])).atexit = False
         site = find_call_site()
         self._entries = [MemoEntry((self.group, rank), "data_parallel", site, None, ()) for rank in range(count)]
 
@@ -231,6 +234,12 @@ class Workers:
                 each.cancel()  # closing waits for the commands before it, which may wait for other ranks
             with contextlib.suppress(GradwireError):
                 each.close()
+
+
+def _keep(session: weakref.ref[Session], others: tuple[Session, ...]) -> None:
+    """Let sessions end only when a session's commands are answered. The garbage collector may call this anywhere."""
+    if (found := session()) is not None:
+        found.keep_until_answered(others)
 
 
 def _mark(tensor: Handle) -> tuple[Any, ...]:

@@ -175,6 +175,13 @@ def grad(
         return _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
     if materialize_grads and allow_unused is False:
         raise GradwireValueError("Expected allow_unused to be True or not passed when materialize_grads=True.")
+    sparse: list[Any] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    if any(hasattr(each, "gradient") for each in sparse):
+        stored = [each._v if hasattr(each, "gradient") else each for each in sparse]
+        how = (grad_outputs, retain_graph, create_graph, True, allow_unused, False, materialize_grads)
+        found = grad(outputs, stored, *how)
+        pairs = zip(found, sparse, strict=True)
+        return tuple(to.gradient(one) if one is not None and hasattr(to, "gradient") else one for one, to in pairs)
     roots, targets = _as_list(outputs), _as_list(inputs)
     if not targets:
         raise refuse("`inputs` argument to `grad()` cannot be empty.")

@@ -45,6 +45,8 @@ def _copying(name: str, view: Callable[..., Any]) -> Callable[..., Any]:
         made = view(input, *args, **kwargs)
         if isinstance(made, Tensor):
             return made.clone() if out is None else _into(f"{name}_copy", out, made.clone(), (input,))
+        if not isinstance(made, (tuple, list)):  # sparse
+            return made.clone()
         copies = tuple([each.clone() for each in made])
         if out is None:
             return copies

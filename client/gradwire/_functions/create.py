@@ -76,11 +76,12 @@ def asarray(
     dtype: dtype | None = None,
     device: device | str | int | None = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """Make a tensor of values as `as_tensor` does; with `copy` never `obj` itself (torch.asarray).
 
-    Raises ValueError for `copy=False` of what must be copied.
+    `requires_grad`: None keeps the history of `obj`, False detaches from it. Raises ValueError for `copy=False` of
+    what must be copied.
     """
     made = as_tensor(obj, dtype, device)
     if copy and made is obj:
@@ -89,7 +90,7 @@ def asarray(
         raise ValueError("can't alias: the values are copied to the server")
     if requires_grad and not made.requires_grad:
         return (made.detach() if made is obj else made).requires_grad_()
-    return made if requires_grad else made.detach() if made.requires_grad else made
+    return made.detach() if requires_grad is False and made.requires_grad else made
 
 
 def from_numpy(ndarray: Array) -> Tensor:
@@ -283,16 +284,32 @@ def _of_scalars(scalars: list[Any], shape: tuple[int, ...], target: dtype) -> Ar
         return np.array(scalars, dtype=np.float32).reshape(shape)
     try:
         if not target.is_floating_point and not target.is_complex and target is not dtypes.bool_:
-            scalars = [int(scalar) for scalar in scalars]
-        return np.array(scalars, dtype=target.numpy).reshape(shape)
+            scalars = [_integer(scalar, target) for scalar in scalars]
+        with np.errstate(over="ignore"):  # too large for a type of fewer bits: inf, without a warning
+            return np.array(scalars, dtype=target.numpy).reshape(shape)
     except OverflowError:
         _refuse_overflow(scalars, target)
+
+
+def _integer(scalar: Any, target: dtype) -> int:
+    """A scalar as a value of an integer type. Raises GradwireRuntimeError for inf, nan and floats too large."""
+    if isinstance(scalar, (float, np.floating)) and not -(2.0**63) <= scalar < 2.0**64:
+        raise _overflow(target)
+    value = int(scalar)
+    if value < 0 and not isinstance(scalar, (float, np.floating)) and target.name in ("uint8", "uint16", "uint32"):
+        size: int = 1 << 8 * target.itemsize
+        return value % size if value > -size else value  # as PyTorch does: -3 is 253
+    return value
 
 
 def _refuse_overflow(scalars: list[Any], target: dtype) -> NoReturn:
     if any(not -(1 << 63) <= scalar < 1 << 63 for scalar in scalars):
         raise GradwireValueError("Overflow when unpacking long long")
-    raise GradwireRuntimeError(f"value cannot be converted to type {target.name} without overflow")
+    raise _overflow(target)
+
+
+def _overflow(target: dtype) -> GradwireRuntimeError:
+    return GradwireRuntimeError(f"value cannot be converted to type {target.name} without overflow")
 
 
 def _target(scalars: Sequence[Any], found: set[dtype], wanted: dtype | None) -> dtype:

@@ -120,10 +120,13 @@ class Generator:
     """
 
     def __init__(self, device: Any = "cpu", *, algorithm: str = "mt19937") -> None:
-        self.device = device
+        self.device = dtypes.device(device)
         self._algorithm = _known(algorithm)
         self._seed = 67280421310721
         self._state: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"<torch._C.Generator object at {id(self):#x}>"
 
     def manual_seed(self, seed: int) -> Generator:
         """Seed this generator and return it."""

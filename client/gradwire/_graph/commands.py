@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import find_call_site
 from gradwire._base.errors import two_sessions
+from gradwire._base.watching import unwatched
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
 from gradwire._transport.wire import Build, Value, make_template
-from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
+from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
@@ -37,12 +38,13 @@ def run(
     if entry is not None and entry.template is not None:
         session.post(entry.template.fill(values), entry)
         return entry.specs
-    recorder = session.recorder if name == "set_grad" else None  # its answer is empty
+    names_gradient = read is _read_gradient
+    recorder = session.recorder if name == "set_grad" or names_gradient else None
     known = None if recorder is None else recorder.known_answer(full, values)
     if known is not None:
-        session.post_recorded(build(values), known[0], service_pb2.Result())
-        return ()
-    result = session.wait(build(values))
+        unwatched(session.post_recorded, build(values), known[0], _answer_again(known[1], values))
+        return known[0].specs
+    result = unwatched(session.wait, build(values))
     specs = () if read is None else read(result)
     if read is not None and not specs:
         return None
@@ -51,8 +53,17 @@ def run(
         entry = MemoEntry(full, name, call_site, template, specs)
         session.remember(entry)
         if recorder is not None:
-            recorder.learn_answer(entry, ())
+            recorder.learn_answer(entry, [result.grad.grad] if names_gradient else ())
     return specs
+
+
+def _answer_again(gradients: Sequence[types_pb2.TensorSpec], values: Sequence[Value]) -> service_pb2.Result:
+    """The answer to a recorded `set_grad`, or to one that names a gradient like that of an equal command."""
+    result = service_pb2.Result()
+    for gradient in gradients:
+        result.grad.grad.CopyFrom(gradient)
+        result.grad.grad.id = int(values[1])
+    return result
 
 
 def repeat(session: SessionProtocol, entry: MemoEntry, values: Sequence[Value]) -> None:
@@ -128,14 +139,15 @@ def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
     def build(values: Sequence[Value]) -> service_pb2.Command:
         return service_pb2.Command(grad=commands_pb2.GradRequest(tensor=int(values[0]), id=int(values[1])))
 
-    def read(result: service_pb2.Result) -> tuple[Spec, ...]:
-        return (read_spec(result.grad.grad),) if result.grad.HasField("grad") else ()
-
     if known:
-        found = run(target._session, "grad", (target._spec,), [target._id, tensor_id], build, read)
+        found = run(target._session, "grad", (target._spec,), [target._id, tensor_id], build, _read_gradient)
     else:
-        found = read(target._session.wait(build([target._id, tensor_id]), (tensor_id,)))
+        found = _read_gradient(target._session.wait(build([target._id, tensor_id]), (tensor_id,)))
     return found[0] if found else None
+
+
+def _read_gradient(result: service_pb2.Result) -> tuple[Spec, ...]:
+    return (read_spec(result.grad.grad),) if result.grad.HasField("grad") else ()
 
 
 def refresh_view(tensor: Handle) -> None:

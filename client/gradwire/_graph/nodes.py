@@ -11,9 +11,10 @@ from gradwire._base.errors import GradwireTypeError
 from gradwire._graph.graph import Graph, GraphLeaf, GraphNode
 from gradwire._graph.hook_runner import HookArguments
 from gradwire._graph.hooks import RemovableHandle, hook_after, hook_before
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import new_proxy
+from gradwire._proxy.shadow_graph import forget_dropped_leaves
 from gradwire._session.nodes import fetch_nodes
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
 
@@ -73,16 +74,16 @@ class Node:
 
     @property
     def variable(self) -> Any:
-        """The leaf of an AccumulateGrad node. Raises AttributeError for other nodes, and for a dropped leaf."""
+        """The leaf of an AccumulateGrad node. Raises AttributeError for other nodes."""
         message = self._load()
         if not message.HasField("leaf"):
             raise AttributeError(f"'{self._name}' object has no attribute 'variable'")
         known = self._root._session.watched.get(message.leaf.id)
-        if known is not None:
-            return known
-        if message.leaf.id == 0:
-            raise AttributeError(f"the leaf of this {self._name} has been dropped")
-        return new_proxy(self._root._session, message.leaf.id, read_spec(message.leaf))
+        if known is None:
+            known = _saved_value(self, "variable")
+            known._grad = UNKNOWN
+            forget_dropped_leaves(self._root._edge)
+        return known
 
     def __getattr__(self, name: str) -> Any:
         """`_saved_<name>`: the value saved under that name, a tensor or a tuple of tensors."""
@@ -137,8 +138,9 @@ def _saved_value(node: Node, name: str) -> Any:
 
 def _known_or_new(node: Node, spec: types_pb2.TensorSpec) -> Any:
     session = node._root._session
-    known = session.watched.get(spec.id)
+    known = session.watched.get(spec.same_as)
     if known is not None:
+        session.released.append(spec.id)
         return known
     read = read_spec(spec)
     return new_proxy(session, spec.id, read, None if read.is_leaf else node._edge)

@@ -15,7 +15,6 @@ import numpy as np
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireRuntimeError
-from gradwire._base.refused import refused
 from gradwire._functions.pickled import from_stored
 from gradwire._tensor import ops
 from gradwire._tensor.storages import UntypedStorage as UntypedStorage
@@ -24,9 +23,6 @@ from gradwire._tensor.values import Array
 from gradwire.nn._parameter import Parameter
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
-
-TypedStorage = refused("storage.TypedStorage", "there is no local address; a tensor's bytes are on the server")
-
 
 class StorageType:
     """The class of a file's storage: `torch.FloatStorage` and the like. Without a dtype its elements are bytes."""

@@ -51,7 +51,7 @@ REEXPORTS: dict[str, str] = {
     "": "_functions.foreach _functions.asserts torch=. ScriptModule=jit.ScriptModule ScriptFunction=jit.ScriptFunction "
     "Stream=cuda.Stream Event=cuda.Event OutOfMemoryError=_base.errors.GradwireMemoryError "
     "legacy_contiguous_format=_functions.legacy.contiguous_format "
-    "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_io.pytorch_globals.TypedStorage",
+    "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_tensor.storages.TypedStorage",
     "nn": "DataParallel=nn.parallel.DataParallel",
     "_functorch.make_functional": "func._make_functional",
     "_functorch.batch_norm_replacement": "func._make_functional",
@@ -89,7 +89,10 @@ REEXPORTS: dict[str, str] = {
     "cuda.random": "cuda",
     "cuda.memory": "cuda",
     "autograd.gradcheck": "autograd.gradcheck",
-    "autograd.profiler": "profiler",
+    "autograd.profiler": "profile=profiler._profiles.op_profile profiler",
+    "autograd.profiler_util": "profiler._events EventList=profiler._event_list.EventList "
+    "_format_time=profiler._events.format_time",
+    "autograd": "_profiler_enabled=profiler.profiler_enabled kineto_available=profiler.kineto_available",
     "profiler.profiler": "profiler",
     "distributions.distribution": "distributions",
     "distributions.utils": "distributions._utils",
@@ -99,7 +102,7 @@ REEXPORTS: dict[str, str] = {
     "functional": ".",
     "random": "_functions.random",
     "serialization": "_io.files _io.pytorch_globals",
-    "storage": "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_io.pytorch_globals.TypedStorage",
+    "storage": "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_tensor.storages.TypedStorage",
     "_tensor": "_tensor.tensor",
     "__future__": "_functions.legacy",
     "_jit_internal": "jit",

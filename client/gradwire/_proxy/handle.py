@@ -61,8 +61,32 @@ class ViewOf:
         self.written = False
 
 
+class Items:
+    """The items of a small tensor that a program iterates over: the first that is read brings the values of all.
+
+    They hold while the tensor's storage is unchanged.
+    """
+
+    __slots__ = ("changes", "source", "storage", "values", "writes")
+
+    def __init__(self, source: Handle, storage: StorageState) -> None:
+        self.source = source
+        self.storage = storage
+        self.changes = storage.changes
+        self.writes = source._session.untracked_writes
+        self.values: list[object] | None = None
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether no value was written since the iteration began."""
+        return self.storage.changes == self.changes and self.source._session.untracked_writes == self.writes
+
+
 class Handle:
-    """The base class of Tensor. When the last reference is dropped, the next batch releases the id."""
+    """The base class of Tensor. When the last reference is dropped, the next batch releases the id.
+
+    `_item` is set for the items of an iteration only, and for sums of these: the items, the index, and what is added.
+    """
 
     __slots__ = (
         "__dict__",
@@ -71,6 +95,7 @@ class Handle:
         "_edge",
         "_grad",
         "_id",
+        "_item",
         "_retained",
         "_session",
         "_spec",
@@ -79,6 +104,7 @@ class Handle:
 
     _session: SessionProtocol
     _id: int
+    _item: tuple[Items, int, int]
     _spec: Spec
     _edge: Edge | None
     _grad: Any

@@ -133,6 +133,9 @@ class SessionProtocol(Protocol):
     def abandon(self, command: service_pb2.Command) -> None:
         """Send a command that abandons a suspended backward."""
 
+    def raise_if_unusable(self) -> None:
+        """Raise the error that made the session unusable, if there was one."""
+
     def sync(self) -> None:
         """Wait until all issued commands are done."""
 

@@ -93,7 +93,9 @@ def new_result(
 
     `place` is the result's index among the op's results.
     """
-    source = _source(args, place) if spec.is_view else None
+    source = None
+    if spec.is_view:
+        source = args[0] if isinstance(args[0], Handle) else _source(args, place)
     recorded = spec.requires_grad and not spec.is_leaf
     made = object.__new__(TENSOR_CLASS[0])
     fill_proxy(made, session, tensor_id, spec)

@@ -117,3 +117,10 @@ class ReachableNodes:
             node = waiting.pop()
             waiting.extend([edge for edge in node if type(edge) is not Leaf])
             node.clear()
+
+
+def forget_dropped_leaves(root: Edge) -> None:
+    """Leave to the server which gradients come behind nodes of dropped leaves: one has a proxy again."""
+    for node in ReachableNodes([root]).nodes:
+        if any(type(each) is Leaf and not isinstance(each.owner, _NoOwner) and each.owner() is None for each in node):
+            node.clear()

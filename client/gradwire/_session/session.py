@@ -96,6 +96,11 @@ def _check_stack_room(frames: int = 30) -> None:
         _check_stack_room(frames - 1)
 
 
+def _runs() -> str | None:
+    """Tell why the server's process has ended, of a server that this process did not start: it is not known."""
+    return None
+
+
 class Session:
     """A session on a server, as returned by gradwire.connect(). Tensors hold a reference to their session.
 
@@ -165,6 +170,7 @@ class Session:
         #: Replaces the commands of a compiled function that is being called by programs.
         self.segments: SegmentsProtocol | None = None
         self._taken = 0  # commands taken from the buffer so far
+        self._kept: deque[tuple[int, object]] = deque()  # what lives until a command is answered, with its seq
         #: Receivers of batch timings: gradwire.timings.
         self.timed: tuple[TimingsReceiver, ...] = ()
         #: The programs in the server's cache by hash, least recently run first: the server drops the first. The value
@@ -173,7 +179,9 @@ class Session:
         self._unusable: GradwireError | None = None
         transport.set_local_stream(answer.local_stream)
         transport.patience = patience
-        self._retransmission = Retransmission(transport, answer, self._exit_reason, patience)
+        # A method of this session here would make a cycle. Then it would end only when garbage is collected.
+        exit_reason = _runs if embedded is None else embedded.exit_reason
+        self._retransmission = Retransmission(transport, answer, exit_reason, patience)
         self._session_finalizer = Finalizer(transport, self.session_id, embedded)
         self._finalizer = weakref.finalize(self, ORPHANS.put, self._session_finalizer)
         self._finalizer.atexit = False
@@ -375,6 +383,7 @@ class Session:
             commands,
             bool(timed),
             traceparent() if "opentelemetry" in modules else "",
+            any(each.wants_ops for each in timed),
         )
         return InFlightBatch(first, records, request, size, timed)
 
@@ -652,7 +661,7 @@ class Session:
         for number in response.dropped_hooks:
             self.hooks.pop(number, None)
         for each in batch.timed:
-            each.add(response.timings)
+            each.add(response)
         for record in batch.records:
             if type(record) is Waiter and record.result is None:
                 record.result = service_pb2.Result(
@@ -676,9 +685,6 @@ class Session:
         if self._unusable is not None:
             error = self._unusable
             raise copy.copy(error) from None
-
-    def _exit_reason(self) -> str | None:
-        return None if self._embedded is None else self._embedded.exit_reason()
 
     def _make_unusable(self, error: GradwireError) -> None:
         """Make the session unusable: later uses raise `error`, and all waits end."""
@@ -859,6 +865,21 @@ class Session:
     def next_command(self) -> int:
         """The number that the next command of this writer gets, unless a release comes first."""
         return self._next_seq + len(self.buffer)
+
+    def keep_until_answered(self, what: object) -> None:
+        """Keep an object alive until the commands issued so far are answered."""
+        self._kept.append((self.next_command(), what))  # the last command's number, if releases come before it
+
+    def drop_answered(self) -> None:
+        """Drop what is kept for commands that are answered. Called by the maintenance thread."""
+        if not self._kept or not self._send_lock.acquire(blocking=False):
+            return
+        try:
+            idle = self._unusable is not None or not (self.buffer or self._retransmission.in_flight)
+            while self._kept and (idle or self._kept[0][0] <= self._retransmission.acknowledged):
+                self._kept.popleft()
+        finally:
+            self._send_lock.release()
 
     def note_module_call(self, first: int, owner: Owner | None, kind: str) -> None:
         """Note that a call of a module or a compiled function issued the commands from `first` on."""

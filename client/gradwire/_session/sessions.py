@@ -243,6 +243,7 @@ def _maintain_sessions(renewed: weakref.WeakKeyDictionary[Session, float]) -> No
         with contextlib.suppress(GradwireError):
             session.send_keepalive_if_silent()
             session.flush_without_waiting()
+            session.drop_answered()
             now = time.monotonic()
             if now - renewed.setdefault(session, now) > session.lease_seconds / 3:
                 renewed[session] = now

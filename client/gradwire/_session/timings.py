@@ -15,6 +15,8 @@ class timings:
     GradwireError as `sync` does.
     """
 
+    wants_ops = False
+
     def __init__(self) -> None:
         self.queue = self.compute = self.serialize = 0.0
         self.batches = 0
@@ -23,8 +25,9 @@ class timings:
         parts = (f"{name}={getattr(self, name) * 1e3:.3f} ms" for name in ("queue", "compute", "serialize"))
         return f"<gradwire.timings {', '.join(parts)}, batches={self.batches}>"
 
-    def add(self, timings: service_pb2.Timings) -> None:
+    def add(self, response: service_pb2.RunResponse) -> None:
         """Add the timings of an answered batch."""
+        timings = response.timings
         self.queue += timings.queue_seconds
         self.compute += timings.compute_seconds
         self.serialize += timings.serialize_seconds

@@ -54,9 +54,8 @@ class Operands:
             self.values.append(float(value))
         elif isinstance(value, (list, tuple)):
             self._add_list(op, value)
-        elif isinstance(value, Index):
-            self.key.append(Index)
-            self._add_list(op, value.items)
+        elif kind is Index:
+            self._add_index(op, value.items)
         elif isinstance(value, slice):
             self.key.extend((slice, value.start, value.stop, value.step))
         elif isinstance(value, (dtype, device, type)) or value is Ellipsis:
@@ -70,6 +69,14 @@ class Operands:
             raise (OverriddenError if overriding(value) else TypeError)(
                 f"{op}(): an argument of type {kind.__name__} is neither a tensor nor a value that ops take"
             )
+
+    def _add_index(self, op: str, items: tuple[Any, ...]) -> None:
+        """Walk an index. One whole number is the common case."""
+        if len(items) == 1 and type(items[0]) is int:
+            self.key.extend((Index, _OPEN, int, items[0], _CLOSE))
+            return
+        self.key.append(Index)
+        self._add_list(op, items)
 
     def _add_tensor(self, op: str, value: Handle) -> None:
         if value._session is not self.session:

@@ -19,6 +19,7 @@ from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import float32, get_default_dtype
 from gradwire._base.errors import GradwireTypeError, two_sessions
 from gradwire._base.modes import GRAD_ENABLED, wire_mode
+from gradwire._base.watching import unwatched
 from gradwire._proxy.dual_levels import note_changed_dual
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
@@ -128,8 +129,9 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
             entry = infer(session.models, rule, key, op, args, kwargs, values, call_site)
             if entry is not None:
                 return _inferred_call(session, entry, args, values, edges, op, result)
+        first_call = _first_call if session.recorder is None or op in WARNING_OPS else _unwatched_call
         try:
-            return _first_call(session, key, op, args, kwargs, result, values, edges, call_site)
+            return first_call(session, key, op, args, kwargs, result, values, edges, call_site)
         except (GradwireTypeError, MixedListError) as refused:
             with_number = _with_number(op, args, kwargs, str(refused))
             if with_number is None:
@@ -334,6 +336,11 @@ def _first_call(
         return args[0]
     made = _results(session, [output.id for output in outputs], specs, same, edges, args, values)
     return pack_results(op, made, result)
+
+
+def _unwatched_call(*call: Any) -> Any:
+    """`_first_call` in a recording: it runs none of the function's code."""
+    return unwatched(_first_call, *call)
 
 
 def _recorded_answer(

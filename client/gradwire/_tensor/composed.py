@@ -143,15 +143,33 @@ class Composed(Handle):
         target: Any = self
         return target if dtype is None else target.to(dtype)
 
-    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
-        """The nonzero elements as a sparse tensor in COO form, differentiable (torch.Tensor.to_sparse).
+    def to_sparse(
+        self, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
+    ) -> Any:
+        """The nonzero elements as a sparse tensor, differentiable (torch.Tensor.to_sparse).
 
-        `sparse_dim`: how many leading dimensions have indices; None for all. Raises NotImplementedError for another
-        `layout` than `sparse_coo`.
+        `sparse_dim`: how many leading dimensions have indices in COO form; None for all. `layout`: another form, of
+        which each value is a block, with `blocksize`, and may have trailing dimensions.
         """
-        if layout is not None and repr(layout) != "torch.sparse_coo":
-            raise refusal(f"Tensor.to_sparse(layout={layout})", "of sparse tensors there is the COO form")
-        return wired("to_sparse")(self, sparse_dim)
+        if layout is None or repr(layout) == "torch.sparse_coo":
+            return wired("to_sparse")(self, sparse_dim)
+        return wired("compressed")(self, layout, blocksize, dense_dim)
+
+    def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
+        """`to_sparse` with compressed rows (torch.Tensor.to_sparse_csr)."""
+        return self.to_sparse(layout=wired("sparse_csr"), dense_dim=dense_dim)
+
+    def to_sparse_csc(self, dense_dim: int | None = None) -> Any:
+        """`to_sparse` with compressed columns (torch.Tensor.to_sparse_csc)."""
+        return self.to_sparse(layout=wired("sparse_csc"), dense_dim=dense_dim)
+
+    def to_sparse_bsr(self, blocksize: Any, dense_dim: int | None = None) -> Any:
+        """`to_sparse` in blocks with compressed rows (torch.Tensor.to_sparse_bsr)."""
+        return self.to_sparse(layout=wired("sparse_bsr"), blocksize=blocksize, dense_dim=dense_dim)
+
+    def to_sparse_bsc(self, blocksize: Any, dense_dim: int | None = None) -> Any:
+        """`to_sparse` in blocks with compressed columns (torch.Tensor.to_sparse_bsc)."""
+        return self.to_sparse(layout=wired("sparse_bsc"), blocksize=blocksize, dense_dim=dense_dim)
 
     def to_sparse_coo(self) -> Any:
         """`to_sparse` of all dimensions (torch.Tensor.to_sparse_coo)."""

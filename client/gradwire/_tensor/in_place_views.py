@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from gradwire._base.errors import GradwireTypeError, refuse
-from gradwire._base.modes import GRAD_ENABLED, no_grad
+from gradwire._base.modes import GRAD_ENABLED, is_inference_mode_enabled, no_grad
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.call import _call
 from gradwire._tensor.in_place import check_in_place
@@ -81,7 +81,7 @@ class InPlaceViews(Handle):
         another dtype or device.
         """
         target: Any = self
-        given: Any = source._base if type(source).__name__ == "UntypedStorage" else source
+        given: Any = source._base if type(source).__name__ in ("UntypedStorage", "TypedStorage") else source
         if not (given is None or isinstance(given, Handle)):
             raise GradwireTypeError(f"set_() takes a tensor or a storage, not {type(source).__name__}")
         target._fresh()
@@ -148,7 +148,7 @@ def _lies(tensor: Any, name: str) -> bool:
 def _resized(self: _T, sizes: Sequence[int], memory_format: Any) -> _T:
     target: Any = self
     spec = target._fresh()
-    if spec.requires_grad:
+    if spec.requires_grad and not is_inference_mode_enabled():
         raise refuse("cannot resize variables that require grad", errors_pb2.REASON_REQUIRES_GRAD)
     wanted = tuple(int(size) for size in sizes)
     if any(size < 0 for size in wanted):

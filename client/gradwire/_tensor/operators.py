@@ -10,6 +10,7 @@ from gradwire._base.errors import GradwireTypeError
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec
 from gradwire._tensor.call import _call
+from gradwire._tensor.values import note_sum
 
 _NUMBERS = (int, float, bool, complex)
 
@@ -27,16 +28,25 @@ class Operators:
     __array_priority__ = 1000
 
     def __add__(self, other: Any) -> Any:
-        return _call("add", (self, other)) if _taken(other) else NotImplemented
+        made = _call("add", (self, other)) if _taken(other) else NotImplemented
+        if type(other) is int and hasattr(self, "_item"):
+            note_sum(self, other, made)
+        return made
 
     def __radd__(self, other: Any) -> Any:
-        return _call("add", (self, other)) if _taken(other) else NotImplemented
+        made = _call("add", (self, other)) if _taken(other) else NotImplemented
+        if type(other) is int and hasattr(self, "_item"):
+            note_sum(self, other, made)
+        return made
 
     def __iadd__(self, other: Any) -> Any:
         return _call("add_", (self, other)) if _taken(other) else NotImplemented
 
     def __sub__(self, other: Any) -> Any:
-        return _call("sub", (self, other)) if _taken(other) else NotImplemented
+        made = _call("sub", (self, other)) if _taken(other) else NotImplemented
+        if type(other) is int and hasattr(self, "_item"):
+            note_sum(self, -other, made)
+        return made
 
     def __rsub__(self, other: Any) -> Any:
         return _call("rsub", (self, other)) if _taken(other) else NotImplemented

@@ -408,6 +408,7 @@ SHAPE_RULES: dict[str, str] = {
     "atan_": "pointwise",
     "atanh": "pointwise",
     "atanh_": "pointwise",
+    "binary_cross_entropy_with_logits": "elementwise_loss",
     "bitwise_and": "pointwise",
     "bitwise_and_": "pointwise",
     "bitwise_left_shift": "pointwise",
@@ -435,15 +436,18 @@ SHAPE_RULES: dict[str, str] = {
     "clamp_min": "pointwise",
     "clamp_min_": "pointwise",
     "clone": "pointwise",
+    "copy_": "copied",
     "cos": "pointwise",
     "cos_": "pointwise",
     "cosh": "pointwise",
     "cosh_": "pointwise",
     "count_nonzero": "reduction",
+    "cross_entropy": "class_loss",
     "cumprod": "along",
     "cumsum": "along",
     "deg2rad": "pointwise",
     "deg2rad_": "pointwise",
+    "detach": "detach",
     "diagonal": "diagonal",
     "digamma": "pointwise",
     "digamma_": "pointwise",
@@ -453,6 +457,7 @@ SHAPE_RULES: dict[str, str] = {
     "elu": "pointwise",
     "elu_": "pointwise",
     "embedding": "embedding",
+    "embedding_bag": "embedding_bag",
     "empty": "creation",
     "empty_like": "like",
     "eq": "pointwise",
@@ -513,6 +518,8 @@ SHAPE_RULES: dict[str, str] = {
     "isfinite": "pointwise",
     "isinf": "pointwise",
     "isnan": "pointwise",
+    "l1_loss": "elementwise_loss",
+    "layer_norm": "layer_norm",
     "lcm": "pointwise",
     "lcm_": "pointwise",
     "le": "pointwise",
@@ -560,6 +567,7 @@ SHAPE_RULES: dict[str, str] = {
     "mish": "pointwise",
     "mish_": "pointwise",
     "mm": "matmul",
+    "mse_loss": "elementwise_loss",
     "mul": "pointwise",
     "mul_": "pointwise",
     "mv": "matmul",
@@ -575,6 +583,7 @@ SHAPE_RULES: dict[str, str] = {
     "new_full": "creation_like",
     "new_ones": "creation_like",
     "new_zeros": "creation_like",
+    "nll_loss": "class_loss",
     "normal_": "drawn",
     "ones": "creation",
     "ones_like": "like",
@@ -624,6 +633,7 @@ SHAPE_RULES: dict[str, str] = {
     "sinc_": "pointwise",
     "sinh": "pointwise",
     "sinh_": "pointwise",
+    "smooth_l1_loss": "elementwise_loss",
     "softmax": "along",
     "softplus": "pointwise",
     "softshrink": "pointwise",
@@ -645,6 +655,7 @@ SHAPE_RULES: dict[str, str] = {
     "squeeze": "squeeze",
     "stack": "stack",
     "standard_gamma": "pointwise",
+    "std": "deviation",
     "sub": "pointwise",
     "sub_": "pointwise",
     "sum": "reduction",
@@ -657,6 +668,7 @@ SHAPE_RULES: dict[str, str] = {
     "tanh_": "pointwise",
     "threshold": "pointwise",
     "threshold_": "pointwise",
+    "to": "converted",
     "topk": "topk",
     "transpose": "transpose",
     "tril": "like",
@@ -668,6 +680,7 @@ SHAPE_RULES: dict[str, str] = {
     "unbind": "unbind",
     "uniform_": "drawn",
     "unsqueeze": "unsqueeze",
+    "var": "deviation",
     "view": "reshape",
     "where": "pointwise",
     "xlogy": "pointwise",
@@ -911,7 +924,7 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
-    """Indices that sort along `dim` (torch.argsort)."""
+    """Indices that sort along `dim` (torch.argsort); equal elements as with `sort`."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("argsort", (input, dim, descending, stable))
@@ -3014,7 +3027,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Any = None) -> Any:
-    """Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""
+    """Most frequent value along `dim`, the smallest of several, and its index (torch.mode)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     if keepdims is not None:
@@ -3756,7 +3769,11 @@ def softsign(input: Tensor) -> Tensor:
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None, out: Any = None) -> Any:
-    """Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
+    """Sort along `dim`; return the values and their indices (torch.sort).
+
+    Without `stable`, equal elements have PyTorch's order on a CPU, if the lines that have some are of at most 65,536
+    elements together. Others keep their order.
+    """
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
@@ -4167,7 +4184,10 @@ def to(input: Tensor, dtype: dtype | None = None, device: device | str | None = 
 
 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None, out: Any = None) -> Any:
-    """The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk)."""
+    """The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk).
+
+    Indices of equal elements, and with `sorted=False` the order, are PyTorch's on a CPU within the limit of `sort`.
+    """
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("topk", (input, k, dim, largest, sorted), (), ('values', 'indices'))
@@ -4607,7 +4627,7 @@ class TensorMethods:
         return _call("argmin", (self, dim, keepdim))
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
-        """See `gradwire.argsort`: Indices that sort along `dim` (torch.argsort)."""
+        """See `gradwire.argsort`: Indices that sort along `dim` (torch.argsort); equal elements as with `sort`."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("argsort", (self, dim, descending, stable))
@@ -5529,7 +5549,7 @@ class TensorMethods:
         return _call("mm", (self, mat2))
 
     def mode(self, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-        """See `gradwire.mode`: Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""
+        """See `gradwire.mode`: Most frequent value along `dim`, the smallest of several, and its index (torch.mode)."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         if keepdims is not None:
@@ -5923,7 +5943,7 @@ class TensorMethods:
         return _call("softmax", (self, dim), (("dtype", dtype),))
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
-        """See `gradwire.sort`: Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
+        """See `gradwire.sort`: Sort along `dim`; return the values and their indices (torch.sort)."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("sort", (self, dim, descending, stable), (), ('values', 'indices'))

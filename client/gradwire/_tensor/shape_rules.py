@@ -165,7 +165,7 @@ def along(op: str, input: Any, dim: Any = -1, *args: Any, **named: Any) -> Shape
     """Ops along one dimension that keep the shape, such as softmax and cumsum."""
     if not isinstance(input, Handle) or _dim(dim, len(input._spec.shape)) < 0:
         return None
-    return like("", input)
+    return _dense(input._spec.shape) if _is_row_major(input._spec) else None
 
 
 def reduction(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args: Any, **named: Any) -> Shapes:
@@ -174,7 +174,19 @@ def reduction(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args:
         return None
     spec = input._spec
     sizes = _reduced(spec.shape, dim, keepdim)
-    return None if sizes is None or spec.strides else ((sizes, ()),)
+    return None if sizes is None or not _is_row_major(spec) else ((sizes, ()),)
+
+
+def deviation(
+    op: str, input: Any, dim: Any = None, unbiased: Any = None, keepdim: Any = False, *args: Any, **named: Any
+) -> Shapes:
+    """std and var of more than one element each; of fewer, a warning may be due."""
+    if unbiased is False or named.get("correction") not in (None, 1):
+        return None
+    made = reduction(op, input, dim, keepdim)
+    if made is None or math.prod(input._spec.shape) < 2 * math.prod(made[0][0]):
+        return None
+    return made
 
 
 def _reduced(shape: Sequence[int], dim: Any, keepdim: bool) -> Sizes | None:
@@ -517,7 +529,7 @@ def matmul(op: str, input: Any, other: Any = None, *args: Any, **named: Any) -> 
     if not isinstance(input, Handle) or not isinstance(other, Handle) or args or named:
         return None
     one, two = input._spec, other._spec
-    if one.strides or two.strides or not one.shape or not two.shape:
+    if not _is_matrix(one) or not _is_matrix(two):
         return None
     if one.shape[-1] != two.shape[max(len(two.shape) - 2, 0)] or 0 in one.shape or 0 in two.shape:
         return None
@@ -527,12 +539,21 @@ def matmul(op: str, input: Any, other: Any = None, *args: Any, **named: Any) -> 
     return _dense((*batch, *one.shape[:-1][-1:], *(two.shape[-1:] if len(two.shape) > 1 else ())))
 
 
+def _is_matrix(spec: Spec) -> bool:
+    """Whether a tensor is contiguous, or is so with its last two dimensions exchanged. Scalars are no operands."""
+    if not spec.strides:
+        return bool(spec.shape)
+    if len(spec.shape) < 2 or 1 in spec.shape:
+        return False
+    return _is_contiguous((*spec.shape[:-2], *spec.shape[:-3:-1]), (*spec.strides[:-2], *spec.strides[:-3:-1]))
+
+
 def linear(op: str, input: Any, weight: Any = None, bias: Any = None, *args: Any, **named: Any) -> Shapes:
     """linear(input, weight, bias)."""
     if not isinstance(input, Handle) or not isinstance(weight, Handle):
         return None
     shape, rows = input._spec.shape, weight._spec.shape
-    if len(shape) < 2 or len(rows) != 2 or shape[-1] != rows[1] or 0 in shape or 0 in rows:
+    if not shape or len(rows) != 2 or shape[-1] != rows[1] or 0 in shape or 0 in rows:
         return None
     if input._spec.strides or weight._spec.strides or (bias is not None and bias._spec.shape != rows[:1]):
         return None
@@ -670,6 +691,118 @@ def dropout(op: str, input: Any, p: Any = 0.5, training: Any = True, *args: Any,
     return like(op, input)
 
 
+def layer_norm(
+    op: str, input: Any, normalized_shape: Any = None, weight: Any = None, bias: Any = None, *args: Any, **named: Any
+) -> Shapes:
+    """layer_norm(input, normalized_shape, weight, bias)."""
+    if not isinstance(input, Handle) or not isinstance(normalized_shape, (list, tuple)) or not normalized_shape:
+        return None
+    sizes, shape = tuple(normalized_shape), tuple(input._spec.shape)
+    if 0 in shape or shape[len(shape) - len(sizes) :] != sizes or len(shape) < len(sizes) or input._spec.strides:
+        return None
+    for each in (weight, bias):
+        if each is not None and (not isinstance(each, Handle) or tuple(each._spec.shape) != sizes):
+            return None
+    return _dense(shape)
+
+
+def detach(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
+    """detach(): a view of the whole tensor."""
+    if not isinstance(input, Handle) or 0 in input._spec.shape:
+        return None
+    return ((tuple(input._spec.shape), input._spec.strides),)
+
+
+def copied(op: str, input: Any, source: Any = None, *args: Any, **named: Any) -> Shapes:
+    """copy_(source)."""
+    if not isinstance(input, Handle) or not isinstance(source, Handle):
+        return None
+    sizes = broadcast([input._spec.shape, source._spec.shape])
+    return None if sizes is None else _written((input, source), sizes)
+
+
+def converted(op: str, input: Any, dtype: Any = None, device: Any = None, *args: Any, **named: Any) -> Shapes:
+    """to(dtype), if that is another."""
+    if not isinstance(input, Handle) or device is not None or dtype is None or dtype is input._spec.dtype:
+        return None
+    return _dense(input._spec.shape) if not input._spec.strides else None
+
+
+def _is_reduced(reduction: Any, old: tuple[Any, ...]) -> bool:
+    return reduction in ("mean", "sum") and all(each is None for each in old)
+
+
+def elementwise_loss(
+    op: str,
+    input: Any,
+    target: Any = None,
+    weight: Any = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """Losses of two tensors of one shape, with a mean or a sum; without weights."""
+    if op != "binary_cross_entropy_with_logits":
+        weight, size_average, reduce, reduction = (None, weight, size_average, reduce)
+    if not isinstance(input, Handle) or not isinstance(target, Handle):
+        return None
+    if not _is_reduced(reduction, (weight, size_average, reduce)) or any(isinstance(one, Handle) for one in args):
+        return None
+    same = input._spec.shape == target._spec.shape and 0 not in input._spec.shape
+    return ((((), ())),) if same else None
+
+
+def class_loss(
+    op: str,
+    input: Any,
+    target: Any = None,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: Any = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """cross_entropy and nll_loss of rows, with a class for each, a mean or a sum; without weights."""
+    if not isinstance(input, Handle) or not isinstance(target, Handle) or ignore_index != -100:
+        return None
+    shape, classes = input._spec.shape, target._spec
+    if len(shape) != 2 or 0 in shape or classes.dtype.name != "int64" or tuple(classes.shape) != shape[:1]:
+        return None
+    return ((((), ())),) if _is_reduced(reduction, (weight, size_average, reduce)) else None
+
+
+def embedding_bag(
+    op: str,
+    input: Any,
+    weight: Any = None,
+    offsets: Any = None,
+    max_norm: Any = None,
+    norm_type: Any = 2.0,
+    scale: Any = False,
+    mode: Any = "mean",
+    sparse: Any = False,
+    samples: Any = None,
+    last: Any = False,
+    padding_idx: Any = None,
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """embedding_bag of indices in a row, with the start of each bag."""
+    if not all(isinstance(each, Handle) for each in (input, weight, offsets)):
+        return None
+    one, rows, bags = input._spec, weight._spec, offsets._spec
+    plain = max_norm is None and samples is None and padding_idx is None and not (scale or sparse or last)
+    if not plain or len(one.shape) != 1 or len(rows.shape) != 2 or len(bags.shape) != 1:
+        return None
+    if one.strides or rows.strides or bags.strides or 0 in (*one.shape, *rows.shape, *bags.shape):
+        return None
+    return _dense((bags.shape[0], rows.shape[1]))
+
+
 def drawn(op: str, input: Any, first: Any = None, second: Any = None, *args: Any, **named: Any) -> Shapes:
     """uniform_(from, to) and normal_(mean, std)."""
     if type(first) not in (int, float) or type(second) not in (int, float):
@@ -686,6 +819,7 @@ RULES: dict[str, Rule] = {
         pointwise, like, along, reduction, extremum, creation, creation_like, random_integers, number_range, steps,
         identity, permutation, getitem, setitem, select, narrow, reshape, flatten, expand, unsqueeze, squeeze,
         transpose, last_two, permute, unbind, split, chunk, diagonal, matmul, linear, stack, cat, index_select, gather,
-        embedding, repeat, pad, topk, sort, roll, dropout, drawn,
+        embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm, deviation, detach, copied, converted,
+        elementwise_loss, class_loss, embedding_bag,
     )
 }  # fmt: skip

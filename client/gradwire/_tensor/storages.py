@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -148,3 +149,52 @@ class UntypedStorage:
 
     def __hash__(self) -> int:
         return hash(self._address)
+
+
+class TypedStorage(UntypedStorage):
+    """The memory of a tensor as elements of its dtype (torch.TypedStorage), which can be read and written."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__(tensor)
+        self._tensor = tensor
+        self.dtype = tensor.dtype
+        self.is_cuda = tensor.is_cuda
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.nbytes() // self.dtype.itemsize
+
+    size = __len__
+
+    def untyped(self) -> UntypedStorage:
+        """The same memory as bytes."""
+        return UntypedStorage(self._tensor)
+
+    def _elements(self) -> Tensor:
+        return self._tensor.detach().as_strided((len(self),), (1,), 0)
+
+    def tolist(self) -> list[Any]:
+        """All elements as numbers."""
+        return list(self._elements().tolist())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def __getitem__(self, place: int) -> Any:
+        return self._elements()[place].item()
+
+    def __setitem__(self, place: int | slice, value: float) -> None:
+        self._elements()[place] = value
+
+    def fill_(self, value: float) -> TypedStorage:
+        """Set all elements."""
+        self._elements().fill_(value)
+        return self
+
+    def __repr__(self) -> str:
+        lines = "\n".join(f" {each}" for each in self.tolist())
+        name = f"gradwire.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
+        return f"{lines}\n[{name} of size {len(self)}]"

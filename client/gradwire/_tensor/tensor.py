@@ -45,10 +45,10 @@ from gradwire._tensor.composed import Composed
 from gradwire._tensor.draws import Draws
 from gradwire._tensor.in_place import refuse_origin
 from gradwire._tensor.in_place_views import InPlaceViews
-from gradwire._tensor.indexing import as_operand, make_index
+from gradwire._tensor.indexing import Index, as_operand, make_index
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
-from gradwire._tensor.storages import Address, UntypedStorage, data_address, memory_of
+from gradwire._tensor.storages import Address, TypedStorage, UntypedStorage, data_address, memory_of
 from gradwire._tensor.warnings import warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
@@ -184,9 +184,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         """The tensor's memory: which tensors share it, and its size (torch.Tensor.untyped_storage)."""
         return UntypedStorage(self)
 
-    def storage(self) -> UntypedStorage:
-        """The same as `untyped_storage`."""
-        return UntypedStorage(self)
+    def storage(self) -> TypedStorage:
+        """The tensor's memory as elements of its dtype (torch.Tensor.storage)."""
+        return TypedStorage(self)
 
     @property
     def layout(self) -> Any:
@@ -555,7 +555,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def __iter__(self) -> Iterator[Tensor]:
         if not self._spec.shape:
             raise TypeError("iteration over a 0-d tensor")
-        return iter(_call("unbind", (self, 0), (), "tuple"))
+        items = _call("unbind", (self, 0), (), "tuple")
+        values.note_items(self, items)
+        return iter(items)
 
     def __reversed__(self) -> Tensor:
         return self if not self._spec.shape else _call("flip", (self, (0,)))
@@ -572,7 +574,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise GradwireIndexError(
                 "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number"
             )
-        index = make_index(self, key)
+        index = Index((key,)) if type(key) is int else make_index(self, key)
         made: Tensor = _call("getitem", (self, index))
         view = made.__dict__.get("_view") if isinstance(made, Handle) else None
         if view is not None:

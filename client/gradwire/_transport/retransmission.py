@@ -51,9 +51,12 @@ class WaitTimeout(Exception):
 
 
 class TimingsReceiver(Protocol):
-    """An object that sums the timings of batches."""
+    """An object that gathers the timings of batches."""
 
-    def add(self, timings: service_pb2.Timings) -> None:
+    #: Whether it needs the time of each op.
+    wants_ops: bool
+
+    def add(self, response: service_pb2.RunResponse) -> None:
         """Add the timings of an answered batch."""
 
 

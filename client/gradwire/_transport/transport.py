@@ -32,6 +32,7 @@ from gradwire.v1 import errors_pb2
 
 PROTOCOL = 1
 _SERVICE = "/gradwire.v1.AutogradService/"
+_UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED.value[0]
 _MESSAGE_BYTES = 256 << 20
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
@@ -99,7 +100,7 @@ class Transport:
                 )
                 result: _M = result_of(method.future(request, timeout=timeout, metadata=self._headers()))
             except grpc.RpcError as error:
-                self._refuse_unless_retriable(error, wait, address)
+                self._refuse_unless_retriable(name, error, wait, address)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
                 raise self.closed_error() from None
             else:
@@ -115,8 +116,11 @@ class Transport:
             yield _LONGEST_WAIT
         yield None
 
-    def _refuse_unless_retriable(self, error: grpc.RpcError, wait: float | None, address: str) -> None:
+    def _refuse_unless_retriable(self, name: str, error: grpc.RpcError, wait: float | None, address: str) -> None:
         found = error_of_call(error, address)
+        if name == "OpenSession" and found.code == _UNIMPLEMENTED and "address" in found.metadata:
+            text = f"the server at {address} is no gradwire server, since it cannot open a session: {found}"
+            found = make_error(errors_pb2.REASON_UNAVAILABLE, text, 14, found.metadata)
         if wait is None or found.reason not in ("UNAVAILABLE", "SESSION_MOVED"):
             raise found from None
         self.leave(address, found)

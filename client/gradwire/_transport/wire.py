@@ -20,6 +20,7 @@ _COMMANDS_TAG = b"\x32"  # RunRequest.commands = 6
 _BATCH_TAG = b"\x12"  # StreamRequest.batch = 2
 _ACKNOWLEDGE_TAG = b"\x1a"  # StreamRequest.acknowledge = 3
 _TIMED = b"\x80\x02\x01"  # RunRequest.timings = 32, true
+_OP_TIMES = b"\x88\x02\x01"  # RunRequest.op_times = 33, true
 _PARENT_TAG = b"\xf2\x01"  # StreamRequest.traceparent = 30
 _QUIET = b"\xf0\x01\x01"  # Command.quiet = 30, true
 # Eight bytes, valid as an id and as a double, that no message contains by chance. The exponent keeps doubles normal.
@@ -209,14 +210,19 @@ def release_command(ids: Sequence[int]) -> bytes:
 
 
 def stream_batch(
-    first_seq: int, acknowledged: int, commands: Sequence[bytes], timed: bool = False, parent: str = ""
+    first_seq: int,
+    acknowledged: int,
+    commands: Sequence[bytes],
+    timed: bool = False,
+    parent: str = "",
+    op_times: bool = False,
 ) -> tuple[bytes, int]:
     """A serialized StreamRequest with a batch of framed commands, and the bytes of credit it uses.
 
-    `timed` requests timings. `parent` is the traceparent of the batch's trace.
+    `timed` requests timings, `op_times` those of each op. `parent` is the traceparent of the batch's trace.
     """
     head = b"\x18" + varint(first_seq) + (b"\x28" + varint(acknowledged) if acknowledged else b"")
-    tail = _TIMED if timed else b""
+    tail = (_TIMED if timed else b"") + (_OP_TIMES if op_times else b"")
     size = len(head) + sum(map(len, commands)) + len(tail)
     trace = _PARENT_TAG + varint(len(parent)) + parent.encode() if parent else b""
     return b"".join((trace, _BATCH_TAG, varint(size), head, *commands, tail)), size

@@ -75,15 +75,30 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             raise GradwireValueError(f"Expected {name} to be floating point or complex, but got: {each.dtype}")
     if is_inference_mode_enabled():
         return tensor
-    return dual_at(opened, tensor, tangent)
+    made = dual_at(opened, tensor, tangent)
+    if tangent._spec.strides == tensor._spec.strides:  # PyTorch copies a tangent of another layout
+        made.__dict__["_given_tangent"] = (opened, tangent, _changes(made))
+    return made
+
+
+def _changes(tensor: Tensor) -> int:
+    """How often a tensor's memory was changed in place."""
+    return 0 if tensor._storage is None else tensor._storage.changes
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The tensor without its tangent, and the tangent; None if it has none, and outside of a level."""
+    """The tensor without its tangent, and the tangent; None if it has none, and outside of a level.
+
+    The tangent is the very tensor that `make_dual` got, which changes in place as the dual does. One that requires grad
+    is another tensor after such a change.
+    """
     opened = _level(level)
     if opened is None or not has_tangent(opened, tensor):
         return UnpackedDualTensor(tensor, None)
-    return UnpackedDualTensor(primal_at(opened, tensor), tangent_at(opened, tensor))
+    of_level, tangent, changes = tensor.__dict__.get("_given_tangent", (None, None, 0))
+    if of_level is not opened or (tangent.requires_grad and changes != _changes(tensor)):
+        tangent = tangent_at(opened, tensor)
+    return UnpackedDualTensor(primal_at(opened, tensor), tangent)
 
 
 def _level(number: int | None) -> DualLevel | None:

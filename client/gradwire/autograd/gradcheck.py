@@ -90,7 +90,7 @@ def gradgradcheck(
 ) -> bool:
     """As `gradcheck`, for the derivatives of second order: by the inputs and by the outputs' gradients.
 
-    grad_outputs: the outputs' gradients; random ones if left out.
+    grad_outputs: the outputs' gradients, of which those that require grad are checked; random ones if left out.
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
@@ -103,7 +103,7 @@ def gradgradcheck(
         with enable_grad():
             weights = tuple(randn_like(each).requires_grad_() for each in _outputs(func, given))
     else:
-        weights = tuple(each.detach().requires_grad_() for each in _as_tuple(grad_outputs))
+        weights = _as_tuple(grad_outputs)
 
     differentiable = [isinstance(each, Tensor) and each.requires_grad for each in given]
 
@@ -169,11 +169,12 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], allowed: _Toleranc
             return
         wanted = [inputs[place] for place in checked]
         # Jacobians by numbers of output and input, per mode.
-        forward = _forward(func, inputs, checked, places, modes.undefined) if modes.forward else {}
         backward: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
         for number, output in enumerate(outputs if modes.backward else ()):
             found = _reentrant(output, number, wanted, checked, allowed)
             backward |= {(number, place): each for place, each in zip(checked, found, strict=True)}
+        # After backward: where both fail, backward's error is raised.
+        forward = _forward(func, inputs, checked, places, modes.undefined) if modes.forward else {}
         for number in range(len(outputs)):
             for place in checked:
                 expected = _numerical(func, inputs, place, number, allowed.eps, _outputs)

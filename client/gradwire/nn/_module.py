@@ -572,7 +572,8 @@ class Module(_state.StateHooks):
         """Move the module without its values: parameters and buffers are unspecified after it."""
         if not recurse:
             raise NotImplementedError("to_empty(recurse=False) is not supported: apply it to each module")
-        return self._apply(lambda tensor: ops.empty_like(tensor, device=device))
+        place = None if device is None else dtypes.device_name(device)
+        return self._apply(lambda tensor: ops.empty_like(tensor, device=place))
 
     # Saving and loading.
 

@@ -86,6 +86,7 @@ from gradwire.nn._functional.loss import (
     nll_loss,
     smooth_l1_loss,
 )
+from gradwire.nn._functional.native import native_channel_shuffle
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -177,6 +178,7 @@ __all__ = [
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
+    "native_channel_shuffle",
     "nll_loss",
     "normalize",
     "one_hot",

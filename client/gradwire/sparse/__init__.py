@@ -1,6 +1,7 @@
-"""Sparse tensors in COO form (torch.sparse): for adjacency matrices and the like, with gradients.
+"""Sparse tensors (torch.sparse): for adjacency matrices and the like, with gradients.
 
-Other forms (CSR, CSC, BSR, BSC) and ops that are not listed with `SparseTensor` raise NotImplementedError.
+The COO form has most ops, the compressed forms of matrices (CSR, CSC, BSR, BSC) have few. Others raise
+NotImplementedError.
 """
 
 from __future__ import annotations
@@ -9,25 +10,30 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire._base import dtypes
-from gradwire._base.refused import refusal
 from gradwire._base.wiring import names_of_paths
 from gradwire._tensor.tensor import Tensor
 from gradwire.sparse import _rules
+from gradwire.sparse._compressed import CompressedTensor, product, reduced_mm, sampled_addmm
+from gradwire.sparse._compressed import sparse_bsc_tensor as sparse_bsc_tensor
+from gradwire.sparse._compressed import sparse_bsr_tensor as sparse_bsr_tensor
+from gradwire.sparse._compressed import sparse_compressed_tensor as sparse_compressed_tensor
+from gradwire.sparse._compressed import sparse_csc_tensor as sparse_csc_tensor
+from gradwire.sparse._compressed import sparse_csr_tensor as sparse_csr_tensor
 from gradwire.sparse._coo import SparseTensor
 from gradwire.sparse._coo import sparse_coo_tensor as sparse_coo_tensor
 
-__all__ = ["SparseTensor", "addmm", "log_softmax", "mm", "softmax", "sum"]
+__all__ = ["CompressedTensor", "SparseTensor", "addmm", "log_softmax", "mm", "sampled_addmm", "softmax", "sum"]
 
 
 def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
     """The product of two matrices, at least one sparse (torch.sparse.mm). Dense if one of them is dense.
 
     Gradients flow to the values of sparse matrices and to dense ones. The product of two sparse matrices needs the
-    memory of two dense results.
+    memory of two dense results. `reduce`, of a CSR matrix and a dense one: "sum", "mean", "amax" or "amin".
     """
     if reduce is not None:
-        raise refusal("sparse.mm(reduce=)", "products are summed")
-    return _rules.mm(mat1, mat2)
+        return reduced_mm(mat1, mat2, reduce)
+    return product(mat1, mat2) if CompressedTensor in (type(mat1), type(mat2)) else _rules.mm(mat1, mat2)
 
 
 def addmm(mat: Tensor, mat1: Any, mat2: Any, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -53,7 +59,7 @@ def log_softmax(input: SparseTensor, dim: int, *, dtype: dtypes.dtype | None = N
 
 def spmm(input: Any, mat2: Any) -> Any:
     """The matrix product `mm` (torch.spmm)."""
-    return _rules.mm(input, mat2)
+    return mm(input, mat2)
 
 
 class _SparseType(type):

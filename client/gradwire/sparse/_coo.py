@@ -57,7 +57,7 @@ class SparseTensor:
         if name in RULES:
             return lambda *args, **kwargs: RULES[name](self, *args, **kwargs)
         if hasattr(Tensor, name) and not name.startswith("__"):
-            raise _absent(name)
+            raise sparse_absent(name)
         raise AttributeError(f"'SparseTensor' object has no attribute '{name}'", name=name)
 
     def like(self, values: Tensor, coalesced: bool | None = None) -> SparseTensor:
@@ -168,12 +168,16 @@ class SparseTensor:
     @property
     def grad(self) -> SparseTensor | None:
         """The gradient at the stored elements, sparse and coalesced; None before a backward pass."""
-        if self._v.grad is None or self._coalesced:
-            return None if self._v.grad is None else self.like(self._v.grad)
+        return None if self._v.grad is None else self.gradient(self._v.grad)
+
+    def gradient(self, values: Tensor) -> SparseTensor:
+        """A gradient of the stored values as one of this tensor."""
+        if self._coalesced:
+            return self.like(values)
         # Values at equal indices have equal gradients, that of the element.
         indices, place = self._distinct()
         start = zeros(indices.shape[1], *self._v.shape[1:], dtype=self.dtype, device=self.device)
-        return SparseTensor(indices, start.index_copy(0, place, self._v.grad), self.shape, True)
+        return SparseTensor(indices, start.index_copy(0, place, values), self.shape, True)
 
     def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
         """Set whether the values require grad."""
@@ -252,7 +256,7 @@ class SparseTensor:
         return ",\n".join(lines) + ",\n       " + ", ".join(facts) + ")"
 
     def __eq__(self, other: object) -> Any:
-        raise _absent("eq")
+        raise sparse_absent("eq")
 
     def __neg__(self) -> Any:
         return RULES["neg"](self)
@@ -290,9 +294,9 @@ class SparseTensor:
         return RULES["matmul"](other, self)
 
 
-def _absent(name: str) -> GradwireAbsentError:
+def sparse_absent(name: str, reason: str = _REASON) -> GradwireAbsentError:
     """The refusal of a tensor's method, which `hasattr` answers by False."""
-    error = GradwireAbsentError(f"gradwire does not support torch.{name} of a sparse tensor: {_REASON}")
+    error = GradwireAbsentError(f"gradwire does not support torch.{name} of a sparse tensor: {reason}")
     error.reason, error.code = "NOT_SUPPORTED", 12
     return error
 

@@ -9,6 +9,7 @@ from gradwire._base import dtypes
 from gradwire._base.errors import GradwireIndexError, refuse
 from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
+from gradwire._base.wiring import wired
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.sparse._coo import RULES, SparseTensor, summed, to_sparse
@@ -109,11 +110,11 @@ def _of_values(name: str) -> None:
 
 
 # Zero stays zero under these, so only the values change.
-_KEEP_ZERO = (
+KEEP_ZERO = (
     "abs absolute asin arcsin asinh arcsinh atan arctan atanh arctanh ceil deg2rad erf erfinv expm1 floor frac isinf "
     "isnan isneginf isposinf log1p positive rad2deg relu round sgn sign signbit sin sinh sqrt square tan tanh trunc fix"
 )
-for _name in _KEEP_ZERO.split():
+for _name in KEEP_ZERO.split():
     _of_values(_name)
 
 
@@ -222,7 +223,7 @@ def total(input: SparseTensor, dim: int | Sequence[int] | None = None, *, dtype:
     input = input if dtype is None else input.like(input._v.to(dtype))
     ndim, sparse = input.dim(), input.sparse_dim()
     given = range(ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
-    summed_dims = [_dim(each, ndim) for each in given]
+    summed_dims = [checked_dim(each, ndim) for each in given]
     for each in summed_dims:
         if summed_dims.count(each) > 1:
             raise refuse(f"dim {each} appears multiple times in the list of dims")
@@ -237,7 +238,8 @@ def total(input: SparseTensor, dim: int | Sequence[int] | None = None, *, dtype:
     return SparseTensor(ops.stack([input._i[each] for each in kept]), values, size).coalesce()
 
 
-def _dim(dim: int, ndim: int) -> int:
+def checked_dim(dim: int, ndim: int) -> int:
+    """The dimension counted from the first. Raises IndexError for one out of range."""
     if not -ndim <= dim < ndim:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})")
     return dim % ndim
@@ -253,7 +255,7 @@ def normalized(input: SparseTensor, dim: int, log: bool, dtype: Any = None) -> S
     """Softmax, or its logarithm, along a sparse dimension; elements that are not stored count as -inf."""
     made = input.coalesce()
     made = made if dtype is None else made.like(made._v.to(dtype))
-    dim = _dim(dim, made.dim())
+    dim = checked_dim(dim, made.dim())
     if dim >= made.sparse_dim():
         place = dim - made.sparse_dim() + 1
         return made.like(made._v.log_softmax(place) if log else made._v.softmax(place))
@@ -280,7 +282,7 @@ def normalized(input: SparseTensor, dim: int, log: bool, dtype: Any = None) -> S
 @_rule("transpose", "swapaxes", "swapdims")
 def transpose(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
     """Two sparse dimensions swapped."""
-    one, other = (_dim(each, input.dim()) for each in (dim0, dim1))
+    one, other = (checked_dim(each, input.dim()) for each in (dim0, dim1))
     if max(one, other) >= input.sparse_dim():
         raise refuse("transpose: can only transpose sparse dimensions of a sparse tensor")
     order = list(range(input.sparse_dim()))
@@ -301,7 +303,7 @@ def t(input: SparseTensor) -> SparseTensor:
 @_rule("select")
 def select(input: SparseTensor, dim: int, index: int) -> Any:
     """The part at one index of a dimension: sparse, or dense if no sparse dimension is left."""
-    dim = _dim(dim, input.dim())
+    dim = checked_dim(dim, input.dim())
     if not -input.shape[dim] <= index < input.shape[dim]:
         sizes = list(input.shape)
         raise IndexError(f"select(): index {index} out of range for tensor of size {sizes} at dimension {dim}")
@@ -319,7 +321,7 @@ def select(input: SparseTensor, dim: int, index: int) -> Any:
 @_rule("index_select")
 def index_select(input: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
     """The parts at the given indices of a dimension. Waits for the server, which checks them."""
-    dim = _dim(dim, input.dim())
+    dim = checked_dim(dim, input.dim())
     if dim >= input.sparse_dim():
         values = input._v.index_select(dim - input.sparse_dim() + 1, index)
         return SparseTensor(input._i, values, _resized(input, dim, index.shape[0]), input._coalesced)
@@ -356,10 +358,27 @@ def _resized(input: SparseTensor, dim: int, size: int) -> list[int]:
     return [size if place == dim else each for place, each in enumerate(input.shape)]
 
 
+@_rule("narrow")
+def narrow(input: SparseTensor, dim: int, start: int, length: int) -> SparseTensor:
+    """`length` parts of a dimension from `start` on."""
+    dim = checked_dim(dim, input.dim())
+    size = input.shape[dim]
+    start = start + size if start < 0 else start
+    if length < 0 or not 0 <= start <= size - length:
+        raise refuse(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    if dim >= input.sparse_dim():
+        values = input._v.narrow(dim - input.sparse_dim() + 1, start, length)
+        return SparseTensor(input._i, values, _resized(input, dim, length), input._coalesced)
+    kept = ((input._i[dim] >= start) & (input._i[dim] < start + length)).nonzero().squeeze(1)
+    rows = list(input._i[:, kept].unbind(0))
+    rows[dim] = rows[dim] - start
+    return SparseTensor(ops.stack(rows), input._v[kept], _resized(input, dim, length), input._coalesced)
+
+
 @_rule("unsqueeze")
 def unsqueeze(input: SparseTensor, dim: int) -> SparseTensor:
     """A new sparse dimension of size 1."""
-    dim = _dim(dim, input.dim() + 1)
+    dim = checked_dim(dim, input.dim() + 1)
     if dim > input.sparse_dim():
         raise refusal("unsqueeze of a sparse tensor", "the new dimension must not follow a dense one")
     indices = ops.cat((input._i[:dim], ops.zeros_like(input._i[:1]), input._i[dim:]))
@@ -372,7 +391,7 @@ def cat(tensors: Sequence[SparseTensor], dim: int = 0) -> SparseTensor:
     first = tensors[0]
     if not all(isinstance(each, SparseTensor) for each in tensors):
         raise refuse("Concatenating sparse tensors, but a dense tensor was found")
-    dim = _dim(dim, first.dim())
+    dim = checked_dim(dim, first.dim())
     if dim >= first.sparse_dim():
         raise refusal("cat of sparse tensors", "they are joined along a sparse dimension")
     moved, start = [], 0
@@ -408,9 +427,11 @@ def detach(input: SparseTensor) -> SparseTensor:
 
 
 @_rule("to_sparse")
-def itself(input: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
-    """The tensor, which is sparse already."""
-    return input
+def itself(input: SparseTensor, *args: Any, layout: Any = None, blocksize: Any = None, **unused: Any) -> Any:
+    """The tensor, which is sparse already, or with `layout` in that form."""
+    if layout is None or layout is input.layout:
+        return input
+    return wired("compressed")(input, layout, blocksize)
 
 
 @_rule("zeros_like")
@@ -438,12 +459,12 @@ def _cast(name: str) -> None:
     RULES[name] = cast
 
 
-_CASTS = "float double half bfloat16 int long short char byte bool cfloat cdouble cpu cuda type_as"
-for _name in _CASTS.split():
+CASTS = "float double half bfloat16 int long short char byte bool cfloat cdouble cpu cuda type_as"
+for _name in CASTS.split():
     _cast(_name)
 
-_QUESTIONS = ["is_floating_point", "is_complex", "is_signed", "element_size"]
-for _name in _QUESTIONS:
+QUESTIONS = ["is_floating_point", "is_complex", "is_signed", "element_size"]
+for _name in QUESTIONS:
     RULES[_name] = lambda input, _name=_name: getattr(input._v, _name)()
 
 

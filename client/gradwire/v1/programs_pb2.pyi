@@ -160,16 +160,18 @@ class RegisterProgramRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., hash: _Optional[bytes] = ..., program: _Optional[bytes] = ...) -> None: ...
 
 class RegisterProgramResponse(_message.Message):
-    __slots__ = ("programs", "planned_runs", "stepwise_runs", "stepwise_because")
+    __slots__ = ("programs", "planned_runs", "stepwise_runs", "stepwise_because", "not_captured_because")
     PROGRAMS_FIELD_NUMBER: _ClassVar[int]
     PLANNED_RUNS_FIELD_NUMBER: _ClassVar[int]
     STEPWISE_RUNS_FIELD_NUMBER: _ClassVar[int]
     STEPWISE_BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    NOT_CAPTURED_BECAUSE_FIELD_NUMBER: _ClassVar[int]
     programs: int
     planned_runs: int
     stepwise_runs: int
     stepwise_because: str
-    def __init__(self, programs: _Optional[int] = ..., planned_runs: _Optional[int] = ..., stepwise_runs: _Optional[int] = ..., stepwise_because: _Optional[str] = ...) -> None: ...
+    not_captured_because: str
+    def __init__(self, programs: _Optional[int] = ..., planned_runs: _Optional[int] = ..., stepwise_runs: _Optional[int] = ..., stepwise_because: _Optional[str] = ..., not_captured_because: _Optional[str] = ...) -> None: ...
 
 class RunProgramRequest(_message.Message):
     __slots__ = ("session_id", "request_id", "hash", "inputs", "numbers", "repeat", "sliced", "first", "stacked", "outputs", "named")

@@ -262,7 +262,7 @@ class Command(_message.Message):
     def __init__(self, create: _Optional[_Union[_commands_pb2.CreateRequest, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpRequest, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardRequest, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradRequest, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradRequest, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsRequest, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradRequest, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradRequest, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataRequest, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedRequest, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeRequest, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadRequest, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseRequest, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphRequest, _Mapping]] = ..., calls: _Optional[_Union[_commands_pb2.Calls, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.Prepare, _Mapping]] = ..., register_program: _Optional[_Union[_programs_pb2.RegisterProgramRequest, _Mapping]] = ..., run_program: _Optional[_Union[_programs_pb2.RunProgramRequest, _Mapping]] = ..., register_hook: _Optional[_Union[_hooks_pb2.RegisterHookRequest, _Mapping]] = ..., remove_hook: _Optional[_Union[_hooks_pb2.RemoveHookRequest, _Mapping]] = ..., resume_backward: _Optional[_Union[_hooks_pb2.ResumeBackwardRequest, _Mapping]] = ..., record_function: _Optional[_Union[_hooks_pb2.RecordFunctionRequest, _Mapping]] = ..., checkpoint: _Optional[_Union[_hooks_pb2.CheckpointRequest, _Mapping]] = ..., name_edge: _Optional[_Union[_hooks_pb2.NameEdgeRequest, _Mapping]] = ..., pack_saved: _Optional[_Union[_hooks_pb2.PackSavedRequest, _Mapping]] = ..., saved_value: _Optional[_Union[_hooks_pb2.SavedValueRequest, _Mapping]] = ..., load_program: _Optional[_Union[_programs_pb2.LoadProgramRequest, _Mapping]] = ..., save_program: _Optional[_Union[_programs_pb2.SaveProgramRequest, _Mapping]] = ..., collective: _Optional[_Union[_collectives_pb2.CollectiveRequest, _Mapping]] = ..., quiet: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class RunRequest(_message.Message):
-    __slots__ = ("session_id", "writer", "first_seq", "epoch", "acknowledged_seq", "commands", "timings")
+    __slots__ = ("session_id", "writer", "first_seq", "epoch", "acknowledged_seq", "commands", "timings", "op_times")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     FIRST_SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -270,6 +270,7 @@ class RunRequest(_message.Message):
     ACKNOWLEDGED_SEQ_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    OP_TIMES_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     writer: int
     first_seq: int
@@ -277,7 +278,8 @@ class RunRequest(_message.Message):
     acknowledged_seq: int
     commands: _containers.RepeatedCompositeFieldContainer[Command]
     timings: bool
-    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., first_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., timings: bool = ...) -> None: ...
+    op_times: bool
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., first_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., timings: bool = ..., op_times: bool = ...) -> None: ...
 
 class Result(_message.Message):
     __slots__ = ("seq", "error", "create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "prepare", "register_program", "run_program", "register_hook", "remove_hook", "resume_backward", "record_function", "checkpoint", "name_edge", "pack_saved", "saved_value", "load_program", "save_program", "collective")
@@ -344,20 +346,22 @@ class Result(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., create: _Optional[_Union[_commands_pb2.CreateResponse, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpResponse, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardResponse, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradResponse, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradResponse, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsResponse, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradResponse, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradResponse, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataResponse, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedResponse, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeResponse, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadResponse, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseResponse, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphResponse, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.PrepareResponse, _Mapping]] = ..., register_program: _Optional[_Union[_programs_pb2.RegisterProgramResponse, _Mapping]] = ..., run_program: _Optional[_Union[_programs_pb2.RunProgramResponse, _Mapping]] = ..., register_hook: _Optional[_Union[_hooks_pb2.RegisterHookResponse, _Mapping]] = ..., remove_hook: _Optional[_Union[_hooks_pb2.RemoveHookResponse, _Mapping]] = ..., resume_backward: _Optional[_Union[_hooks_pb2.ResumeBackwardResponse, _Mapping]] = ..., record_function: _Optional[_Union[_hooks_pb2.RecordFunctionResponse, _Mapping]] = ..., checkpoint: _Optional[_Union[_hooks_pb2.CheckpointResponse, _Mapping]] = ..., name_edge: _Optional[_Union[_hooks_pb2.NameEdgeResponse, _Mapping]] = ..., pack_saved: _Optional[_Union[_hooks_pb2.PackSavedResponse, _Mapping]] = ..., saved_value: _Optional[_Union[_hooks_pb2.SavedValueResponse, _Mapping]] = ..., load_program: _Optional[_Union[_programs_pb2.LoadProgramResponse, _Mapping]] = ..., save_program: _Optional[_Union[_programs_pb2.SaveProgramResponse, _Mapping]] = ..., collective: _Optional[_Union[_collectives_pb2.CollectiveResponse, _Mapping]] = ...) -> None: ...
 
 class RunResponse(_message.Message):
-    __slots__ = ("results", "applied_seq", "durable_seq", "epoch", "dropped_hooks", "timings")
+    __slots__ = ("results", "applied_seq", "durable_seq", "epoch", "dropped_hooks", "timings", "op_times")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     APPLIED_SEQ_FIELD_NUMBER: _ClassVar[int]
     DURABLE_SEQ_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     DROPPED_HOOKS_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    OP_TIMES_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[Result]
     applied_seq: int
     durable_seq: int
     epoch: int
     dropped_hooks: _containers.RepeatedScalarFieldContainer[int]
     timings: Timings
-    def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ..., applied_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., dropped_hooks: _Optional[_Iterable[int]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ...) -> None: ...
+    op_times: _containers.RepeatedCompositeFieldContainer[_commands_pb2.OpTime]
+    def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ..., applied_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., dropped_hooks: _Optional[_Iterable[int]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., op_times: _Optional[_Iterable[_Union[_commands_pb2.OpTime, _Mapping]]] = ...) -> None: ...
 
 class Timings(_message.Message):
     __slots__ = ("queue_seconds", "compute_seconds", "serialize_seconds")

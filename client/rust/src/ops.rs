@@ -484,7 +484,7 @@ impl Tensor {
     pub fn argmin_with(&self, options: ArgminOptions) -> Tensor {
         Call::new("argmin").arg(self).options(options.0).one()
     }
-    /// Indices that sort along `dim` (torch.argsort).
+    /// Indices that sort along `dim` (torch.argsort); equal elements as with `sort`.
     pub fn argsort(&self) -> Tensor {
         Call::new("argsort").arg(self).one()
     }
@@ -1602,7 +1602,7 @@ impl Tensor {
     pub fn mm(&self, mat2: &Tensor) -> Tensor {
         Call::new("mm").arg(self).arg(mat2).one()
     }
-    /// Most frequent value along `dim`, the smallest of several, and its last index (torch.mode).
+    /// Most frequent value along `dim`, the smallest of several, and its index (torch.mode).
     pub fn mode(&self) -> (Tensor, Tensor) {
         Call::new("mode").arg(self).several::<2>().into()
     }
@@ -2094,7 +2094,7 @@ impl Tensor {
     pub fn softmax_with(&self, dim: i64, options: SoftmaxOptions) -> Tensor {
         Call::new("softmax").arg(self).arg(dim).options(options.0).one()
     }
-    /// Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable.
+    /// Sort along `dim`; return the values and their indices (torch.sort).
     pub fn sort(&self) -> (Tensor, Tensor) {
         Call::new("sort").arg(self).several::<2>().into()
     }

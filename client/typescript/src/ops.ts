@@ -1327,7 +1327,7 @@ export abstract class TensorMethods {
     return call.one();
   }
 
-  /** Indices that sort along `dim` (torch.argsort). */
+  /** Indices that sort along `dim` (torch.argsort); equal elements as with `sort`. */
   argsort(this: Tensor, options: ArgsortOptions = {}): Tensor {
     const call = new Call("argsort").tensor("", this);
     if (options.dim !== undefined) call.integer("dim", options.dim);
@@ -2611,7 +2611,7 @@ export abstract class TensorMethods {
     return new Call("mm").tensor("", this).tensor("", mat2).one();
   }
 
-  /** Most frequent value along `dim`, the smallest of several, and its last index (torch.mode). */
+  /** Most frequent value along `dim`, the smallest of several, and its index (torch.mode). */
   mode(this: Tensor, options: ModeOptions = {}): [values: Tensor, indices: Tensor] {
     const call = new Call("mode").tensor("", this);
     if (options.dim !== undefined) call.integer("dim", options.dim);
@@ -3182,7 +3182,7 @@ export abstract class TensorMethods {
     return call.one();
   }
 
-  /** Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable. */
+  /** Sort along `dim`; return the values and their indices (torch.sort). */
   sort(this: Tensor, options: SortOptions = {}): [values: Tensor, indices: Tensor] {
     const call = new Call("sort").tensor("", this);
     if (options.dim !== undefined) call.integer("dim", options.dim);

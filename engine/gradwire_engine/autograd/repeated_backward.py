@@ -3,7 +3,8 @@
 The parts of repeated calls (op/repeated.py) and the edges between their nodes decide everything of a plain pass but
 the values. So the second pass over such a graph notes its formulas, as a list of forwards of ops on arrays, in the
 order of the ordinary pass. Later passes run the list. A formula whose noted ops give other bits than itself is called
-as it is. Where anything is unusual, nothing has changed, and the ordinary pass runs.
+as it is. Where anything is unusual, nothing has changed, and the ordinary pass runs. It alone can pause: noting ends,
+and so does a list, when a pause is due.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from gradwire_engine.autograd.backward_pass import NEVER
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.headroom import needed as needed_back
-from gradwire_engine.core.context import CURRENT, Context
+from gradwire_engine.core.context import CURRENT, Context, Interrupt
 from gradwire_engine.core.device import cupy
 from gradwire_engine.graph.callbacks import hooks_on
 from gradwire_engine.graph.graph import LAST, AccumulateGrad, Node
@@ -50,6 +51,10 @@ _OF_ARRAYS = frozenset(("array", "base", "data", "flags", "host", "item", "stora
 
 class _Unusual(Exception):
     """The ordinary pass must run."""
+
+
+class _Paused(Exception):
+    """The pass must pause or stop, which only the ordinary pass can."""
 
 
 class PassMemo:
@@ -83,16 +88,19 @@ class PassMemo:
         return None
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context) -> None:
-        """Count a graph; note its pass at the second time."""
+        """Count a graph; note its pass at the second time, or after a pause prevented that, at the fourth, eighth, …"""
         if not seen:
             self._nodes += len(nodes)
-            self._known[key] = 1
-            while self._nodes > _MOST_KNOWN:
-                oldest, _ = self._known.popitem(last=False)
-                self._nodes -= _count(oldest)
+        self._known[key] = count = seen + 1
+        while self._nodes > _MOST_KNOWN:
+            oldest, _ = self._known.popitem(last=False)
+            self._nodes -= _count(oldest)
+        if count == 1 or count & (count - 1) or key not in self._known:
             return
         try:
             self._known[key] = _Noting(nodes, root, context).noted()
+        except _Paused:
+            return
         except Exception:  # noqa: BLE001 - the ordinary pass, which follows, raises its own errors
             self._known[key] = None
 
@@ -185,7 +193,7 @@ class _NotedPass:
         at, interrupt = registers.__getitem__, context.interrupt or NEVER
         try:
             for forward, places, out in self.steps:
-                if monotonic() >= interrupt.at and (interrupt.stopping() or interrupt.pauses()):
+                if monotonic() >= interrupt.at and _is_due(interrupt):
                     return None  # the ordinary pass can pause
                 registers[out] = forward(np, *map(at, places))
         except Exception:  # noqa: BLE001 - the ordinary pass raises it again
@@ -197,6 +205,11 @@ class _NotedPass:
         for number in self.frees:
             nodes[number].free()
         return _deliver(found)
+
+
+def _is_due(interrupt: Interrupt) -> bool:
+    """Whether a pass whose interrupt asks to be checked must stop or pause."""
+    return interrupt.stopping() or interrupt.pauses()
 
 
 def _deliver(found: list[tuple[Tensor, Any]]) -> list[Tensor]:
@@ -225,10 +238,13 @@ class _Noting:
         self._pending[nodes[0]] = self._step(lambda xp: np.ones(shape, dtype), ())
 
     def noted(self) -> _NotedPass:
-        """The pass. Raises _Unusual, and what the formulas raise."""
+        """The pass. Raises _Unusual, _Paused, and what the formulas raise."""
         if cupy() is not None or self._values[0].dtype.kind != "f":
             raise _Unusual
+        interrupt = self._context.interrupt or NEVER
         for node in self._order():
+            if monotonic() >= interrupt.at and _is_due(interrupt):
+                raise _Paused
             register = self._pending.pop(node)
             if type(node) is AccumulateGrad:
                 self._made.leaves.append((self._numbers[node], register))
@@ -279,9 +295,12 @@ class _Noting:
     # Registers and steps.
 
     def _step(self, forward: Callable[..., Any], places: tuple[int, ...]) -> int:
-        """Note a step and compute it; return the register of its result."""
+        """Note a step and compute it; return the register of its result. Raises _Unusual if memory is short."""
         value = forward(np, *[self._values[place] for place in places])
         self._made.room += int(getattr(value, "nbytes", 0))
+        account = self._context.account
+        if account.limit and account.bytes + self._made.room > account.limit:
+            raise _Unusual
         out = self._register(value)
         self._made.steps.append((forward, places, out))
         return out
@@ -339,27 +358,40 @@ class _Noting:
     def _formula(self, formula: Callable[..., Any], meta: Any, given: list[int]) -> int:
         """The register of a formula's result, fitted to its input."""
         values = [self._values[register] for register in given]
-        expected = fit(formula(*values), meta)
+        made = formula(*values)
+        expected = fit(made, meta)
         # What a formula does by values and by numbers, which differ between passes, holds for this pass alone. NumPy's
         # numbers are results without dimensions.
-        if getattr(formula, "reads_values", False) or any(isinstance(value, (float, np.generic)) for value in values):
-            return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given))
-        steps = self._steps_of(formula, meta, given) if _is_of_ops(formula) else None
-        if steps is not None:
-            before = len(self._values), len(self._made.steps), self._made.room, dict(self._held)
-            out = self._replayed(steps, given)
-            if out is not None and _is_same(self._values[out], expected):
-                return out
-            length, count, self._made.room, self._held = before
-            del self._values[length:], self._made.steps[count:]
-        return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given))
+        varies = getattr(formula, "reads_values", False) or any(
+            isinstance(value, (float, np.generic)) for value in values
+        )
+        out = None
+        if not varies and _is_of_ops(formula):
+            out = self._by_ops(lambda *values: fit(formula(*values), meta), given, expected)
+        elif made is not expected and type(made) is np.ndarray:
+            called = self._step(_with_layout(formula, made), tuple(given))
+            out = self._by_ops(lambda made: fit(made, meta), [called], expected)
+        return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given)) if out is None else out
 
-    def _steps_of(self, formula: Callable[..., Any], meta: Any, given: list[int]) -> Any:
-        """The ops that a formula applies to tensors, with its operands; None if they do not tell all."""
+    def _by_ops(self, compute: Callable[..., Any], given: list[int], expected: Any) -> int | None:
+        """Note the ops of a computation; None, with nothing noted, if they do not make what is expected."""
+        steps = self._steps_of(compute, given)
+        if steps is None:
+            return None
+        length, count, room, held = len(self._values), len(self._made.steps), self._made.room, dict(self._held)
+        out = self._replayed(steps, given)
+        if out is not None and _is_same(self._values[out], expected):
+            return out
+        self._made.room, self._held = room, held
+        del self._values[length:], self._made.steps[count:]
+        return None
+
+    def _steps_of(self, compute: Callable[..., Any], given: list[int]) -> Any:
+        """The ops that a computation applies to tensors, with its operands; None if they do not tell all."""
         values = [self._values[register] for register in given]
         tensors = [Tensor(value) if isinstance(value, np.ndarray) else value for value in values]
         context = replace(self._context, grad_enabled=False)
-        made, recorder = record(context, lambda: fit(formula(*tensors), meta))
+        made, recorder = record(context, lambda: compute(*tensors))
         return None if recorder.failed or type(made) is not Tensor else (tensors, recorder.calls, made)
 
     def _replayed(self, steps: Any, given: list[int]) -> int | None:
@@ -421,6 +453,19 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(constant)
         elif isinstance(constant, str):
             yield constant
+
+
+def _with_layout(formula: Callable[..., Any], wanted: Any) -> Callable[..., Any]:
+    """A formula as a step, whose results have the layout of this one; for others the ordinary pass runs."""
+    shape, strides, dtype = wanted.shape, wanted.strides, wanted.dtype
+
+    def run(xp: Any, *values: Any) -> Any:
+        made = formula(*values)
+        if type(made) is not np.ndarray or made.shape != shape or made.strides != strides or made.dtype is not dtype:
+            raise _Unusual
+        return made
+
+    return run
 
 
 def _sum(xp: Any, one: Any, other: Any) -> Any:

@@ -188,6 +188,10 @@ class Call:
         self._count, self._held, self._primitive = len(memory), (primitive, *memory.values()), primitive.handle
         self._execute, self._stream = library.calls["primitive_execute"], library.stream
 
+    def numbers(self) -> tuple[int, int, int]:
+        """The primitive, how many arguments, and where they are, for machine code."""
+        return self._primitive.value or 0, self._count, ctypes.addressof(self._arguments)
+
     def __call__(self) -> None:
         status = self._execute(self._primitive, self._stream, self._count, self._arguments)
         if status:
@@ -212,6 +216,9 @@ class Library:
             self._sgemm, isa = loaded["dnnl_sgemm"], loaded["dnnl_get_effective_cpu_isa"]
             #: Addresses of functions, for machine code.
             self.sgemm, self.set_threads = _address(self._sgemm), _address(self._set_threads)
+            self.point, self.execute = (
+                _address(self.calls[name]) for name in ("memory_set_data_handle", "primitive_execute")
+            )
         except AttributeError as error:
             raise OSError(f"{path} is not oneDNN with OpenMP: {error}") from error
         describe.restype = ctypes.POINTER(_Version)
@@ -337,14 +344,15 @@ class Library:
             raise error_of(f"convolution, {kind}", status)
         return Primitive(self, made, arguments)
 
-    def lstm(self, steps: int, rows: int, inner: int, width: int, reverse: bool) -> tuple[Primitive, Primitive]:
+    def lstm(self, source: Layout, state: Layout, result: Layout, sizes: tuple[int, int], reverse: bool) -> Any:
         """One layer of an LSTM in one direction, and its gradient. Raises RuntimeError.
 
-        Inputs have the shape (steps, rows, inner); weights (1, 1, inner, 4, width), with the gates in PyTorch's order.
+        source: (steps, rows, inner). sizes: inner and width. Weights have the shape (1, 1, inner, 4, width), with the
+        gates in PyTorch's order.
         """
         self.use_one_thread()
-        source, state = self.plain_layout((steps, rows, inner)), self.plain_layout((1, 1, rows, width))
-        bias, result = self.plain_layout((1, 1, 4, width)), self.plain_layout((steps, rows, width))
+        inner, width = sizes
+        bias = self.plain_layout((1, 1, 4, width))
         weights = [self.open_layout((1, 1, size, 4, width)) for size in (inner, width)]
         given = [source, state, state, *weights, None, None, bias, result, state, state]
         handles = [None if each is None else each.handle for each in given]

@@ -36,18 +36,19 @@ class _Room(threading.local):
 
     kept: tuple[int, int, Any] = 0, 0, None  # bytes, address, array
 
-    def take(self, nbytes: int) -> tuple[int, Any]:
-        """The aligned address of so many bytes, and the array that holds them until the next call."""
+    def take(self, nbytes: int, lanes: int = 1) -> tuple[int, Any]:
+        """The aligned address of so many bytes for each lane, and the array that holds them until the next call."""
         size, address, room = self.kept
-        if size < nbytes:
-            room = np.empty(nbytes + ALIGNED, np.uint8)
+        if size < lanes * nbytes:
+            room = np.empty(lanes * nbytes + ALIGNED, np.uint8)
             address = aligned_in(room)
             if nbytes <= _KEPT:
-                self.kept = nbytes, address, room
+                self.kept = lanes * nbytes, address, room
         return address, room
 
 
-_ROOM = _Room()
+#: This thread's temporary memory.
+ROOM = _Room()
 
 
 class Operand(NamedTuple):
@@ -69,16 +70,16 @@ class Prepared:
         self.sides = [_Side(loaded, primitive, each) for each in operands]
         scratch = 0 if primitive.scratch is None else whole(primitive.scratch.nbytes)
         self.nbytes = sum(side.nbytes for side in self.sides) + scratch
-        self._idle: list[_Bound] = []
+        self._idle: list[Bound] = []
 
     def run(self, addresses: Sequence[int]) -> None:
         """Compute on operands at these addresses, in this thread."""
         try:
             bound = self._idle.pop()
         except IndexError:
-            bound = _Bound(self)
+            bound = Bound(self)
         self.library.use_one_thread()
-        address, _held = _ROOM.take(self.nbytes)
+        address, _held = ROOM.take(self.nbytes)
         bound.run(addresses, address)
         self._idle.append(bound)
 
@@ -93,7 +94,7 @@ class _Side:
         self.nbytes = 0 if self.reorder is None else whole(self.chosen.nbytes)
 
 
-class _Bound:
+class Bound:
     """A primitive's calls with their memory, for one thread at a time."""
 
     def __init__(self, prepared: Prepared) -> None:
@@ -115,6 +116,16 @@ class _Bound:
             memory[SCRATCHPAD] = Memory(loaded, primitive.scratch)
             self.room.append((memory[SCRATCHPAD], primitive.scratch.nbytes))
         self.calls = [*before, Call(loaded, primitive, memory), *after]
+
+    def program(self) -> list[int]:
+        """The calls as numbers for machine code (compile/fusion/team_code.py), which sets the addresses."""
+        places, begin = [], 0
+        for memory, nbytes in self.room:
+            places += [memory.handle.value or 0, begin]
+            begin += nbytes
+        calls = [number for call in self.calls for number in call.numbers()]
+        operands = [memory.handle.value or 0 for memory in self.plain]
+        return [len(operands), len(self.room), len(self.calls), *operands, *places, *calls]
 
     def run(self, addresses: Sequence[int], room: int) -> None:
         """Compute on these addresses; `room` is the temporary memory's."""

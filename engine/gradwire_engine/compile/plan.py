@@ -55,6 +55,8 @@ from gradwire_engine.ops.base.basic import fit
 Array = Any
 # Maximum bytes of an input that is copied to a fixed buffer, because each run passes another array.
 _COPIED = 16 << 20
+# Maximum bytes of all gradients that are copied likewise: binding takes longer than copying them.
+_COPIED_GRADIENTS = 4 << 20
 # The interrupt is checked after each instruction on an array of _LONG elements, and every _CALLS_BETWEEN_CHECKS calls.
 _LONG = 1 << 16
 _CALLS_BETWEEN_CHECKS = 64
@@ -93,6 +95,8 @@ class Plan(PlanGraph):
         self.offsets = _offsets(tracer.inputs, self.pattern)
         self.fusion: Fusion | None = Fusion() if self.device == CPU and OPTIONS.fuses() else None
         self._awaits_cuda = self.device != CPU  # whether its kernels are still to be made
+        if self._awaits_cuda:
+            self.uncaptured = "its kernels are still to be made"
         self._prepare(account)
 
     def _prepare(self, account: Account) -> None:
@@ -107,6 +111,7 @@ class Plan(PlanGraph):
         self.moving: set[int] = set()  # places of inputs on a GPU whose arrays differ from run to run
         self.storage = Storage(self.bytes, account)
         self.copies = Storage(0, account)  # of operands that kernels read as copies
+        self._gradient_copies = Storage(0, account)
         self.dynamic_bytes = self._dynamic_bytes()
         self.values: list[Any] = [None] * len(self.regs)
         self.bound: list[Any] = []
@@ -139,7 +144,8 @@ class Plan(PlanGraph):
         except EngineError as error:
             if error.reason is not Reason.MEMORY_LIMIT:
                 raise
-            return self  # no memory for a second plan
+            self.uncaptured = "there is no memory for its kernels"
+            return self
 
     def _await_kernels(self, fusion: Fusion) -> Generator[None, None, None]:
         """Wait for the kernels in the last run without them. Raises EngineError: CANCELLED."""
@@ -222,8 +228,10 @@ class Plan(PlanGraph):
     def fits(self, inputs: Sequence[Tensor]) -> bool:
         """Whether these inputs match the traced ones: gradients present, row-major layout, and shared memory."""
         entry = self.entry
-        if not all(exchange.fits() for exchange in self.exchanges):
+        if self.exchanges and not all(exchange.fits() for exchange in self.exchanges):
             return False
+        if not entry and self._are_bound(inputs):
+            return True
         for place, tensor in enumerate(inputs):
             grad = tensor.grad
             if (grad is not None) is not (place in entry) or has_history(tensor):
@@ -233,6 +241,20 @@ class Plan(PlanGraph):
             if grad is not None and (grad.node is not None or not grad.array.flags.c_contiguous):
                 return False
         return _pattern(inputs) == self.pattern and _offsets(inputs, self.pattern) == self.offsets
+
+    def _are_bound(self, inputs: Sequence[Tensor]) -> bool:
+        """Whether the arrays of these inputs are those of the last run, and no input has a gradient or a history.
+
+        Their layout and the memory that they share are then the same: an array's never change.
+        """
+        if len(self.bound) != len(inputs):
+            return False
+        for tensor, array, storage in zip(inputs, self.bound, self.held, strict=True):
+            if tensor.array is not array or tensor.storage is not storage:
+                return False
+            if tensor.node is not None or tensor.view is not None or tensor.grad is not None:
+                return False
+        return True
 
     def input_shape(self, place: int) -> tuple[int, ...]:
         """The shape of an input, for which the plan was made."""
@@ -246,7 +268,11 @@ class Plan(PlanGraph):
         for place, number in enumerate(bound):
             buffer = self.copied.get(place)
             values[number] = arrays[place] if buffer is None else buffer
-        self.bound = [None if place in self.moving else array for place, array in enumerate(arrays)]
+        first = len(self.input_regs)
+        self.bound = [
+            None if place in self.moving or (place >= first and place in self.copied) else array
+            for place, array in enumerate(arrays)
+        ]
         self.code = []
         self._dynamic = [bound[place] for place in self.moving if place not in self.copied]
         static = set(bound).difference(self._dynamic)
@@ -309,6 +335,7 @@ class Plan(PlanGraph):
                 if self.may_copy(place, array):
                     self.copied[place] = np.empty_like(array)
         if again:
+            self._copy_gradients(arrays)
             self.bind(arrays)
         for place, buffer in self.copied.items():
             np.copyto(buffer, arrays[place])
@@ -329,6 +356,32 @@ class Plan(PlanGraph):
         numbers = self._bound_regs()
         for place in self.moving.difference(self.copied):
             self.values[numbers[place]] = arrays[place]
+
+    def _copy_gradients(self, arrays: list[Any]) -> None:
+        """From now on, copy the gradients whose arrays changed to fixed buffers, if that spares binding them."""
+        first = len(self.input_regs)
+        moved = [place for place in range(first, len(self.bound)) if arrays[place] is not self.bound[place]]
+        moved = [place for place in moved if place not in self.copied]
+        total = sum(arrays[place].nbytes for place in moved)
+        if not total or total > _COPIED_GRADIENTS or not all(self._may_copy_gradient(place - first) for place in moved):
+            return
+        try:
+            self.storage.account.admit(total)
+        except EngineError:  # short of memory: they are bound
+            return
+        self._gradient_copies = Storage(total + self._gradient_copies.nbytes, self.storage.account)
+        self.copied.update((place, np.empty_like(arrays[place])) for place in moved)
+
+    def _may_copy_gradient(self, which: int) -> bool:
+        """Whether a run only reads a gradient, which shares its memory with no other tensor. which: of `read_grads`."""
+        place, number = list(self.read_grads.items())[which]
+        position = len(self.input_regs) + sum(each < place for each in self.entry)
+        if self.grad_changes.get(place) or self.pattern.count(self.pattern[position]) > 1:
+            return False
+        if any(instr.kind == "call" and number in instr.reads() for instr in self.instrs):
+            return False  # a composite may change its arguments
+        kept = [final for final in self.final_grads.values() if final is not None]
+        return not any(number in self.roots[out] for out in kept)
 
     def may_copy(self, place: int, array: Array) -> bool:
         """Whether an input may be copied before each run instead of bound: the run neither writes nor keeps it."""
@@ -365,8 +418,8 @@ class Plan(PlanGraph):
         arrays = [tensor.array for tensor in inputs]
         if self.read_grads:
             arrays += [inputs[place].grad.array for place in self.read_grads]  # type: ignore[union-attr]
-        self._take(arrays)
         self.held = [tensor.storage for tensor in inputs]
+        self._take(arrays)
         if numbers:
             self.numbers[:] = numbers
             for (place, _), array in self._number_arrays.items():

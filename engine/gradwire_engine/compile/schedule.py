@@ -7,7 +7,8 @@ which memory it may share and the last use of that memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,28 +155,30 @@ class Schedule:
 
     # Rewriting.
 
-    def _replace(self, old: int, new: int) -> None:
+    def _replace(self, by: dict[int, int]) -> None:
+        """Let registers stand for others, which may be replaced too."""
+        for old in reversed(by):  # a replaced register's own replacement was found before or after it
+            while by[old] in by:
+                by[old] = by[by[old]]
         for instr in self.instrs:
-            if old in instr.reads():
-                instr.args = _substituted(instr.args, old, new)
+            if any(number in by for number in instr.reads()):
+                instr.args = _substituted(instr.args, by)
         for output in self.outputs:
-            if output.kind == "array" and output.number == old:
-                output.number = new
-        self.final_grads = {place: new if number == old else number for place, number in self.final_grads.items()}
-        self.grad_history = [
-            (step, place, new if number == old else number) for step, place, number in self.grad_history
-        ]
+            if output.kind == "array":
+                output.number = by.get(output.number, output.number)
+        self.final_grads = {place: _replaced(number, by) for place, number in self.final_grads.items()}
+        self.grad_history = [(step, place, _replaced(number, by)) for step, place, number in self.grad_history]
 
-    def _uses(self, number: int) -> int:
-        kept = self._made().count(number)
-        return (
-            kept
-            + sum(instr.reads().count(number) for instr in self.instrs)
-            + [*self.final_grads.values()].count(number)
-        )
+    def _count_uses(self) -> Counter[int | None]:
+        """How often each register is read, and is a result of the run."""
+        uses: Counter[int | None] = Counter(number for instr in self.instrs for number in instr.reads())
+        uses.update(self._made())
+        uses.update(self.final_grads.values())
+        return uses
 
     def _merge_scaled_updates(self) -> None:
         """Fuse p -= rate * g into one instruction, so the product needs no memory."""
+        uses = self._count_uses()
         for place, instr in enumerate(self.instrs):
             if instr.kind != "write" or instr.what.name not in ("add", "sub") or not place:
                 continue
@@ -183,7 +186,7 @@ class Schedule:
             product = self.instrs[place - 1]
             if type(other) is not Ref or alpha != 1 or type(alpha) is not int or product.outs != (int(other),):
                 continue
-            if product.kind != "op" or product.what.name != "mul" or self._uses(int(other)) != 1:
+            if product.kind != "op" or product.what.name != "mul" or uses[int(other)] != 1:
                 continue
             array, factor = product.args
             if type(array) is not Ref and type(factor) is Ref:
@@ -202,10 +205,12 @@ class Schedule:
 
     def _alias(self) -> None:
         """Remove formulas that return the gradient unchanged."""
+        replaced: dict[int, int] = {}
         for instr in self.instrs:
             if _returns_gradient(instr, self.regs):
                 instr.kind = "removed"
-                self._replace(instr.outs[0], int(instr.args[0]))
+                replaced[instr.outs[0]] = int(instr.args[0])
+        self._replace(replaced)
         self.instrs = [instr for instr in self.instrs if instr.kind != "removed"]
 
     def _fuse_losses(self, make: Callable[[tuple[int, ...], Any], CrossEntropy]) -> None:
@@ -215,7 +220,7 @@ class Schedule:
                 continue
             logs, target = instr.args[:2]
             first = next((one for one in self.instrs if self._differentiates(one, instr)), None)
-            if first is None or self._uses(first.outs[0]) != 1:
+            if first is None or self._count_uses()[first.outs[0]] != 1:
                 continue
             last = next((one for one in self.instrs if first.outs[0] in one.reads()), None)
             if (
@@ -275,23 +280,38 @@ class Schedule:
 
     def _own(self) -> None:
         """Let a leaf take over its gradient's array if the array has no other use; else it is copied."""
-        for place in range(len(self.instrs) - 1, -1, -1):
-            instr = self.instrs[place]
-            if instr.kind != "own":
-                continue
-            given, own = int(instr.args[0]), instr.outs[0]
-            lone = all(map(self._is_made_here, self.roots[given]))
-            later = any(
-                self.roots[given] & self.roots[read] for other in self.instrs[place + 1 :] for read in other.reads()
-            )
-            kept = any(self.roots[number] & self.roots[given] for number in self._made()) or any(
-                number is not None and number != own and self.roots[number] & self.roots[given]
-                for number in self.final_grads.values()
-            )
-            if lone and not later and not kept and not (self.writes_to(own) and self._may_be_stretched(given)):
-                instr.kind = "removed"
-                self._replace(own, given)
+        pairs = list(zip(self.instrs, self.kernels, strict=True))
+        made_here = {out for instr in self.instrs if instr.kind != "constant" for out in instr.outs}
+        # Results without a kernel, which may be expanded (stride 0).
+        stretched = {out for instr, kernel in pairs if kernel is None for out in instr.outs}
+        written = self._roots_of(target for instr in self.instrs for target in self._targets(instr))
+        kept = self._roots_of([*self._made(), *(end for end in self.final_grads.values() if end is not None)])
+        later: set[int] = set()  # what instructions behind the current one read
+        taken: dict[int, int] = {}
+        for instr in reversed(self.instrs):
+            if instr.kind == "own":
+                given, own = int(instr.args[0]), instr.outs[0]
+                memory = self.roots[given]
+                used = not memory.isdisjoint(later) or not memory.isdisjoint(kept)
+                if memory <= made_here and not used and not (own in written and given in stretched):
+                    instr.kind = "removed"
+                    taken[own] = given
+                    for uses in (written, kept, later):
+                        if own in uses:
+                            uses |= memory
+            later |= self._roots_of(instr.reads())
+        self._replace(taken)
+        self._share_taken(taken)
         self._drop_removed()
+
+    def _roots_of(self, numbers: Iterable[int]) -> set[int]:
+        return set().union(*[self.roots[number] for number in numbers])
+
+    def _share_taken(self, taken: dict[int, int]) -> None:
+        """Let registers that may share the memory of a removed one share that of the array taken over."""
+        for number, roots in self.roots.items():
+            if not roots.isdisjoint(taken):
+                self.roots[number] = roots.union(*[self.roots[taken[root]] for root in roots if root in taken])
 
     def writes_to(self, number: int) -> bool:
         """Whether an instruction writes to a register's memory."""
@@ -303,15 +323,6 @@ class Schedule:
         if instr.kind == "fused":
             return tuple(instr.what.group.targets)
         return tuple(instr.changes())
-
-    def _may_be_stretched(self, number: int) -> bool:
-        """Whether a register's array may be expanded (stride 0): it is a result without a kernel."""
-        return any(
-            number in instr.outs and kernel is None for instr, kernel in zip(self.instrs, self.kernels, strict=True)
-        )
-
-    def _is_made_here(self, number: int) -> bool:
-        return any(number in instr.outs and instr.kind != "constant" for instr in self.instrs)
 
     def _find_last_uses(self) -> dict[int, int]:
         """For each root register, the index of the last instruction that uses its memory."""
@@ -380,10 +391,14 @@ def _is_freed(node: Any) -> bool:
     return False
 
 
-def _substituted(value: Any, old: int, new: int) -> Any:
+def _replaced(number: int | None, by: dict[int, int]) -> int | None:
+    return None if number is None else by.get(number, number)
+
+
+def _substituted(value: Any, by: dict[int, int]) -> Any:
     kind = type(value)
     if kind is Ref:
-        return Ref(new) if value == old else value
+        return Ref(by.get(value, value))
     if kind in (list, tuple):
-        return kind([_substituted(item, old, new) for item in value])
+        return kind([_substituted(item, by) for item in value])
     return value

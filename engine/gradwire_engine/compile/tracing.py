@@ -7,7 +7,8 @@ run, ends the trace. Then `failed` has the reason, and the program continues to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
 from gradwire_engine.compile.trace import Exchange, Instr, Trace, has_history, plain
 from gradwire_engine.core.context import CURRENT
-from gradwire_engine.core.device import CPU, is_writable, may_share_memory
+from gradwire_engine.core.device import CPU, address, is_writable, may_share_memory
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.op import Op
@@ -26,6 +27,48 @@ _KEPT_BYTES = 1 << 18
 _SAME_EACH_TIME = frozenset(
     ("zeros", "ones", "full", "arange", "linspace", "eye", "zeros_like", "ones_like", "full_like")
 )  # fmt: skip
+
+
+class ArrayMemory:
+    """Registers by the memory of their arrays. Finds those over an array without a comparison with each."""
+
+    def __init__(self) -> None:
+        # Disjoint spans of memory in order: where each begins and ends, and the arrays in it with their registers.
+        self._begins: list[int] = []
+        self._spans: list[tuple[int, list[tuple[Any, int]]]] = []
+        self._others: list[tuple[Any, int]] = []  # arrays that are not row-major
+
+    def _span(self, array: Any) -> tuple[int, int, int, int]:
+        """Where a row-major array begins and ends, and which spans it meets."""
+        begin = address(array)
+        end = begin + int(array.nbytes)
+        last = bisect_left(self._begins, end)
+        first = bisect_left(self._begins, begin)
+        if first and self._spans[first - 1][0] > begin:
+            first -= 1
+        return begin, end, first, max(first, last)
+
+    def registers_over(self, array: Any) -> list[int]:
+        """Registers whose arrays may share memory with an array."""
+        found = self._others
+        if not array.flags.c_contiguous:
+            found = found + [each for _, held in self._spans for each in held]
+        elif array.nbytes:
+            _, _, first, last = self._span(array)
+            found = found + [each for _, held in self._spans[first:last] for each in held]
+        return [number for other, number in found if may_share_memory(array, other)]
+
+    def add(self, array: Any, number: int) -> None:
+        """Add an array."""
+        if not array.flags.c_contiguous:
+            self._others.append((array, number))
+        elif array.nbytes:
+            begin, end, first, last = self._span(array)
+            met = self._spans[first:last]
+            begin = min([begin, *self._begins[first:last]])
+            held = [each for _, held in met for each in held]
+            self._begins[first:last] = [begin]
+            self._spans[first:last] = [(max([end, *(end for end, _ in met)]), [*held, (array, number)])]
 
 
 class Tracer(Trace):
@@ -50,6 +93,7 @@ class Tracer(Trace):
         self.input_regs: list[int] = []
         #: Registers of the inputs' gradients at the start, by input's index.
         self.entry: dict[int, int] = {}
+        self._inputs_memory, self._entry_memory = ArrayMemory(), ArrayMemory()
         for place, tensor in enumerate(self.inputs):
             self._bind(place, tensor)
 
@@ -64,7 +108,8 @@ class Tracer(Trace):
             return
         if not tensor.array.flags.c_contiguous or not is_writable(tensor.array):
             self.fail("an input is not row-major")
-        number = self._known(tensor.array, self._overlapping(tensor.array, self.input_regs))
+        number = self._known(tensor.array, self._inputs_memory.registers_over(tensor.array))
+        self._inputs_memory.add(tensor.array, number)
         self.input_regs.append(number)
         if tensor.device != self.device:
             self.hosted.add(number)
@@ -76,10 +121,8 @@ class Tracer(Trace):
             if not self.is_here(grad):
                 self.fail("a gradient is on another device")
                 return
-            self.entry[place] = self._known(grad, self._overlapping(grad, self.entry.values()))
-
-    def _overlapping(self, array: Any, registers: Iterable[int]) -> list[int]:
-        return [number for number in registers if may_share_memory(array, self.arrays[number])]
+            self.entry[place] = number = self._known(grad, self._entry_memory.registers_over(grad))
+            self._entry_memory.add(grad, number)
 
     @property
     def nodes_made(self) -> int:

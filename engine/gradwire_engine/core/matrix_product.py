@@ -7,6 +7,7 @@ BLAS may be older than the CPU, or set to another CPU's kernels.
 
 from __future__ import annotations
 
+from array import array as packed
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import product
@@ -38,6 +39,7 @@ _ONE: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((0, 0, 0), (1, 0, 0, 0))
 _Matrix = tuple[bytes, int]
 #: Numbers of a job's first part: the addresses of the factors and of the result, and that of a row to add.
 _PLACES, _ROW = (PRODUCT_FACTS + 5, PRODUCT_FACTS + 7, PRODUCT_FACTS + 9), PRODUCT_FACTS + 15
+_ONE_BY_ONE = 8  # parts of a job, up to which their addresses are added without NumPy
 
 
 def matrix_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Array:
@@ -45,14 +47,19 @@ def matrix_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Arr
     if xp is not np:
         return xp.matmul(a, b, out=out)
     if _is_worth(a, b):
-        found = _fast()
-        shape = (*a.shape[:-1], b.shape[-1])
-        if found is not None and (out is None or (out.dtype == _FLOAT and out.shape == shape)):
-            result = np.empty(shape, _FLOAT) if out is None else out
-            job = _job(found, a, b, result)
-            if job is not None:
-                job.run()
-                return result
+        return _worth_product(xp, a, b, out)
+    return np.matmul(a, b) if out is None else np.matmul(a, b, out)
+
+
+def _worth_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Array:
+    found = _fast()
+    shape = (*a.shape[:-1], b.shape[-1])
+    if found is not None and (out is None or (out.dtype == _FLOAT and out.shape == shape)):
+        result = np.empty(shape, _FLOAT) if out is None else out
+        job = _job(found, a, b, result)
+        if job is not None:
+            job.run()
+            return result
     return np.matmul(a, b) if out is None else np.matmul(a, b, out)
 
 
@@ -69,7 +76,24 @@ def _is_worth(a: Array, b: Array) -> bool:
 
 def product_for(a: Array, b: Array) -> Callable[[Any, Array, Array], Array]:
     """What `matrix_product` does for two matrices of these shapes and dtypes in host memory."""
-    return matrix_product if _is_worth(a, b) else _by_blas
+    if not _is_worth(a, b):
+        return _by_blas
+    found, shape, strides, other_strides = _fast(), (a.shape[0], b.shape[1]), a.strides, b.strides
+    layout = _layout(a.shape, strides, b.shape, other_strides, (_SIZE * shape[1], _SIZE))
+    if found is None or layout is None:
+        return _worth_product
+
+    def product_in_layout(xp: Any, a: Array, b: Array) -> Array:
+        if a.strides != strides or b.strides != other_strides:
+            return _worth_product(xp, a, b)
+        result = np.empty(shape, _FLOAT)
+        job = _job_in(found, layout, a, b, result)
+        if job is None:
+            return np.matmul(a, b)
+        job.run()
+        return result
+
+    return product_in_layout
 
 
 def _by_blas(xp: Any, a: Array, b: Array) -> Array:
@@ -140,21 +164,30 @@ class _Job:
     def __init__(self, found: Library, layout: _Layout, addresses: Sequence[int], bias: int) -> None:
         """addresses: of the factors as sgemm reads them, and of the result. bias: of a row to add, or 0."""
         self._found, self._layout, self._adds = found, layout, bias != 0
-        facts = self._facts = layout.facts.copy()
-        facts[:2] = found.sgemm, found.set_threads
-        for place, address in zip(_PLACES, addresses, strict=True):
-            facts[place::PRODUCT_NUMBERS] += address
+        facts = self._facts = layout.facts[:]
+        facts[0], facts[1] = found.sgemm, found.set_threads
+        if layout.parts <= _ONE_BY_ONE:
+            one, other, result = addresses
+            for first in range(0, layout.parts * PRODUCT_NUMBERS, PRODUCT_NUMBERS):
+                facts[first + _PLACES[0]] += one
+                facts[first + _PLACES[1]] += other
+                facts[first + _PLACES[2]] += result
+        else:
+            shown = np.frombuffer(facts, np.int64)
+            for place, address in zip(_PLACES, addresses, strict=True):
+                shown[place::PRODUCT_NUMBERS] += address
         if bias:
-            facts[_ROW::PRODUCT_NUMBERS] = layout.columns + bias
+            for part, before in enumerate(layout.columns):
+                facts[part * PRODUCT_NUMBERS + _ROW] = before + bias
 
     def run(self) -> bool:
         """Compute the products; returns whether the row was added. Raises RuntimeError, MemoryError."""
         team, layout, facts = POOL.ready_team(), self._layout, self._facts
         if team is not None:
             threads = POOL.threads if layout.work >= _SHARED else 1
-            team.run(PRODUCTS, layout.parts, facts.__array_interface__["data"][0], threads)
+            team.run(PRODUCTS, layout.parts, facts.buffer_info()[0], threads)
             if facts[2]:
-                status, facts[2] = int(facts[2]), 0
+                status, facts[2] = facts[2], 0
                 raise error_of("sgemm", status)
             return self._adds
         if layout.work >= _LARGE:
@@ -171,12 +204,18 @@ class _Job:
 def _job(found: Library, a: Array, b: Array, result: Array, bias: int = 0) -> _Job | None:
     """The product as a job; None if sgemm cannot read or write an operand. bias: where a row to add is, or 0."""
     layout = _layout(a.shape, a.strides, b.shape, b.strides, result.strides)
-    addresses = [array.__array_interface__["data"][0] for array in (a, b, result)]
-    if layout is None or any(address % _SIZE for address in addresses):
+    return None if layout is None else _job_in(found, layout, a, b, result, bias)
+
+
+def _job_in(found: Library, layout: _Layout, a: Array, b: Array, result: Array, bias: int = 0) -> _Job | None:
+    """The job of arrays of this layout; None if an address is none of a float."""
+    one, other = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
+    made = result.__array_interface__["data"][0]
+    if (one | other | made) % _SIZE:
         return None
     if layout.is_turned:
-        addresses[:2], bias = addresses[1::-1], 0
-    return _Job(found, layout, addresses, bias)
+        one, other, bias = other, one, 0
+    return _Job(found, layout, (one, other, made), bias)
 
 
 class _Layout(NamedTuple):
@@ -185,8 +224,8 @@ class _Layout(NamedTuple):
     columns: bytes before each part's first column. is_turned: the factors change places. work: multiply-adds.
     """
 
-    facts: Array
-    columns: Array
+    facts: packed[int]
+    columns: Sequence[int]
     parts: int
     work: int
     is_turned: bool
@@ -226,8 +265,10 @@ def _layout(
         for (left, right, place), repeats in pieces
         for row, height, column, width in tiles
     ]  # fmt: skip
-    facts = np.concatenate([np.zeros(PRODUCT_FACTS, np.int64), np.asarray(parts, np.int64).ravel()])
-    before = np.asarray([_SIZE * column for _ in pieces for _, _, column, _ in tiles], np.int64)
+    facts = packed("q", [0] * PRODUCT_FACTS)
+    for part in parts:
+        facts.extend(part)
+    before = [_SIZE * column for _ in pieces for _, _, column, _ in tiles]
     return _Layout(facts, before, len(parts), prod(lead) * rows * columns * inner, is_turned)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 #: Machine code of a team (compile/fusion/team_code.py): what, number, data, memory of the team.
 TeamCode = Callable[[int, int, "int | None", int], object]
-LOOPS, PRODUCTS, COPIES = 1, 2, 3  # kinds of jobs
+LOOPS, PRODUCTS, COPIES, PRIMITIVES = 1, 2, 3, 4  # kinds of jobs
 _HELP = 0
 MOST_HELPERS = 63
 #: Nanoseconds that a helper waits in a loop after its last part.

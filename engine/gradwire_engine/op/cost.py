@@ -121,12 +121,15 @@ def of_shape(weight: float, place: int) -> Cost:
 
 
 def indexing(weight: float) -> Cost:
-    """Cost of indexing: elements of all operands, which do not broadcast, and of the row that each index selects."""
+    """Cost of indexing: elements of all operands, which do not broadcast, and of the row that each index selects.
+
+    A single operand has no indices beside it, so it selects no rows.
+    """
 
     def works(*arrays: Any) -> float:
         given = list(operands(arrays))
-        if not given:
-            return 0.0
+        if len(given) < 2:
+            return weight * float(sum(each.size for each in given))
         row = given[0].size // max(1, max(given[0].shape, default=1))
         return weight * float(sum(each.size for each in given) + min(each.size for each in given) * row)
 

@@ -251,6 +251,8 @@ class Op(Declaration):
             arrays = context.tracer.plain(arrays)
         result = self.compute(tuple(arrays)) if work < LONG else offload_op(self, context, tuple(arrays), work)
         track = track and context.grad_enabled and bool(self.formulas)
+        if track and self.view and self._leaves_graph(args, result):
+            track = False
         if type(result) is tuple or type(result) is list:
             many = self._wrap_many(args, result, track, context)
             if work and track:
@@ -298,6 +300,11 @@ class Op(Declaration):
             refresh(view)
         else:
             update_requires_grad(view)
+
+    def _leaves_graph(self, args: tuple[Any, ...], result: Any) -> bool:
+        """Whether the results are views of an inference tensor, which have no history."""
+        source = args[self.tensor_positions[0]]
+        return bool(source.storage.inference) and (self.view != "maybe" or _shares_memory(result, source.array))
 
     def _wrap(self, args: tuple[Any, ...], array: Any, context: Context) -> Tensor:
         if type(array) is not np.ndarray and (isinstance(array, np.generic) or not hasattr(array, "data")):

@@ -24,7 +24,7 @@ from gradwire_engine.op.admission import needed
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.op import Op, fits_into
-from gradwire_engine.op.refusals import REFUSED, check_writable, explain
+from gradwire_engine.op.refusals import REFUSED, explain, shares_elements
 from gradwire_engine.op.workload import check_interrupt, estimate
 
 _MOST_PARTS = 16  # ops of one composite
@@ -237,13 +237,12 @@ def _call_of(source: _Source, parts: Sequence[Part], given: Sequence[Sequence[An
 def _change_of(source: _Source, op: Op, args: Sequence[Any]) -> None:
     """Add the in-place computation of an op."""
     told = [f"{name}.array" if type(each) is Tensor else name for name, each in zip(source.told, args, strict=True)]
-    source.names.update(check_writable=check_writable, REFUSED=REFUSED, explain=explain, writer=op.writer, op=op)
+    source.names.update(REFUSED=REFUSED, explain=explain, writer=op.writer, op=op)
     others = [name for name, each in zip(source.told[1:], args[1:], strict=True) if type(each) is Tensor]
     source.add("storage = a0.storage")
     for name in others:
         source.add(f"if {name}.storage is storage:", "    return None")
     source.add(
-        "check_writable(a0.array)",
         "try:",
         f"    writer(np, {', '.join(told)})",
         "except REFUSED as error:",
@@ -281,7 +280,7 @@ def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context)
     arrays = tuple([each.array if type(each) is Tensor else each for each in args])
     if op.writer is None or op.writes_always or op.no_overlap or op.cast_positions:
         return None
-    if not fits_into(arrays[0], arrays, op.tensor_positions):
+    if not fits_into(arrays[0], arrays, op.tensor_positions) or shares_elements(arrays[0]):
         return None
     source = _Source(args, context, bool(op.promotes))
     _change_of(source, op, args)

@@ -67,6 +67,14 @@ _RULES = {
     "sort": {"sort"},
     "roll": {"roll"},
     "dropout": {"dropout"},
+    "layer_norm": {"layer_norm"},
+    "deviation": {"std", "var"},
+    "detach": {"detach"},
+    "copied": {"copy_"},
+    "converted": {"to"},
+    "elementwise_loss": {"binary_cross_entropy_with_logits", "l1_loss", "mse_loss", "smooth_l1_loss"},
+    "class_loss": {"cross_entropy", "nll_loss"},
+    "embedding_bag": {"embedding_bag"},
     "drawn": {"normal_", "uniform_"},
 }  # fmt: skip
 _BY_NAME = {name: rule for rule, names in _RULES.items() for name in names}

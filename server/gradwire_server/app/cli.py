@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
@@ -98,25 +99,14 @@ def serve(context: click.Context, /, config: str, **values: Any) -> None:
     With --token-file or --tls-client-ca calls are authenticated, with --tls-cert encrypted. Without, whoever reaches
     the port may open sessions.
     """
-    given = {
-        name: value
-        for name, value in values.items()
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-    }
-    try:
-        settings = load(given, config)
-    except ConfigurationError as error:
-        raise click.UsageError(str(error)) from None
+    given, settings = _settings(context, config, values)
     blas.prepare(_arguments(given, config), settings.blas_threads)
     from gradwire_server.auth.tls import TlsError
     from gradwire_server.auth.tokens import TokenFileError
     from gradwire_server.common.logging import configure
 
     configure(settings.log_format, settings.log_level)
-    if not is_loopback(settings.host):
-        _check_bind(settings)
-    if settings.web:
-        _check_web(settings)
+    _check(settings)
     try:
         lost = asyncio.run(_serve(settings))
     except (OSError, TokenFileError, TlsError) as error:
@@ -126,6 +116,46 @@ def serve(context: click.Context, /, config: str, **values: Any) -> None:
     _bound_exit(_LOST if lost else 0)
     if lost:
         context.exit(_LOST)
+
+
+def _settings(context: click.Context, config: str, values: dict[str, Any]) -> tuple[dict[str, Any], Settings]:
+    """The options on the command line, and the settings that follow. Raises UsageError."""
+    given = {
+        name: value
+        for name, value in values.items()
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
+    try:
+        return given, load(given, config)
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Check a command line of `gradwire serve`, and that its files can be read. Raises ClickException."""
+    from gradwire_server.auth.tokens import TokenFileError, Tokens
+
+    context = serve.make_context(None, list(arguments))
+    values = dict(context.params)
+    _, settings = _settings(context, values.pop("config"), values)
+    _check(settings)
+    for name in ("token_file", "tls_cert", "tls_key", "tls_client_ca"):
+        path = getattr(settings, name)
+        if path and not os.access(path, os.R_OK):
+            raise click.UsageError(f"{flag(name)}: {path} cannot be read")
+    try:
+        if settings.token_file:
+            Tokens(Path(settings.token_file))
+    except (OSError, TokenFileError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _check(settings: Settings) -> None:
+    """Check that ports are protected, and what serves browsers is installed. Raises UsageError."""
+    if not is_loopback(settings.host):
+        _check_bind(settings)
+    if settings.web:
+        _check_web(settings)
 
 
 def _bound_exit(status: int) -> None:

@@ -11,12 +11,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from gradwire_server.cluster.head_probe import why_no_head
 from gradwire_server.cluster.head_storage import HeadStorage, StorageError
-from gradwire_server.common.addresses import is_loopback
+from gradwire_server.common.addresses import address_of, is_loopback
 
 #: Ports that Ray gives to its workers unless it is told others.
 WORKER_PORTS = range(10_002, 20_000)
-_ANSWER_SECONDS = 5.0  # of Ray's head
+_ANSWER_SECONDS = 1.0  # of what may listen at a port of this machine
 _MARK = "cluster"  # file in the state directory, with the cluster's name
 _NAME_LENGTH = 16
 _WRITTEN_SECONDS = 2.0  # another node's time to write the name after it made the file
@@ -137,18 +138,22 @@ def check_ray_port(port: int) -> None:
         )
 
 
-def check_answers(address: str) -> None:
-    """Check that something listens at the address of Ray's head. Ray would try it for minutes. Raises CheckFailed."""
+def check_answers(address: str, token: Path) -> None:
+    """Check that Ray's head is at an address, and knows the token. Raises CheckFailed."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise CheckFailed(f"{address!r} is no address of Ray's head: it has the form HOST:PORT")
+    if why := why_no_head(address, token):
+        raise CheckFailed(f"what is at {address} {why}")
+
+
+def check_free(host: str, port: int) -> None:
+    """Check that nothing listens where Ray's head or a server is to listen. Raises CheckFailed."""
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
-    except OSError as error:
-        raise CheckFailed(
-            f"Ray's head at {address} cannot be reached: {error.strerror or error}. `gradwire cluster start` prints "
-            "its address"
-        ) from None
+        socket.create_connection((host, port), _ANSWER_SECONDS).close()
+    except OSError:
+        return
+    raise CheckFailed(f"something listens at {address_of(host, port)} already: end it, or choose another port")
 
 
 def check_token(path: Path) -> None:

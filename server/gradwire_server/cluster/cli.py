@@ -20,9 +20,11 @@ from typing import Any, NoReturn
 import click
 
 from gradwire_server import __version__
+from gradwire_server.app.cli import check_arguments
 from gradwire_server.cluster.checks import (
     CheckFailed,
     check_answers,
+    check_free,
     check_head_storage,
     check_network,
     check_ray_port,
@@ -32,7 +34,8 @@ from gradwire_server.cluster.checks import (
     cluster_name,
 )
 from gradwire_server.cluster.director import director
-from gradwire_server.cluster.head_storage import PASSWORD, HeadStorage, StorageError
+from gradwire_server.cluster.head_record import FileRecord, Record, check_head, claim_head
+from gradwire_server.cluster.head_storage import PASSWORD, HeadStorage, RedisRecord, StorageError
 from gradwire_server.cluster.node import NodeExists, nodes, remove_lost, start_node
 from gradwire_server.cluster.placement import SILENT_SECONDS
 from gradwire_server.cluster.ray_process import MACHINE, RayError, RayProcess, connect, make_token, use_token
@@ -111,6 +114,7 @@ def up(count: int, port: int, folder: Path, serve_arguments: tuple[str, ...]) ->
     ray_port, *ports = _free_ports(1 + count)
     endpoints = [f"127.0.0.1:{port + index if port else ports[index]}" for index in range(count)]
     workers = max(1, (os.cpu_count() or 1) // count)
+    lines = [_serve_line(each, folder / "state", (f"--workers={workers}", *serve_arguments)) for each in endpoints]
     with (folder / "ray.log").open("wb") as log:
         started = RayProcess.start("127.0.0.1", endpoints, log, port=ray_port)
     try:
@@ -118,10 +122,7 @@ def up(count: int, port: int, folder: Path, serve_arguments: tuple[str, ...]) ->
         started.connect(address)
         record.write_text(json.dumps({"address": address, "pid": started.pid, "folder": started.folder}))
         director()
-        made = [
-            _start_server(endpoint, folder / "state", (f"--workers={workers}", *serve_arguments))
-            for endpoint in endpoints
-        ]
+        made = [_start_server(*each, started.folder) for each in zip(endpoints, lines, strict=True)]
         for endpoint, node in zip(endpoints, made, strict=True):
             _wait_until_started(endpoint, node)
     except BaseException:
@@ -282,30 +283,49 @@ def drain(node: str, grace_seconds: float, address: str | None, folder: Path) ->
 @_with_ray
 def down(grace_seconds: float, address: str | None, folder: Path) -> None:
     """End all nodes. They store their sessions. Then end Ray, where `up` started it."""
-    with _connected(address, folder) as ray:
-        found = nodes()
-        ending = [(node, each, each.stop.remote(grace_seconds)) for node, each in found.items()]
-        for node, each, answer in ending:
-            _ended(node, ray.get(answer, timeout=grace_seconds + _CALL_SECONDS))
-            ray.kill(each)
-        ray.kill(director())
     record = folder.expanduser() / "cluster.json"
-    if address is None and record.exists():
-        if (started := _recorded(record)).is_known:
+    started = _recorded(record) if address is None and record.exists() else None
+    try:
+        _end_all(address, folder, grace_seconds)
+    except (RayError, CheckFailed) as error:
+        if started is None or not started.is_known:
+            if started is not None:
+                record.unlink()
+            raise
+        click.echo(f"the cluster does not answer, and its processes are ended: {error}", err=True)
+    if started is not None:
+        if started.is_known:
             started.stop()
         record.unlink()
+
+
+def _end_all(address: str | None, folder: Path, grace: float) -> None:
+    """End all nodes and the Director. Raises RayError, CheckFailed."""
+    with _connected(address, folder) as ray:
+        found = nodes()
+        ending = [(node, each, each.stop.remote(grace)) for node, each in found.items()]
+        for node, each, answer in ending:
+            _ended(node, ray.get(answer, timeout=grace + _CALL_SECONDS))
+            ray.kill(each)
+        ray.kill(director())
 
 
 # Nodes.
 
 
-def _start_server(endpoint: str, state_dir: Path | str, arguments: Sequence[str], control: str = "") -> Any:
+def _serve_line(endpoint: str, state_dir: Path | str, arguments: Sequence[str]) -> list[str]:
+    """The arguments of a node's `gradwire serve`, checked. Raises ClickException."""
     host, _, port = endpoint.rpartition(":")
     line = [
         f"--host={host.strip('[]')}", f"--port={port}", f"--endpoint={endpoint}", f"--state-dir={state_dir}",
         "--durability=log", *arguments,
     ]  # fmt: skip
-    return start_node(endpoint, line, {name: os.environ.get(name) for name in _CHANGED_BY_RAY}, control)
+    check_arguments(line)
+    return line
+
+
+def _start_server(endpoint: str, line: Sequence[str], folder: str, control: str = "") -> Any:
+    return start_node(endpoint, line, {name: os.environ.get(name) for name in _CHANGED_BY_RAY}, folder, control)
 
 
 def _wait_until_started(endpoint: str, node: Any) -> None:
@@ -342,18 +362,26 @@ def _run_node(
 ) -> None:  # fmt: skip
     """Run Ray and a server on this machine until a signal, or until the node is drained."""
     token = folder.expanduser() / "token"
+    endpoint, head_address = address_of(host, port), address or address_of(host, ray_port)
+    line = _serve_line(endpoint, state_dir, arguments)
     check_token(token)
     check_storage(Path(state_dir), token, joins=bool(address))
+    check_free(host, port)
+    records: list[Record] = []
     if address:
-        check_answers(address)
+        check_answers(address, token)
+    else:
+        check_free(host, ray_port)
+        records = _records(Path(state_dir), token, storage)
+        claim_head(head_address, token, records)
     use_token(token)
-    endpoint = address_of(host, port)
     _end_by_signals()
     started = RayProcess.start(
         host, [endpoint], sys.stderr, port=ray_port, address=address, storage=storage, name=cluster_name(token)
     )
     try:
-        started.connect(address or address_of(host, ray_port))
+        started.connect(head_address)
+        check_head(head_address, records)
         if storage is not None:
             storage.check_used()
         _end_by_signals()  # again, since Ray has set its own handlers
@@ -363,17 +391,25 @@ def _run_node(
         check_version(__version__, {each: load.get("version", "") for each, load in loads.items()})
         remove_lost(endpoint)
         control = f"{started.folder}/node"
-        node = _start_server(endpoint, state_dir, arguments, control)
+        node = _start_server(endpoint, line, started.folder, control)
         _wait_until_started(endpoint, node)
         ray.shutdown()
         head = 0 if storage is None else started.head()
         if storage is not None and not head:
             raise RayError("Ray's head has ended")
-        click.echo(f"listening on {endpoint}, Ray at {address or address_of(host, ray_port)}")
+        click.echo(f"listening on {endpoint}, Ray at {head_address}")
     except BaseException:
         started.stop()
         raise
     become_watch(endpoint, started, control, head)
+
+
+def _records(state_dir: Path, token: Path, storage: HeadStorage | None) -> list[Record]:
+    """Where the address of the cluster's head is written."""
+    records: list[Record] = [FileRecord(state_dir)]
+    if storage is not None and not storage.directory:
+        records.append(RedisRecord(storage, cluster_name(token)))
+    return records
 
 
 def _end_by_signals() -> None:
@@ -399,6 +435,7 @@ def _connected(address: str | None, folder: Path) -> Iterator[Any]:
             raise click.ClickException(f"no cluster is up in {folder}; --address names another one")
         address = str(_read(record)["address"])
     check_token(folder / "token")
+    check_answers(address, folder / "token")
     use_token(folder / "token")
     connect(address)
     import ray

@@ -74,12 +74,16 @@ class HeadStorage:
 
     def check_redis(self) -> None:
         """Check that Redis answers, and takes the password. Raises StorageError."""
+        self.ask("PING")
+
+    def ask(self, *words: str) -> str:
+        """Redis's answer to a command, "" for none. Raises StorageError."""
         where = f"Redis at {self.host}:{self.port}"
         try:
             with self._connected() as connection:
                 if self.password:
                     _ask(connection, "AUTH", *([self.user] if self.user else []), self.password)
-                _ask(connection, "PING")
+                return _ask(connection, *words)
         except _RedisRefusal as refusal:
             raise StorageError(f"{where} refuses: {refusal}. Is {PASSWORD} right?") from None
         except OSError as error:
@@ -99,14 +103,43 @@ class HeadStorage:
             raise
 
 
+class RedisRecord:
+    """The address of a cluster's head in Redis (head_record.py)."""
+
+    def __init__(self, storage: HeadStorage, cluster: str) -> None:
+        self._storage = storage
+        self._key = f"RAY{cluster}@gradwire-head"  # beside what Ray's head of that cluster stores
+        self.where = f"Redis at {storage.host}:{storage.port}"
+
+    def swap(self, address: str) -> str:
+        """Write an address; the former one, "" for none. Raises StorageError."""
+        return self._storage.ask("GETSET", self._key, address)
+
+    def read(self) -> str:
+        """The address. Raises StorageError."""
+        return self._storage.ask("GET", self._key)
+
+
 class _RedisRefusal(Exception):
     """Redis has answered with an error."""
 
 
-def _ask(connection: socket.socket, *words: str) -> None:
-    """Send a command of Redis and read its one line. Raises _RedisRefusal, OSError."""
+def _ask(connection: socket.socket, *words: str) -> str:
+    """Send a command of Redis and read its answer, a line or a text. Raises _RedisRefusal, OSError."""
     coded = [word.encode() for word in words]
     connection.sendall(b"*%d\r\n" % len(coded) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in coded))
+    line = _line(connection)
+    if line.startswith(b"$") and line != b"$-1":  # a text follows, which has no end of line here
+        line = b"+" + _line(connection)
+    if line.startswith(b"-"):
+        raise _RedisRefusal(line[1:].decode(errors="replace"))
+    if not line.startswith((b"+", b"$")):
+        raise OSError("it does not answer as Redis does")
+    return line[1:].decode(errors="replace") if line.startswith(b"+") else ""
+
+
+def _line(connection: socket.socket) -> bytes:
+    """A line of an answer. Raises OSError."""
     line = b""
     ends = time.monotonic() + _ANSWER_SECONDS
     while not line.endswith(b"\r\n"):
@@ -114,7 +147,4 @@ def _ask(connection: socket.socket, *words: str) -> None:
         if not part or len(line) > _LONGEST_LINE or time.monotonic() > ends:
             raise OSError("it does not answer as Redis does")
         line += part
-    if line.startswith(b"-"):
-        raise _RedisRefusal(line[1:].decode(errors="replace").strip())
-    if not line.startswith(b"+"):
-        raise OSError("it does not answer as Redis does")
+    return line[:-2]

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,14 @@ from gradwire_server.cluster.ray_process import NAMESPACE, resource
 
 PREFIX = "node "  # of an actor's name; the endpoint follows
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds before a server that ended is started again
+_TRIED_STARTS, _LOOK_SECONDS = 2, 0.1  # of a server that never listened, until that is told
 _STEADY_SECONDS = 10.0  # a server that ran so long is started again at once
 _DIRECTOR_SECONDS = 0.8
+_AWAY_SECONDS = 1.0  # without calls, after one that the Director did not answer
+_LEARNING_SECONDS = 0.1  # before a Director is asked again to which not all nodes have reported
 _LOST_SECONDS = 15.0  # for Ray to notice that a machine was lost, or to forget an actor
+_FIRST_WATCH_SECONDS, _NEXT_WATCH_SECONDS = 180.0, 10.0  # without a watch, until the node ends and Ray with it
+_WATCH_GRACE = 30.0  # to store its sessions then
 _LAST_LINES = 20  # of a server's log, for the reason why it does not start
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -49,11 +55,13 @@ class Node:
     """A Ray actor; `start_node` makes it. Its methods may be called from several threads."""
 
     def __init__(
-        self, endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], control: str = ""
-    ) -> None:
+        self, endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], folder: str,
+        control: str = "",
+    ) -> None:  # fmt: skip
         """Start the server. `environment` has variables that Ray changes, as they were; None for unset ones.
 
-        At the path `control`, if given, a process of this machine may watch and end the node (watch.py).
+        `folder` is removed with Ray's end on this machine. So nothing is left of an actor that was killed. At the path
+        `control`, if given, a process of this machine may watch and end the node (watch.py).
         """
         self.endpoint = endpoint
         self._arguments = tuple(arguments)
@@ -62,27 +70,38 @@ class Node:
             self._environment.pop(name, None)
             if value is not None:
                 self._environment[name] = value
-        self._folder = Path(tempfile.mkdtemp(prefix="gradwire-node-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="node-", dir=folder))
         self._listening = threading.Event()
         self._ending = threading.Event()
         self._draining = False
         self._starts = 0
+        self._ended_early = 0  # servers that ended before they listened
         self._last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         self._process: subprocess.Popen[str] | None = None
         self._director = director()
+        self._director_away_until = 0.0
+        self._reporting = threading.Lock()
+        self._removed = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(str(self._folder / "placement"))
         self._socket.listen()
         self._control = control
-        for target in (self._run_server, self._serve_placement, *([self._serve_control] if control else [])):
+        self._ray_folder = folder
+        self._watching = threading.Lock()
+        self._watches = 0  # connections of watches
+        self._unwatched_until = time.monotonic() + _FIRST_WATCH_SECONDS
+        controlling = [self._serve_control, self._end_without_watch] if control else []
+        for target in (self._run_server, self._serve_placement, *controlling):
             threading.Thread(target=target, daemon=True).start()
 
     # For the command line.
 
     def wait_until_started(self, seconds: float) -> str:
-        """Wait until the server listens; "" then, else why it does not."""
-        if self._listening.wait(seconds):
-            return ""
+        """Wait until the server listens; "" then, else why it does not. It may end once, and be started again."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends and self._ended_early < _TRIED_STARTS:
+            if self._listening.wait(_LOOK_SECONDS):
+                return ""
         return "\n".join(self._last_lines) or f"the server does not listen after {seconds:g} seconds"
 
     def status(self) -> dict[str, Any]:
@@ -102,7 +121,9 @@ class Node:
             except subprocess.TimeoutExpired:
                 process.kill()
                 ended = False
-        self._director.remove.remote(self.endpoint)
+        with self._reporting:
+            self._removed = True
+            self._director.remove.remote(self.endpoint)
         shutil.rmtree(self._folder, ignore_errors=True)
         if self._control:
             Path(self._control).unlink(missing_ok=True)  # says that the node ends, and is not to be started again
@@ -128,6 +149,7 @@ class Node:
                 if "listening" in line:
                     self._listening.set()
             process.wait()
+            self._ended_early += not self._listening.is_set()
             self._listening.clear()
             wait = _FIRST_WAIT if time.monotonic() - began > _STEADY_SECONDS else min(2 * wait, _LONGEST_WAIT)
             self._ending.wait(wait)
@@ -144,7 +166,31 @@ class Node:
                 connection, _ = listening.accept()
                 threading.Thread(target=self._follow_control, args=(connection,), daemon=True).start()
 
+    def _end_without_watch(self) -> None:
+        """End the node and Ray of this machine when its watch was killed: nothing else would end them."""
+        import ray
+
+        while self._watches or time.monotonic() < self._unwatched_until:
+            if self._ending.wait(1.0):
+                return
+        print("the watch of this node has ended, and with it the node and Ray on this machine", flush=True)
+        self.stop(_WATCH_GRACE)
+        command = [sys.executable, "-m", "gradwire_server.cluster.ray_session", str(os.getsid(0)), self._ray_folder]
+        subprocess.run(command, env=self._environment, check=False)  # it leaves a process of its own
+        ray.kill(ray.get_runtime_context().current_actor)  # Ray would start it again, at the next machine of its name
+
     def _follow_control(self, connection: socket.socket) -> None:
+        with self._watching:
+            self._watches += 1
+        try:
+            self._obey(connection)
+        finally:
+            with self._watching:
+                self._unwatched_until = time.monotonic() + _NEXT_WATCH_SECONDS
+                self._watches -= 1
+
+    def _obey(self, connection: socket.socket) -> None:
+        """Follow what a watch says, until its connection ends."""
         import ray
 
         with connection, connection.makefile("r", encoding="utf-8") as lines, contextlib.suppress(OSError):
@@ -166,13 +212,13 @@ class Node:
     def _answer_server(self, connection: socket.socket) -> None:
         """Pass the server's reports on, and answer its questions, until it closes the connection."""
         writing = threading.Lock()
-        reported: concurrent.futures.Future[dict[str, list[int]]] | None = None
+        reported: concurrent.futures.Future[dict[str, list[Any]]] | None = None
 
         def answer(message: dict[str, Any]) -> None:
             with writing, contextlib.suppress(OSError):  # the reading side ends the connection
                 connection.sendall(json.dumps(message).encode() + b"\n")
 
-        def tell_elsewhere(told: concurrent.futures.Future[dict[str, list[int]]]) -> None:
+        def tell_elsewhere(told: concurrent.futures.Future[dict[str, list[Any]]]) -> None:
             if not told.cancelled() and told.exception() is None:  # without the Director, the last sums hold
                 answer({"elsewhere": told.result()})
 
@@ -184,29 +230,47 @@ class Node:
                         continue  # the Director is busy or away: reports must not pile up
                     load = Load.of(message["load"])
                     load = replace(load, draining=load.draining or self._draining)
-                    told = self._director.report.remote(self.endpoint, asdict(load), message.get("usage"))
+                    with self._reporting:
+                        if self._removed:
+                            continue  # the server's last lines, read after its end, must not list the node again
+                        told = self._director.report.remote(self.endpoint, asdict(load), message.get("usage"))
                     reported = told.future()
                     if "usage" in message:
                         reported.add_done_callback(tell_elsewhere)
                 elif "nodes" in message:
-                    answer({"nodes": message["nodes"], "found": self._told(self._director.nodes.remote(), {})})
+                    answer({"nodes": message["nodes"], "found": self._told(self._director.nodes.remote, {})})
                 elif message.get("gang"):
-                    gang = (message.get("device_type", ""), message["gang"], message["size"])
-                    endpoint, refused = self._told(self._director.place_in_gang.remote(self.endpoint, *gang), ("", ""))
+                    endpoint, refused = self._place_in_gang(message)
                     answer({"place": message["place"], "endpoint": endpoint, "refused": refused})
                 else:
-                    # "" is here.
-                    place = self._director.place.remote(self.endpoint, message.get("device_type", ""))
-                    answer({"place": message["place"], "endpoint": self._told(place, "")})
+                    place = partial(self._director.place.remote, self.endpoint, message.get("device_type", ""))
+                    answer({"place": message["place"], "endpoint": self._told(place, "")})  # "" is here
 
-    def _told(self, answer: Any, otherwise: Any) -> Any:
-        """The Director's answer; `otherwise` while it does not answer."""
+    def _place_in_gang(self, message: Mapping[str, Any]) -> tuple[str, str]:
+        """The node for one of a gang's sessions, and why it is refused. "" and "" while the Director cannot tell."""
+        asked = (self.endpoint, message.get("device_type", ""), message["gang"], message["size"])
+        ends = time.monotonic() + _DIRECTOR_SECONDS
+        while (left := ends - time.monotonic()) > 0:
+            endpoint, refused = self._told(partial(self._director.place_in_gang.remote, *asked), ("", ""), left)
+            if endpoint is not None:
+                return endpoint, refused
+            time.sleep(min(left, _LEARNING_SECONDS))  # the Director is new, and learns what the nodes have
+        return "", ""
+
+    def _told(self, ask: Callable[[], Any], otherwise: Any, seconds: float = _DIRECTOR_SECONDS) -> Any:
+        """The Director's answer; `otherwise` while it does not answer.
+
+        After a call without an answer, none is made for a while. Else the server's questions would pile up.
+        """
         import ray
 
+        if time.monotonic() < self._director_away_until:
+            return otherwise
         try:
-            return ray.get(answer, timeout=_DIRECTOR_SECONDS)
+            return ray.get(ask(), timeout=seconds)
         except ray.exceptions.RayError as error:
             print(f"the Director does not answer: {error!r}", flush=True)
+            self._director_away_until = time.monotonic() + _AWAY_SECONDS
             return otherwise
 
 
@@ -216,7 +280,7 @@ def _end_with_parent() -> None:
 
 
 def start_node(
-    endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], control: str = ""
+    endpoint: str, arguments: Sequence[str], environment: Mapping[str, str | None], folder: str, control: str = ""
 ) -> Any:
     """Make the actor of a node, on the machine whose Ray was started for it. Needs a connection to Ray.
 
@@ -229,7 +293,7 @@ def start_node(
         max_concurrency=4, resources={resource(endpoint): 1},
     )  # fmt: skip
     try:
-        return actor.remote(endpoint, list(arguments), dict(environment), control)
+        return actor.remote(endpoint, list(arguments), dict(environment), folder, control)
     except ValueError:
         raise NodeExists(endpoint) from None
 

@@ -1,7 +1,8 @@
 """Placement: which node opens a new session. Knows what nodes reported, and no Ray. `clock` counts seconds.
 
 A gang's sessions get their places at once, when the first of them asks. These are reserved until all have asked, but
-not longer than some seconds. Sessions that ask later get places anew.
+not longer than some seconds. Nodes report the gangs' sessions that they opened. So places are reserved for the others
+only, if sessions ask later, or another Director asks itself what its predecessor did.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any
 SILENT_SECONDS = 3.0
 # Seconds within which a placed session is in its node's reports.
 _PLACED_SECONDS = 2.0
+_LEARNING_SECONDS = 1.0  # until all nodes have reported to a new Director
 _RESERVED_SECONDS = 30.0  # for a gang's sessions to ask
-_LATE_SECONDS = 600.0  # for a gang's other sessions, if some have asked in time
-_MOST_GANGS = 10_000  # with reserved places at once, or with late sessions
+_MOST_GANGS = 10_000  # that are being opened
+_MOST_GANGS_OF_ONE = 1_000  # of one principal
+_MOST_PLACES_OF_ONE = 2_048  # reserved places of one principal, twice the largest gang
 _FULL = 0.9  # share of a node's bytes from which on others are preferred
 
 
@@ -38,6 +41,8 @@ class Load:
     metrics: str = ""  # address of its metrics; "" if it serves none
     max_sessions: int = 0  # 0 is not known
     opened: int = 0  # sessions since the server began
+    gangs: Mapping[str, int] = field(default_factory=dict)  # sessions of gangs that were opened some minutes ago
+    max_principal_sessions: int = 0  # over all nodes; 0 is no limit
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Load:
@@ -62,16 +67,15 @@ class NoRoom(Exception):
     """A gang has more sessions than the nodes have room for."""
 
 
+class Learning(Exception):
+    """This is a new Director, to which not all nodes have reported yet."""
+
+
 @dataclass
 class _Gang:
     places: list[str]  # endpoints that none of its sessions was sent to yet
     until: float
-
-
-@dataclass(frozen=True)
-class _Late:
-    count: int  # sessions of a gang that did not ask in time
-    until: float
+    principal: str
 
 
 class Placement:
@@ -81,7 +85,8 @@ class Placement:
         self._clock = clock
         self._nodes: dict[str, _Node] = {}
         self._gangs: dict[str, _Gang] = {}  # the one that expires first is first
-        self._late: dict[str, _Late] = {}  # the same
+        self._of_principal: dict[str, dict[str, _Gang]] = {}  # the same, by principal
+        self._began = clock()
         self._reserved: Counter[str] = Counter()  # gangs' places, by endpoint
 
     def report(self, endpoint: str, load: Load) -> None:
@@ -91,6 +96,11 @@ class Placement:
         # Placed sessions that the node has opened since are in its load.
         del node.placed[: max(0, load.opened - node.load.opened)]
         node.load, node.reported = load, now
+
+    def load(self, endpoint: str) -> Load | None:
+        """What a node last reported; None if it is not known."""
+        node = self._nodes.get(endpoint)
+        return None if node is None else node.load
 
     def remove(self, endpoint: str) -> None:
         """Forget a node that has ended."""
@@ -109,19 +119,26 @@ class Placement:
             self._nodes[chosen].placed.append(now)
         return chosen
 
-    def choose_for_gang(self, asking: str, device_type: str, gang: str, size: int) -> str:
-        """Endpoint for one of a gang's `size` sessions; "" if no node is known. Raises NoRoom if not all have room.
+    def choose_for_gang(
+        self, asking: str, device_type: str, gang: str, size: int, principal: str = "", room: int | None = None
+    ) -> str:
+        """Endpoint for one of a gang's `size` sessions; "" if no node is known.
 
         Places are spread as by `choose`. A node that is lost meanwhile is replaced by another one. Sessions beyond
-        `size`, such as those of repeated calls, are placed as any session.
+        `size`, such as those of repeated calls, are placed as any session. `room` is how many more sessions the
+        principal may have, if it has a limit. Raises NoRoom if not all have room, and Learning.
         """
         now = self._clock()
         self._expire(now)
         if gang not in self._gangs:
-            if not self._ready(now, device_type):
+            ready = self._ready(now, device_type)
+            if not ready:
                 return ""
-            late = self._late.get(gang)
-            self._reserve(now, asking, device_type, gang, size if late is None else late.count)
+            if now - self._began < _LEARNING_SECONDS:
+                raise Learning
+            opened = sum(node.load.gangs.get(gang, 0) for node in self._ready(now, "", draining=True).values())
+            self._check_principal(principal, max(0, size - opened), room)
+            self._reserve(now, asking, device_type, _Gang([], now + _RESERVED_SECONDS, principal), gang, size - opened)
         places = self._gangs[gang].places
         if not places:
             return self.choose(asking, device_type)
@@ -134,8 +151,25 @@ class Placement:
         self._nodes[taken].placed.append(now)
         return taken
 
-    def _reserve(self, now: float, asking: str, device_type: str, gang: str, size: int) -> None:
-        """Reserve places for a gang. Raises NoRoom, and reserves nothing then."""
+    def reserved(self, principal: str) -> dict[str, int]:
+        """The reserved places of a principal's gangs, by gang."""
+        gangs = self._of_principal.get(principal, {})
+        return {name: len(gang.places) for name, gang in gangs.items() if gang.places}
+
+    def _check_principal(self, principal: str, size: int, room: int | None) -> None:
+        """Check that a principal may reserve `size` places. Raises NoRoom."""
+        if len(self._of_principal.get(principal, ())) >= _MOST_GANGS_OF_ONE:
+            raise NoRoom(f"the principal opens {_MOST_GANGS_OF_ONE} gangs already, the limit")
+        held = sum(self.reserved(principal).values())
+        most = _MOST_PLACES_OF_ONE if room is None else min(room, _MOST_PLACES_OF_ONE)
+        if held + size > most:
+            may = f"its limit of sessions leaves {max(0, room)}" if room == most else f"the limit is {most}"
+            raise NoRoom(
+                f"the gang needs {size} places, {held} are reserved for other gangs of the same principal, and {may}"
+            )
+
+    def _reserve(self, now: float, asking: str, device_type: str, gang: _Gang, name: str, size: int) -> None:
+        """Reserve `size` places for a gang. Raises NoRoom, and reserves nothing then."""
         if len(self._gangs) >= _MOST_GANGS:
             raise NoRoom(f"{_MOST_GANGS} gangs are being placed, the limit")
         nodes = self._with_room(now, device_type)
@@ -153,26 +187,27 @@ class Placement:
                 heapq.heapreplace(heap, (self._crowded(place, now, asking, device_type), place))
             else:
                 heapq.heappop(heap)
-        self._late.pop(gang, None)
         # Neighbours are at the same node where that is possible: collectives send to neighbours.
-        self._gangs[gang] = _Gang(sorted(places, key=lambda place: (place != asking, place)), now + _RESERVED_SECONDS)
+        gang.places = sorted(places, key=lambda place: (place != asking, place))
+        self._gangs[name] = self._of_principal.setdefault(gang.principal, {})[name] = gang
 
     def _expire(self, now: float) -> None:
         """Free the places of gangs whose sessions do not ask."""
         while self._gangs and next(iter(self._gangs.values())).until < now:
             name = next(iter(self._gangs))
-            places = self._gangs.pop(name).places
-            self._reserved -= Counter(places)
-            if places:
-                self._late[name] = _Late(len(places), now + _LATE_SECONDS)
-        while self._late and (len(self._late) > _MOST_GANGS or next(iter(self._late.values())).until < now):
-            del self._late[next(iter(self._late))]
+            gang = self._gangs.pop(name)
+            self._reserved -= Counter(gang.places)
+            others = self._of_principal[gang.principal]
+            del others[name]
+            if not others:
+                del self._of_principal[gang.principal]
 
-    def _ready(self, now: float, device_type: str) -> dict[str, _Node]:
+    def _ready(self, now: float, device_type: str, draining: bool = False) -> dict[str, _Node]:
+        """The nodes that report and have such a device; with `draining` also those that get no sessions."""
         return {
             endpoint: node
             for endpoint, node in self._nodes.items()
-            if not node.load.draining
+            if (draining or not node.load.draining)
             and now - node.reported <= SILENT_SECONDS
             and (not device_type or device_type in node.load.device_types)
         }

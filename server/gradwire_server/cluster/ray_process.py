@@ -107,10 +107,8 @@ class RayProcess(RaySession):
         command = [
             sys.executable, "-m", "ray.scripts.scripts", "start", *role, f"--node-ip-address={host}",
             f"--resources={resources}", "--num-cpus=0", f"--object-store-memory={_STORE_BYTES}",
-            "--include-log-monitor=false", "--disable-usage-stats",
+            "--include-log-monitor=false", "--disable-usage-stats", f"--temp-dir={folder}",
         ]  # fmt: skip
-        if not address:
-            command.append(f"--temp-dir={folder}")
         environment = dict(os.environ)
         if storage is not None:
             command += storage.arguments()
@@ -134,7 +132,8 @@ class RayProcess(RaySession):
         if status:
             made.stop()
             where = f" at {address}: is Ray's head there, and is the token the cluster's?" if address else ""
-            raise RayError(f"`ray start` has failed (status {status}; its output is above){where}")
+            said = "above" if log is sys.stderr else f"in {log.name}"
+            raise RayError(f"`ray start` has failed (status {status}; its output is {said}){where}")
         return made
 
     def connect(self, address: str) -> None:

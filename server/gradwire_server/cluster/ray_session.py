@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 
 _END_SECONDS = 5.0
@@ -79,3 +80,11 @@ def _command(pid: int) -> bytes:
 def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):  # it has ended
         os.kill(pid, number)
+
+
+if __name__ == "__main__":  # the actor of a node without a watch runs it (node.py)
+    # Ray ends the children of an actor that ends, and the actor's session is what is to end.
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    RaySession(int(sys.argv[1]), sys.argv[2]).stop()

@@ -38,6 +38,12 @@ class Usage:
             self._forget(node, principal)
         return {principal: self._elsewhere(node, principal) for principal in totals}
 
+    def sessions(self, principal: str) -> int:
+        """A principal's sessions on all nodes."""
+        since = self._clock() - SILENT_SECONDS
+        nodes = self._by_principal.get(principal, {})
+        return sum(told[0] for node, told in nodes.items() if self._reported[node] >= since)
+
     def remove(self, node: str) -> None:
         """Forget a node that has ended."""
         self._reported.pop(node, None)

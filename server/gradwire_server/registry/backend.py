@@ -1,6 +1,7 @@
 """`Backend`: assigns each session to a worker and forwards its calls. interface.py has the contract."""
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -18,6 +19,7 @@ from gradwire_server.common.protocol import PROTOCOL, ids_of
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.cluster_quotas import ClusterQuotas
 from gradwire_server.registry.files import Files
+from gradwire_server.registry.gangs import gang_of
 from gradwire_server.registry.group_homes import Homes
 from gradwire_server.registry.group_nodes import GroupNodes
 from gradwire_server.registry.groups import Groups
@@ -38,21 +40,7 @@ _SWEEP_SECONDS = 1.0
 _REPORT_SECONDS = 2.0  # deadline for a worker's answer about what it holds
 _MOST_LISTED = 1000  # sessions on one page
 _NUMBER_DIGITS = 18
-_LARGEST_GANG, _LONGEST_GANG_NAME = 1024, 256
 Opening: TypeAlias = service_pb2.OpenSessionRequest | snapshots_pb2.RestoreSessionRequest
-
-
-def _gang_of(request: Opening) -> tuple[str, int]:
-    """The gang to which a new session belongs, and its size; "" and 0 for none. Raises Refusal: ARGUMENT_VALUE."""
-    if not isinstance(request, service_pb2.OpenSessionRequest) or not request.gang:
-        return "", 0
-    if len(request.gang) > _LONGEST_GANG_NAME or not 1 <= request.gang_size <= _LARGEST_GANG:
-        raise Refusal(
-            "ARGUMENT_VALUE",
-            f"a gang has 1 to {_LARGEST_GANG} sessions and a name of at most {_LONGEST_GANG_NAME} characters",
-        )
-    # Principals' gangs are apart, whatever the names contain.
-    return f"{CALLER.get().name!r}/{request.gang}", request.gang_size
 
 
 class Backend:
@@ -130,6 +118,8 @@ class Backend:
             "metrics": self.metrics,
             "max_sessions": self.limits.max_sessions,
             "opened": self.registry.opened,
+            "gangs": self.registry.gangs.report(),
+            "max_principal_sessions": self.limits.max_principal_sessions,
         }
 
     def device_types(self) -> list[str]:
@@ -139,13 +129,13 @@ class Backend:
     async def _endpoint_for(self, request: Opening) -> str:
         """The address of the server that is to open a session; "" for this one.
 
-        Raises Refusal: DEVICE_UNAVAILABLE, SESSION_LIMIT if a gang has no room.
+        Raises Refusal: DEVICE_UNAVAILABLE, ARGUMENT_VALUE, SESSION_LIMIT if a gang has no room.
         """
-        wanted = request.device_type
-        gang, size = _gang_of(request)
+        wanted, principal = request.device_type, CALLER.get().name
+        gang, size = gang_of(request, principal) if isinstance(request, service_pb2.OpenSessionRequest) else ("", 0)
         if request.follows_endpoint and self.placement is not None:
             try:
-                if other := await self.placement.choose(wanted, gang, size):
+                if other := await self.placement.choose(wanted, gang and json.dumps([principal, gang]), size):
                     return other
             except GangRefused as refused:
                 raise Refusal("SESSION_LIMIT", str(refused)) from None

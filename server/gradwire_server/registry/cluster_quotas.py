@@ -6,6 +6,7 @@ over all servers, except for what is allocated between two reports. Without answ
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from gradwire_server.common.shared_counters import PrincipalTotals, SharedCounters
 from gradwire_server.registry.principal_rows import PrincipalRows
@@ -17,6 +18,7 @@ HELD_SECONDS = 60.0
 #: Seconds for which a principal's sessions elsewhere are not counted, after one of them was taken over from a server
 #: that may still be counted: longer than a silent server is (cluster/placement.py), and two reports.
 TAKEN_OVER_SECONDS = 5.0
+_FIELDS = 5  # of what is told of a principal
 
 
 class ClusterQuotas:
@@ -46,8 +48,13 @@ class ClusterQuotas:
         found = self._registry.sessions_by_principal()
         return {name: [count, *totals.get(name, PrincipalTotals())] for name, count in found.items()}
 
-    def take(self, elsewhere: Mapping[str, Sequence[int]]) -> None:
-        """Count what the other servers hold, by principal as in `here`. Principals that are left out hold nothing."""
+    def take(self, elsewhere: Mapping[str, Sequence[Any]]) -> None:
+        """Count what the other servers hold, by principal as in `here`. Principals that are left out hold nothing.
+
+        The reserved places of a principal's gangs may follow, by gang.
+        """
+        self._registry.gangs.reserved = {name: told[_FIELDS] for name, told in elsewhere.items() if told[_FIELDS:]}
+        elsewhere = {name: told[:_FIELDS] for name, told in elsewhere.items()}
         now = self._told = self._clock()
         self._taken_over = {name: until for name, until in self._taken_over.items() if until > now}
         counted = {name: told for name, told in elsewhere.items() if name not in self._taken_over}

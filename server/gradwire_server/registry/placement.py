@@ -19,11 +19,12 @@ from typing import Any, Protocol, TypeAlias
 _LOAD_SECONDS = 0.4
 _ANSWER_SECONDS = 1.0
 _RECONNECT_SECONDS = 0.5
+_MOST_UNREAD = 1 << 16  # bytes that the other side has not read, from which on it is not asked
 
 log = logging.getLogger("gradwire.server")
 
 
-Totals: TypeAlias = Mapping[str, Sequence[int]]  # by principal
+Totals: TypeAlias = Mapping[str, Sequence[Any]]  # by principal
 
 
 class Quotas(Protocol):
@@ -90,7 +91,7 @@ class PlacementClient:
     async def _ask(self, what: str, **more: Any) -> dict[str, Any] | None:
         """The other side's answer; None without a connection, or without an answer in time."""
         writer = self._writer
-        if writer is None:
+        if writer is None or writer.transport.get_write_buffer_size() > _MOST_UNREAD:
             return None
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = answer

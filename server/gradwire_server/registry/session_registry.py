@@ -16,6 +16,7 @@ from gradwire.v1 import service_pb2
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
+from gradwire_server.registry.gangs import Gangs, gang_of
 from gradwire_server.worker_pool.session_entry import SessionEntry, UnansweredBytes
 
 ACTIVE_SECONDS = 5.0  # a session called within so many seconds counts as active
@@ -39,18 +40,23 @@ class SessionRegistry(Generic[W]):
         self.restore_evicted: Callable[[str], SessionEntry[W] | None] | None = None
         self._owners: Counter[str] = Counter()  # sessions by principal
         self.elsewhere: dict[str, int] = {}  # sessions at other servers of the cluster, by principal
+        self.gangs = Gangs(clock)
         self._traffic: dict[str, UnansweredBytes] = {}  # by principal
         self.answered: Callable[[], None] = _nothing  # called after each answered request
         self._numbers = itertools.count(1)
         self.opened = self.expired = 0  # counts since the start
 
     def open(self, request: service_pb2.OpenSessionRequest, choose_worker: Callable[[], W]) -> SessionEntry[W]:
-        """Open a session on the worker that `choose_worker` chooses. Raises Refusal: SESSION_LIMIT."""
-        limits = self.limits
-        self._check_room(self.elsewhere.get(CALLER.get().name, 0))
+        """Open a session on the worker that `choose_worker` chooses. Raises Refusal: SESSION_LIMIT, ARGUMENT_VALUE."""
+        limits, owner = self.limits, CALLER.get().name
+        gang, _ = gang_of(request, owner)
+        self._check_room(self.elsewhere.get(owner, 0), self.gangs.reserved_for_others(owner, gang))
         lease = min(request.lease_ms / 1000 or limits.lease_seconds, limits.max_lease_seconds)
         client = request.client[:_CLIENT_NAME_LENGTH]
         entry = self._enter(secrets.token_urlsafe(32), choose_worker(), lease, client)
+        if gang:
+            entry.gang = gang
+            self.gangs.opened(gang, owner)
         log.info("session opened", extra={"session": entry.short_id, "principal": entry.owner, "client": client})
         return entry
 
@@ -70,8 +76,11 @@ class SessionRegistry(Generic[W]):
             entry.traffic = self._traffic.setdefault(entry.owner, entry.traffic)
         return entry
 
-    def _check_room(self, elsewhere: int = 0) -> None:
-        """Check that a session may be added. `elsewhere`: the caller's sessions at other servers of the cluster."""
+    def _check_room(self, elsewhere: int = 0, reserved: int = 0) -> None:
+        """Check that a session may be added.
+
+        `elsewhere` are the caller's sessions at other servers of the cluster, `reserved` places of its other gangs.
+        """
         limits = self.limits
         if len(self.entries) >= limits.max_sessions:
             raise Refusal(
@@ -80,11 +89,13 @@ class SessionRegistry(Generic[W]):
                 limit=limits.max_sessions,
             )
         owner, most = CALLER.get().name, limits.max_principal_sessions
-        if owner and most and self._owners[owner] + elsewhere >= most:
+        if owner and most and self._owners[owner] + elsewhere + reserved >= most:
             where = f"; {elsewhere} are at other servers of the cluster" if elsewhere else ""
+            kept = f"; {reserved} more are reserved for its gangs" if reserved else ""
+            held = self._owners[owner] + elsewhere
             raise Refusal(
                 "SESSION_LIMIT",
-                f"the principal {owner} has {self._owners[owner] + elsewhere} sessions, and its limit is {most}{where}",
+                f"the principal {owner} has {held} sessions, and its limit is {most}{where}{kept}",
                 limit=most,
                 principal=owner,
             )
@@ -178,6 +189,8 @@ class SessionRegistry(Generic[W]):
     def remove(self, entry: SessionEntry[W]) -> None:
         del self.entries[entry.id]
         self._owners[entry.owner] -= 1
+        if entry.gang:
+            self.gangs.ended(entry.gang)
         if not self._owners[entry.owner]:
             del self._owners[entry.owner]
             self._traffic.pop(entry.owner, None)
@@ -208,6 +221,7 @@ class SessionRegistry(Generic[W]):
         entries = list(self.entries.values())
         self.entries.clear()
         self._owners.clear()
+        self.gangs.clear()
         self._traffic.clear()
         return entries
 

@@ -6,7 +6,7 @@ does not block other sessions. An expensive command also yields between its step
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -134,8 +134,9 @@ def run_batch(call: PendingCall) -> Steps[bytes]:
         raise Refusal(
             "EPOCH_MISMATCH", f"the session's epoch is {session.epoch}, not {request.epoch}", epoch=session.epoch
         )
-    commands = request.commands
-    call.size = count = sum([_seq_count(command) for command in commands])
+    commands = list(request.commands)
+    kinds = [command.WhichOneof("command") or "" for command in commands]
+    call.size = count = sum(map(_seq_count, commands, kinds))
     limit = session.limits.max_batch_commands
     if count > limit:
         raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {limit} commands, not {count}", limit=limit)
@@ -158,9 +159,18 @@ def run_batch(call: PendingCall) -> Steps[bytes]:
         if session.durability.files is not None and (noted := session.durability.files.use()) is not None:
             yield from until_done(noted)
         session.durability.uncommitted = True  # until the call is over (runtime.py)
-        if session.activity.watched is not None:
-            session.choose_watch()
-        yield from _run_commands(session, writer, call, commands, repeated, response)
+        if request.op_times:
+            trace = session.begin_trace()
+            try:
+                yield from _run_commands(session, writer, call, commands, kinds, repeated, response)
+            finally:
+                session.end_trace(trace)
+            for kind, name, seconds, calls in trace.items():
+                response.op_times.add(kind=kind, name=name, seconds=seconds, calls=calls)
+        else:
+            if session.activity.watched is not None:
+                session.choose_watch()
+            yield from _run_commands(session, writer, call, commands, kinds, repeated, response)
         response.applied_seq = writer.applied
         response.durable_seq = writer.durable if session.durability.log_notes is None else writer.applied
         if writer.dropped.numbers:
@@ -198,13 +208,19 @@ def _check_order(writer: Writer, first: int, count: int) -> None:
         )
 
 
-def _seq_count(command: service_pb2.Command) -> int:
+def _seq_count(command: service_pb2.Command, kind: str) -> int:
     """Number of seqs that a command takes."""
-    return command.calls.count if command.HasField("calls") else 1
+    return command.calls.count if kind == "calls" else 1
 
 
 def _run_commands(
-    session: Session, writer: Writer, call: PendingCall, commands: Any, repeated: int, response: service_pb2.RunResponse
+    session: Session,
+    writer: Writer,
+    call: PendingCall,
+    commands: Sequence[service_pb2.Command],
+    kinds: Sequence[str],
+    repeated: int,
+    response: service_pb2.RunResponse,
 ) -> Iterator[None]:
     """Apply the commands except the first `repeated`, which were applied before.
 
@@ -213,7 +229,7 @@ def _run_commands(
     """
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
     session.cancel_token.begin_call(call.ticket, writer=writer.number)
-    steps = _command_steps(session, writer, commands, repeated, response.results)
+    steps = _command_steps(session, writer, commands, kinds, repeated, response.results)
     while True:
         with _engine_context(session):
             over = next(steps, _DONE) is _DONE
@@ -222,14 +238,21 @@ def _run_commands(
         yield
 
 
-def _command_steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[None]:
+def _command_steps(
+    session: Session,
+    writer: Writer,
+    commands: Sequence[service_pb2.Command],
+    kinds: Sequence[str],
+    repeated: int,
+    results: Any,
+) -> Iterator[None]:
     cancel_token, schedule, clock = session.cancel_token, session.schedule, time.monotonic
     times = session.activity.op_times
     final = len(commands) - 1
-    unused = {} if repeated else last_uses(commands)
-    for number, command in enumerate(commands):
+    unused = {} if repeated else last_uses(commands, kinds)
+    for number, (command, kind) in enumerate(zip(commands, kinds, strict=True)):
         if repeated:
-            span = _seq_count(command)
+            span = _seq_count(command, kind)
             if span <= repeated:
                 repeated -= span
                 continue
@@ -238,18 +261,17 @@ def _command_steps(session: Session, writer: Writer, commands: Any, repeated: in
         timeout = command.timeout_ms
         if timeout:
             cancel_token.set_timeout(timeout)
-        which = command.WhichOneof("command")
-        if times is not None and which != "calls":
-            times.begin(which or "", _known_op(which or "", command.op))
-        if which == "calls":
+        if times is not None and kind != "calls":
+            times.begin(kind, _known_op(kind, command.op))
+        if kind == "calls":
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
-        elif which == "release" and number == final and results and command.quiet:
+        elif kind == "release" and number == final and results and command.quiet:
             # Deferred until the answer is sent: the client waits for the answer, but not for the release.
             session.deferred_releases = command.release.tensors
             writer.applied += 1
         else:
-            steps = _run_command(session, writer, command, COMMANDS.get(which or ""), results)
+            steps = _run_command(session, writer, command, COMMANDS.get(kind), results)
             if steps is not None:
                 yield from steps
         if timeout:
@@ -262,7 +284,8 @@ def _command_steps(session: Session, writer: Writer, commands: Any, repeated: in
 
 def _known_op(which: str, request: Any) -> str:
     """The registry's name of a command's op; empty for another command or op."""
-    return request.op if which == "op" and (request.op in NAMED_OPS or request.op in REGISTRY) else ""
+    name: str = request.op if which == "op" else ""
+    return name if name in NAMED_OPS or name.removesuffix("_") in REGISTRY else ""
 
 
 def _apply(session: Session, spec: CommandSpec | None, request: Any, answer: Any) -> Iterator[None] | None:

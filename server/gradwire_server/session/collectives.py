@@ -71,6 +71,8 @@ _IN_PLACE = (
     pb.COLLECTIVE_KIND_REDUCE,
     pb.COLLECTIVE_KIND_BROADCAST,
 )
+#: Which of their tensors receive values depends on the rank.
+WRITING_BY_RANK = (pb.COLLECTIVE_KIND_REDUCE, pb.COLLECTIVE_KIND_BROADCAST)
 Waiting = Generator[None, None, dict[str, Any]]
 
 
@@ -124,9 +126,8 @@ def trace_collective(tracer: Tracer, scope: TensorScope, request: pb.CollectiveR
     slots = (*request.inputs, *request.outputs)
     rank = groups.rank_in(request.group)
     written: Sequence[int] = ()
-    if kind not in _WRITING_NOTHING and (rank is not None or groups.replay_wrote):
-        root = request.peer if kind == pb.COLLECTIVE_KIND_REDUCE else None  # in a replay: any rank that wrote
-        written = _written(request, root if rank is None else rank, request.inputs, request.outputs)
+    if kind not in _WRITING_NOTHING:
+        written = _written(request, rank, request.inputs, request.outputs)
 
     def begin(arrays: Sequence[Any]) -> Iterator[None]:
         return collective(_PlanScope(groups, dict(zip(slots, map(Tensor, arrays), strict=True))), request, None)
@@ -139,7 +140,7 @@ def trace_collective(tracer: Tracer, scope: TensorScope, request: pb.CollectiveR
 
 def _written(request: pb.CollectiveRequest, rank: int | None, inputs: Any, outputs: Any) -> Any:
     """Those of a collective's tensors that receive values at a rank."""
-    if request.kind in (pb.COLLECTIVE_KIND_REDUCE, pb.COLLECTIVE_KIND_BROADCAST):
+    if request.kind in WRITING_BY_RANK:
         is_root = rank == request.peer
         return inputs if is_root is (request.kind == pb.COLLECTIVE_KIND_REDUCE) else []
     return inputs if request.kind in _IN_PLACE else outputs
@@ -170,7 +171,6 @@ def _replay(scope: ExchangeScope, request: pb.CollectiveRequest, recorded: deque
     if not recorded:
         raise Refusal("GROUP_BROKEN", "the log lacks what a collective gave this session")
     what = recorded.popleft()
-    scope.groups.replay_wrote = what.values is not None
     if what.values is not None:
         targets = scope.tensors(request.outputs or request.inputs)
         values, begin = np.frombuffer(what.values, _one_dtype(targets)), 0

@@ -6,16 +6,19 @@ until then. Released early, their memory is used again while it is in the proces
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import unpack
-from typing import Any
+
+from gradwire.v1 import service_pb2
 
 _WORD = 8
 _LEAST = 8  # commands of a batch from which the search is worth its time
 
 
-def last_uses(commands: Any) -> dict[int, list[int]]:
+def last_uses(commands: Sequence[service_pb2.Command], kinds: Sequence[str]) -> dict[int, list[int]]:
     """The ids of a batch's last command, by the index of the command after which they may be released.
 
+    kinds: which command each of them is.
     Empty unless the last command is a quiet release. An id is never released before a command whose uses of tensors
     are not known here, or whose answer may tell of tensors.
     """
@@ -23,33 +26,31 @@ def last_uses(commands: Any) -> dict[int, list[int]]:
     if final < _LEAST:
         return {}
     release = commands[final]
-    if not release.quiet or not release.HasField("release"):
+    if kinds[final] != "release" or not release.quiet:
         return {}
-    last: dict[int, int] = {}
-    barrier = -1
-    for index in range(final):
-        command = commands[index]
-        which = command.WhichOneof("command")
+    waiting = set(release.release.tensors)
+    found: dict[int, list[int]] = {}
+    barrier = final
+    for index in range(final - 1, -1, -1):
+        command, which = commands[index], kinds[index]
+        used: Sequence[int] = ()
         if which == "calls":
             words = command.calls.words
             # Numbers of ops and floats are taken for ids, too: an id that they resemble is released later.
-            last.update(dict.fromkeys(unpack(f"<{len(words) // _WORD}Q", words[: len(words) // _WORD * _WORD]), index))
-        elif not command.quiet:
-            barrier = index
-        elif which == "grad":
-            request = command.grad
-            last[request.tensor] = last[request.id] = index
-        elif which == "set_grad":
-            request = command.set_grad
-            last[request.tensor] = last[request.grad] = index
-        elif which == "backward":
+            used = unpack(f"<{len(words) // _WORD}Q", words[: len(words) // _WORD * _WORD])
+        elif command.quiet and which == "grad":
+            used = command.grad.tensor, command.grad.id
+        elif command.quiet and which == "set_grad":
+            used = command.set_grad.tensor, command.set_grad.grad
+        elif command.quiet and which == "backward":
             request = command.backward
-            last.update(dict.fromkeys((*request.tensors, *request.gradients, *request.inputs), index))
-        else:
-            barrier = index
-    found: dict[int, list[int]] = {}
-    for each in release.release.tensors:
-        index = max(last.get(each, final), barrier)
-        if index < final:
-            found.setdefault(index, []).append(each)
+            used = *request.tensors, *request.gradients, *request.inputs
+        elif barrier == final:
+            barrier = index  # the last command before which, and with which, nothing is released
+        last = waiting.intersection(used)
+        if last:
+            waiting -= last
+            found.setdefault(index if barrier == final else barrier, []).extend(sorted(last))
+            if not waiting:
+                break
     return found

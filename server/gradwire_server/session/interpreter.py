@@ -28,6 +28,7 @@ from gradwire_engine.op.op import Op
 from gradwire_engine.ops.base.updates import Updates
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal, began, refusal_of
+from gradwire_server.session.collectives import WRITING_BY_RANK
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.programs import Input, Program, Step, filled, find_program, refuse_argument
 from gradwire_server.session.rules import Rules
@@ -200,28 +201,33 @@ class _ProgramRun:
         self.session = session
         self.commands = commands
         self.program = program = find_program(session, request.hash)
-        self.name = request.hash[:NAME_BYTES].hex()  # in op times
+        self._hash = request.hash
         self.repeat = request.repeat or 1
         if self.repeat > MAX_REPEAT:
             refuse_argument("repeat", f"a program is run at most {MAX_REPEAT} times, not {self.repeat}")
-        if request.named and not program.by_name:
+        given_inputs: Sequence[int] = request.inputs
+        if program.by_name:
+            given_inputs = _bound_by_name(program, request)
+        elif request.named:
             refuse_argument("named", "the program's inputs have no names")
-        given_inputs = _bound_by_name(program, request) if program.by_name else request.inputs
-        if len(given_inputs) != len(program.inputs):
-            refuse_argument("inputs", f"the program has {len(program.inputs)} inputs, not {len(given_inputs)}")
+        inputs = program.inputs
+        if len(given_inputs) != len(inputs):
+            refuse_argument("inputs", f"the program has {len(inputs)} inputs, not {len(given_inputs)}")
         self.sliced = frozenset(request.sliced)
         self.first = request.first
-        if any(index >= len(program.inputs) for index in self.sliced):
-            refuse_argument("sliced", f"the program has {len(program.inputs)} inputs, counted from 0")
+        if self.sliced and max(self.sliced) >= len(inputs):
+            refuse_argument("sliced", f"the program has {len(inputs)} inputs, counted from 0")
         given, count = len(request.numbers), program.numbers
         if program.rules is not None:
             count = len(program.rules.given)
             if any(index in self.sliced for index in program.rules.counters):
                 refuse_argument("sliced", "a counter has no rows to slice")
-        if given not in (count, count * self.repeat):
+        if given != count and given != count * self.repeat:
             refuse_argument("numbers", f"the program takes {count} numbers for each of {self.repeat} runs, not {given}")
-        numbers = list(request.numbers)
-        self.numbers = [numbers[k : k + count] for k in range(0, given, count)] if count else [[]]
+        self.numbers: list[Sequence[float]] = [()]
+        if count:
+            numbers = list(request.numbers)
+            self.numbers = [numbers[k : k + count] for k in range(0, given, count)]
         self.stacked = request.stacked
         self.ids = list(request.outputs)
         if len(self.ids) > len(program.outputs):
@@ -229,22 +235,29 @@ class _ProgramRun:
         session.check_all_new(self.ids)
         session.check_room(len(program.outputs))
         self.inputs = session.tensors(given_inputs)
-        for index, (wanted, tensor) in enumerate(zip(program.inputs, self.inputs, strict=True)):
+        for wanted, tensor in zip(inputs, self.inputs, strict=True):
             array = tensor.array
-            is_fitting = array.shape == wanted.shape and array.dtype is wanted.dtype and type(array) is np.ndarray
             if (
-                not is_fitting
+                array.shape != wanted.shape
+                or array.dtype is not wanted.dtype
+                or type(array) is not np.ndarray
                 or tensor.requires_grad is not wanted.requires_grad
                 or wanted.device != CPU
                 or self.sliced
             ):
-                self._check_input(index, wanted, tensor)
+                self._check_inputs()
+                break
         self.rows = -1 if program.dynamic is None else self._check_rows(program.dynamic)
         self.collected: list[Any] = []
         metadata = session.cancel_token.repeated()
         #: In a replay, the repetition that was refused, and its step; -1 else.
         self.refused_in = -1 if metadata is None else int(metadata.get("repetition", 0))
         self.refused_step = None if metadata is None or "step" not in metadata else int(metadata["step"])
+
+    @property
+    def name(self) -> str:
+        """The program's short name, in op times."""
+        return self._hash[:NAME_BYTES].hex()
 
     def _check_rows(self, first: int) -> int:
         """Number of rows of the dynamic inputs. Raises Refusal: SHAPE unless it is the same for all."""
@@ -265,6 +278,11 @@ class _ProgramRun:
         shape = self.program.inputs[index].shape if index in self.sliced else self.inputs[index].shape
         rows: int = shape[0]
         return rows
+
+    def _check_inputs(self) -> None:
+        """Check the inputs one by one. Raises Refusal: SHAPE, DTYPE, DEVICE_MISMATCH, REQUIRES_GRAD."""
+        for index, (wanted, tensor) in enumerate(zip(self.program.inputs, self.inputs, strict=True)):
+            self._check_input(index, wanted, tensor)
 
     def _check_input(self, index: int, wanted: Input, tensor: Tensor) -> None:
         shape: tuple[int, ...] = tensor.shape
@@ -415,9 +433,12 @@ class _ProgramRun:
 
     def _plan(self, bound: Sequence[Tensor]) -> Plan | Tracer | None:
         """A plan that fits the inputs, or a tracer to build one in this run; None to run step by step."""
-        if any(tensor.state is not None and tensor.state.hooks for tensor in bound):
+        if [tensor for tensor in bound if tensor.state is not None and tensor.state.hooks]:
             # Step by step, a backward that reaches a hook is refused.
             self.program.stepwise_because = "an input has hooks"
+            return None
+        if self.session.durability.replayed is not None and self._depends_on_rank():
+            # A plan knows what its collectives wrote, and a replay does not know the rank that the session had.
             return None
         plans = self.program.plans
         dynamic = self.program.dynamic
@@ -437,6 +458,11 @@ class _ProgramRun:
             return tracer
         self.program.stepwise_because = tracer.failed
         return None
+
+    def _depends_on_rank(self) -> bool:
+        """Whether it depends on the session's rank which tensors a collective of the program writes."""
+        steps = self.program.steps
+        return any(step.which == "collective" and step.request.kind in WRITING_BY_RANK for step in steps)
 
     def _may_fuse(self) -> bool:
         """Whether plans may change to machine code: a replay must repeat every bit, but counts from a checkpoint on."""
@@ -528,7 +554,7 @@ def run_program(
     CURRENT.set(session.grad_context)
     names: Sequence[int] = ()
     try:
-        names = session.allot(request.outputs, len(outputs))
+        names = session.allot(run.ids, len(outputs))
         for tensor_id, tensor in zip(names, outputs, strict=True):
             session.bind(tensor_id, tensor)
             if answer is not None:

@@ -123,6 +123,11 @@ class Program:
         self._find_rows()
         self.storage = Storage(len(raw) * _DECODED, session.account)
 
+    @property
+    def not_captured_because(self) -> str:
+        """Why runs of the newest plan on a GPU are not one launch of a CUDA graph; empty if they are or may become."""
+        return next((plan.uncaptured for plan in reversed(self.plans) if plan.device != CPU), "")
+
     def _find_last_uses(self) -> None:
         """Find each slot's last use, so that a run holds no tensor longer than needed."""
         needed = {*self.outputs, *range(1, len(self.inputs) + 1)}
@@ -262,6 +267,7 @@ def register_program(
         answer.planned_runs = program.planned_runs
         answer.stepwise_runs = program.stepwise_runs
         answer.stepwise_because = program.stepwise_because
+        answer.not_captured_because = program.not_captured_because
 
 
 def keep_programs(session: "Session", made: dict[bytes, Program]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from gradwire.v1 import hooks_pb2
+from gradwire.v1 import hooks_pb2, types_pb2
 from gradwire_engine import Tensor
 from gradwire_engine.autograd.backward_pass import refuse_freed
 from gradwire_engine.autograd.checkpoints import RegionStart
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gradwire_server.session.session import Session
 
 _NAMES = {"self": "input", "result": "out"}  # our formulas' names by PyTorch's names
+_LEAF = "variable"  # what an AccumulateGrad node has
 
 
 def pack_saved(
@@ -61,7 +62,13 @@ def saved_value(
     """Show a value that a node saved."""
     node = node_behind(session, session.tensor(request.tensor), request.node)
     given = session.tensors(request.unpacked)
-    names = [] if isinstance(node, AccumulateGrad) else node.saving_plan.names
+    if isinstance(node, AccumulateGrad):
+        if answer is not None and request.name == _LEAF:
+            answer.known = True
+            session.check_room(1)
+            _show(session, answer.tensors.add(), node.variable)
+        return
+    names = node.saving_plan.names
     name = request.name if request.name in names else _NAMES.get(request.name, request.name)
     if answer is None or name not in names:
         return
@@ -85,8 +92,11 @@ def saved_value(
         tensors.append(whole.tensor(node, name))
     session.check_room(len(tensors))
     for tensor in tensors:
-        fill_spec(answer.tensors.add(), tensor, _named(session, tensor))
+        _show(session, answer.tensors.add(), tensor)
 
 
-def _named(session: "Session", tensor: Tensor) -> int:
-    return session.names.get(tensor, 0) or session.bind(0, tensor)
+def _show(session: "Session", spec: types_pb2.TensorSpec, tensor: Tensor) -> None:
+    """Describe a tensor under an id of its own: the client may be about to release the id that it has."""
+    same_as = session.names.get(tensor, 0)
+    fill_spec(spec, tensor, session.bind(0, tensor))
+    spec.same_as = same_as

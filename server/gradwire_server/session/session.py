@@ -30,6 +30,7 @@ from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.graph_walks import GraphWalks
 from gradwire_server.session.state.group_table import GroupTable
 from gradwire_server.session.state.hook_table import HookTable
+from gradwire_server.session.state.op_trace import OpTrace
 from gradwire_server.session.state.response_cache import BatchResponses, CachedBytes, ResponseCache
 from gradwire_server.session.state.schedule import SchedulingState
 from gradwire_server.session.state.tensor_table import TensorTable
@@ -149,6 +150,24 @@ class Session(TensorTable):
             chosen = times.choose()
             self.activity.op_times = times if chosen else None
             self.cancel_token.node_began = times.node if chosen else None
+
+    def begin_trace(self) -> OpTrace:
+        """Time each op of a batch, in place of a watch."""
+        earlier = self.activity.watched
+        if earlier is not None:
+            earlier.pause()
+        trace = OpTrace(earlier)
+        self.activity.watched = trace
+        self.choose_watch()
+        return trace
+
+    def end_trace(self, trace: OpTrace) -> None:
+        """End a trace, and go on with the watch that it replaced."""
+        trace.pause()
+        self.activity.watched = trace.earlier
+        self.activity.op_times = self.cancel_token.node_began = None
+        if trace.earlier is not None:
+            trace.earlier.resume()
 
     def pause_watch(self) -> None:
         """Count no op times while others compute; end the watch that no client has asked for lately."""

@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-import numpy as np
-
 from gradwire_server.common.errors import Refusal
 
 
 def byte_view(owner: Any) -> Any:
     """View the memory's owner as a uint8 vector, without a copy. Raises Refusal: NOT_SUPPORTED for gaps."""
+    import numpy as np  # the front imports this file, and computes nothing
+
     if not isinstance(owner, np.ndarray):
         from gradwire_engine.core.device import cupy
 

@@ -8,8 +8,6 @@ import mmap
 import os
 import tempfile
 
-import numpy as np
-
 _BYTES = 8 << 20  # in all; larger chunks get fewer buffers, but at least two
 _MOST = 8
 
@@ -42,11 +40,17 @@ class ChunkBuffers:
 
     def put(self, buffer: int, data: memoryview) -> None:
         """Copy bytes into a buffer; releases the GIL meanwhile."""
-        np.frombuffer(self.memory(buffer, data.nbytes), np.uint8)[:] = np.frombuffer(data, np.uint8)
+        _copy(data, self.memory(buffer, data.nbytes))
 
     def move(self, buffer: int, room: memoryview) -> None:
         """Copy a buffer's first bytes into `room` until it is full; releases the GIL meanwhile."""
-        np.frombuffer(room, np.uint8)[:] = np.frombuffer(self.memory(buffer, room.nbytes), np.uint8)
+        _copy(self.memory(buffer, room.nbytes), room)
+
+
+def _copy(data: memoryview, room: memoryview) -> None:
+    import numpy as np  # the front imports this file, and needs it for transfers only
+
+    np.frombuffer(room, np.uint8)[:] = np.frombuffer(data, np.uint8)
 
 
 def _count(chunk_bytes: int) -> int:

@@ -17,8 +17,6 @@ import threading
 import time
 from typing import Any
 
-import numpy as np
-
 from gradwire_server.common.errors import Refusal
 
 RING_BYTES = 8 << 20
@@ -33,10 +31,23 @@ def machine() -> str:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
         spaces = [os.stat(f"/proc/self/ns/{name}").st_ino for name in ("pid", "user")]
-        Ring("test" * 2, mmap.PAGESIZE).close()
+        descriptor, _ = _shared_memory("test" * 2, mmap.PAGESIZE)
+        os.close(descriptor)
     except (OSError, AttributeError):  # not Linux, or access denied
         return ""
     return hashlib.sha256(f"{boot} {spaces[0]} {spaces[1]} {os.getuid()}".encode()).hexdigest()[:32]
+
+
+def _shared_memory(name: str, nbytes: int) -> tuple[int, mmap.mmap]:
+    """New shared memory of a fixed size: its descriptor and its mapping. Raises OSError, AttributeError."""
+    descriptor = os.memfd_create(f"gradwire-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(descriptor, 0, nbytes)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return descriptor, mmap.mmap(descriptor, nbytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 class Ring:
@@ -48,20 +59,15 @@ class Ring:
         self.piece = nbytes // 2
         self.pid = os.getpid()
         self.since = 0.0
-        self.fd = os.memfd_create(f"gradwire-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            os.posix_fallocate(self.fd, 0, nbytes)
-            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-            mapped = mmap.mmap(self.fd, nbytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        except BaseException:
-            os.close(self.fd)
-            raise
+        self.fd, mapped = _shared_memory(name, nbytes)
+        import numpy as np  # the front imports this file, and needs it for transfers only
+
         self.bytes: np.ndarray[Any, Any] = np.frombuffer(mapped, np.uint8)
 
     def close(self) -> None:
         """Close the descriptor and drop the mapping; the last process to unmap the memory frees it."""
         os.close(self.fd)
-        self.bytes = np.empty(0, np.uint8)
+        self.bytes = self.bytes[:0].copy()
 
 
 class Rings:

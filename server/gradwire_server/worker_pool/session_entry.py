@@ -29,14 +29,16 @@ class SessionEntry(Generic[W]):
     """
 
     __slots__ = (
-        "client", "epoch", "expires", "id", "inflight", "lease", "number", "opened", "owner", "pending", "queued_calls",
-        "restoring", "saving", "sent_bytes", "sent_calls", "stored", "traffic", "unstored", "worker", "writers",
+        "client", "epoch", "expires", "gang", "id", "inflight", "lease", "number", "opened", "owner", "pending",
+        "queued_calls", "restoring", "saving", "sent_bytes", "sent_calls", "stored", "traffic", "unstored",
+        "worker", "writers",
     )  # fmt: skip
 
     def __init__(self, session_id: str, number: int, worker: W, lease: float, now: float, client: str = "") -> None:
         self.id = session_id
         self.owner = CALLER.get().name
         self.client = client
+        self.gang = ""  # the gang's key (registry/gangs.py)
         self.opened = now
         self.number = number
         self.worker = worker

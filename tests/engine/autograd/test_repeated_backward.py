@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, EngineError, Interrupt, Tensor, activate, backward, tensor
-from gradwire_engine.autograd.repeated_backward import PassMemo, _is_of_ops, _Noting
+from gradwire_engine.autograd.repeated_backward import PassMemo, _is_of_ops, _Noting, _Unusual
 from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.tensor import retain_grad
@@ -242,6 +242,68 @@ def test_a_pass_whose_slice_is_over_is_left_to_the_ordinary_one(
     assert graphs.grads() == before
 
 
+class Slice(Interrupt):
+    """A slice that is over after `left` checks. `waits`: whether another session waits then."""
+
+    waits, left = True, 0
+
+    def pauses(self) -> bool:
+        self.left -= 1
+        return self.waits and self.left < 0
+
+
+def chain(graphs: Graphs, length: int) -> Tensor:
+    made = graphs.leaves[0]
+    for number in range(length):
+        made = graphs.call(f"chain {number}", "sin", made)
+    return graphs.call("sum of the chain", "sum", made)
+
+
+def test_noting_ends_when_a_pause_is_due_and_is_tried_again(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A long pass that is noted to its end would keep other sessions waiting, and could not be cancelled.
+    over, propagated, propagate = Slice(), [], _Noting._propagate
+    object.__setattr__(graphs.context, "interrupt", over)
+
+    def counted(noting: _Noting, node: Any, register: int) -> None:
+        over.at = 0.0  # the slice is over: each node asks
+        propagated.append(node)
+        propagate(noting, node, register)
+
+    monkeypatch.setattr(_Noting, "_propagate", counted)
+    memo, nodes = PassMemo(), []
+    for _ in range(8):
+        loss = chain(graphs, 40)
+        over.at, over.left = float("inf"), 3
+        propagated.clear()
+        assert memo.run(loss) is None
+        nodes.append(len(propagated))
+    assert nodes == [0, 4, 0, 4, 0, 0, 0, 4]
+    over.waits = False  # the slice is extended
+    for _ in range(8):
+        over.at = float("inf")
+        assert memo.run(chain(graphs, 40)) is None
+    assert len(propagated) == 4 + 41
+    loss, over.at = chain(graphs, 40), float("inf")
+    assert memo.run(loss) is not None
+    repeated = graphs.grads()
+    graphs.clear()
+    backward([chain(graphs, 40)])
+    assert graphs.grads() == repeated
+
+
+def test_noting_keeps_to_the_memory_that_is_left(graphs: Graphs) -> None:
+    # It holds the gradients of all nodes at once.
+    account = graphs.context.account
+    memo = PassMemo()
+    assert memo.run(chain(graphs, 40)) is None
+    loss = chain(graphs, 40)
+    limit, account.limit = account.limit, account.bytes + 20 * graphs.leaves[0].array.nbytes
+    assert memo.run(loss) is None
+    account.limit = limit
+    assert memo.run(chain(graphs, 40)) is None
+    assert all(each is None for each in memo._known.values())
+
+
 def test_a_formula_that_reads_arrays_is_called_by_each_pass(context: Context) -> None:
     def formula(g: Any, given: Any) -> Any:
         return g if np.all(given > 0) else -g
@@ -253,3 +315,23 @@ def test_a_formula_that_reads_arrays_is_called_by_each_pass(context: Context) ->
     made = noting._formula(formula, (given.shape, given.dtype), [register, register])
     assert made > register
     assert noting._made.steps[-1][0](np, given, -given).tolist() == [-1, -1, -1]
+
+
+def test_a_formula_that_is_called_has_its_result_fitted_by_ops(context: Context) -> None:
+    # As that of `add`, which depends on alpha. The sum over the rows is a step of its own.
+    vectors = [np.random.default_rng(seed).standard_normal(3).astype(np.float32) for seed in range(2)]
+    rows = np.random.default_rng(2).standard_normal((400, 3)).astype(np.float32)
+    root = REGISTRY["sum"].apply((tensor(vectors[0], True), None, False, None))
+    noting = _Noting([root.node], root, context)
+    register, alpha = noting._step(lambda xp: rows, ()), noting._register(1)
+    before = len(noting._made.steps)
+    made = noting._formula(
+        lambda g, alpha: g if np.abs(alpha) == 1 else -g, (vectors[0].shape, vectors[0].dtype), [register, alpha]
+    )
+    called, fitted = noting._made.steps[before:]
+    assert fitted[1][0] == called[2]
+    assert noting._values[made].tobytes() == REGISTRY["sum_to_size"].apply((tensor(rows), (3,))).array.tobytes()
+    assert called[0](np, rows, 1) is rows
+    for other in (rows[:-1], np.asfortranarray(rows), rows.astype(np.float64), np.float32(1)):
+        with pytest.raises(_Unusual):
+            called[0](np, other, 1)

@@ -117,6 +117,7 @@ CASES = [
         for reduction in ("mean", "sum")
     ),
     _Case("max_pool2d", functional.max_pool2d, ("max_pool2d", "max_unpool2d"), ((3, 20, 17, 23),), args=(3, 2, 1)),
+    _Case("adaptive_max_pool2d", functional.adaptive_max_pool2d, ("max_pool2d",), ((3, 20, 16, 24),), args=((4, 8),)),
 ]  # fmt: skip
 
 
@@ -184,6 +185,7 @@ def test_every_loop_has_a_case() -> None:
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_an_op_declares_its_loops(case: _Case) -> None:
     primitives = {"batch_norm": "_batch_norm", "layer_norm": "_layer_norm", "max_pool2d": "_max_pool"}
+    primitives["adaptive_max_pool2d"] = "_adaptive_max_pool"
     name = {**primitives, "mse_loss": "_mse_loss"}.get(case.name, case.name)
     declared = OPS[name.replace("binary_cross_entropy", "_bce")].loops
     assert {*case.loops} <= {*declared}

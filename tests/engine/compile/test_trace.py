@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine.compile.trace import Num, NumRef, Ref, Trace, has_history, leaves, plain
+from gradwire_engine.compile.tracing import ArrayMemory
 from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.declaration import OPS
 
@@ -66,3 +67,16 @@ def test_entangled_tensors_have_a_node_or_are_views_that_require_grad() -> None:
     leaf = tensor(np.ones(2, np.float32), requires_grad=True)
     assert not has_history(leaf)
     assert has_history(OPS["mul"](leaf, leaf))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_inputs_over_the_same_memory_are_found(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    base, memory, known = np.zeros(60, np.float32), ArrayMemory(), []
+    for number in range(14):
+        begin, step = rng.integers(0, 60), rng.choice([1, 1, 1, 1, 2])
+        array = base[begin : begin + rng.integers(0, 12) : step]
+        expected = [place for place, each in enumerate(known) if np.may_share_memory(array, each)]
+        assert sorted(memory.registers_over(array)) == expected
+        memory.add(array, number)
+        known.append(array)

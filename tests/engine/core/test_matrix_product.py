@@ -199,3 +199,45 @@ def test_a_repeated_product_of_other_shapes_is_refused(dtype: str) -> None:
     given = [np.ones(shape, dtype) for shape in ((2, 3), (4, 5), (2, 5))]
     with pytest.raises(ValueError, match="mismatch"):
         module.RepeatedProduct()(*given)
+
+
+@needs_library
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
+def test_a_product_for_known_matrices_has_the_same_bits(
+    arrays: Arrays, monkeypatch: pytest.MonkeyPatch, turned: tuple[bool, bool]
+) -> None:
+    monkeypatch.setattr(module, "_fast", module.library)
+    calls: list[Any] = []
+    plain = module._job_in
+    monkeypatch.setattr(module, "_job_in", lambda *args: calls.append(args) or plain(*args))
+    shapes = ((128, 96), (96, 200))
+    made = [arrays(*shape, turned=turn) for shape, turn in zip(shapes, turned, strict=True)]
+    known = module.product_for(*made)
+    for _ in range(3):  # other values in other memory
+        a, b = (arrays(*shape, turned=turn) for shape, turn in zip(shapes, turned, strict=True))
+        found, wanted = known(np, a, b), matrix_product(np, a, b)
+        assert found.tobytes() == wanted.tobytes()
+        assert found.strides == wanted.strides
+        close(found, a, b)
+    # Other layouts, and memory at addresses of no float.
+    a, b = arrays(*shapes[0], padded=3), arrays(*shapes[1], turned=True, padded=1)
+    assert known(np, a, b).tobytes() == matrix_product(np, a, b).tobytes()
+    a, b = (arrays(*shape, turned=turn) for shape, turn in zip(shapes, turned, strict=True))
+    odd = (
+        np.frombuffer(bytearray(b.nbytes + 1), np.uint8)[1:]
+        .view(np.float32)
+        .reshape(b.T.shape if turned[1] else b.shape)
+    )
+    odd = odd.T if turned[1] else odd
+    odd[...] = b
+    close(known(np, a, odd), a, b)
+    assert len(calls) > 6
+
+
+@needs_library
+def test_many_parts_have_their_own_addresses(arrays: Arrays, used: list[bool]) -> None:
+    # Up to eight parts get their addresses one by one, more by NumPy.
+    for batch in (1, 2, 8, 9, 40):
+        a, b = arrays(batch, 128, 64), arrays(batch, 64, 96)
+        close(matrix_product(np, a, b), a, b)
+    assert all(used)

@@ -74,6 +74,10 @@ def test_shapes_given_as_arguments_count_with_sizes_of_zero_as_one() -> None:
     assert made.forward(_zeros(5), (10, 0, 3)) == 2 * (30 + 5)
 
 
+def test_one_operand_of_an_indexing_op_selects_no_rows() -> None:
+    assert cost.indexing(3).forward(_zeros(100, 100)) == 3.0 * 10_000
+
+
 def test_indexing_costs_the_row_that_each_index_selects() -> None:
     made = cost.indexing(3)
     assert made.forward(_zeros(100, 7), 0, _zeros(5, dtype="i8")) == 3.0 * (705 + 5 * 7)

@@ -154,6 +154,9 @@ def test_a_change_in_place_is_repeated_without_grad_mode(context: Context) -> No
         assert (target.storage.version, target.storage.history) == (1, 1)
         assert repeated((target, target, 1), off) is None  # shares its memory
         assert repeated((target, leaf(1), 1), off) is None
+        spread = tensor(np.lib.stride_tricks.as_strided(leaf(1).array, (3,), (0,)))
+        assert repeated((spread, other, 1), off) is None  # its elements share memory, so the op refuses it
+        assert repeated_change(op, (spread, other, 1), off) is None
         frozen = leaf(3)
         frozen.array.flags.writeable = False
         with pytest.raises(EngineError) as refused:

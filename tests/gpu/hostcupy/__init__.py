@@ -24,6 +24,7 @@ LIBRARIES = (
     "libcuda.so.1",
     "libnvJitLink.so.12",
     "libcublasLt.so.12",
+    "libcudnn.so.9",
     "libcublas.so.12",
     "libcusparse.so.12",
     "libcusolver.so.11",

@@ -39,6 +39,7 @@ LIBRARIES = (
     ("libcusparse.so.12", None, "cupy_backends/cuda/libs/cusparse"),
     ("libcurand.so.10", None, "cupy_backends/cuda/libs/curand"),
     ("libcublasLt.so.12", "cublaslt.cpp", None),
+    ("libcudnn.so.9", "cudnn.cpp", None),
     ("libnvJitLink.so.12", None, None),
 )
 COMPILE = ["g++", "-O2", "-w", "-fPIC", "-std=c++17"]

@@ -74,6 +74,14 @@ again = LlamaForCausalLM(llama.config)
 again.load_state_dict(load_file("llama/model.safetensors"))
 again.eval()
 assert torch.allclose(again(tokens).logits, llama(tokens).logits, atol=1e-5)
+gpt.save_pretrained("gpt")  # whose last layer has the embedding's weight, which is saved once
+saved = load_file("gpt/model.safetensors")
+assert gpt.state_dict().keys() - saved.keys() == {"lm_head.weight"}
+again = GPT2LMHeadModel(gpt.config)
+again.load_state_dict(saved, strict=False)
+again.tie_weights()
+assert again.lm_head.weight is again.transformer.wte.weight
+assert torch.allclose(again.eval()(tokens).logits, gpt(tokens).logits, atol=1e-5)
 try:
     LlamaForCausalLM.from_pretrained("llama")
 except NotImplementedError as refused:

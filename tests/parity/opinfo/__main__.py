@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
                     servers[place] = Server()
     for server in servers:
         server.process.stdin.close()
-        server.process.wait(timeout=60)
+        server.process.wait(timeout=600)
 
 
 def _finish(server: Server, log: Any) -> bool:

@@ -233,7 +233,7 @@ def _derivatives(
         return None
     process = sample.output_process_fn_grad
     result = (process if library is torch else function(process))(result)
-    outputs = [one for one in compare.tensors(result) if isinstance(one, library.Tensor) and one.requires_grad]
+    outputs = [one for one in _dense(result, library) if isinstance(one, library.Tensor) and one.requires_grad]
     if given is None:
         given = [_random(one) for one in outputs]
     elif len(outputs) != len(given):
@@ -241,11 +241,21 @@ def _derivatives(
     if not outputs:
         return [None] * len(inputs), []
     values = Translator()
-    directions = given if library is torch else [values.value(one) for one in given]
+    directions = given if library is torch else _dense([values.value(one) for one in given], gw)
     return list(library.autograd.grad(outputs, inputs, directions, allow_unused=True)), given
 
 
+def _dense(result: Any, library: Any) -> list[Any]:
+    """The parts of a result; gradwire's sparse ones, which are no tensors, as dense ones."""
+    sparse = (gw.sparse.CompressedTensor, gw.sparse.SparseTensor) if library is gw else ()
+    return [one.to_dense() if isinstance(one, sparse) else one for one in compare.tensors(result)]
+
+
 def _random(output: torch.Tensor) -> torch.Tensor:
+    """A random gradient of a result, in its layout."""
+    if output.layout == torch.sparse_csr:
+        parts = (output.crow_indices(), output.col_indices(), _random(output.detach().values()))
+        return torch.sparse_csr_tensor(*parts, output.shape)
     return torch.randn(output.shape, dtype=torch.float32 if output.dtype.itemsize < 4 else output.dtype).to(
         output.dtype
     )

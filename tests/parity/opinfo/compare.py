@@ -39,7 +39,7 @@ def tensors(value: Any) -> list[Any]:
 
 def read(value: Any) -> torch.Tensor:
     """A tensor of gradwire's as one of PyTorch's; a sparse one as a dense one."""
-    if getattr(value, "is_sparse", False):
+    if not isinstance(value, gw.Tensor):
         value = value.to_dense()
     return gw.to_torch(value.detach().requires_grad_(False))
 

@@ -59,6 +59,10 @@ def _tensor(value: torch.Tensor) -> Any:
     plain = value.detach().resolve_conj().resolve_neg()
     if isinstance(value, torch.nn.Parameter):
         return gw.nn.Parameter(gw.from_torch(plain.contiguous()), requires_grad=value.requires_grad)
+    if plain.layout == torch.sparse_csr:
+        parts = (plain.crow_indices(), plain.col_indices(), plain.values())
+        made = gw.sparse_csr_tensor(*(gw.from_torch(part) for part in parts), tuple(plain.shape))
+        return made.requires_grad_(value.requires_grad)
     if plain.layout != torch.strided:
         dense = gw.from_torch(plain.to_dense().contiguous())
         return dense.to_sparse()

@@ -6,7 +6,7 @@ import struct
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2
-from gradwire_server.session.early_releases import last_uses
+from gradwire_server.session import early_releases
 from tests.server.harness import Id, command, op
 
 
@@ -19,6 +19,10 @@ def release(*ids: int, quiet: bool = True) -> service_pb2.Command:
 
 
 PADDING = [calls(1, 999)] * 8
+
+
+def last_uses(commands: list[service_pb2.Command]) -> dict[int, list[int]]:
+    return early_releases.last_uses(commands, [each.WhichOneof("command") or "" for each in commands])
 
 
 def test_each_kind_of_use_counts() -> None:
@@ -47,6 +51,8 @@ def test_nothing_is_released_before_other_commands_and_answers() -> None:
     answered = command(c.BackwardRequest(tensors=[20]), quiet=False)
     for each in (read, other, answered):
         assert last_uses([calls(1, 30), each, *PADDING, release(30)]) == {1: [30]}
+        commands = [calls(1, 30), each, calls(1, 31), each, calls(1, 32), *PADDING, release(30, 31, 32, 33)]
+        assert last_uses(commands) == {3: [31, 30], 4: [32]}
 
 
 def test_only_a_quiet_release_at_the_end_of_a_long_batch_is_early() -> None:

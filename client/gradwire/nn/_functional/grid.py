@@ -12,11 +12,14 @@ from gradwire._tensor.tensor import Tensor
 
 
 def _line(count: int, align_corners: bool, theta: Tensor) -> Tensor:
-    """The coordinates of a dimension's elements, in [-1, 1]."""
+    """The coordinates of a dimension's elements, in [-1, 1], rounded as PyTorch's.
+
+    Under the identity they are those of pixels, where the slope of grid_sample depends on the last digit.
+    """
     if count <= 1:
         return theta.new_zeros(count)
-    end = 1.0 if align_corners else (count - 1) / count
-    return linspace(-end, end, count, dtype=theta.dtype, device=theta.device)
+    line: Tensor = linspace(-1.0, 1.0, count, dtype=theta.dtype, device=theta.device)
+    return line if align_corners else line * (count - 1) / count
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:

@@ -2920,6 +2920,8 @@ pub struct SavedValueRequest {
     #[prost(uint64, tag = "4")]
     pub node: u64,
     /// The value's name in the op's derivative formulas. PyTorch's names "self" and "result" work, too.
+    /// "variable" is the leaf of an AccumulateGrad node.
+    /// "variable" is the leaf of an AccumulateGrad node.
     #[prost(string, tag = "5")]
     pub name: ::prost::alloc::string::String,
     /// The tensors that the client kept, in the order of SavedValueResponse.hooks of the request before.
@@ -2932,7 +2934,8 @@ pub struct SavedValueResponse {
     /// Whether the node has a saved value of that name.
     #[prost(bool, tag = "1")]
     pub known: bool,
-    /// The tensors with their history; several if the value is a list. The client releases the ids.
+    /// The tensors with their history; several if the value is a list. The client releases the ids. TensorSpec.same_as tells
+    /// the id of a tensor that already had one.
     #[prost(message, repeated, tag = "2")]
     pub tensors: ::prost::alloc::vec::Vec<TensorSpec>,
     /// Whether the value is a list.
@@ -3247,6 +3250,10 @@ pub struct RegisterProgramResponse {
     /// Why no plan fitted the last such run; empty if there was none.
     #[prost(string, tag = "4")]
     pub stepwise_because: ::prost::alloc::string::String,
+    /// Why runs of the newest plan on a GPU are not one launch of a CUDA graph. Empty if they are, or may become so, and
+    /// without a GPU.
+    #[prost(string, tag = "5")]
+    pub not_captured_because: ::prost::alloc::string::String,
 }
 /// Runs a registered program. A refused step ends the run. The steps before it stay applied, as if they had been sent
 /// one by one. The refusal's metadata names the step ("step", counted from 0) and the repetition ("repetition").
@@ -3830,6 +3837,9 @@ pub struct RunRequest {
     /// Whether to answer with the batch's timings.
     #[prost(bool, tag = "32")]
     pub timings: bool,
+    /// Whether to answer with the time of each op of the batch. This costs about a microsecond an op.
+    #[prost(bool, tag = "33")]
+    pub op_times: bool,
 }
 /// A command's answer.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3957,6 +3967,10 @@ pub struct RunResponse {
     /// The batch's timings, if the request asked for them.
     #[prost(message, optional, tag = "32")]
     pub timings: ::core::option::Option<Timings>,
+    /// If the request asked for them: what was computed, in order, each with one call. The times between are there too, with
+    /// an empty kind. After the first ten thousand the rest is one entry named "others".
+    #[prost(message, repeated, tag = "33")]
+    pub op_times: ::prost::alloc::vec::Vec<OpTime>,
 }
 /// A batch's time on the server, in seconds.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

@@ -1,8 +1,9 @@
 """LLVM's assembly of a team: threads that share the parts of a job without Python's lock; core/team.py calls it.
 
 `void entry(i64 what, i64 number, ptr data, ptr control)`: with `what` 0, helper `number` waits for jobs until the team
-ends. Else it does a job of loops (1), of matrix products (2) or of copies (3). The lower half of `number` counts the
-job's parts. The upper half counts the helpers that may join. `control` is the team's memory, `data` the job's.
+ends. Else it does a job of loops (1), of matrix products (2), of copies (3) or of primitives (4). The lower half of
+`number` counts the job's parts. The upper half counts the helpers that may join. `control` is the team's memory, `data`
+the job's.
 
 A job is one word, its ticket: the parts that nobody has taken, and the helpers that may join. A thread takes a part by
 exchanging the ticket for one less. It reads the job's other facts after that. They cannot change then, since the job
@@ -62,7 +63,11 @@ work:
 ; One part of a job.
 define internal void @part(i64 %what, ptr %data, i64 %place, i64 %lane) #0 {
   switch i64 %what, label %product [ i64 1, label %loop
-                                     i64 3, label %copy ]
+                                     i64 3, label %copy
+                                     i64 4, label %primitive ]
+primitive:
+  call void @primitive_part(ptr %data, i64 %place, i64 %lane)
+  ret void
 copy:
   call void @copy_part(ptr %data, i64 %place)
   ret void
@@ -188,6 +193,105 @@ end:
   %done.next = add i64 %done, 1
   %more = icmp slt i64 %done.next, %repeats
   br i1 %more, label %next, label %leave
+leave:
+  ret void
+}
+
+; Calls of oneDNN's primitives. data: 10 numbers (core/primitive_parts.py), then a record for each part: its program's
+; number, and the addresses of its operands. Each lane has its own programs. A program has three numbers, then the
+; memory objects of so many operands, so many pairs of a memory object and its place in the lane's room, and so many
+; calls: a primitive, how many arguments, and where they are.
+define internal void @primitive_part(ptr %data, i64 %place, i64 %lane) #0 {
+start:
+  %threads = load ptr, ptr %data
+  %d1 = getelementptr i64, ptr %data, i64 1
+  %point = load ptr, ptr %d1
+  %d2 = getelementptr i64, ptr %data, i64 2
+  %execute = load ptr, ptr %d2
+  %d3 = getelementptr i64, ptr %data, i64 3
+  %stream = load ptr, ptr %d3
+  %a.failure = getelementptr i64, ptr %data, i64 4
+  %d5 = getelementptr i64, ptr %data, i64 5
+  %programs = load ptr, ptr %d5
+  %d6 = getelementptr i64, ptr %data, i64 6
+  %kinds = load i64, ptr %d6
+  %d7 = getelementptr i64, ptr %data, i64 7
+  %words = load i64, ptr %d7
+  %d8 = getelementptr i64, ptr %data, i64 8
+  %rooms = load ptr, ptr %d8
+  %d9 = getelementptr i64, ptr %data, i64 9
+  %bytes = load i64, ptr %d9
+  %before = mul i64 %place, %words
+  %shift = add i64 %before, 10
+  %record = getelementptr i64, ptr %data, i64 %shift
+  %kind = load i64, ptr %record
+  %addresses = getelementptr i64, ptr %record, i64 1
+  %row = mul i64 %lane, %kinds
+  %at = add i64 %row, %kind
+  %a.program = getelementptr ptr, ptr %programs, i64 %at
+  %program = load ptr, ptr %a.program
+  %offset = mul i64 %lane, %bytes
+  %room = getelementptr i8, ptr %rooms, i64 %offset
+  %operands = load i64, ptr %program
+  %p1 = getelementptr i64, ptr %program, i64 1
+  %places = load i64, ptr %p1
+  %p2 = getelementptr i64, ptr %program, i64 2
+  %calls = load i64, ptr %p2
+  %first.operand = getelementptr i64, ptr %program, i64 3
+  %first.place = getelementptr i64, ptr %first.operand, i64 %operands
+  %place.words = mul i64 %places, 2
+  %first.call = getelementptr i64, ptr %first.place, i64 %place.words
+  call void %threads(i32 1)
+  br label %operand.look
+operand.look:
+  %i = phi i64 [ 0, %start ], [ %i.next, %operand ]
+  %more.operands = icmp slt i64 %i, %operands
+  br i1 %more.operands, label %operand, label %place.look
+operand:
+  %a.memory = getelementptr ptr, ptr %first.operand, i64 %i
+  %memory = load ptr, ptr %a.memory
+  %a.address = getelementptr ptr, ptr %addresses, i64 %i
+  %address = load ptr, ptr %a.address
+  %pointed = call i32 %point(ptr %memory, ptr %address)
+  %i.next = add i64 %i, 1
+  br label %operand.look
+place.look:
+  %j = phi i64 [ 0, %operand.look ], [ %j.next, %roomy ]
+  %more.places = icmp slt i64 %j, %places
+  br i1 %more.places, label %roomy, label %call.look
+roomy:
+  %j.words = mul i64 %j, 2
+  %a.held = getelementptr ptr, ptr %first.place, i64 %j.words
+  %held = load ptr, ptr %a.held
+  %a.begin = getelementptr i64, ptr %a.held, i64 1
+  %begin = load i64, ptr %a.begin
+  %inside = getelementptr i8, ptr %room, i64 %begin
+  %placed = call i32 %point(ptr %held, ptr %inside)
+  %j.next = add i64 %j, 1
+  br label %place.look
+call.look:
+  %k = phi i64 [ 0, %place.look ], [ %k.next, %call.end ]
+  %more.calls = icmp slt i64 %k, %calls
+  br i1 %more.calls, label %run, label %leave
+run:
+  %k.words = mul i64 %k, 3
+  %a.primitive = getelementptr ptr, ptr %first.call, i64 %k.words
+  %primitive = load ptr, ptr %a.primitive
+  %a.count = getelementptr i64, ptr %a.primitive, i64 1
+  %count.wide = load i64, ptr %a.count
+  %count = trunc i64 %count.wide to i32
+  %a.arguments = getelementptr ptr, ptr %a.primitive, i64 2
+  %arguments = load ptr, ptr %a.arguments
+  %status = call i32 %execute(ptr %primitive, ptr %stream, i32 %count, ptr %arguments)
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %note, label %call.end
+note:
+  %wide = zext i32 %status to i64
+  store atomic i64 %wide, ptr %a.failure monotonic, align 8
+  br label %call.end
+call.end:
+  %k.next = add i64 %k, 1
+  br label %call.look
 leave:
   ret void
 }

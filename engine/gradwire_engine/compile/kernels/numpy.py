@@ -307,12 +307,12 @@ class NumpyCrossEntropy:
 
     def forward(self, logs: Array, target: Array, fallback: Callable[[], Any]) -> Any:
         """Mean of minus the log-probabilities at the targets."""
-        self.is_plain = bool(target.view(np.uint64).max() < self.classes)
+        self.is_plain = bool(np.maximum.reduce(target.view(np.uint64)) < self.classes)
         if not self.is_plain:
             return fallback()
         np.add(self.starts, target, self.positions)
         logs.reshape(-1).take(self.positions, out=self.picked, mode="wrap")
-        return np.asarray(-self.picked.sum() / self.count)
+        return np.asarray(-np.add.reduce(self.picked) / self.count)
 
     def backward(self, out: Array, g: Array, logs: Array, fallback: Callable[[], Any]) -> None:
         """Write (softmax - onehot(target)) * g / count into `out`."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import os
+from functools import cache
+from importlib.machinery import PathFinder
 from typing import Any
 
 import numpy as np
@@ -18,20 +21,51 @@ _ATOMIC = frozenset(np.dtype(name) for name in ("int32", "uint32", "uint64", "fl
 def add_rows(xp: Any, rows: Array, places: Array, count: int) -> Array:
     """Matrix of `count` rows: row i is the sum of the rows of `rows` whose place is i.
 
-    Computed as a product with a sparse matrix of ones: np.add.at takes ten times as long, except for small arrays.
+    np.add.at takes ten times as long as a product with a sparse matrix of ones, except for small arrays.
     """
     if rows.shape[1] == 0 or rows.shape[0] == 0:
         return xp.zeros((count, rows.shape[1]), rows.dtype)
     if is_half(rows.dtype):
         return add_rows(xp, rows.astype(dtypes.float32), places, count).astype(rows.dtype)
     if xp is np and rows.shape[1] > 1 and rows.size > 4096 and rows.dtype.kind in "fc":
-        sparse = importlib.import_module("scipy.sparse")
-        ones = np.ones(len(rows), rows.dtype)
-        return sparse.csc_array((ones, places, np.arange(len(rows) + 1)), shape=(count, len(rows))) @ rows
+        return add_weighted_rows(rows, places, np.ones(len(rows), rows.dtype), count)
     whole = xp.zeros((count, rows.shape[1]), rows.dtype)
     columns = xp.arange(rows.shape[1])
     add_flat(xp, whole, (places[:, None] * rows.shape[1] + columns).reshape(-1), rows.reshape(-1))
     return whole
+
+
+def add_weighted_rows(rows: Array, places: Array, weights: Array, count: int) -> Array:
+    """`add_rows` of a NumPy matrix whose row j counts `weights[j]` times, in the order of the rows.
+
+    Computed as a product with a sparse matrix. The places must be valid: they are not checked.
+    """
+    product = _sparse_product()
+    bounds = np.arange(len(rows) + 1, dtype=np.int64)
+    places = np.ascontiguousarray(places, np.int64)
+    if product is None:
+        sparse = importlib.import_module("scipy.sparse")
+        return np.asarray(sparse.csc_array((weights, places, bounds), shape=(count, len(rows))) @ rows)
+    rows, weights = np.ascontiguousarray(rows), np.ascontiguousarray(weights)
+    added = np.zeros((count, rows.shape[1]), rows.dtype)
+    product(count, len(rows), rows.shape[1], bounds, places, weights, rows.reshape(-1), added.reshape(-1))
+    return added
+
+
+@cache
+def _sparse_product() -> Any:
+    """scipy.sparse's function for `csc_array @ matrix`, from its extension alone; None if it has another place.
+
+    Importing the package takes a hundred times as long, which the first call would wait for.
+    """
+    package = importlib.util.find_spec("scipy")
+    folders = [] if package is None else package.submodule_search_locations or []
+    spec = PathFinder.find_spec("_sparsetools", [os.path.join(folder, "sparse") for folder in folders])
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, "csc_matvecs", None)
 
 
 def add_flat(xp: Any, whole: Array, places: Array, values: Array) -> None:

@@ -15,7 +15,7 @@ from gradwire_engine.op.cost import LONG, Cost, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.op.value_access import mark_changed, read_array
 from gradwire_engine.ops.base.checks import admit
-from gradwire_engine.ops.base.index_accumulation import combine_at
+from gradwire_engine.ops.base.index_accumulation import add_weighted_rows, combine_at
 from gradwire_engine.ops.base.loops import ON_GPU, Loops, with_loop
 from gradwire_engine.ops.index.embedding_on_gpu import lookup, lookup_grad
 
@@ -70,10 +70,8 @@ def _embedding_backward(
         weights /= xp.bincount(flat, minlength=rows)[flat]
     values = grad.reshape(flat.size, grad.shape[-1]).astype(weights.dtype, copy=False)
     if xp is np:
-        from scipy import sparse  # imported on first use, because the import is slow
-
-        table = sparse.csr_array((weights, (flat, np.arange(flat.size))), shape=(rows, flat.size))
-        return np.asarray(table @ values).astype(grad.dtype, copy=False)
+        _check_indices(xp, flat, rows)
+        return add_weighted_rows(values, flat, weights, rows).astype(grad.dtype, copy=False)
     added = xp.zeros((rows, values.shape[1]), values.dtype)
     combine_at(xp, "add", added, flat, values * weights[:, None])
     return added.astype(grad.dtype, copy=False)

@@ -1,4 +1,7 @@
-"""Order along a dimension: sort, topk, kthvalue, median. Values are differentiable; indices are their positions."""
+"""Order along a dimension: sort, topk, kthvalue, median. Values are differentiable; indices are their positions.
+
+Indices of equal elements are PyTorch's: `ties.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import by_sorting
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import as_sortable, needs_order, normalize_dim
+from gradwire_engine.ops.index import ties
 from gradwire_engine.ops.index.gather import put_along
 from gradwire_engine.ops.shape.shape import at, unsqueeze
 
@@ -26,17 +30,19 @@ def scatter_selected(g: Any, indices: Any, shape: tuple[int, ...], dim: int, kee
     return put_along(g, dim, indices, shape)
 
 
-def _order(xp: Any, input: Array, dim: int, descending: bool) -> Array:
-    """Stable argsort along `dim`; nan counts as the largest. Raises EngineError: RUNTIME for complex numbers."""
+def _order(xp: Any, input: Array, dim: int, descending: bool, stable: bool = True) -> Array:
+    """Argsort along `dim`; nan counts as the largest. Raises EngineError: RUNTIME for complex numbers."""
     if input.dtype.kind == "c":
         raise EngineError(Reason.RUNTIME, "Sort does not support complex dtypes on CPU")
     if not input.ndim:
         return xp.zeros((), dtypes.int64)
     input = as_sortable(input)
-    if not descending:
-        return xp.argsort(input, dim, kind="stable")
-    backward = xp.argsort(xp.flip(input, dim), dim, kind="stable")
-    return xp.flip(input.shape[dim] - 1 - backward, dim)
+    if descending:
+        backward = xp.argsort(xp.flip(input, dim), dim, kind="stable")
+        order = xp.flip(input.shape[dim] - 1 - backward, dim)
+    else:
+        order = xp.argsort(input, dim, kind="stable")
+    return order if stable else ties.sorted_order(xp, input, dim, order, descending)
 
 
 def _with_indices(xp: Any, input: Array, indices: Array, dim: int) -> tuple[Array, Array]:
@@ -50,9 +56,14 @@ def _with_indices(xp: Any, input: Array, indices: Array, dim: int) -> tuple[Arra
     cost=by_sorting(6),
 )
 def sort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
-    """Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
+    """Sort along `dim`; return the values and their indices (torch.sort).
+
+    Without `stable`, equal elements have PyTorch's order on a CPU, if the lines that have some are of at most 65,536
+    elements together. Others keep their order.
+    """
     dim = normalize_dim(dim, input.ndim)
-    return _with_indices(xp, input, xp.ascontiguousarray(_order(xp, input, dim, descending)).reshape(input.shape), dim)
+    order = _order(xp, input, dim, descending, stable)
+    return _with_indices(xp, input, xp.ascontiguousarray(order).reshape(input.shape), dim)
 
 
 sort.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input_meta.shape, dim, True))
@@ -61,8 +72,8 @@ sort.tangent("selection")
 
 @op(cost=by_sorting(6))
 def argsort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
-    """Indices that sort along `dim` (torch.argsort)."""
-    return _order(xp, input, normalize_dim(dim, input.ndim), descending).copy()
+    """Indices that sort along `dim` (torch.argsort); equal elements as with `sort`."""
+    return _order(xp, input, normalize_dim(dim, input.ndim), descending, stable).copy()
 
 
 argsort.works_in(forward=1.1)
@@ -76,7 +87,10 @@ def msort(input: Array) -> Array:
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), cost=by_sorting(6))
 def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Array:
-    """The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk)."""
+    """The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk).
+
+    Indices of equal elements, and with `sorted=False` the order, are PyTorch's on a CPU within the limit of `sort`.
+    """
     dim = normalize_dim(dim, input.ndim)
     if k < 0 or k > (input.shape[dim] if input.ndim else 1):
         raise EngineError(Reason.RUNTIME, "selected index k out of range", k=k)
@@ -85,8 +99,10 @@ def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sor
     if not input.ndim:
         return _with_indices(xp, input, xp.zeros((), dtypes.int64), dim)
     if xp is np and _FEW * k <= input.shape[dim] >= _LONG and input.dtype.char in _NATIVE:
-        return _with_indices(xp, input, _top_indices(input, k, dim, largest), dim)
-    return _with_indices(xp, input, at(_order(xp, input, dim, largest), dim, slice(0, k)).copy(), dim)
+        indices = _top_indices(input, k, dim, largest)
+    else:
+        indices = at(_order(xp, input, dim, largest), dim, slice(0, k)).copy()
+    return _with_indices(xp, input, ties.top_indices(xp, input, dim, indices, largest, sorted), dim)
 
 
 topk.unsupported("c", message=" topk does not support complex dtypes on CPU")
@@ -113,16 +129,16 @@ topk.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input
 topk.tangent("selection")
 
 
-def _ranked(xp: Any, input: Array, rank: int, dim: int, keepdim: bool) -> tuple[Array, Array]:
-    """The element of a rank along `dim`, counted from 0, and its index."""
-    if not input.ndim:
-        return _with_indices(xp, input, xp.zeros((), dtypes.int64), dim)
-    if xp is np and input.shape[dim] >= _LONG and input.dtype.char in _NATIVE:
-        order = np.argpartition(input, rank, dim)
-    else:
-        order = _order(xp, input, dim, False)
-    values, indices = _with_indices(xp, input, at(order, dim, slice(rank, rank + 1)).copy(), dim)
-    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+def _ranked(xp: Any, input: Array, rank: int, dim: int) -> Array:
+    """The index of the element of a rank along `dim`, counted from 0, in a stable order; the dimension is kept."""
+    partitioned = xp is np and input.shape[dim] >= _LONG and input.dtype.char in _NATIVE
+    order = np.argpartition(input, rank, dim) if partitioned else _order(xp, input, dim, False)
+    index = at(order, dim, slice(rank, rank + 1)).copy()
+    return ties.stable_index(input, dim, index, rank) if partitioned else index
+
+
+def _squeezed(values: Array, indices: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+    return (values, indices) if keepdim or not values.ndim else (values.squeeze(dim), indices.squeeze(dim))
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=by_sorting(3))
@@ -137,7 +153,10 @@ def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False
         _refuse_unranked("kthvalue_cpu", input.dtype)
     if not 1 <= k <= (input.shape[dim] if input.ndim else 1):
         raise EngineError(Reason.RUNTIME, f"kthvalue(): selected number k out of range for dimension {dim}", k=k)
-    return _ranked(xp, input, k - 1, dim, keepdim)
+    if not input.ndim:
+        return _with_indices(xp, input, xp.zeros((), dtypes.int64), dim)
+    indices = ties.ranked_index(xp, input, dim, _ranked(xp, input, k - 1, dim), k - 1)
+    return _squeezed(*_with_indices(xp, input, indices, dim), dim, keepdim)
 
 
 def _refuse_unranked(kernel: str, dtype: dtypes.DType) -> None:
@@ -171,14 +190,16 @@ def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
             Reason.INDEX_OUT_OF_RANGE, f"median(): Expected reduction dim {dim} to have non-zero size.", dim=dim
         )
     _refuse_unranked("median_out", input.dtype)
-    values, indices = _ranked(xp, input, (length - 1) // 2, dim, True)
-    if dtypes.category(input.dtype) == dtypes.FLOAT and input.ndim:
+    if not input.ndim:
+        return _with_indices(xp, input, xp.zeros((), dtypes.int64), dim)
+    values, indices = _with_indices(xp, input, _ranked(xp, input, (length - 1) // 2, dim), dim)
+    if dtypes.category(input.dtype) == dtypes.FLOAT:
         missing = xp.isnan(input)
         if bool(missing.any()):
             first = xp.expand_dims(missing.argmax(dim), dim)
             indices = xp.where(missing.any(dim, keepdims=True), first, indices)
             values = xp.take_along_axis(input, indices, dim)
-    return (values, indices) if keepdim or not input.ndim else (values.squeeze(dim), indices.squeeze(dim))
+    return _squeezed(values, indices, dim, keepdim)
 
 
 for _finder in (kthvalue, median_dim):

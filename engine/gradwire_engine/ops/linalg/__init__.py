@@ -3,6 +3,7 @@
 from gradwire_engine.ops.linalg import (
     contract,
     decompose,
+    distances,
     eigen,
     ldl,
     linalg,
@@ -17,6 +18,7 @@ from gradwire_engine.ops.linalg import (
 __all__ = [
     "contract",
     "decompose",
+    "distances",
     "eigen",
     "ldl",
     "linalg",

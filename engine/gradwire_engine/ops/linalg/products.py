@@ -1,10 +1,10 @@
-"""Products of vectors and matrices beyond matrix.py, pairwise distances, the matrix exponential."""
+"""Products of vectors and matrices beyond matrix.py, the matrix exponential."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -19,19 +19,15 @@ from gradwire_engine.op.cost import LOOP, counted, flop, indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.op.workload import check_composite, pause
 from gradwire_engine.ops.base.basic import conj, expand
-from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
-from gradwire_engine.ops.base.compare import eq
-from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.checks import admit, normalize_dim
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.linalg.contract import tensordot
-from gradwire_engine.ops.linalg.costs import bmm_cost
 from gradwire_engine.ops.linalg.linalg import adjoint, check_same_dtype, needs_float, needs_square, solvers
-from gradwire_engine.ops.linalg.matrix import bmm, dot, fold, matmul, mv
+from gradwire_engine.ops.linalg.matrix import bmm, dot, fold, mv
 from gradwire_engine.ops.reduce.reduce import sum as total
-from gradwire_engine.ops.reduce.reduce import vector_norm
 from gradwire_engine.ops.reduce.scan import cumprod
 from gradwire_engine.ops.shape.join import cat
-from gradwire_engine.ops.shape.shape import diagonal, narrow, transpose, unsqueeze
+from gradwire_engine.ops.shape.shape import diagonal, narrow, unsqueeze
 
 # Vectors.
 
@@ -326,100 +322,12 @@ def _multiply_chain(chain: list[Any], cuts: Any) -> Any:
     return made[0]
 
 
-# Distances.
-
-
-@composite
-def cdist(
-    x1: Array,
-    x2: Array,
-    p: float = 2.0,
-    compute_mode: Literal[
-        "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
-    ]
-    | None = None,
-) -> Any:
-    """Pairwise p-norm distances between the rows of x1 and x2 (torch.cdist).
-
-    x1: (..., n, k); x2: (..., m, k); batches broadcast.
-    compute_mode: whether a matrix product computes 2-norms, which is fast but less exact for rows close to each other:
-    "use_mm_for_euclid_dist_if_necessary" (the default: for more than 25 rows), "use_mm_for_euclid_dist" or
-    "donot_use_mm_for_euclid_dist".
-    Raises EngineError: SHAPE, RUNTIME for a negative p, ARGUMENT_VALUE for another compute_mode.
-    """
-    for name, value in (("X1", x1), ("X2", x2)):
-        if value.ndim < 2:
-            raise EngineError(Reason.SHAPE, f"cdist only supports at least 2D tensors, {name} got: {value.ndim}D")
-    if x1.shape[-1] != x2.shape[-1]:
-        raise EngineError(
-            Reason.SHAPE,
-            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}",
-        )
-    if p < 0:
-        raise EngineError(Reason.RUNTIME, "cdist only supports non-negative p values")
-    if dtypes.category(x1.dtype) != dtypes.FLOAT:
-        title = dtypes.TITLES[x1.dtype]
-        raise EngineError(Reason.RUNTIME, f"cdist only supports floating-point dtypes, X1 got: {title}", op="cdist")
-    if is_half(x1.dtype):
-        raise EngineError(Reason.NOT_SUPPORTED, f"\"cdist\" not implemented for '{dtypes.TITLES[x1.dtype]}'")
-    if compute_mode not in (*_BY_PRODUCT, *_BY_SIZE, "donot_use_mm_for_euclid_dist"):
-        raise EngineError(Reason.ARGUMENT_VALUE, f"{compute_mode} is not a valid value for compute_mode", op="cdist")
-    many = compute_mode in _BY_PRODUCT or (compute_mode in _BY_SIZE and max(x1.shape[-2], x2.shape[-2]) > 25)
-    if p == 2 and many and x1.dtype == x2.dtype:
-        return _euclidean(x1, x2)
-    return row_norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p)
-
-
-def row_norm(rows: Any, p: float) -> Any:
-    """p-norm of each row, whose gradient for p = 0 is zeros."""
-    return total(where(eq(rows, 0), rows * 0, 1), -1) if p == 0 else vector_norm(rows, p, -1)
-
-
-_BY_PRODUCT = ("use_mm_for_euclid_dist",)
-_BY_SIZE = (None, "use_mm_for_euclid_dist_if_necessary")
+# The exponential.
 
 
 def _exponential_cost(A: Any) -> Any:
     n = A.shape[-1]
     return math.prod(A.shape[:-2]) * (20 * LOOP + 20.0 * n**3 * flop(A.dtype) + 40.0 * n * n)
-
-
-def _distances_cost(x1: Any, x2: Any) -> Any:
-    return 8.0 * x1.shape[-2] * x2.shape[-2] * max(math.prod(x1.shape[:-2]), math.prod(x2.shape[:-2]), 1) + bmm_cost(
-        x1, x2.swapaxes(-1, -2)
-    )
-
-
-@op(name="_euclidean_dist", node="CdistBackward0", cost=counted(_distances_cost, 4.0, 1 << 20))
-def _euclidean(xp: Any, x1: Array, x2: Array) -> Array:
-    """Distances by |a|² - 2 a·b + |b|², which needs no array of all differences."""
-    squares = xp.matmul(x1 * -2, xp.swapaxes(x2, -1, -2))
-    squares += (x1 * x1).sum(-1, keepdims=True)
-    squares += xp.swapaxes((x2 * x2).sum(-1, keepdims=True), -1, -2)
-    squares = xp.maximum(squares, squares.dtype.type(0), out=squares)
-    return xp.sqrt(squares, out=squares)
-
-
-_euclidean.works_in(backward=2.5)
-_euclidean.sized_by(
-    lambda x1, x2: math.prod(broadcast_shape(x1.shape[:-2], x2.shape[:-2])) * x1.shape[-2] * x2.shape[-2] * x1.itemsize
-)
-
-
-def _euclidean_input(g: Any, one: Any, other: Any, out: Any) -> Any:
-    """Gradient of x1: sum over the rows b of g (a - b) / |a - b|; 0 where a equals b."""
-    same = eq(out, 0)
-    shares = where(same, 0, g / where(same, 1, out))
-    return total(shares, -1, True) * one - matmul(shares, other)
-
-
-_euclidean.grad(
-    x1=lambda g, x1, x2, out: _euclidean_input(g, x1, x2, out),
-    x2=lambda g, x1, x2, out: _euclidean_input(transpose(g, -2, -1), x2, x1, transpose(out, -2, -1)),
-)
-
-
-# The exponential.
 
 
 @op(name="linalg.matrix_exp", node="LinalgMatrixExpBackward0", cost=counted(_exponential_cost, 8.0, 1 << 13))

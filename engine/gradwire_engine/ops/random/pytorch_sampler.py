@@ -16,6 +16,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.mt19937 import Twister
+from gradwire_engine.ops.index.ties import top_indices
 from gradwire_engine.ops.random.box_muller import BLOCK, doubles, interleaved, singles
 from gradwire_engine.ops.random.counts import binomial, gamma, poisson
 from gradwire_engine.ops.random.layout import Like, count_of, in_memory_order, is_contiguous
@@ -287,7 +288,9 @@ class PytorchSampler:
     def ranking(self, weights: Array, count: int) -> Array:
         """Indices of the largest `count` of each row's weights divided by exponential numbers."""
         waits = self.exponential(weights, weights.dtype, 1.0)
-        return np.argsort(-(weights / waits), -1, kind="stable")[..., :count]
+        scores = weights / waits
+        first = np.argsort(-scores, -1, kind="stable")[..., :count].copy()
+        return first if count == 1 else top_indices(np, scores, scores.ndim - 1, first, True, True)
 
     def slopes(self, input: Array, lower: float, upper: float) -> Array:
         """Numbers from [lower, upper) where the input is not positive, which take two words each; else 1, for rrelu."""

@@ -15,6 +15,7 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import as_sortable, needs_order, normalize_dim
 from gradwire_engine.ops.elementwise.unary import isnan
 from gradwire_engine.ops.index.sort import empty_median, scatter_selected
+from gradwire_engine.ops.index.ties import sorted_order
 from gradwire_engine.ops.reduce.cumulative import accumulated, nansum
 from gradwire_engine.ops.reduce.reduce import split_among_all_ties
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -117,7 +118,7 @@ def _(input: Array, dim: int, keepdim: bool = False) -> Any: ...
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), cost=by_sorting(6))
 def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
-    """Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""
+    """Most frequent value along `dim`, the smallest of several, and its index (torch.mode)."""
     dim = normalize_dim(dim, input.ndim)
     length = input.shape[dim] if input.ndim else 1
     if not length:
@@ -129,6 +130,7 @@ def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
         return input.copy(), xp.zeros((), dtypes.int64)
     lines = xp.moveaxis(input, dim, -1)
     order = xp.argsort(as_sortable(lines), -1, kind="stable")
+    order = sorted_order(xp, lines, lines.ndim - 1, order, False)
     values = xp.take_along_axis(lines, order, -1)
     places = xp.arange(length)
     starts = xp.zeros(values.shape, dtypes.int64)

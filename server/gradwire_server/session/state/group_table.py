@@ -181,7 +181,6 @@ class GroupTable:
         self.durability = durability
         self.channel: GroupChannel | None = None  # set by the runtime
         self.joined: dict[str, Membership] = {}
-        self.replay_wrote = False  # whether the last collective of a replay wrote values
 
     def find(self, name: str) -> Membership:
         """The group of a name. Raises Refusal: GROUP_BROKEN."""

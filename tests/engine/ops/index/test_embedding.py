@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine import EngineError, Reason, tensor
+from gradwire_engine.ops.base import index_accumulation
 from gradwire_engine.ops.index import embedding
 from tests.engine.oracle import Refused, Same, given, integers, normal, refused, same, torch
 
@@ -82,3 +83,22 @@ def test_an_index_out_of_range_shortens_nothing() -> None:
     with pytest.raises(EngineError, match="the table has 2 rows"):
         embedding.embedding(tensor(np.array([0, 2])), table, max_norm=1.0)
     assert (table.array == 9.0).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+def test_rows_are_added_as_scipy_adds_them(dtype, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows, places = rng.standard_normal((600, 9)).astype(dtype), rng.integers(0, 40, 600)
+    weights = rng.random(600).astype(dtype)
+    added = index_accumulation.add_weighted_rows(rows[:, ::2], places, weights, 40)
+    monkeypatch.setattr(index_accumulation, "_sparse_product", lambda: None)
+    expected = index_accumulation.add_weighted_rows(np.ascontiguousarray(rows[:, ::2]), places, weights, 40)
+    np.testing.assert_array_equal(added, expected)
+    one_hot = np.eye(40, dtype=dtype)[places] * weights[:, None]
+    np.testing.assert_allclose(added, one_hot.T @ rows[:, ::2], rtol=1e-3, atol=1e-4)
+
+
+def test_an_index_of_the_gradient_out_of_range_is_refused():
+    grad = np.ones((2, 3), np.float32)
+    with pytest.raises(EngineError, match="out of range"):
+        embedding._embedding_backward.forward(np, grad, np.array([0, 4]), 4, -1, False)

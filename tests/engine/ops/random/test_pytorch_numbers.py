@@ -219,6 +219,18 @@ def test_multinomial(case: Case) -> None:
         )
 
 
+@each_case("float16", "float32")
+def test_multinomial_without_replacement_of_equal_chances(case: Case) -> None:
+    weights = case.rng.random((3, int(case.rng.integers(2, 600)))).astype(case.native)
+    weights[:, ::3] = 0
+    weights[:, 1] = 1
+    count = int(case.rng.integers(2, weights.shape[1] + 1))
+    case.same(
+        lambda: draw.multinomial(tensor(weights), count, False),
+        lambda: torch.multinomial(torch.from_numpy(weights), count),
+    )
+
+
 @each_case("float32", "float64")
 def test_normal_numbers_of_tensors(case: Case) -> None:
     theirs, mine = case.pair()

@@ -304,7 +304,7 @@ class TensorMethods {
     Tensor argmin() const;
     /// Is argmin() with options.
     Tensor argmin(const ArgminOptions& options) const;
-    /// Indices that sort along `dim` (torch.argsort).
+    /// Indices that sort along `dim` (torch.argsort); equal elements as with `sort`.
     Tensor argsort() const;
     /// Is argsort() with options.
     Tensor argsort(const ArgsortOptions& options) const;
@@ -877,7 +877,7 @@ class TensorMethods {
     Tensor minimum(const Tensor& other) const;
     /// Product of two matrices (torch.mm).
     Tensor mm(const Tensor& mat2) const;
-    /// Most frequent value along `dim`, the smallest of several, and its last index (torch.mode).
+    /// Most frequent value along `dim`, the smallest of several, and its index (torch.mode).
     /// Returns values, indices.
     std::tuple<Tensor, Tensor> mode() const;
     /// Is mode() with options.
@@ -1127,7 +1127,7 @@ class TensorMethods {
     Tensor softmax(std::int64_t dim) const;
     /// Is softmax() with options.
     Tensor softmax(std::int64_t dim, const SoftmaxOptions& options) const;
-    /// Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable.
+    /// Sort along `dim`; return the values and their indices (torch.sort).
     /// Returns values, indices.
     std::tuple<Tensor, Tensor> sort() const;
     /// Is sort() with options.

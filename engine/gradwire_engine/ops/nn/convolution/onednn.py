@@ -34,7 +34,7 @@ from gradwire_engine.backends.onednn import (
 from gradwire_engine.backends.operands import ALIGNED, Operand, Prepared, address_of, aligned_in, whole
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.threads import POOL
+from gradwire_engine.core.primitive_parts import PrimitiveParts
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.nn.convolution.parts import Kind, Shape, cut
 
@@ -174,7 +174,7 @@ class _Part:
         made = loaded.convolution(kind, source, chosen or weight, bias, result, *window)
         if made is None:
             raise LookupError
-        self.primitive, self._biased = made, biased
+        self.primitive = made
         numbers, written = _ARGUMENTS[kind], _WRITTEN[kind]
         self.weights = made.layout(numbers[1])
         operands = [
@@ -182,10 +182,6 @@ class _Part:
             for place, (layout, number) in enumerate(zip(plain, numbers, strict=True))
         ]
         self.prepared = Prepared(loaded, made, [*operands, *([] if bias is None else [Operand(BIAS, bias)])])
-
-    def run(self, addresses: Sequence[int], bias: int) -> None:
-        """Compute on source, weight and result at these addresses, in this thread."""
-        self.prepared.run((*addresses, bias) if self._biased else addresses)
 
 
 class Convolution:
@@ -218,10 +214,12 @@ class Convolution:
         images = divided.shapes[0][0]
         first = part(images, None)
         self.name, self._weights = first.primitive.name, first.weights
-        self._parts = [first] * divided.count
+        parts = [first.prepared] * divided.count
         if divided.by == "images" and source[0] % images:
-            self._parts[-1] = part(source[0] % images, first.weights)
-        self._steps = [4 * step for step in divided.steps]
+            parts[-1] = part(source[0] % images, first.weights).prepared
+        self._parts = PrimitiveParts(parts)
+        #: Bytes from the first part's operands to those of each part: source, weight, result and bias.
+        self._offsets = np.outer(np.arange(divided.count), 4 * np.array(divided.steps[: 4 if biased else 3]))
         self._room_nbytes, self._reorder = 0, None
         if not self._shares:
             return
@@ -234,8 +232,9 @@ class Convolution:
             self._reorder = Call(loaded, reorder, {FROM: self._ends[0], TO: self._ends[1]})
             self._lock = threading.Lock()
         if kind == "weights":
-            self._steps[1] = whole(chosen.nbytes)
-            self._room_nbytes = divided.count * self._steps[1]
+            self._partial = whole(chosen.nbytes)
+            self._offsets[:, 1] = np.arange(divided.count) * self._partial
+            self._room_nbytes = divided.count * self._partial
         elif reorder is not None:
             self._room_nbytes = whole(chosen.nbytes)
 
@@ -249,7 +248,7 @@ class Convolution:
         """
         given = [each for each in (source, weight, result, bias) if each is not None]
         nbytes = sum(each.nbytes for each in given if not each.flags.c_contiguous)  # they are copied
-        nbytes += self._room_nbytes + min(len(self._parts), POOL.threads) * self._parts[0].prepared.nbytes
+        nbytes += self._room_nbytes + self._parts.room()
         if out is None:
             nbytes += 4 * math.prod(self.shapes[_WRITTEN[self.kind]])
         admit((nbytes,), _BYTE)
@@ -263,27 +262,16 @@ class Convolution:
             plain, addresses[1] = addresses[1], aligned_in(room)
             if self.kind != "weights":
                 self._copy(plain, addresses[1])
-        self._run(addresses, 0 if shift is None else address_of(shift))
+        if shift is not None:
+            addresses.append(address_of(shift))
+        self._parts.run(np.add(self._offsets, addresses))
         if self._room_nbytes and self.kind == "weights":
             self._add(room, addresses[1], out)
         return out
 
-    def _run(self, addresses: Sequence[int], bias: int) -> None:
-        """Compute all parts; the first one's operands are at these addresses."""
-        if len(self._parts) == 1:
-            self._parts[0].run(addresses, bias)
-            return
-        steps = self._steps
-
-        def run(number: int) -> None:
-            places = [address + number * step for address, step in zip(addresses, steps[:3], strict=True)]
-            self._parts[number].run(places, bias + number * steps[3])
-
-        POOL.each(run, len(self._parts))
-
     def _add(self, room: Array, address: int, out: Array) -> None:
         """Add the parts of the weight's gradient in order, into the row-major `out`."""
-        count, nbytes = len(self._parts), self._steps[1]
+        count, nbytes = len(self._parts), self._partial
         begin = address - address_of(room)
         parts = room[begin : begin + count * nbytes].reshape(count, nbytes)[:, : self._weights.nbytes].view(np.float32)
         for part in parts[1:]:

@@ -4,7 +4,8 @@ Three primitives are each other's derivatives, so derivatives of any order follo
 weight to the output; `_convolution_transpose` maps the output's gradient to the input's; `_convolution_weight` maps
 input and output gradient to the weight's. Each is a matrix product with the input's windows as columns, for a few
 images at a time. Columns for the whole batch would exceed the cache: they have as many elements as the input, times
-the kernel's elements. With oneDNN installed, most convolutions of float32 run there instead (onednn.py).
+the kernel's elements. Where they are installed, oneDNN computes most convolutions of float32 instead (onednn.py), and
+cuDNN those on GPUs (cudnn.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gradwire_engine.ops.base.checks import admit, ints
 from gradwire_engine.ops.base.loops import ON_GPU, Loops, fits, with_loop
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.linalg.matrix import fold
-from gradwire_engine.ops.nn.convolution import onednn
+from gradwire_engine.ops.nn.convolution import cudnn, onednn
 from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size
 from gradwire_engine.ops.nn.windows_on_gpu import columns as write_columns
 from gradwire_engine.ops.nn.windows_on_gpu import fits as fits_kernel
@@ -81,6 +82,11 @@ def _blocks(xp: Any, images: int, per_image: int) -> Iterator[slice]:
     step = max(1, (_BUFFER if xp is np else _GPU_BUFFER) // max(1, per_image))
     for start in range(0, images, step):
         yield slice(start, min(start + step, images))
+
+
+def _library(xp: Any) -> Any:
+    """The module of the library that computes convolutions of this array module, where it can."""
+    return onednn if xp is np else cudnn
 
 
 def _window(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Window:
@@ -142,10 +148,9 @@ def convolution(
     window = _window(input.shape[2:], weight.shape[2:], stride, padding, dilation)
     shape = (images, out_channels, *window.output)
     admit(shape, input.dtype)
-    if xp is np:
-        quick = onednn.forward(input, weight, bias, window.output, stride, padding, dilation, groups)
-        if quick is not None:
-            return quick
+    quick = _library(xp).forward(input, weight, bias, window.output, stride, padding, dilation, groups)
+    if quick is not None:
+        return quick
     matrix = weight.reshape(groups, out_channels // groups, math.prod(weight.shape[1:]))
     if _is_pointwise(window):
         made = xp.matmul(matrix, input.reshape(images, groups, matrix.shape[2], math.prod(window.size)))
@@ -207,10 +212,9 @@ def convolution_transpose(
     per_group, positions = weight.shape[1], math.prod(input.shape[2:])
     shape = (images, groups * per_group, *window.size)
     admit((*shape[:2], *window.padded), input.dtype)
-    if xp is np:
-        quick = onednn.source_gradient(input, weight, size, stride, padding, dilation, groups)
-        if quick is not None:
-            return quick if bias is None else np.add(quick, bias.reshape(-1, *[1] * len(size)), quick)
+    quick = _library(xp).source_gradient(input, weight, size, stride, padding, dilation, groups)
+    if quick is not None:
+        return quick if bias is None else xp.add(quick, bias.reshape(-1, *[1] * len(size)), quick)
     rows = out_channels // groups
     mirror = _mirrored(input.shape[2:], window)
     if xp is np and groups > 1 and per_group <= _NARROW and mirror is not None and np.isfinite(weight).all():
@@ -334,10 +338,9 @@ def convolution_weight(
     xp: Any, input: Array, grad: Array, stride: Ints, padding: Ints, dilation: Ints, groups: int, kernel: Ints
 ) -> Array:
     """Gradient of `convolution`'s weight: (n, c, *size) with (n, o, *output) to (o, c / groups, *kernel)."""
-    if xp is np:
-        quick = onednn.weight_gradient(input, grad, kernel, stride, padding, dilation, groups)
-        if quick is not None:
-            return quick
+    quick = _library(xp).weight_gradient(input, grad, kernel, stride, padding, dilation, groups)
+    if quick is not None:
+        return quick
     images, channels, out_channels = input.shape[0], input.shape[1], grad.shape[1]
     window = _window(input.shape[2:], kernel, stride, padding, dilation)
     rows, taps, positions = out_channels // groups, channels // groups * window.taps, math.prod(window.output)

@@ -21,7 +21,7 @@ from gradwire_engine.ops.elementwise.activation import logsigmoid, masked, relu
 from gradwire_engine.ops.elementwise.binary import clamp_min
 from gradwire_engine.ops.elementwise.unary import exp, log1p, sqrt, square
 from gradwire_engine.ops.index.gather import gather, index_select
-from gradwire_engine.ops.linalg.products import row_norm
+from gradwire_engine.ops.linalg.distances import row_norm
 from gradwire_engine.ops.nn.losses.loss import constant, reduce_op, reduction_of
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.shape.shape import reshape, unsqueeze

@@ -20,7 +20,7 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import indexing
+from gradwire_engine.op.cost import gathering
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import add, cast
 from gradwire_engine.ops.base.blocked import BLOCK
@@ -130,7 +130,7 @@ def _batch_loop(loops: Loops, xp: Any, input: Any, weight: Any, bias: Any, eps: 
     node="NativeBatchNormBackward0",
     outputs=("output", "mean", "scale", "variance"),
     differentiable_outputs=(0,),
-    cost=indexing(8),
+    cost=gathering(8),
 )
 @with_loop(_batch_loop)
 def _batch_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, eps: float) -> Any:
@@ -265,7 +265,7 @@ _batch_norm.tangent(_batch_tangent)
     node="NativeBatchNormBackward0",
     outputs=("output", "mean", "scale"),
     differentiable_outputs=(0,),
-    cost=indexing(8),
+    cost=gathering(8),
 )
 def _batch_norm_eval(
     xp: Any, input: Array, weight: Array | None, bias: Array | None, mean: Array, var: Array, eps: float
@@ -364,7 +364,7 @@ def _running_loop(loops: Loops, xp: Any, input: Any, fresh: Any, momentum: float
     return each(loops, "running", input, fresh, numbers=(1 - momentum, momentum * factor))
 
 
-@op(name="_running", in_place=True, cost=indexing(4))
+@op(name="_running", in_place=True, cost=gathering(4))
 @with_loop(_running_loop, least=ON_GPU)
 def _running(xp: Any, input: Array, fresh: Array, momentum: float, factor: float) -> Array:
     """A running statistic, updated by the batch's."""
@@ -481,7 +481,7 @@ def _are_plain(input: Any, *others: Any) -> bool:
     node="NativeLayerNormBackward0",
     outputs=("output", "mean", "scale"),
     differentiable_outputs=(0,),
-    cost=indexing(8),
+    cost=gathering(8),
 )
 @with_loop(_layer_loop)
 def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, last: int, eps: float) -> Any:
@@ -602,7 +602,7 @@ def _groups(shape: Ints, groups: int) -> Ints:
     return shape[0] * groups, math.prod(shape[1:]) // groups
 
 
-@op(name="_group_norm", node="NativeGroupNormBackward0", cost=indexing(8))
+@op(name="_group_norm", node="NativeGroupNormBackward0", cost=gathering(8))
 def _group_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Array:
     rows = _wide(xp.ascontiguousarray(input)).reshape(_groups(input.shape, groups))
     normal, _, _ = _normalized_rows(xp, rows, eps)

@@ -14,9 +14,11 @@ from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.index.gather import gather_backward
+from gradwire_engine.ops.nn.pooling.primitives import max_indices, max_pool
 from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 
 Ints = Any  # an int or a sequence of ints
+_MOST_TAPS = 64  # of larger windows, a search in each takes less time
 
 
 def _ranges(size: int, count: int) -> list[tuple[int, int]]:
@@ -41,6 +43,8 @@ def _adaptive_max_pool(xp: Any, input: Array, size: Ints) -> Any:
     spatial = input.shape[-len(size) :]
     lead = input.shape[: -len(size)]
     shape = (*lead, *size)
+    if _are_equal(spatial, size):
+        return _of_equal_windows(xp, input, tuple(n // made for n, made in zip(spatial, size, strict=True)))
     admit(shape, input.dtype)
     values, indices = xp.empty(shape, input.dtype), xp.empty(shape, dtypes.int64)
     places = xp.arange(math.prod(spatial), dtype=dtypes.int64).reshape(spatial)
@@ -52,6 +56,20 @@ def _adaptive_max_pool(xp: Any, input: Array, size: Ints) -> Any:
         values[target] = xp.take_along_axis(window, best[..., None], -1)[..., 0]
         indices[target] = places[within].reshape(-1)[best]
     return values, indices
+
+
+def _are_equal(spatial: Ints, size: Ints) -> bool:
+    """Whether the windows have one size and few elements, and lie side by side."""
+    whole = all(made and n % made == 0 for n, made in zip(spatial, size, strict=True))
+    return whole and 1 < math.prod(spatial) // math.prod(size) <= _MOST_TAPS
+
+
+def _of_equal_windows(xp: Any, input: Array, kernel: Ints) -> Any:
+    """The same by max pooling."""
+    window = kernel, kernel, (0,) * len(kernel), (1,) * len(kernel)
+    values, which = max_pool.forward(xp, input, *window, False)
+    admit(which.shape, dtypes.int64, 2 * dtypes.int64.itemsize)
+    return values, max_indices.forward(xp, which, *window, input.shape[-len(kernel) :])
 
 
 def _winner(xp: Any, window: Array) -> Array:
@@ -72,6 +90,7 @@ def _adaptive_max_input(g: Any, out1: Any, input_meta: Any, size: Ints) -> Any:
     return reshape(added, shape)
 
 
+_adaptive_max_pool.by_loops("max_pool2d")
 _adaptive_max_pool.grad(input=_adaptive_max_input)
 
 

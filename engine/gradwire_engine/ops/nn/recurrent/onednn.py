@@ -34,7 +34,7 @@ from gradwire_engine.backends.onednn import (
 from gradwire_engine.backends.operands import Operand, Prepared, address_of, whole
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import CPU, Array, device_of
-from gradwire_engine.core.threads import POOL
+from gradwire_engine.core.primitive_parts import PrimitiveParts
 from gradwire_engine.graph.graph import Meta
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LONG, counted, flop
@@ -74,19 +74,22 @@ def fits(tensors: Sequence[Any]) -> bool:
 class _Part:
     """The layer for some rows of a batch."""
 
-    def __init__(self, loaded: Library, sizes: tuple[int, int, int, int], reverse: bool) -> None:
-        """sizes: steps, rows, and the widths of input and state."""
-        steps, rows, inner, width = sizes
+    def __init__(self, loaded: Library, rows: int, sizes: tuple[int, int, int, int], reverse: bool) -> None:
+        """sizes: steps, rows of the batch, and the widths of input and state."""
+        steps, batch, inner, width = sizes
         state = loaded.plain_layout((1, 1, rows, width))
+        source, result = (
+            loaded.plain_layout((steps, rows, length), (batch * length, length, 1)) for length in (inner, width)
+        )
         layouts: dict[int, Layout] = {
-            SOURCE: loaded.plain_layout((steps, rows, inner)), FIRST_STATE: state, FIRST_CELL: state,
+            SOURCE: source, FIRST_STATE: state, FIRST_CELL: state,
             WEIGHTS: _weight_layout(loaded, inner, width), RECURRENT: _weight_layout(loaded, width, width),
             BIAS: loaded.plain_layout((1, 1, 4, width)),
         }  # fmt: skip
         given = [Operand(number, layout) for number, layout in layouts.items()]
-        results = {RESULT: loaded.plain_layout((steps, rows, width)), LAST_STATE: state, LAST_CELL: state}
+        results = {RESULT: result, LAST_STATE: state, LAST_CELL: state}
         made = [Operand(number, layout, True) for number, layout in results.items()]
-        forward, back = loaded.lstm(*sizes, reverse)
+        forward, back = loaded.lstm(source, state, result, (inner, width), reverse)
         space = forward.layout(WORKSPACE)
         self.name, self.workspace = forward.name, whole(space.nbytes)
         self.forward = Prepared(loaded, forward, [*given, *made, Operand(WORKSPACE, space, True)])
@@ -106,16 +109,22 @@ class _Layer:
     """A layer of fixed sizes: its parts, and where each one's rows begin."""
 
     def __init__(self, loaded: Library, sizes: tuple[int, int, int, int], reverse: bool) -> None:
-        steps, rows, inner, width = sizes
+        _, rows, inner, width = sizes
         count = max(1, min(_PARTS, rows // _ROWS))
         bounds = [rows * number // count for number in range(count + 1)]
         made: dict[int, _Part] = {}
         for begin, end in pairwise(bounds):
             if end - begin not in made:
-                made[end - begin] = _Part(loaded, (steps, end - begin, inner, width), reverse)
+                made[end - begin] = _Part(loaded, end - begin, sizes, reverse)
         self.parts = [made[end - begin] for begin, end in pairwise(bounds)]
-        self.rows = [slice(begin, end) for begin, end in pairwise(bounds)]
+        self.forward = PrimitiveParts([part.forward for part in self.parts])
+        self.back = PrimitiveParts([part.back for part in self.parts])
         self.spaces = np.cumsum([0, *(part.workspace for part in self.parts)]).tolist()
+        # Bytes from the first part's operands to those of each part.
+        given, wide = (np.outer(4 * np.array(bounds[:-1]), widths) for widths in ((inner, width, width), (width,) * 3))
+        shared, space = np.zeros_like(wide), np.array(self.spaces[:-1])[:, None]
+        self._forward_steps = np.concatenate([given, shared, wide, space], 1)
+        self._back_steps = np.concatenate([self._forward_steps, wide, given, shared], 1)
         what = f"{loaded.fingerprint} {self.parts[0].name} {sizes}"
         self.mark = np.frombuffer(zlib.crc32(what.encode()).to_bytes(_MARK, "little"), np.uint8)
 
@@ -130,10 +139,28 @@ class _Layer:
         wanted = self.spaces[-1] + _MARK
         return workspace.size == wanted and bool((workspace[-_MARK:] == self.mark).all())
 
-    def room(self, calls: Sequence[Prepared]) -> None:
-        """Admit the temporary memory of the parts that run at once. Raises EngineError: MEMORY_LIMIT."""
-        most = max(each.nbytes for each in calls)
-        admit((min(len(self.parts), POOL.threads) * most,), _BYTE)
+    def compute(self, arrays: Sequence[Array]) -> None:
+        """Forward. arrays: input, h, c, weights, bias, output, last h and c, and the workspace; all are row-major."""
+        self.forward.run(self._forward_steps + _addresses(arrays))
+
+    def compute_back(self, arrays: Sequence[Array], weights: Sequence[Array]) -> None:
+        """The gradients. arrays: those of `compute`, the gradients of output, h and c, and the input's, h's and c's.
+
+        weights: the weights' and bias's gradients. The parts are added in order.
+        """
+        begins = np.cumsum([0, *(each.size for each in weights)])
+        partial = np.empty((len(self.parts) - 1, int(begins[-1])), np.float32)  # of all parts but the first
+        places = self._back_steps + _addresses([*arrays, *weights])
+        rows = np.arange(len(partial))[:, None] * begins[-1]
+        places[1:, -len(weights) :] = address_of(partial) + 4 * (rows + begins[:-1])
+        self.back.run(places)
+        for part in partial:
+            for begin, each in zip(begins.tolist(), weights, strict=False):
+                each += part[begin : begin + each.size].reshape(each.shape)
+
+
+def _addresses(arrays: Sequence[Array]) -> Array:
+    return np.array([address_of(each) for each in arrays], np.int64)
 
 
 def _layer(tensors: Sequence[Array], reverse: bool) -> _Layer | None:
@@ -152,11 +179,6 @@ def _weights(tensors: Sequence[Array]) -> list[Array]:
     """Row-major weights, and the bias or zeros: the library has no layer without one."""
     bias = tensors[_BIAS] if len(tensors) > _BIAS else np.zeros(tensors[4].shape[0], np.float32)
     return [np.ascontiguousarray(each) for each in (*tensors[3:_BIAS], bias)]
-
-
-def _of_rows(array: Array, rows: slice) -> Array:
-    """The rows (dimension -2) of an array as a row-major one."""
-    return np.ascontiguousarray(array[..., rows, :])
 
 
 def _size(tensors: Sequence[Any], reverse: bool, keep: bool) -> int:
@@ -186,24 +208,13 @@ def lstm(xp: Any, tensors: list[Array], reverse: bool, keep: bool) -> Any:
         given = linear(tensors[0], tensors[3], tensors[_BIAS] if len(tensors) > _BIAS else None)
         made = by_steps([given, tensors[1], tensors[2], tensors[4]], (), reverse, False)
         return (*made[:3], np.empty(0, np.uint8))
-    layer.room([part.forward for part in layer.parts])
-    input, state = tensors[0], tensors[1]
+    admit((layer.forward.room(),), _BYTE)
+    given = [np.ascontiguousarray(each) for each in tensors[:3]]
     weights = _weights(tensors)
-    output = np.empty((*input.shape[:2], state.shape[1]), np.float32)
+    output = np.empty((*given[0].shape[:2], given[1].shape[1]), np.float32)
     last, cell = np.empty_like(output[0]), np.empty_like(output[0])
     space = layer.workspace()
-
-    def run(number: int) -> None:
-        part, rows = layer.parts[number], layer.rows[number]
-        given = [_of_rows(each, rows) for each in tensors[:3]]
-        made = output if len(layer.parts) == 1 else np.empty((output.shape[0], *last[rows].shape), np.float32)
-        arrays = [*given, *weights, made, last[rows], cell[rows]]
-        addresses = [address_of(each) for each in arrays]
-        part.forward.run([*addresses, address_of(space) + layer.spaces[number]])
-        if made is not output:
-            output[:, rows] = made
-
-    POOL.each(run, len(layer.parts))
+    layer.compute([*given, *weights, output, last, cell, space])
     return output, last, cell, space if keep else np.empty(0, np.uint8)
 
 
@@ -220,29 +231,15 @@ def _gradients(gs: Sequence[Any], tensors: Sequence[Any], reverse: bool, *result
 
 
 def _by_workspace(layer: _Layer, gs: Sequence[Array], tensors: Sequence[Array], results: Sequence[Array]) -> Any:
-    layer.room([part.back for part in layer.parts])
     weights = _weights(tensors)
+    found = [np.empty_like(each) for each in weights]
+    admit((layer.back.room() + (len(layer.parts) - 1) * sum(each.nbytes for each in weights),), _BYTE)
+    given = [np.ascontiguousarray(each) for each in tensors[:3]]
+    made, arriving = ([np.ascontiguousarray(each) for each in arrays[:3]] for arrays in (results, gs))
     space = np.ascontiguousarray(results[3])
-    outputs = [np.empty(each.shape, np.float32) for each in tensors[:3]]
-    found: list[list[Array]] = [[] for _ in layer.parts]
-
-    def run(number: int) -> None:
-        part, rows = layer.parts[number], layer.rows[number]
-        given = [_of_rows(each, rows) for each in tensors[:3]]
-        after = [_of_rows(each, rows) for each in (*results[:3], *gs[:3])]
-        made = [np.empty_like(each) for each in given]
-        found[number] = [np.empty_like(each) for each in weights]
-        before = [address_of(each) for each in (*given, *weights, *after[:3])]
-        rest = [address_of(each) for each in (*after[3:], *made, *found[number])]
-        part.back.run([*before, address_of(space) + layer.spaces[number], *rest])
-        for whole_one, each in zip(outputs, made, strict=True):
-            whole_one[..., rows, :] = each
-
-    POOL.each(run, len(layer.parts))
-    for parts in found[1:]:
-        for held, each in zip(found[0], parts, strict=True):
-            held += each
-    return [*outputs, *found[0]][: len(tensors)]
+    outputs = [np.empty_like(each) for each in given]
+    layer.compute_back([*given, *weights, *made, space, *arriving, *outputs], found)
+    return [*outputs, *found][: len(tensors)]
 
 
 def _by_steps(gs: Sequence[Any], tensors: Sequence[Any], reverse: bool) -> Any:

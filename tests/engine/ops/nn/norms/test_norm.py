@@ -80,3 +80,9 @@ def test_a_refused_call_leaves_the_running_statistics_as_they_were() -> None:
         X,
     ).check()
     assert held.array.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_norm_without_weights_costs_no_more_than_one_with_weights() -> None:
+    large, channels = np.empty((20, 100, 35, 45, 10), np.float16), np.empty(100, np.float16)
+    works = norm._batch_norm.cost.forward
+    assert works(large, None, None, 1e-5) <= works(large, channels, channels, 1e-5)

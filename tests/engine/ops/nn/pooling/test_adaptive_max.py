@@ -20,6 +20,10 @@ SAME = [
     same(*TWO, normal(2, 7, 5), (None, 2)),
     same(*TWO, normal(1, 2, 3, 3).constant, 0),
     same(*THREE, normal(1, 2, 4, 5, 6), 2, True),
+    same(*ONE, given([[1.0, 1.0, 0.0, 1.0, 2.0, 2.0]]), 3, True, smooth=False),
+    same(*ONE, given([[np.nan, np.nan, np.nan, -np.inf, -np.inf, -np.inf]]), 2, True, smooth=False),
+    same(*TWO, normal(2, 3, 6, 8), (3, 2), True),
+    same(*THREE, normal(2, 4, 6, 3), (2, 3, 1), True),
 ]
 RUN = Reason.RUNTIME
 REFUSED = [
@@ -39,3 +43,17 @@ def test_values_and_gradients_equal_pytorch(case: Same) -> None:
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_a_refusal_names_what_is_wrong(case: Refused) -> None:
     case.check()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_of_one_size_have_the_maxima_and_places_of_pytorch(seed: int, dtype: str) -> None:
+    rng = np.random.default_rng(seed)
+    size, kernel = rng.integers(1, 5, 2), rng.integers(1, 9, 2)
+    x = rng.integers(-2, 3, (4, 40, *(size * kernel))).astype(dtype)
+    for value in (np.nan, np.inf, -np.inf):
+        x[rng.random(x.shape) < rng.choice([0, 0.1, 0.7])] = value
+    made = TWO[0](x, tuple(size.tolist()), True)
+    expected = F.adaptive_max_pool2d(torch.tensor(x), tuple(size.tolist()), return_indices=True)
+    for one, other in zip(made, expected, strict=True):
+        np.testing.assert_array_equal(one, other.numpy())

@@ -596,6 +596,7 @@ export type SavedValueRequest = Message<"gradwire.v1.SavedValueRequest"> & {
 
   /**
    * The value's name in the op's derivative formulas. PyTorch's names "self" and "result" work, too.
+   * "variable" is the leaf of an AccumulateGrad node.
    *
    * @generated from field: string name = 5;
    */
@@ -630,7 +631,8 @@ export type SavedValueResponse = Message<"gradwire.v1.SavedValueResponse"> & {
   known: boolean;
 
   /**
-   * The tensors with their history; several if the value is a list. The client releases the ids.
+   * The tensors with their history; several if the value is a list. The client releases the ids. TensorSpec.same_as tells
+   * the id of a tensor that already had one.
    *
    * @generated from field: repeated gradwire.v1.TensorSpec tensors = 2;
    */

@@ -343,12 +343,12 @@ public abstract class TensorOps {
     return call.one();
   }
 
-  /** Indices that sort along `dim` (torch.argsort). */
+  /** Indices that sort along `dim` (torch.argsort); equal elements as with `sort`. */
   public Tensor argsort() {
     return new Call(null, "argsort").tensor("", (Tensor) this).one();
   }
 
-  /** Indices that sort along `dim` (torch.argsort). */
+  /** Indices that sort along `dim` (torch.argsort); equal elements as with `sort`. */
   public Tensor argsort(Consumer<ArgsortOptions> options) {
     Call call = new Call(null, "argsort").tensor("", (Tensor) this);
     options.accept(new ArgsortOptions(call));
@@ -2134,13 +2134,13 @@ public abstract class TensorOps {
     return new Call(null, "mm").tensor("", (Tensor) this).tensor("", mat2).one();
   }
 
-  /** Most frequent value along `dim`, the smallest of several, and its last index (torch.mode). */
+  /** Most frequent value along `dim`, the smallest of several, and its index (torch.mode). */
   public Results.ValuesIndices mode() {
     Tensor[] made = new Call(null, "mode").tensor("", (Tensor) this).several(2);
     return new Results.ValuesIndices(made[0], made[1]);
   }
 
-  /** Most frequent value along `dim`, the smallest of several, and its last index (torch.mode). */
+  /** Most frequent value along `dim`, the smallest of several, and its index (torch.mode). */
   public Results.ValuesIndices mode(Consumer<ModeOptions> options) {
     Call call = new Call(null, "mode").tensor("", (Tensor) this);
     options.accept(new ModeOptions(call));
@@ -2918,13 +2918,13 @@ public abstract class TensorOps {
     return call.one();
   }
 
-  /** Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable. */
+  /** Sort along `dim`; return the values and their indices (torch.sort). */
   public Results.ValuesIndices sort() {
     Tensor[] made = new Call(null, "sort").tensor("", (Tensor) this).several(2);
     return new Results.ValuesIndices(made[0], made[1]);
   }
 
-  /** Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable. */
+  /** Sort along `dim`; return the values and their indices (torch.sort). */
   public Results.ValuesIndices sort(Consumer<SortOptions> options) {
     Call call = new Call(null, "sort").tensor("", (Tensor) this);
     options.accept(new SortOptions(call));
