@@ -37,8 +37,9 @@ def check_reduction(name: str, dtype: DType) -> None:
 
 
 def reduce_into(name: str, sources: Sequence[HostArray], out: HostArray) -> None:
-    """Write the reduction of `sources`, in their order, to `out`. All have one shape and dtype; `out` is no source.
+    """Write the reduction of `sources`, in their order, to `out`. All have one shape and dtype.
 
+    `out` may be the first or the second source, no later one.
     Values of two bytes are combined in float32 and rounded once. check_reduction() says which dtypes are possible.
     """
     combine = _COMBINE[name]

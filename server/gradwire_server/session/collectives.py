@@ -3,7 +3,8 @@
 A rank writes its values into its memory (state/group_table.py) and tells the front that it has arrived. Its session
 then waits for a future, as for a store's answer, so its worker computes other sessions. When all ranks have arrived,
 the front answers all of them, and each one reads what it needs from the memory of the others. Nothing is written to a
-tensor before that. Each rank combines the values in the order of ranks, so all get the same bits.
+tensor before that. Each rank combines the values in the order of ranks, so all get the same bits. Large all-reduces of
+one server's workers are streamed (state/streamed_reduction.py).
 """
 
 import errno
@@ -39,6 +40,7 @@ from gradwire_server.session.state.group_table import (
     PeerMemory,
     RankMemory,
 )
+from gradwire_server.session.state.streamed_reduction import StreamedReduction, streams
 
 MAX_RANKS = 1024
 _MAX_NAME = 200
@@ -256,6 +258,7 @@ def _join(groups: GroupTable, request: pb.CollectiveRequest) -> Iterator[None]:
         except OSError as error:
             raise Refusal("GROUP_BROKEN", f"another rank's memory cannot be opened: {_no_file(error)}") from None
         member.peers, member.nodes = peers, formed.get("nodes", [])
+        member.processes = [where[0] for where in formed["files"]]
         # No rank may end before all have opened its memory.
         yield from _met(groups, member, "join", request.timeout_ms)
     except BaseException:
@@ -369,6 +372,8 @@ class _Exchange:
         self.given = 0  # elements that this rank gives
         self.turn = 0
         self.room: HostArray | None = None  # for the log
+        self.streams = False  # whether values pass through rings
+        self.streamed: StreamedReduction | None = None
 
     def run(self) -> Iterator[None]:
         """Give values, meet the other ranks, take values. Raises Refusal."""
@@ -458,7 +463,11 @@ class _Exchange:
         about = _described(name, self._check_sizes())
         size = sum(end - begin for each in (self._needed(), self._reduced()) for _, begin, end in each)
         self.member.memory.admit_fetched(self.turn, size * self.dtype.itemsize)
-        return about
+        # A lost rank leaves the others' tensors half reduced, which no log could repeat.
+        logged = self.groups.durability.log_notes is not None
+        if kind == pb.COLLECTIVE_KIND_ALL_REDUCE and not logged:
+            self.streams = streams(self.member, self.given * self.dtype.itemsize)
+        return f"{about}, streamed" if self.streams else about
 
     def written(self) -> list[Tensor]:
         """The tensors that receive values."""
@@ -496,8 +505,12 @@ class _Exchange:
         return shared
 
     def _write(self) -> Iterator[None]:
-        """Copy this rank's values into its memory."""
+        """Copy this rank's values into its memory, or the first of them if they are streamed."""
         if not self.given:
+            return
+        if self.streams:
+            name, timeout = _OPS[self.request.op], self.request.timeout_ms
+            self.streamed = StreamedReduction(self.groups, self.member, name, self.inputs, timeout)
             return
         room = self.member.memory.region(self.turn, self.given * self.dtype.itemsize).view(self.dtype)
         place = 0
@@ -597,7 +610,9 @@ class _Exchange:
     def _take(self) -> Iterator[None]:
         """Write what this rank receives. Stops for nothing but the session's end: other ranks do the same."""
         kind, size, rank, peer = self.kind, self.member.size, self.member.rank, self.request.peer
-        if self._splits():
+        if self.streamed is not None:
+            yield from self.streamed.run()
+        elif self._splits():
             yield from self._reduce_parts()
         elif kind == pb.COLLECTIVE_KIND_ALL_REDUCE or (kind == pb.COLLECTIVE_KIND_REDUCE and rank == peer):
             yield from self._reduce(self.inputs, [self._source(each, self.given) for each in range(size)])

@@ -3,7 +3,8 @@
 Each rank has a file in memory without a name. All ranks' workers open it while the group forms, so it lasts as long as
 any of them needs it. A rank writes its values into one of the file's two regions. It takes the other one after each
 collective in which all ranks met. When it writes a region again, all ranks have met once more and so have read what was
-there. A refused collective is no meeting: another rank may still read the values of the one before.
+there. A refused collective is no meeting: another rank may still read the values of the one before. A third region has
+the ring of streamed reductions (streamed_reduction.py).
 
 The memory of ranks at other servers is a copy: a file of the front, into which it fetches what this server's ranks
 need (registry/group_nodes.py).
@@ -27,6 +28,7 @@ from gradwire_server.session.state.durability import Durability
 
 Bytes = np.ndarray[Any, Any]
 _PAGE = 1 << 16  # regions grow by multiples of it
+RING = 2  # the region of the ring; only ranks of one server have it
 MAX_GROUPS = 256  # of a session
 MAX_MESSAGES = 1024  # that a rank may have received and not taken
 
@@ -52,7 +54,7 @@ class RankMemory:
     def __init__(self, account: Account) -> None:
         self.fd = os.memfd_create("gradwire-collective", os.MFD_CLOEXEC)
         self.account = account
-        self._regions: list[Bytes] = [np.empty(0, np.uint8)] * 2
+        self._regions: list[Bytes] = [np.empty(0, np.uint8)] * 3
         self._fetched = [0, 0]  # bytes of other servers' ranks, which the front holds for this one
 
     def admit_fetched(self, turn: int, size: int) -> None:
@@ -86,7 +88,7 @@ class RankMemory:
             self.fd = -1
             self.account.bytes -= sum(each.nbytes for each in self._regions) + sum(self._fetched)
             self._fetched = [0, 0]
-            self._regions = [np.empty(0, np.uint8)] * 2
+            self._regions = [np.empty(0, np.uint8)] * 3
 
 
 class PeerMemory:
@@ -96,7 +98,7 @@ class PeerMemory:
         """Open it through the process that made it. Raises OSError if that has ended, or has closed it."""
         self._fd = opened(where)
         self._begin = where[3] if len(where) > 3 else 0  # a front's file has the memory of several ranks
-        self._regions: list[Bytes] = [np.empty(0, np.uint8)] * 2
+        self._regions: list[Bytes] = [np.empty(0, np.uint8)] * 3
 
     def region(self, turn: int, size: int) -> Bytes:
         """The first `size` bytes that the rank wrote. Raises EngineError: MEMORY_LIMIT."""
@@ -114,7 +116,7 @@ class PeerMemory:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        self._regions = [np.empty(0, np.uint8)] * 2
+        self._regions = [np.empty(0, np.uint8)] * 3
 
 
 class Message:
@@ -138,6 +140,8 @@ class Membership:
         self.memory = memory
         self.peers: list[PeerMemory] = []
         self.nodes: list[int] = []  # of each rank, the number of its server; empty if all have this one
+        self.processes: list[int] = []  # of each rank, its worker's
+        self.streamed = 0  # chunks of all streamed reductions
         self.in_use = False  # whether a command of the group runs, which may need the memory although the group broke
         self.broken: Refusal | None = None
         self.begun = 0  # collectives

@@ -1,0 +1,194 @@
+"""Streamed reductions: equal to the reduction of whole tensors, bit for bit, for any ranks, dtypes and layouts."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradwire_engine import Account, Tensor
+from gradwire_engine.core.reduction import reduce_into
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.shared_files import location
+from gradwire_server.session.state import streamed_reduction
+from gradwire_server.session.state.cancel_token import CancelToken
+from gradwire_server.session.state.durability import Durability
+from gradwire_server.session.state.group_table import GroupTable, Membership, PeerMemory, RankMemory
+from gradwire_server.session.state.streamed_reduction import LEAST, StreamedReduction, streams
+
+Joined = list[tuple[GroupTable, Membership]]
+SLOT = 1 << 16
+
+
+class Channel:
+    """A front that only notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def ask(self, session: int, do: str, **fields: Any) -> Any:
+        raise AssertionError(do)
+
+    def tell(self, session: int, do: str, **fields: Any) -> None:
+        self.told.append(do)
+
+
+@pytest.fixture(autouse=True)
+def waits_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give way at once, for the ranks are threads of one process. Slots are small."""
+    monkeypatch.setattr(streamed_reduction, "_CHUNK", SLOT)
+    monkeypatch.setattr(streamed_reduction, "_SIZE", streamed_reduction._HEADER + SLOT * streamed_reduction._SLOTS)
+    monkeypatch.setattr(streamed_reduction, "_YIELD_SECONDS", 0.0)
+
+
+@pytest.fixture
+def join() -> Iterator[Callable[[int], Joined]]:
+    made: Joined = []
+
+    def of(size: int) -> Joined:
+        for rank in range(size):
+            account = Account()
+            groups = GroupTable(rank + 1, account, CancelToken(), Durability())
+            groups.channel = Channel()
+            made.append((groups, Membership("g", 1, rank, size, RankMemory(account))))
+        for _, member in made:
+            member.peers = [PeerMemory(location(each.memory.fd)) for _, each in made]
+            member.processes = list(range(size))
+        return made
+
+    yield of
+    for groups, member in made:
+        member.close()
+        assert groups.account.bytes == 0
+
+
+def together(ranks: Joined, name: str, tensors: list[list[Any]]) -> None:
+    """Reduce in place, each rank in a thread."""
+    made = [
+        StreamedReduction(groups, member, name, list(map(Tensor, arrays)), 0)
+        for (groups, member), arrays in zip(ranks, tensors, strict=True)
+    ]
+
+    def run(reduction: StreamedReduction) -> None:
+        for _ in reduction.run():
+            time.sleep(0.0005)
+
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        for each in [pool.submit(run, reduction) for reduction in made]:
+            each.result(60)
+
+
+def values(rank: int, size: int, dtype: Any, seed: int = 0) -> Any:
+    made = np.random.default_rng([rank, seed]).standard_normal(size) * 3
+    return (made > 0) if dtype == "bool" else made.astype(dtype)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("sum", "float32"), ("avg", "float64"), ("avg", "float16"), ("product", "complex64"), ("min", "float32"),
+        ("max", "int16"), ("bxor", "uint8"), ("bor", "bool"),
+    ],
+)  # fmt: skip
+def test_all_ranks_get_the_bits_of_the_order_of_ranks(
+    join: Callable[[int], Joined], size: int, name: str, dtype: str
+) -> None:
+    ranks = join(size)
+    for turn, count in enumerate((3 * SLOT // np.dtype(dtype).itemsize + 7, 5, SLOT, 1)):
+        given = [values(rank, count, dtype, turn) for rank in range(size)]
+        given[0][0] = True
+        wanted = np.empty_like(given[0])
+        reduce_into(name, given, wanted)
+        kept = [[each.copy()] for each in given]
+        together(ranks, name, kept)
+        for (found,) in kept:
+            assert found.tobytes() == wanted.tobytes()
+
+
+def test_several_tensors_that_are_not_dense_share_memory_or_are_empty(join: Callable[[int], Joined]) -> None:
+    ranks = join(2)
+
+    def layouts(rank: int) -> list[list[Any]]:
+        base = values(rank, 300_000, "float32")
+        square = values(rank, 90_000, "float32", 1).reshape(300, 300)
+        return [
+            [base[:7], base[7:100_000], base[100_000:100_000], base[200_000:]],  # apart, of one array
+            [square.T, base[::2]],
+            [base, base],
+            [base[:200_000], base[100_000:]],
+            [np.empty((0, 3), np.float32), np.array(rank + 1, np.float32)],
+        ]
+
+    for one, two in zip(layouts(0), layouts(1), strict=True):
+        wanted = [a + b for a, b in zip(one, two, strict=True)]
+        if np.shares_memory(one[0], one[1]) and one[0].size < one[1].size + one[0].size:
+            wanted = [each.copy() for each in wanted]
+        together(ranks, "sum", [one, two])
+        for a, b, both in zip(one, two, wanted, strict=True):
+            assert a.tobytes() == both.tobytes()
+            assert b.tobytes() == both.tobytes()
+
+
+def test_shared_memory_is_counted_and_does_not_grow_with_the_tensors(join: Callable[[int], Joined]) -> None:
+    ranks = join(2)
+    for count in (10, 3_000_000):
+        together(ranks, "sum", [[np.ones(count, np.float32)] for _ in ranks])
+        assert all(4 * SLOT <= groups.account.bytes <= 5 * SLOT for groups, _ in ranks)
+
+
+def waiting(ranks: Joined, timeout: int = 0) -> Iterator[None]:
+    """Rank 0's reduction, whose other rank has a ring and gives no values."""
+    made = [
+        StreamedReduction(groups, member, "sum", [Tensor(np.ones(2 * SLOT, np.float32))], timeout)
+        for groups, member in ranks
+    ]
+    return made[0].run()
+
+
+def test_a_wait_ends_when_the_group_breaks_or_its_time_is_over(join: Callable[[int], Joined]) -> None:
+    ranks = join(2)
+    groups, member = ranks[0]
+    steps = waiting(ranks)
+    next(steps)
+    awaited = groups.cancel_token.awaited
+    assert awaited is not None
+    assert not awaited.done()
+    next(steps)  # a cancelled command waits: the other rank cannot go on without it
+    member.broken = Refusal("GROUP_BROKEN", "rank 1 is gone")
+    assert awaited.done()
+    with pytest.raises(Refusal, match="rank 1 is gone"):
+        next(steps)
+    member.broken = None
+    steps = waiting(ranks, timeout=1)
+    with pytest.raises(Refusal, match=r"waited 0\.001 s"):
+        list(steps)
+
+
+def test_a_session_that_ends_breaks_the_group(join: Callable[[int], Joined]) -> None:
+    ranks = join(2)
+    steps = waiting(ranks)
+    next(steps)
+    steps.close()  # type: ignore[attr-defined]
+    channel = ranks[0][0].channel
+    assert isinstance(channel, Channel)
+    assert channel.told == ["abandon"]
+
+
+def test_only_ranks_of_one_server_with_a_worker_and_a_core_each_stream(
+    join: Callable[[int], Joined], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamed_reduction, "_KEEPS_ORDER", True)
+    monkeypatch.setattr(streamed_reduction.os, "cpu_count", lambda: 2)
+    member = join(2)[0][1]
+    assert streams(member, LEAST)
+    assert not streams(member, LEAST - 1)
+    member.processes = [7, 7]
+    assert not streams(member, LEAST)
+    member.processes, member.nodes = [7, 8], [0, 1]
+    assert not streams(member, LEAST)
+    member.nodes = []
+    monkeypatch.setattr(streamed_reduction.os, "cpu_count", lambda: 1)
+    assert not streams(member, LEAST)
