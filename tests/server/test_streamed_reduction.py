@@ -1,5 +1,6 @@
 """Streamed reductions: equal to the reduction of whole tensors, bit for bit, for any ranks, dtypes and layouts."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from gradwire_engine import Account, Tensor
 from gradwire_engine.core.reduction import reduce_into
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_files import location
-from gradwire_server.session.state import streamed_reduction
+from gradwire_server.session.state import process_memory, streamed_reduction
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.group_table import GroupTable, Membership, PeerMemory, RankMemory
@@ -40,12 +41,15 @@ def waits_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give way at once, for the ranks are threads of one process. Slots are small."""
     monkeypatch.setattr(streamed_reduction, "_CHUNK", SLOT)
     monkeypatch.setattr(streamed_reduction, "_SIZE", streamed_reduction._HEADER + SLOT * streamed_reduction._SLOTS)
+    monkeypatch.setattr(streamed_reduction, "_SHARE", SLOT)
     monkeypatch.setattr(streamed_reduction, "_YIELD_SECONDS", 0.0)
 
 
-@pytest.fixture
-def join() -> Iterator[Callable[[int], Joined]]:
+@pytest.fixture(params=["rings", "reading"])
+def join(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Joined]]:
+    """Ranks of a group. Those of another process than this one cannot be read."""
     made: Joined = []
+    reads = request.param == "reading"
 
     def of(size: int) -> Joined:
         for rank in range(size):
@@ -55,11 +59,12 @@ def join() -> Iterator[Callable[[int], Joined]]:
             made.append((groups, Membership("g", 1, rank, size, RankMemory(account))))
         for _, member in made:
             member.peers = [PeerMemory(location(each.memory.fd)) for _, each in made]
-            member.processes = list(range(size))
+            member.processes = [os.getpid()] * size if reads else list(range(size))
         return made
 
     yield of
     for groups, member in made:
+        assert member.direct in (None, reads)
         member.close()
         assert groups.account.bytes == 0
 
@@ -177,12 +182,40 @@ def test_a_session_that_ends_breaks_the_group(join: Callable[[int], Joined]) -> 
     assert channel.told == ["abandon"]
 
 
+def test_a_rank_whose_memory_is_gone_breaks_the_group(
+    join: Callable[[int], Joined], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = join(2)
+    for _, member in ranks:
+        member.direct = True  # they found it out before
+
+    def gone(process: int, address: int, into: Any) -> None:
+        raise OSError(3, "No such process")
+
+    monkeypatch.setattr(process_memory, "read", gone)
+    with pytest.raises(Refusal, match="rank 0 cannot read another rank's tensors") as refused:
+        list(waiting(ranks))
+    assert refused.value.reason == "GROUP_BROKEN"
+    assert ranks[0][0].channel.told == ["abandon"]  # type: ignore[union-attr]
+    for _, member in ranks:
+        member.direct = None
+
+
+def test_a_process_is_read_only_where_it_has_what_is_expected() -> None:
+    there = np.arange(4)
+    assert process_memory.can_read(os.getpid(), there.ctypes.data, np.arange(4))
+    assert not process_memory.can_read(os.getpid(), there.ctypes.data, np.arange(1, 5))
+    assert not process_memory.can_read(os.getpid(), 8, there)
+    assert not process_memory.can_read(0, there.ctypes.data, there)
+
+
 def test_only_ranks_of_one_server_with_a_worker_and_a_core_each_stream(
     join: Callable[[int], Joined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streamed_reduction, "_KEEPS_ORDER", True)
-    monkeypatch.setattr(streamed_reduction.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     member = join(2)[0][1]
+    member.processes = [7, 8]
     assert streams(member, LEAST)
     assert not streams(member, LEAST - 1)
     member.processes = [7, 7]
@@ -190,5 +223,5 @@ def test_only_ranks_of_one_server_with_a_worker_and_a_core_each_stream(
     member.processes, member.nodes = [7, 8], [0, 1]
     assert not streams(member, LEAST)
     member.nodes = []
-    monkeypatch.setattr(streamed_reduction.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert not streams(member, LEAST)

@@ -142,6 +142,7 @@ class Membership:
         self.nodes: list[int] = []  # of each rank, the number of its server; empty if all have this one
         self.processes: list[int] = []  # of each rank, its worker's
         self.streamed = 0  # chunks of all streamed reductions
+        self.direct: bool | None = None  # whether all ranks' workers can read each other's memory; None if unknown
         self.in_use = False  # whether a command of the group runs, which may need the memory although the group broke
         self.broken: Refusal | None = None
         self.begun = 0  # collectives
