@@ -137,8 +137,9 @@ def test_a_session_that_cannot_be_stored_is_named_and_the_exit_status_tells(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], workers: int
 ) -> None:
     with restarting_server(tmp_path, "--snapshot-every=0", f"--workers={workers}") as server:
+        sessions = []  # one that is dropped is closed
         for spoilt in (True, False):
-            session = gradwire.connect(server.address)
+            sessions.append(session := gradwire.connect(server.address))
             x = gradwire.ones(3)
             if spoilt:
                 session.save()

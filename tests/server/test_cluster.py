@@ -394,6 +394,7 @@ def test_a_port_that_ray_gives_to_its_workers_is_refused_for_its_head(tmp_path: 
         assert f"Ray's head cannot use the port {port}" in found
 
 
+@pytest.mark.skipif(not RAY, reason="Ray is not installed")
 def test_a_start_of_ray_that_takes_too_long_is_not_called_a_wrong_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

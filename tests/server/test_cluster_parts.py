@@ -2,8 +2,10 @@
 
 import inspect
 import socket
+from pathlib import Path
 
 from gradwire_server.cluster.director import Director
+from gradwire_server.cluster.head_probe import why_no_head
 from gradwire_server.cluster.node import Node, start_node
 from gradwire_server.common.peer import answers
 from gradwire_server.session.program_files import DESCRIPTION, VERSION, schema_hash
@@ -18,6 +20,13 @@ def test_a_server_answers_and_a_listener_that_says_nothing_does_not(server: Runn
         silent.listen()
         assert not answers(f"127.0.0.1:{silent.getsockname()[1]}", tls=False, seconds=0.2)
     assert not answers("127.0.0.1:1", tls=False) and not answers("no address", tls=False)
+
+
+def test_what_is_no_head_of_ray_is_told_by_what_it_is(server: Running, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    assert "cannot be reached" in why_no_head("127.0.0.1:1", token)
+    assert "gradwire" in why_no_head(server.address, token)
 
 
 def test_the_director_places_a_session_at_the_node_with_most_room() -> None:

@@ -61,7 +61,7 @@ def _run(loops: Loops, name: str, batch: tuple[int, ...], one: Array, other: Arr
     if loop is None:
         return False
     turned = _turned(other, batch)
-    geometry = np.array([rows, others, columns, turned.shape[-1]], np.int64)
+    geometry = np.asarray([rows, others, columns, turned.shape[-1]], np.int64)
     run(loop, math.prod(batch) * rows, others * columns, geometry, _flat(one, batch), turned, *more)
     return True
 
