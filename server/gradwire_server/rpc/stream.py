@@ -367,7 +367,7 @@ def _message(answer: bytes, size: int, joined: int = 1) -> bytes:
 
 
 def _has_no_results(response: service_pb2.RunResponse) -> bool:
-    return not response.results and not response.HasField("timings")
+    return not response.results and not response.op_times and not response.HasField("timings")
 
 
 class Streams:
