@@ -14,6 +14,7 @@ from gradwire._functions.create import zeros_like
 from gradwire._functions.derivative_memo import DerivativeMemo, may_know
 from gradwire._functions.edges import EdgeTensor, GradientEdge, tensor_at
 from gradwire._functions.saved_tensor_hooks import packing
+from gradwire._functions.stored_values import StoredValues
 from gradwire._graph import commands
 from gradwire._graph.anomaly import checks_nan, explained
 from gradwire._graph.hook_runner import run_hooks
@@ -180,12 +181,12 @@ def grad(
     if materialize_grads and allow_unused is False:
         raise GradwireValueError("Expected allow_unused to be True or not passed when materialize_grads=True.")
     sparse: list[Any] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    if any(_is_sparse(each) for each in sparse):
-        stored = [each._v if _is_sparse(each) else each for each in sparse]
+    if any(isinstance(each, StoredValues) for each in sparse):
+        stored = [each._v if isinstance(each, StoredValues) else each for each in sparse]
         how = (grad_outputs, retain_graph, create_graph, True, allow_unused, False, materialize_grads)
         found = grad(outputs, stored, *how)
         pairs = zip(found, sparse, strict=True)
-        return tuple(to.gradient(one) if one is not None and _is_sparse(to) else one for one, to in pairs)
+        return tuple(to.gradient(one) if one is not None and isinstance(to, StoredValues) else one for one, to in pairs)
     roots, targets = _as_list(outputs), _as_list(inputs)
     if not targets:
         raise refuse("`inputs` argument to `grad()` cannot be empty.")
@@ -270,11 +271,6 @@ def grad(
         reachable.mark_freed()
     first: dict[int, int] = {}  # an input given twice has one gradient
     return tuple([made[first.setdefault(target._id, place)] for place, target in enumerate(targets)])
-
-
-def _is_sparse(value: Any) -> bool:
-    """Whether this is a sparse tensor. A tensor is not asked: it would look for names like one that it lacks."""
-    return not isinstance(value, (Tensor, GradientEdge)) and hasattr(value, "gradient")
 
 
 def _materialized(gradient: Any, target: Tensor, create_graph: bool) -> Any:

@@ -6,7 +6,6 @@ Products and conversions go by the COO form. Batches are refused.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
 from gradwire._functions.create import as_tensor
 from gradwire._functions.legacy import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
+from gradwire._functions.stored_values import StoredValues
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import show
@@ -39,12 +39,10 @@ _WIDTH = 80
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class CompressedTensor:
+class CompressedTensor(StoredValues):
     """A sparse matrix of which rows or columns are compressed (torch.sparse_csr_tensor and the like)."""
 
-    is_sparse = is_quantized = is_nested = is_mkldnn = is_meta = False
-    __array_priority__ = 2000
-    __hash__ = object.__hash__
+    is_sparse = False
 
     def __init__(self, begins: Tensor, places: Tensor, values: Tensor, size: Sequence[int], layout: Any) -> None:
         """`begins`: where each row or column begins, and the end. `places`: (nnz,). `values`: (nnz, *block, *dense)."""
@@ -74,8 +72,6 @@ class CompressedTensor:
         """The same places with other values."""
         return CompressedTensor(self._begins, self._places, values, self.shape, self.layout)
 
-    gradient = like
-
     @property
     def _by_rows(self) -> bool:
         return self.layout in (sparse_csr, sparse_bsr)
@@ -88,23 +84,10 @@ class CompressedTensor:
         """(nnz, *block, *dense sizes), differentiable."""
         return self._v
 
-    def _nnz(self) -> int:
-        return self._v.shape[0]
-
     @property
     def is_sparse_csr(self) -> bool:
         """Whether the layout is CSR."""
         return self.layout is sparse_csr
-
-    def size(self, dim: int | None = None) -> Any:
-        """Sizes of both dimensions, or of one."""
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    ndim = property(dim)
 
     def sparse_dim(self) -> int:
         """Number of dimensions that have indices: 2."""
@@ -113,53 +96,6 @@ class CompressedTensor:
     def dense_dim(self) -> int:
         """Number of trailing dimensions, which each value has."""
         return len(self.shape) - 2
-
-    def numel(self) -> int:
-        """Number of elements, with those that are not stored."""
-        return math.prod(self.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @property
-    def dtype(self) -> dtypes.dtype:
-        """Dtype of the values."""
-        return self._v.dtype
-
-    @property
-    def device(self) -> dtypes.device:
-        """Device of the values and indices."""
-        return self._v.device
-
-    @property
-    def is_cuda(self) -> bool:
-        """Whether the values are on a GPU."""
-        return self._v.is_cuda
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether the values require grad."""
-        return self._v.requires_grad
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether the values are a leaf."""
-        return self._v.is_leaf
-
-    @property
-    def grad_fn(self) -> Any:
-        """Node of the values; None for a leaf."""
-        return self._v.grad_fn
-
-    @property
-    def grad(self) -> CompressedTensor | None:
-        """The gradient at the stored elements; None before a backward pass."""
-        return None if self._v.grad is None else self.like(self._v.grad)
-
-    def requires_grad_(self, requires_grad: bool = True) -> CompressedTensor:
-        """Set whether the values require grad."""
-        self._v.requires_grad_(requires_grad)
-        return self
 
     def coo(self) -> SparseTensor:
         """The COO form, differentiable."""
@@ -195,16 +131,8 @@ class CompressedTensor:
             start = f"{'       ' if lines else 'tensor('}{name}=tensor("
             part = part.detach()
             lines.append(show(part, prefix=start) if part.numel() else f"{start}[], size={tuple(part.shape)})")
-        facts = [f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
-        if self.dtype not in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_):
-            facts.append(f"dtype={self.dtype}".replace("gradwire", "torch"))
-        facts.append(f"layout={self.layout}")
-        if self.grad_fn is not None:
-            facts.append(f"grad_fn=<{self.grad_fn.name()}>")
-        elif self.requires_grad:
-            facts.append("requires_grad=True")
         text, used = ",\n".join(lines), len(lines[-1].rpartition("\n")[2])
-        for fact in facts:
+        for fact in self._facts():
             fits = used + 2 + len(fact) < _WIDTH - 1
             text += f", {fact}" if fits else f",\n       {fact}"
             used = used + 2 + len(fact) if fits else 7 + len(fact)

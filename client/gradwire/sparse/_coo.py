@@ -19,6 +19,7 @@ from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
 from gradwire._functions.create import as_tensor, zeros
 from gradwire._functions.legacy import sparse_coo
+from gradwire._functions.stored_values import StoredValues
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import show
@@ -28,15 +29,13 @@ RULES: dict[str, Any] = {}
 _REASON = "sparse tensors have no such op here; call to_dense() first"
 
 
-class SparseTensor:
+class SparseTensor(StoredValues):
     """A tensor in coordinate form (torch.sparse_coo_tensor). Elements at equal indices count as their sum."""
 
     is_sparse = True
-    is_sparse_csr = is_quantized = is_nested = is_mkldnn = is_meta = False
+    is_sparse_csr = False
     layout = sparse_coo
-    # Lets operators of arrays and tensors defer to this class.
-    __array_priority__ = 2000
-    __hash__ = object.__hash__
+    __hash__ = StoredValues.__hash__  # for `__eq__` is defined
 
     def __init__(self, indices: Tensor, values: Tensor, size: Sequence[int], coalesced: bool = False) -> None:
         """`indices`: (sparse_dim, nnz), int64. `values`: (nnz, *sizes of the dense dimensions). Nothing is checked."""
@@ -86,9 +85,6 @@ class SparseTensor:
     def _values(self) -> Tensor:
         return self._v.detach()
 
-    def _nnz(self) -> int:
-        return self._v.shape[0]
-
     def is_coalesced(self) -> bool:
         """Whether the indices are known to be sorted and distinct."""
         return self._coalesced
@@ -103,45 +99,6 @@ class SparseTensor:
 
     # Facts.
 
-    def size(self, dim: int | None = None) -> Any:
-        """Sizes of all dimensions, or of one."""
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    ndim = property(dim)
-
-    def numel(self) -> int:
-        """Number of elements, with those that are not stored."""
-        return math.prod(self.shape)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a 0-d tensor")
-        return self.shape[0]
-
-    @property
-    def dtype(self) -> dtypes.dtype:
-        """Dtype of the values."""
-        return self._v.dtype
-
-    @property
-    def device(self) -> dtypes.device:
-        """Device of the values and indices."""
-        return self._v.device
-
-    @property
-    def is_cuda(self) -> bool:
-        """Whether the values are on a GPU."""
-        return self._v.is_cuda
-
-    @property
-    def is_cpu(self) -> bool:
-        """Whether the values are in the server's memory."""
-        return not self._v.is_cuda
-
     def type(self, dtype: Any = None) -> Any:
         """Name of the type ("torch.sparse.FloatTensor"), or with `dtype` the tensor cast to it."""
         if dtype is None:
@@ -149,26 +106,6 @@ class SparseTensor:
         return self.like(self._v.type(dtype))
 
     # Gradients.
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether the values require grad."""
-        return self._v.requires_grad
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether the values are a leaf."""
-        return self._v.is_leaf
-
-    @property
-    def grad_fn(self) -> Any:
-        """Node of the values; None for a leaf."""
-        return self._v.grad_fn
-
-    @property
-    def grad(self) -> SparseTensor | None:
-        """The gradient at the stored elements, sparse and coalesced; None before a backward pass."""
-        return None if self._v.grad is None else self.gradient(self._v.grad)
 
     def gradient(self, values: Tensor) -> SparseTensor:
         """A gradient of the stored values as one of this tensor."""
@@ -178,11 +115,6 @@ class SparseTensor:
         indices, place = self._distinct()
         start = zeros(indices.shape[1], *self._v.shape[1:], dtype=self.dtype, device=self.device)
         return SparseTensor(indices, start.index_copy(0, place, values), self.shape, True)
-
-    def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
-        """Set whether the values require grad."""
-        self._v.requires_grad_(requires_grad)
-        return self
 
     # Forms.
 
@@ -243,17 +175,7 @@ class SparseTensor:
         lines = []
         for name, part in (("tensor(indices=tensor(", self._i), ("       values=tensor(", self._v.detach())):
             lines.append(show(part, prefix=name) if part.numel() else f"{name}[], size={tuple(part.shape)})")
-        facts = [f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
-        if self.is_cuda:
-            facts.insert(0, f"device='{self.device}'")
-        if self.dtype not in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_):
-            facts.append(f"dtype={self.dtype}".replace("gradwire", "torch"))
-        facts.append(f"layout={self.layout}")
-        if self.grad_fn is not None:
-            facts.append(f"grad_fn=<{self.grad_fn.name()}>")
-        elif self.requires_grad:
-            facts.append("requires_grad=True")
-        return ",\n".join(lines) + ",\n       " + ", ".join(facts) + ")"
+        return ",\n".join(lines) + ",\n       " + ", ".join(self._facts()) + ")"
 
     def __eq__(self, other: object) -> Any:
         raise sparse_absent("eq")

@@ -1,0 +1,117 @@
+"""Stored values: what tensors of all sparse layouts have in common. Their stored elements are one ordinary tensor.
+
+Dtype, device and history are those of the values, and so gradients flow through them. `autograd.grad` differentiates
+by the values.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+from gradwire._base import dtypes
+from gradwire._base.dtypes import Size
+from gradwire._tensor.tensor import Tensor
+
+_Stored = TypeVar("_Stored", bound="StoredValues")
+
+
+class StoredValues:
+    """A tensor of which only some elements are stored."""
+
+    is_quantized = is_nested = is_mkldnn = is_meta = False
+    # Lets operators of arrays and tensors defer to this class.
+    __array_priority__ = 2000
+    __hash__ = object.__hash__
+
+    layout: Any
+    shape: Size
+    _v: Tensor  # (nnz, …)
+
+    def like(self: _Stored, values: Tensor) -> _Stored:
+        """The same places with other values."""
+        raise NotImplementedError
+
+    def gradient(self: _Stored, values: Tensor) -> _Stored:
+        """A gradient of the stored values as one of this tensor."""
+        return self.like(values)
+
+    def _nnz(self) -> int:
+        return self._v.shape[0]
+
+    def size(self, dim: int | None = None) -> Any:
+        """Sizes of all dimensions, or of one."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    ndim = property(dim)
+
+    def numel(self) -> int:
+        """Number of elements, with those that are not stored."""
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        """Dtype of the values."""
+        return self._v.dtype
+
+    @property
+    def device(self) -> dtypes.device:
+        """Device of the values and indices."""
+        return self._v.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the values are on a GPU."""
+        return self._v.is_cuda
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the values are in the server's memory."""
+        return not self._v.is_cuda
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the values require grad."""
+        return self._v.requires_grad
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the values are a leaf."""
+        return self._v.is_leaf
+
+    @property
+    def grad_fn(self) -> Any:
+        """Node of the values; None for a leaf."""
+        return self._v.grad_fn
+
+    @property
+    def grad(self: _Stored) -> _Stored | None:
+        """The gradient at the stored elements, sparse; None before a backward pass."""
+        return None if self._v.grad is None else self.gradient(self._v.grad)
+
+    def requires_grad_(self: _Stored, requires_grad: bool = True) -> _Stored:
+        """Set whether the values require grad."""
+        self._v.requires_grad_(requires_grad)
+        return self
+
+    def _facts(self) -> list[str]:
+        """What its text tells behind indices and values."""
+        facts = [f"device='{self.device}'"] if self.is_cuda else []
+        facts += [f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
+        if self.dtype not in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool_):
+            facts.append(f"dtype={self.dtype}".replace("gradwire", "torch"))
+        facts.append(f"layout={self.layout}")
+        if self.grad_fn is not None:
+            facts.append(f"grad_fn=<{self.grad_fn.name()}>")
+        elif self.requires_grad:
+            facts.append("requires_grad=True")
+        return facts
