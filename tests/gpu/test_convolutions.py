@@ -96,10 +96,10 @@ def test_an_algorithm_whose_bits_vary_is_not_used(
     has_cudnn: None, calls: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(cudnn, "_DETERMINISTIC", -1)  # so that no algorithm says it
-    cudnn.library(devices.cupy())._prepared.clear()
+    cudnn.library(devices.cupy())._known.clear()
     with caplog.at_level(logging.INFO, "gradwire.engine"):
         found, expected = (passes("groups", "float64", device, np.random.default_rng(1)) for device in ("cuda", "cpu"))
-    cudnn.library(devices.cupy())._prepared.clear()
+    cudnn.library(devices.cupy())._known.clear()
     assert not calls
     assert "no algorithm gives the same bits" in caplog.text
     for one, other in zip(found, expected, strict=True):

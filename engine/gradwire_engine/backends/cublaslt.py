@@ -8,20 +8,16 @@ multiplied without TF32.
 from __future__ import annotations
 
 import ctypes
-import logging
 import math
-import threading
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-Array = Any  # cupy.ndarray; CuPy has no type stubs
+from gradwire_engine.backends.cuda_library import CudaLibrary, CudaLibraryError, Descriptors, Pointer, log
 
-log = logging.getLogger("gradwire.engine")
+Array = Any  # cupy.ndarray; CuPy has no type stubs
 
 # cublasLt's numbers of types and attributes (cublasLt.h, library_types.h): compute type, scale type, data type.
 _TYPES = {"f": (68, 0, 0), "d": (70, 1, 1), "e": (68, 0, 2)}
@@ -30,8 +26,6 @@ _BATCH_COUNT, _BATCH_OFFSET = 5, 6
 _MOST_WORKSPACE, _FIRST_ALIGNMENT = 1, 5
 _MOST_ALIGNED = 256  # bytes
 _WORKSPACE = 32 << 20  # bytes: NVIDIA's advice for Hopper
-_PREPARED = 1024  # products at most
-_Pointer = ctypes.c_void_p
 _Size = ctypes.c_size_t
 
 
@@ -100,13 +94,13 @@ class Batches:
         return (*layout, step) if step >= 0 else None
 
 
-class _Prepared:
+class _Prepared(Descriptors):
     """Descriptors and the algorithm of a product. cublasLt's matrices are column-major, so the second comes first."""
 
     def __init__(self, library: Library, given: Batches, dtype: str, aligned: tuple[int, ...]) -> None:
         compute, scale, data = _TYPES[dtype]
-        self.library = library
-        self._made: list[tuple[Callable[..., int], _Pointer]] = []
+        super().__init__(library)
+        self._handle = library.handle()
         rows, columns = given.shape[-2:]
         self.product = self._create("MatmulDesc", compute, scale)
         for attribute, (turned, _, _) in ((_TRANSPOSE_A, given.second), (_TRANSPOSE_B, given.first)):
@@ -119,17 +113,14 @@ class _Prepared:
         self.layouts.append(self._layout(data, columns, rows, columns, rows * columns, given.count))
         self.algorithm, self.workspace = self._found(aligned)
 
-    def _create(self, kind: str, *arguments: Any) -> _Pointer:
-        made = _Pointer()
-        self.library.call(f"cublasLt{kind}Create", ctypes.byref(made), *arguments)
-        self._made.append((self.library.function(f"cublasLt{kind}Destroy"), made))
-        return made
+    def _create(self, kind: str, *arguments: Any) -> Pointer:
+        return self._created(f"cublasLt{kind}Create", f"cublasLt{kind}Destroy", *arguments)
 
-    def _set(self, kind: str, target: _Pointer, attribute: int, value: Any) -> None:
+    def _set(self, kind: str, target: Pointer, attribute: int, value: Any) -> None:
         size = _Size(ctypes.sizeof(value))
-        self.library.call(f"cublasLt{kind}SetAttribute", target, ctypes.c_int(attribute), ctypes.byref(value), size)
+        self._library.call(f"cublasLt{kind}SetAttribute", target, ctypes.c_int(attribute), ctypes.byref(value), size)
 
-    def _layout(self, data: int, rows: int, columns: int, apart: int, step: int, count: int) -> _Pointer:
+    def _layout(self, data: int, rows: int, columns: int, apart: int, step: int, count: int) -> Pointer:
         sizes = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(apart)
         made = self._create("MatrixLayout", ctypes.c_int(data), *sizes)
         if count > 1:
@@ -144,54 +135,33 @@ class _Prepared:
         for place, size in enumerate((*aligned, aligned[-1])):
             self._set("MatmulPreference", preference, _FIRST_ALIGNMENT + place, ctypes.c_uint32(size))
         result, count = _Result(), ctypes.c_int()
-        self.library.call(
-            "cublasLtMatmulAlgoGetHeuristic", self.library.handle(), self.product, *self.layouts, self.layouts[-1],
+        self._library.call(
+            "cublasLtMatmulAlgoGetHeuristic", self._handle, self.product, *self.layouts, self.layouts[-1],
             preference, ctypes.c_int(1), ctypes.byref(result), ctypes.byref(count),
         )  # fmt: skip
         if not count.value or result.state:
-            raise CublasError("cublasLt has no algorithm for this product")
+            raise CudaLibraryError("cublasLt has no algorithm for this product")
         return result, int(result.workspace)
 
-    def __del__(self) -> None:
-        for destroy, made in self._made:
-            destroy(made)
 
-
-class CublasError(RuntimeError):
-    """A call of cublasLt failed."""
-
-
-class Library:
+class Library(CudaLibrary[_Prepared]):
     """cublasLt with its handles and prepared products. Any thread may use it."""
 
     def __init__(self, loaded: ctypes.CDLL, cupy: Any) -> None:
-        self._loaded, self._cupy = loaded, cupy
-        self._lock = threading.Lock()
-        self._handles: dict[int, tuple[_Pointer, Any]] = {}
-        self._prepared: OrderedDict[Any, _Prepared | None] = OrderedDict()
+        super().__init__(loaded, cupy, "CuPy computes a product")
+        self._handles: dict[int, tuple[Pointer, Any]] = {}
         self._matmul = self.function("cublasLtMatmul")
         self._factors = {"f": np.array([1, 0], "f"), "d": np.array([1, 0], "d"), "e": np.array([1, 0], "f")}
 
-    def function(self, name: str) -> Callable[..., int]:
-        """A function of the library. Raises AttributeError if it has none of this name."""
-        found: Callable[..., int] = getattr(self._loaded, name)
-        return found
-
-    def call(self, name: str, *arguments: Any) -> None:
-        """Call a function. Raises CublasError if it fails."""
-        status = self.function(name)(*arguments)
-        if status:
-            raise CublasError(f"{name} failed with status {status}")
-
-    def handle(self) -> _Pointer:
+    def handle(self) -> Pointer:
         """The current device's handle."""
         return self._of_device()[0]
 
-    def _of_device(self) -> tuple[_Pointer, Any]:
+    def _of_device(self) -> tuple[Pointer, Any]:
         device = self._cupy.cuda.runtime.getDevice()
         found = self._handles.get(device)
         if found is None:
-            handle = _Pointer()
+            handle = Pointer()
             self.call("cublasLtCreate", ctypes.byref(handle))
             # Outside of the pool, whose bytes are those of tensors.
             found = self._handles[device] = handle, self._cupy.cuda.memory.Memory(_WORKSPACE)
@@ -207,35 +177,22 @@ class Library:
         aligned = tuple([min(_MOST_ALIGNED, pointer & -pointer) for pointer in pointers])
         with self._lock:
             handle, workspace = self._of_device()
-            prepared = self._prepare(given, a.dtype.char, aligned)
+            dtype = a.dtype.char
+            prepared = self._prepared((given, dtype, aligned), lambda: _Prepared(self, given, dtype, aligned))
         if prepared is None:
             return None
         factors = self._factors[a.dtype.char]
         one, zero = factors.ctypes.data, factors.ctypes.data + factors.itemsize
         second, first, result = prepared.layouts
         status = self._matmul(
-            handle, prepared.product, _Pointer(one), _Pointer(pointers[0]), second, _Pointer(pointers[1]), first,
-            _Pointer(zero), _Pointer(pointers[2]), result, _Pointer(pointers[2]), result,
-            ctypes.byref(prepared.algorithm), _Pointer(workspace.ptr), _Size(_WORKSPACE),
-            _Pointer(self._cupy.cuda.get_current_stream().ptr),
+            handle, prepared.product, Pointer(one), Pointer(pointers[0]), second, Pointer(pointers[1]), first,
+            Pointer(zero), Pointer(pointers[2]), result, Pointer(pointers[2]), result,
+            ctypes.byref(prepared.algorithm), Pointer(workspace.ptr), _Size(_WORKSPACE),
+            Pointer(self._cupy.cuda.get_current_stream().ptr),
         )  # fmt: skip
         if status:
-            raise CublasError(f"cublasLtMatmul failed with status {status}")
+            raise CudaLibraryError(f"cublasLtMatmul failed with status {status}")
         return made
-
-    def _prepare(self, given: Batches, dtype: str, aligned: tuple[int, ...]) -> _Prepared | None:
-        key = self._cupy.cuda.runtime.getDevice(), given, dtype, aligned
-        if key not in self._prepared:
-            try:
-                made: _Prepared | None = _Prepared(self, given, dtype, aligned)
-            except CublasError as error:
-                log.info("CuPy computes a product: %s", error)
-                made = None
-            self._prepared[key] = made
-            if len(self._prepared) > _PREPARED:
-                self._prepared.popitem(last=False)
-        self._prepared.move_to_end(key)
-        return self._prepared[key]
 
 
 @cache
