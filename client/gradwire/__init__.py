@@ -274,7 +274,7 @@ def __getattr__(name: str) -> _Any:
         if name_there in ops.TORCH_NAMES:
             found = getattr(ops, name_there)
         elif (found := _import_module("gradwire._paths.modules").of_root(name)) is None:
-            raise _import_module("gradwire._base.absent").absent("gradwire", name, {*_HOMES, *ops.TORCH_NAMES})
+            raise _import_module("gradwire._base.absent").absent("gradwire", name, lambda: {*_HOMES, *ops.TORCH_NAMES})
     globals()[name] = found
     return found
 

@@ -25,7 +25,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     found = getattr(ops, _PREFIX + name, None)
     if found is None:
-        raise absent("gradwire.linalg", name, __all__)
+        raise absent("gradwire.linalg", name, lambda: __all__)
     return found
 
 

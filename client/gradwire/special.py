@@ -27,7 +27,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     found = getattr(ops, _PREFIX + name, None) or getattr(ops, _SHARED.get(name, _PREFIX + name), None)
     if found is None:
-        raise absent("gradwire.special", name, __all__)
+        raise absent("gradwire.special", name, lambda: __all__)
     return found
 
 

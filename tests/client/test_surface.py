@@ -5,6 +5,7 @@ import importlib
 import pytest
 
 import gradwire
+from gradwire._base import absent
 from gradwire._base.absent import PYTORCH, suggested
 from gradwire._tensor.ops import TORCH_NAMES, TensorMethods
 from gradwire.nn import functional
@@ -65,6 +66,17 @@ def test_a_name_that_is_not_here_names_the_nearest():
             getattr(gradwire.ones(2), wrong)
         assert "atan_" not in str(refused.value) and "conj" not in str(refused.value)
     assert not hasattr(gradwire.ones(2), "reinforce") and not hasattr(gradwire, "lstsq")
+
+
+def test_a_question_for_a_missing_name_looks_for_no_similar_ones(session, monkeypatch):
+    def searched(name, known):
+        raise AssertionError(name)
+
+    monkeypatch.setattr(absent, "suggested", searched)
+    assert not hasattr(gradwire.ones(1), "cumsumm")
+    assert not hasattr(gradwire, "sigmoidd")
+    assert getattr(gradwire.nn.functional, "conv22d", None) is None
+
 
 
 @pytest.mark.usefixtures("session")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from gradwire._base.errors import GradwireNotImplementedError
 
@@ -21,16 +22,45 @@ class GradwireAbsentError(GradwireNotImplementedError, AttributeError):
     """A name that PyTorch has and gradwire lacks."""
 
 
-def absent(home: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name that `home` lacks. It says if PyTorch has the name, and else suggests names like it."""
+class _MissingName(AttributeError):
+    """An AttributeError whose sentence looks for names like the missing one when it is read.
+
+    Programs ask by `hasattr` for names that are not there, and such a search takes milliseconds.
+    """
+
+    def __init__(self, start: str, name: str, known: Callable[[], Iterable[str]]) -> None:
+        super().__init__(name=name)
+        self._start, self._name, self._known = start, name, known
+
+    def __str__(self) -> str:
+        if not self.args:
+            near = suggested(self._name, self._known())
+            self.args = (self._start + (f". Did you mean: {', '.join(near)}?" if near else ""),)
+        return str(self.args[0])
+
+    def __repr__(self) -> str:
+        return f"AttributeError({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AttributeError, (str(self),)
+
+
+# Tracebacks show it as what it is.
+_MissingName.__name__ = _MissingName.__qualname__ = "AttributeError"
+_MissingName.__module__ = "builtins"
+
+
+def absent(home: str, name: str, known: Callable[[], Iterable[str]]) -> AttributeError:
+    """The error for a name that `home` lacks. It says if PyTorch has the name, and else suggests names like it.
+
+    `known` gives the names that there are.
+    """
     if name in PYTORCH.get(home, "").split():
         error = GradwireAbsentError(f"{home} has no '{name}': PyTorch's op of that name is not supported here")
         error.reason, error.code = "OP_UNKNOWN", 12
         return error
-    near = suggested(name, known)
-    hint = f". Did you mean: {', '.join(near)}?" if near else ""
     owner = "'Tensor' object" if home == "Tensor" else f"module '{home}'"
-    return AttributeError(f"{owner} has no attribute '{name}'{hint}", name=name)
+    return _MissingName(f"{owner} has no attribute '{name}'", name, known)
 
 
 def suggested(name: str, known: Iterable[str]) -> list[str]:

@@ -104,7 +104,7 @@ class TableModule(ModuleType):
         try:
             found = attribute(self.__dict__["_path"], name)
         except AttributeError:
-            raise absent(self.__name__, name, dir(self)) from None
+            raise absent(self.__name__, name, lambda: dir(self)) from None
         self.__dict__[name] = found
         return found
 

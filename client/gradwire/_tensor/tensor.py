@@ -96,7 +96,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             """Raise AttributeError for a missing attribute, with the nearest names."""
             if name.startswith("_"):
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name)
-            raise absent("Tensor", name, (one for one in dir(Tensor) if not one.startswith("_")))
+            raise absent("Tensor", name, lambda: (one for one in dir(Tensor) if not one.startswith("_")))
 
     # Description.
 

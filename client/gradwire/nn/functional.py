@@ -818,4 +818,4 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("gradwire.nn.functional", name, __all__)
+    raise absent("gradwire.nn.functional", name, lambda: __all__)
