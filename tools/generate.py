@@ -248,7 +248,7 @@ def defaults_text(ops: list[AnyOp]) -> Iterator[str]:
         if params:
             yield f'    "{name}": frozenset({{{", ".join(repr(param) for param in params)}}}),'
     yield "}"
-    yield "# The rule in shape_rules.py that gives the sizes of an op's results."
+    yield "# The rule in shape_rules/ that gives the sizes of an op's results."
     yield "SHAPE_RULES: dict[str, str] = {"
     for name, rule in shape_rules().items():
         yield f'    "{name}": "{rule}",'

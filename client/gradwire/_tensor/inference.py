@@ -1,6 +1,6 @@
 """Inference: describes the results of calls that differ from an earlier one in numbers and sizes alone.
 
-The first call of an op at a call site waits. If its shape rule (shape_rules.py) gives the sizes that the server
+The first call of an op at a call site waits. If its shape rule (shape_rules/) gives the sizes that the server
 answered, a `Model` keeps the rest of the answer: dtype, flags, nodes. Another call there with operands of the same
 kinds gets the rule's sizes and the model's rest, and does not wait. Without a rule, or where the rule does not know,
 the call waits as before, so an error that PyTorch raises at once is raised at once.

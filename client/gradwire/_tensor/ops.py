@@ -375,7 +375,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-# The rule in shape_rules.py that gives the sizes of an op's results.
+# The rule in shape_rules/ that gives the sizes of an op's results.
 SHAPE_RULES: dict[str, str] = {
     "abs": "pointwise",
     "abs_": "pointwise",

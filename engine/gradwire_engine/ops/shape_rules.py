@@ -1,6 +1,6 @@
 """Shape rules: which rule gives the sizes of an op's results, for clients that do not wait for them.
 
-A rule is known by its name; the Python client has its code (`gradwire/_tensor/shape_rules.py`). A rule may say that it
+A rule is known by its name; the Python client has its code (`gradwire/_tensor/shape_rules/`). A rule may say that it
 does not know. An op may have one only if dtype, device, views and nodes of its results do not depend on sizes and
 numbers, beyond the ranks and kinds of the arguments. `tests/client/test_shape_rules.py` compares each with the server.
 """

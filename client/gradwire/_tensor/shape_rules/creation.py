@@ -1,0 +1,60 @@
+"""Shape rules of ops that make tensors of given sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.shape_rules.sizes import Shapes, dense, fits
+
+
+def creation(op: str, size: Any = None, *args: Any, **named: Any) -> Shapes:
+    """zeros(size) and its relatives; full's number must fit the result."""
+    if any(type(value) is int for value in args) and named.get("dtype") is not None:
+        return None
+    return _of_size(size)
+
+
+def creation_like(op: str, input: Any, size: Any = None, *args: Any, **named: Any) -> Shapes:
+    """new_zeros(size) and its relatives."""
+    if not isinstance(input, Handle) or not all(fits(value, input._spec) for value in args if type(value) is int):
+        return None
+    return creation(op, size, **named)
+
+
+def _of_size(size: Any) -> Shapes:
+    sizes = size if isinstance(size, (list, tuple)) else (size,)
+    if not all(type(one) is int and one >= 0 for one in sizes):
+        return None
+    return dense(sizes)
+
+
+def random_integers(op: str, low: Any = None, high: Any = None, size: Any = None, *args: Any, **named: Any) -> Shapes:
+    """randint(low, high, size)."""
+    if type(low) is not int or type(high) is not int or not 0 <= low < high < 1 << 31 or named.get("dtype") is not None:
+        return None
+    return _of_size(size)
+
+
+def number_range(op: str, start: Any = None, end: Any = None, step: Any = None, *args: Any, **named: Any) -> Shapes:
+    """arange of integers."""
+    if not type(start) is type(end) is type(step) is int or not step or named.get("dtype") is not None:
+        return None
+    if max(map(abs, (start, end, step))) >= 1 << 53 or (end - start) * step < 0:
+        return None
+    return dense((-((start - end) // step),))
+
+
+def steps(op: str, start: Any = None, end: Any = None, steps: Any = None, *args: Any, **named: Any) -> Shapes:
+    """linspace and logspace."""
+    return _of_size(steps) if type(steps) is int else None
+
+
+def identity(op: str, n: Any = None, m: Any = None, *args: Any, **named: Any) -> Shapes:
+    """eye(n, m)."""
+    return _of_size((n, n if m is None else m))
+
+
+def permutation(op: str, n: Any = None, *args: Any, **named: Any) -> Shapes:
+    """randperm(n)."""
+    return _of_size(n) if type(n) is int and named.get("dtype") is None else None

@@ -1,0 +1,143 @@
+"""Shape rules of ops whose results have the operands' broadcast sizes, or these without some dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.shape_rules.sizes import Shapes, Sizes, broadcast, dense, dim_of, fits, is_row_major
+
+# Ops that refuse a zero, or a negative number, as the second operand of integers.
+_DIVISIONS = frozenset({"floor_divide", "remainder", "fmod"})
+_NONNEGATIVE = frozenset({"pow", "bitwise_left_shift", "bitwise_right_shift"})
+
+
+def pointwise(op: str, *args: Any, **named: Any) -> Shapes:
+    """Elementwise ops: the broadcast shape. In place, the target's shape and strides."""
+    values = [*args, *named.values()] if named else args
+    tensors = [value for value in values if isinstance(value, Handle)]
+    if not tensors:
+        return None
+    specs = [tensor._spec for tensor in tensors]
+    name = op.removesuffix("_")
+    for value in values:
+        if type(value) is int and not (
+            all(fits(value, spec) for spec in specs)
+            and (value or name not in _DIVISIONS)
+            and (value >= 0 or name not in _NONNEGATIVE)
+        ):
+            return None
+    sizes = specs[0].shape if len(specs) == 1 else broadcast([spec.shape for spec in specs])
+    if sizes is None:
+        return None
+    if op is not name:
+        return written(tensors, sizes)
+    return dense(sizes) if all(map(is_row_major, specs)) else None
+
+
+def written(tensors: Sequence[Handle], sizes: Sizes) -> Shapes:
+    """Result of an in-place op whose operands broadcast to `sizes`, unless they may share memory."""
+    target = tensors[0]
+    spec = target._spec
+    if not isinstance(target, Handle) or sizes != spec.shape or 0 in spec.strides:
+        return None
+    for other in tensors[1:]:
+        if other is not target and other._storage is not None and other._storage is target._storage:
+            return None
+    return ((tuple(spec.shape), spec.strides),)
+
+
+def like(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
+    """Ops whose result has the first input's shape, whatever the numbers. In place, the target's strides too."""
+    if not isinstance(input, Handle):
+        return None
+    spec = input._spec
+    for value in args:
+        if isinstance(value, Handle) or (type(value) is int and not fits(value, spec)):
+            return None
+    if op.endswith("_"):
+        return written((input,), spec.shape)
+    return dense(spec.shape) if not spec.strides else None
+
+
+def along(op: str, input: Any, dim: Any = -1, *args: Any, **named: Any) -> Shapes:
+    """Ops along one dimension that keep the shape, such as softmax and cumsum."""
+    if not isinstance(input, Handle) or dim_of(dim, len(input._spec.shape)) < 0:
+        return None
+    return dense(input._spec.shape) if is_row_major(input._spec) else None
+
+
+def reduction(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args: Any, **named: Any) -> Shapes:
+    """Reductions over no, one or several dimensions."""
+    if not isinstance(input, Handle) or type(keepdim) is not bool:
+        return None
+    spec = input._spec
+    sizes = _reduced(spec.shape, dim, keepdim)
+    return None if sizes is None or not is_row_major(spec) else ((sizes, ()),)
+
+
+def deviation(
+    op: str, input: Any, dim: Any = None, unbiased: Any = None, keepdim: Any = False, *args: Any, **named: Any
+) -> Shapes:
+    """std and var of more than one element each; of fewer, a warning may be due."""
+    if unbiased is False or named.get("correction") not in (None, 1):
+        return None
+    made = reduction(op, input, dim, keepdim)
+    if made is None or math.prod(input._spec.shape) < 2 * math.prod(made[0][0]):
+        return None
+    return made
+
+
+def _reduced(shape: Sequence[int], dim: Any, keepdim: bool) -> Sizes | None:
+    rank = len(shape)
+    if 0 in shape:
+        return None
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return (1,) * rank if keepdim else ()
+    dims = [dim_of(one, rank) for one in (dim if isinstance(dim, (list, tuple)) else (dim,))]
+    if min(dims) < 0 or len(set(dims)) != len(dims):
+        return None
+    if keepdim:
+        return tuple([1 if place in dims else size for place, size in enumerate(shape)])
+    return tuple([size for place, size in enumerate(shape) if place not in dims])
+
+
+def extremum(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args: Any, **named: Any) -> Shapes:
+    """max, min and median: one result, or values and indices along a dimension."""
+    if isinstance(dim, Handle) or any(isinstance(value, Handle) for value in named.values()):
+        return None
+    made = reduction(op, input, dim, keepdim)
+    return made if made is None or dim is None else made * 2
+
+
+def dropout(op: str, input: Any, p: Any = 0.5, training: Any = True, *args: Any, **named: Any) -> Shapes:
+    """dropout with a probability of a drop between 0 and 1."""
+    if type(p) not in (int, float) or not 0 < p < 1 or training is not True:
+        return None
+    return like(op, input)
+
+
+def copied(op: str, input: Any, source: Any = None, *args: Any, **named: Any) -> Shapes:
+    """copy_(source)."""
+    if not isinstance(input, Handle) or not isinstance(source, Handle):
+        return None
+    sizes = broadcast([input._spec.shape, source._spec.shape])
+    return None if sizes is None else written((input, source), sizes)
+
+
+def converted(op: str, input: Any, dtype: Any = None, device: Any = None, *args: Any, **named: Any) -> Shapes:
+    """to(dtype), if that is another."""
+    if not isinstance(input, Handle) or device is not None or dtype is None or dtype is input._spec.dtype:
+        return None
+    return dense(input._spec.shape) if not input._spec.strides else None
+
+
+def drawn(op: str, input: Any, first: Any = None, second: Any = None, *args: Any, **named: Any) -> Shapes:
+    """uniform_(from, to) and normal_(mean, std)."""
+    if type(first) not in (int, float) or type(second) not in (int, float):
+        return None
+    most = 1 << 15  # within the range of all floating dtypes
+    least = first if op == "uniform_" else 0
+    return like(op, input) if -most <= first <= most and least <= second <= most else None

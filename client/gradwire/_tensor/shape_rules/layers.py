@@ -1,0 +1,112 @@
+"""Shape rules of layers and losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.shape_rules.sizes import Shapes, dense, dim_of
+
+
+def embedding(
+    op: str, input: Any, weight: Any = None, padding_idx: Any = None, max_norm: Any = None, *args: Any, **named: Any
+) -> Shapes:
+    """embedding(input, weight)."""
+    if not isinstance(input, Handle) or not isinstance(weight, Handle) or max_norm is not None:
+        return None
+    rows = weight._spec.shape
+    if len(rows) != 2 or 0 in rows or 0 in input._spec.shape or weight._spec.strides or input._spec.strides:
+        return None
+    if padding_idx is not None and dim_of(padding_idx, rows[0]) < 0:
+        return None
+    return dense((*input._spec.shape, rows[1]))
+
+
+def layer_norm(
+    op: str, input: Any, normalized_shape: Any = None, weight: Any = None, bias: Any = None, *args: Any, **named: Any
+) -> Shapes:
+    """layer_norm(input, normalized_shape, weight, bias)."""
+    if not isinstance(input, Handle) or not isinstance(normalized_shape, (list, tuple)) or not normalized_shape:
+        return None
+    sizes, shape = tuple(normalized_shape), tuple(input._spec.shape)
+    if 0 in shape or shape[len(shape) - len(sizes) :] != sizes or len(shape) < len(sizes) or input._spec.strides:
+        return None
+    for each in (weight, bias):
+        if each is not None and (not isinstance(each, Handle) or tuple(each._spec.shape) != sizes):
+            return None
+    return dense(shape)
+
+
+def _is_reduced(reduction: Any, old: tuple[Any, ...]) -> bool:
+    return reduction in ("mean", "sum") and all(each is None for each in old)
+
+
+def elementwise_loss(
+    op: str,
+    input: Any,
+    target: Any = None,
+    weight: Any = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """Losses of two tensors of one shape, with a mean or a sum; without weights."""
+    if op != "binary_cross_entropy_with_logits":
+        weight, size_average, reduce, reduction = (None, weight, size_average, reduce)
+    if not isinstance(input, Handle) or not isinstance(target, Handle):
+        return None
+    if not _is_reduced(reduction, (weight, size_average, reduce)) or any(isinstance(one, Handle) for one in args):
+        return None
+    same = input._spec.shape == target._spec.shape and 0 not in input._spec.shape
+    return ((((), ())),) if same else None
+
+
+def class_loss(
+    op: str,
+    input: Any,
+    target: Any = None,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: Any = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """cross_entropy and nll_loss of rows, with a class for each, a mean or a sum; without weights."""
+    if not isinstance(input, Handle) or not isinstance(target, Handle) or ignore_index != -100:
+        return None
+    shape, classes = input._spec.shape, target._spec
+    if len(shape) != 2 or 0 in shape or classes.dtype.name != "int64" or tuple(classes.shape) != shape[:1]:
+        return None
+    return ((((), ())),) if _is_reduced(reduction, (weight, size_average, reduce)) else None
+
+
+def embedding_bag(
+    op: str,
+    input: Any,
+    weight: Any = None,
+    offsets: Any = None,
+    max_norm: Any = None,
+    norm_type: Any = 2.0,
+    scale: Any = False,
+    mode: Any = "mean",
+    sparse: Any = False,
+    samples: Any = None,
+    last: Any = False,
+    padding_idx: Any = None,
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """embedding_bag of indices in a row, with the start of each bag."""
+    if not all(isinstance(each, Handle) for each in (input, weight, offsets)):
+        return None
+    one, rows, bags = input._spec, weight._spec, offsets._spec
+    plain = max_norm is None and samples is None and padding_idx is None and not (scale or sparse or last)
+    if not plain or len(one.shape) != 1 or len(rows.shape) != 2 or len(bags.shape) != 1:
+        return None
+    if one.strides or rows.strides or bags.strides or 0 in (*one.shape, *rows.shape, *bags.shape):
+        return None
+    return dense((bags.shape[0], rows.shape[1]))
