@@ -7,14 +7,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
 from gradwire_engine.backends.onednn import library
-from gradwire_engine.compile.fusion import team_code
-from gradwire_engine.compile.fusion.kernel_cache import KERNELS
 from gradwire_engine.core.primitive_parts import PrimitiveParts
 from gradwire_engine.core.team import Team
 from gradwire_engine.core.threads import POOL
@@ -24,21 +21,6 @@ from gradwire_engine.ops.nn.recurrent import onednn as recurrent
 pytest.importorskip("llvmlite")
 pytestmark = pytest.mark.skipif(library() is None, reason="needs oneDNN: pip install gradwire[onednn]")
 Arrays = list[np.ndarray]
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Any:
-    """The code of teams."""
-    made = KERNELS.built(team_code._team_code())
-    assert made.entry is not None, made.failed
-    return made
-
-
-@pytest.fixture
-def team(kernel: Any) -> Iterator[Team]:
-    made = Team(kernel.entry, kernel)
-    yield made
-    made.end()
 
 
 @pytest.fixture(autouse=True)

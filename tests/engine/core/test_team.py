@@ -6,7 +6,6 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,21 +44,6 @@ done:
   ret void
 }}
 """
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Any:
-    """The code of teams."""
-    made = KERNELS.built(team_code._team_code())
-    assert made.entry is not None, made.failed
-    return made
-
-
-@pytest.fixture
-def team(kernel: Any) -> Iterator[Team]:
-    made = Team(kernel.entry, kernel)
-    yield made
-    made.end()
 
 
 @pytest.fixture(scope="module")
