@@ -307,8 +307,11 @@ class Stream:
             self._work.set()
 
     def _answered(self, answer: "asyncio.Future[bytes]") -> None:
-        """Write the answer of a batch that came alone. If more came since, leave it to the writing task."""
-        if self._work.is_set() or not self._batches:
+        """Write the answer of a batch that came alone. If more came since, leave it to the writing task.
+
+        That task may have written it before this is called, and another batch may have come since.
+        """
+        if self._work.is_set() or not self._batches or self._batches[0].answer is not answer:
             return
         assert self._immediate is not None
         succeeded = not answer.cancelled() and answer.exception() is None
