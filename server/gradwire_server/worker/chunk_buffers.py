@@ -38,20 +38,6 @@ class ChunkBuffers:
         begin = buffer * self._chunk
         return self._bytes[begin : begin + size]
 
-    def put(self, buffer: int, data: memoryview) -> None:
-        """Copy bytes into a buffer; releases the GIL meanwhile."""
-        _copy(data, self.memory(buffer, data.nbytes))
-
-    def move(self, buffer: int, room: memoryview) -> None:
-        """Copy a buffer's first bytes into `room` until it is full; releases the GIL meanwhile."""
-        _copy(self.memory(buffer, room.nbytes), room)
-
-
-def _copy(data: memoryview, room: memoryview) -> None:
-    import numpy as np  # the front imports this file, and needs it for transfers only
-
-    np.frombuffer(room, np.uint8)[:] = np.frombuffer(data, np.uint8)
-
 
 def _count(chunk_bytes: int) -> int:
     return max(2, min(_MOST, _BYTES // chunk_bytes))

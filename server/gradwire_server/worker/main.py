@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.team_code import make_team
 from gradwire_engine.core.device import cupy, limit_pools
@@ -251,8 +253,8 @@ class ControlServer:
         """Answer a request about transfers or rings, or a query. Raises Refusal."""
         if kind == CHUNK:
             with self.runtime.chunk(number, fields["transfer_id"], fields["offset"]) as (start, data, total):
-                self.buffers.put(fields["buffer"], data)
                 size = data.nbytes
+                _copy(data, self.buffers.memory(fields["buffer"], size))
             self._answer(RESULT, ticket, total, size.to_bytes(8, "little"), start)
         elif kind == LEND_RING:
             ring = self._rings[ticket] = self.runtime.lend_ring(number, fields["nonce"])
@@ -275,7 +277,7 @@ class ControlServer:
         if ticket not in self._failed:
             try:
                 with self.runtime.receiving(_known(self._uploads, ticket), size) as room:
-                    self.buffers.move(buffer, room)
+                    _copy(self.buffers.memory(buffer, size), room)
             except Refusal as refusal:
                 if ticket in self._uploads:
                     self._failed.add(ticket)
@@ -295,6 +297,11 @@ class ControlServer:
 
     def _answer(self, kind: int, ticket: int, number: int, *parts: bytes) -> None:
         self.sock.sendall(b"".join((head(sum(len(part) for part in parts), kind, number, ticket), *parts)))
+
+
+def _copy(data: memoryview, room: memoryview) -> None:
+    """Copy bytes, and let other threads compute meanwhile."""
+    np.frombuffer(room, np.uint8)[:] = np.frombuffer(data, np.uint8)
 
 
 def _known(by_ticket: dict[int, T], ticket: int) -> T:

@@ -83,7 +83,7 @@ class ProcessTransfers(BulkTransfer[Worker]):
             self._free_buffers.release(buffer)
             raise upload.failure
         size = data.nbytes
-        self._buffers.put(buffer, data)
+        self._buffers.memory(buffer, size)[:] = data.cast("B")
         self._control.send(APPEND, upload.number, upload.ticket, IN_BUFFER.pack(buffer, size))
         upload.sent = True
 
