@@ -12,6 +12,7 @@ import gradwire as gw
 from gradwire import profiler
 from gradwire.autograd import profiler as block_profiler
 from gradwire.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg
+from gradwire.profiler import _recording
 
 
 def names(events: EventList) -> list[str]:
@@ -190,3 +191,17 @@ def test_a_decorated_function_is_a_range_each_time() -> None:
     with profiler.profile() as found:
         work(2)
     assert names(found.events()) == ["work"] * 3
+
+
+@pytest.mark.usefixtures("session")
+def test_a_profile_keeps_so_many_events_and_warns_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_recording, "_MOST_EVENTS", 3)
+    x = gw.ones(2)
+    found = profiler.profile()
+    found.start()
+    for _ in range(5):
+        x = x + 1
+    with pytest.warns(UserWarning, match=r"its first 3 events, and not \d+ later ones"):
+        found.stop()
+    assert len(found.events()) == 3
+    assert x.tolist() == [6.0, 6.0]

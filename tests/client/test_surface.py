@@ -78,7 +78,6 @@ def test_a_question_for_a_missing_name_looks_for_no_similar_ones(session, monkey
     assert getattr(gradwire.nn.functional, "conv22d", None) is None
 
 
-
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize(
     "case",

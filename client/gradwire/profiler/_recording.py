@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ _ACTIVE: list[Recording] = []
 # What the names of events begin with, by the kind of their entries; others are commands.
 _PLACES = {"op": "aten::", "step": "aten::", "program": "gradwire::program "}
 _NODE = "autograd::engine::evaluate_function: "
+_MOST_EVENTS = 1 << 20  # of a recording: some hundred MB
 
 
 class _Call(threading.local):
@@ -50,6 +52,7 @@ class Recording:
         self._lock = threading.Lock()
         self._threads: dict[int, int] = {}
         self._events: list[FunctionEvent] = []
+        self._dropped = 0
         self._began = 0.0
         self._last = 0.0  # when the last answer came
 
@@ -76,6 +79,13 @@ class Recording:
             BATCHING.remove(self)
             session.timed = tuple(each for each in session.timed if each is not self)
             session.memo, session.models, session.every_call_waits = self._kept
+        if self._dropped:
+            warnings.warn(
+                f"the profile keeps its first {_MOST_EVENTS} events, and not {self._dropped} later ones; profile fewer "
+                "steps, or use a schedule",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def events(self) -> EventList:
         """What was recorded, in order of time."""
@@ -128,6 +138,9 @@ class Recording:
 
     def _append(self, name: str, start: float, end: float, **details: Any) -> None:
         with self._lock:
+            if len(self._events) >= _MOST_EVENTS:
+                self._dropped += 1
+                return
             thread = self._threads.setdefault(threading.get_ident(), len(self._threads) + 1)
             begin, finish = [(each - self._began) * 1e6 for each in (start, end)]
             self._events.append(FunctionEvent(len(self._events), name, thread, begin, finish, node_id=0, **details))
