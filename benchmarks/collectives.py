@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 FLOATS = 4 << 20  # 16 MiB
-WARM, REPEAT = 5, 25  # calls that are not timed, and those that are
+WARM, REPEAT = 20, 40  # calls that are not timed, and those that are
 
 
 def report(name: str, repeat: int, prepare: Callable[[], Any], work: Callable[[], Any], prints: bool) -> None:

@@ -13,7 +13,13 @@ from gradwire_engine import Account, Tensor
 from gradwire_engine.core.reduction import reduce_into
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_files import location
-from gradwire_server.session.state import process_memory, streamed_reduction
+from gradwire_server.session.state import (
+    direct_reduction,
+    group_table,
+    process_memory,
+    rank_counters,
+    streamed_reduction,
+)
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.group_table import GroupTable, Membership, PeerMemory, RankMemory
@@ -40,9 +46,9 @@ class Channel:
 def waits_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give way at once, for the ranks are threads of one process. Slots are small."""
     monkeypatch.setattr(streamed_reduction, "_CHUNK", SLOT)
-    monkeypatch.setattr(streamed_reduction, "_SIZE", streamed_reduction._HEADER + SLOT * streamed_reduction._SLOTS)
-    monkeypatch.setattr(streamed_reduction, "_SHARE", SLOT)
-    monkeypatch.setattr(streamed_reduction, "_YIELD_SECONDS", 0.0)
+    monkeypatch.setattr(streamed_reduction, "_SIZE", rank_counters.HEADER + SLOT * streamed_reduction._SLOTS)
+    monkeypatch.setattr(direct_reduction, "_PART", SLOT)
+    monkeypatch.setattr(rank_counters, "_YIELD_SECONDS", 0.0)
 
 
 @pytest.fixture(params=["rings", "reading"])
@@ -69,14 +75,16 @@ def join(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Joined]]:
         assert groups.account.bytes == 0
 
 
-def together(ranks: Joined, name: str, tensors: list[list[Any]]) -> None:
+def together(ranks: Joined, name: str, tensors: list[list[Any]], ahead: bool = True) -> None:
     """Reduce in place, each rank in a thread."""
     made = [
-        StreamedReduction(groups, member, name, list(map(Tensor, arrays)), 0)
+        StreamedReduction(groups, member, name, list(map(Tensor, arrays)), "", 0)
         for (groups, member), arrays in zip(ranks, tensors, strict=True)
     ]
 
     def run(reduction: StreamedReduction) -> None:
+        if ahead:
+            reduction.read_ahead()
         for _ in reduction.run():
             time.sleep(0.0005)
 
@@ -108,7 +116,7 @@ def test_all_ranks_get_the_bits_of_the_order_of_ranks(
         wanted = np.empty_like(given[0])
         reduce_into(name, given, wanted)
         kept = [[each.copy()] for each in given]
-        together(ranks, name, kept)
+        together(ranks, name, kept, ahead=turn != 2)
         for (found,) in kept:
             assert found.tobytes() == wanted.tobytes()
 
@@ -144,10 +152,49 @@ def test_shared_memory_is_counted_and_does_not_grow_with_the_tensors(join: Calla
         assert all(4 * SLOT <= groups.account.bytes <= 5 * SLOT for groups, _ in ranks)
 
 
+def begun(ranks: Joined, about: list[str], numbers: list[list[float]]) -> list[StreamedReduction]:
+    return [
+        StreamedReduction(groups, member, "sum", [Tensor(np.array(given, np.float32))], said, 0)
+        for (groups, member), said, given in zip(ranks, about, numbers, strict=True)
+    ]
+
+
+def test_values_are_read_before_the_ranks_have_met_and_no_tensor_changes(join: Callable[[int], Joined]) -> None:
+    ranks = join(2)
+    together(ranks, "sum", [[np.ones(5, np.float32)] for _ in ranks])  # they find out whether they can read
+    reads = bool(ranks[0][1].direct)
+    reductions = begun(ranks, ["a", "a"], [[1, 2], [10, 20]])
+    for each in reductions:
+        each.read_ahead()
+    for each, given in zip(reductions, ([1, 2], [10, 20]), strict=True):
+        assert each._flat.arrays[0].tolist() == given
+        assert (each._direct is not None) == reads
+    if reads:
+        assert [each._direct._ahead for each in reductions if each._direct] == [1, 1]
+
+
+@pytest.mark.parametrize("differs", ["tensors", "place"])
+def test_a_rank_that_is_at_another_collective_is_not_read(join: Callable[[int], Joined], differs: str) -> None:
+    ranks = join(2)
+    for _, member in ranks:
+        member.direct = True  # they found it out before
+        member.streamed = 1
+        member.memory.region(group_table.RING, streamed_reduction._SIZE)
+    if differs == "place":
+        ranks[0][1].begun = 7
+    about = ["a", "b" if differs == "tensors" else "a"]
+    for each in begun(ranks, about, [[1, 2], [10, 20]]):
+        each.read_ahead()
+        assert each._direct is not None
+        assert each._direct._ahead == 0
+    for _, member in ranks:
+        member.direct = None
+
+
 def waiting(ranks: Joined, timeout: int = 0) -> Iterator[None]:
     """Rank 0's reduction, whose other rank has a ring and gives no values."""
     made = [
-        StreamedReduction(groups, member, "sum", [Tensor(np.ones(2 * SLOT, np.float32))], timeout)
+        StreamedReduction(groups, member, "sum", [Tensor(np.ones(2 * SLOT, np.float32))], "", timeout)
         for groups, member in ranks
     ]
     return made[0].run()

@@ -6,6 +6,7 @@ The CPU's is PyTorch's, MT19937, or NumPy's PCG64; a GPU's is Philox (backends/p
 from __future__ import annotations
 
 import json
+import secrets
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,8 @@ class Generator:
     def __init__(self, seed: int | None = None, algorithm: str = MT19937) -> None:
         self.draws = 0  # changes whenever the state may have changed
         self._twister: Twister | None = None  # made once, since that takes longest
-        self.manual_seed(
-            np.random.SeedSequence().generate_state(1, np.uint64).item() if seed is None else seed, algorithm
-        )
+        # The system's numbers: importing numpy.random takes 2 MiB, which a worker without random numbers saves.
+        self.manual_seed(secrets.randbits(64) if seed is None else seed, algorithm)
 
     def manual_seed(self, seed: int, algorithm: str = MT19937) -> None:
         """Restart from a seed: any int, taken modulo 2**64.

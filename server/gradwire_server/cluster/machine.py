@@ -27,14 +27,14 @@ from gradwire_server.cluster.director import director
 from gradwire_server.cluster.head_record import FileRecord, Record, check_head, claim_head
 from gradwire_server.cluster.head_storage import HeadStorage, RedisRecord
 from gradwire_server.cluster.node import remove_lost, start_node
-from gradwire_server.cluster.ray_process import RayError, RayProcess, use_token
+from gradwire_server.cluster.ray_process import MEMORY, RayError, RayProcess, use_token
 from gradwire_server.cluster.watch import become_watch
 from gradwire_server.common.addresses import address_of
 
 CALL_SECONDS = 10.0
 _START_SECONDS = 60.0
 #: Variables of servers that Ray sets for its processes.
-_CHANGED_BY_RAY = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+_CHANGED_BY_RAY = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", *MEMORY)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from typing import Any
 from gradwire_server.cluster.director import director
 from gradwire_server.cluster.placement import Load
 from gradwire_server.cluster.ray_process import NAMESPACE, resource
+from gradwire_server.common.allocator import give_back
 
 PREFIX = "node "  # of an actor's name; the endpoint follows
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds before a server that ended is started again
@@ -156,6 +157,7 @@ class Node:
                 print(line, end="", flush=True)  # Ray keeps an actor's output in a file
                 if "listening" in line:
                     self._listening.set()
+                    give_back(0)  # what Ray and its imports have freed
             process.wait()
             self._ended_early += not self._listening.is_set()
             self._listening.clear()

@@ -37,6 +37,12 @@ _SETTINGS = {
     "RAY_worker_niceness": "0",
     "RAY_worker_oom_score_adjustment": "0",
     "RAY_memory_monitor_refresh_ms": "0",
+    # Nothing here reads Ray's own records of tasks and events. Its store holds nothing.
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_event_stats": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_raylet_check_gc_period_milliseconds": "1000",
+    "RAY_object_manager_timer_freq_ms": "1000",
     "RAY_health_check_initial_delay_ms": "0",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "1000",
@@ -46,6 +52,8 @@ _SETTINGS = {
     "RAY_grpc_client_keepalive_time_ms": "2000",
     "RAY_grpc_client_keepalive_timeout_ms": "2000",
 }
+#: Of Ray's processes alone: they have up to 40 threads each, and would hold memory for each of them.
+MEMORY = {"MALLOC_ARENA_MAX": "1"}
 
 
 def resource(endpoint: str) -> str:
@@ -120,7 +128,7 @@ class RayProcess(RaySession):
             f"--resources={resources}", "--num-cpus=0", f"--object-store-memory={_STORE_BYTES}",
             "--include-log-monitor=false", "--disable-usage-stats", f"--temp-dir={folder}",
         ]  # fmt: skip
-        environment = dict(os.environ)
+        environment = {**os.environ, **MEMORY}
         if storage is not None:
             command += storage.arguments()
             environment.update(storage.environment(name))

@@ -6,7 +6,7 @@ from typing import Any
 
 _KEPT = 4 << 20
 _given = 0
-_WORTH = 8 << 20  # newly freed bytes that justify a walk through the heap
+_WORTH = 8 << 20  # newly freed bytes that justify a walk through the heap while sessions work
 
 
 def keep_freed() -> None:
@@ -18,8 +18,8 @@ def keep_freed() -> None:
     bytes(_KEPT)  # calloc: fresh pages from the kernel need no writes
 
 
-def give_back() -> None:
-    """Return the pages of freed blocks to the system, also those between used blocks, if there are many.
+def give_back(least: int = _WORTH) -> None:
+    """Return the pages of freed blocks to the system, also those between used blocks, if they have `least` bytes.
 
     Returned pages still count as free, so the threshold applies to the bytes freed since the last trim.
     """
@@ -28,7 +28,7 @@ def give_back() -> None:
     if library is None:
         return
     free = library.mallinfo2().fordblks
-    if free - _given > _WORTH:
+    if free - _given > least:
         library.malloc_trim(0)
         free = library.mallinfo2().fordblks
         _given = free

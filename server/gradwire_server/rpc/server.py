@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 from gradwire_server.auth.interceptor import AuthInterceptor
 from gradwire_server.auth.tls import Tls
 from gradwire_server.auth.tokens import Tokens
-from gradwire_server.common.allocator import keep_freed
+from gradwire_server.common.allocator import give_back, keep_freed
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.registry.interface import SessionBackend
@@ -101,6 +101,7 @@ class Server:
             self.backend.local_stream = await self.local.start()
         for name in ("", SERVICE):
             await self.health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        give_back(0)  # what imports have freed
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
     async def drain(self, grace: float) -> int:

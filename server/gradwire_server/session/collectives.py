@@ -301,7 +301,14 @@ def _answer(groups: GroupTable, future: Future[Any]) -> Waiting:
     return answered
 
 
-def _met(groups: GroupTable, member: Membership, about: str, timeout: int, offer: Any = None) -> Waiting:
+def _met(
+    groups: GroupTable,
+    member: Membership,
+    about: str,
+    timeout: int,
+    offer: Any = None,
+    meanwhile: Callable[[], None] | None = None,
+) -> Waiting:
     """Wait until all ranks have arrived; the offers of all of them. Raises Refusal, in step with the other ranks."""
     channel = groups.require_channel()
     offered = {} if offer is None else {"offer": offer}
@@ -309,6 +316,8 @@ def _met(groups: GroupTable, member: Membership, about: str, timeout: int, offer
         groups.session, "arrive", group=member.number, place=member.begun, about=about, timeout=timeout, **offered
     )  # fmt: skip
     member.begun += 1
+    if meanwhile is not None:
+        meanwhile()
     try:
         return (yield from _answer(groups, future))
     except Refusal as refusal:
@@ -383,13 +392,13 @@ class _Exchange:
             about = self._prepare()
             offer = between.offer(self.inputs, self.outputs, self.written())
             if offer is None:
-                yield from self._write()
+                yield from self._write(about)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - told to all ranks; the unforeseen is logged
             refusal = self._refused(error)
             raise refusal from None
-        met = yield from _met(self.groups, self.member, about, self.request.timeout_ms, offer)
+        met = yield from _met(self.groups, self.member, about, self.request.timeout_ms, offer, self._read_ahead)
         self.member.turn ^= 1
         if "offers" in met and not between.suits(met["offers"]):
             yield from self._meet_again(about, written=offer is None)
@@ -417,7 +426,7 @@ class _Exchange:
         """Give values by the host's memory after all, since not all ranks have a GPU of their own."""
         if not written:
             try:
-                yield from self._write()
+                yield from self._write(about)
             except GeneratorExit:
                 raise
             except BaseException as error:  # noqa: BLE001 - told to all ranks; the unforeseen is logged
@@ -504,13 +513,13 @@ class _Exchange:
             self.given = 0
         return shared
 
-    def _write(self) -> Iterator[None]:
+    def _write(self, about: str) -> Iterator[None]:
         """Copy this rank's values into its memory, or the first of them if they are streamed."""
         if not self.given:
             return
         if self.streams:
             name, timeout = _OPS[self.request.op], self.request.timeout_ms
-            self.streamed = StreamedReduction(self.groups, self.member, name, self.inputs, timeout)
+            self.streamed = StreamedReduction(self.groups, self.member, name, self.inputs, about, timeout)
             return
         room = self.member.memory.region(self.turn, self.given * self.dtype.itemsize).view(self.dtype)
         place = 0
@@ -522,6 +531,10 @@ class _Exchange:
                 room[place : place + part.size] = part
                 place += part.size
                 yield from self._pause()
+
+    def _read_ahead(self) -> None:
+        if self.streamed is not None:
+            self.streamed.read_ahead()
 
     def _splits(self) -> bool:
         """Whether each rank reduces one part of an all-reduce, and takes the other parts' results.

@@ -24,6 +24,7 @@ from gradwire_engine.compile.fusion.team_code import make_team
 from gradwire_engine.core.device import cupy, limit_pools
 from gradwire_engine.core.threads import POOL
 from gradwire_server.common import blas
+from gradwire_server.common.allocator import give_back
 from gradwire_server.common.errors import Refusal, extend
 from gradwire_server.common.limits import cap_process
 from gradwire_server.common.logging import configure
@@ -100,6 +101,7 @@ def main(arguments: list[str]) -> None:
     calls = CallPipe(runtime, socket.socket(fileno=parameters.calls))
     runtime.use_groups(calls.send_group)
     calls.ready()
+    give_back(0)  # what imports have freed
     collect, follow = Collector(), blas.Follower(parameters.cores, _use_threads)
 
     watch = GpuWatch()

@@ -1,0 +1,112 @@
+"""Direct reduction: an all-reduce of ranks whose workers read each other's memory (process_memory.py).
+
+A rank reduces its share of the elements from all ranks' tensors, and copies the other shares' results from there. None
+goes on before all have read its tensors.
+
+A rank tells by a counter that its tensors are there. The others then read them ahead into their own rings, while the
+front has not yet answered that all ranks have met. They change no tensor before. If the collective is refused, what was
+read is dropped: the tensors may have changed meanwhile.
+"""
+
+import math
+from collections.abc import Iterator
+
+from gradwire_engine.core.reduction import HostArray, reduce_into
+from gradwire_server.session.state import process_memory
+from gradwire_server.session.state.flat_values import FlatValues
+from gradwire_server.session.state.group_table import Membership
+from gradwire_server.session.state.rank_counters import ADDRESSES, READ, READY, WRITTEN, RankCounters
+
+# Bytes of a share that are reduced at once. With fewer, values stay in a core's cache, but Python's code does not.
+_PART = 1 << 23
+
+
+class DirectReduction:
+    """One direct all-reduce of one rank. `ring` is this rank's, which no other one reads meanwhile."""
+
+    def __init__(
+        self, member: Membership, counters: RankCounters, flat: FlatValues, name: str, ring: HostArray
+    ) -> None:
+        self._member = member
+        self._counters = counters
+        self._flat = flat
+        self._name = name
+        self._width = max(1, min(_PART, ring.nbytes // (member.size - 1)) // flat.dtype.itemsize)
+        self._room = ring[: self._width * (ring.size // self._width)].reshape(-1, self._width)
+        self._most = math.ceil(math.ceil(flat.size / member.size) / self._width)  # parts of the largest share
+        self._ahead = 0  # parts of the own share that were read
+
+    def _share(self, rank: int) -> list[tuple[int, int]]:
+        """The parts that a rank reduces: their first and last elements."""
+        begin, end = (self._flat.size * each // self._member.size for each in (rank, rank + 1))
+        return [(at, min(at + self._width, end)) for at in range(begin, end, self._width)]
+
+    def read_ahead(self, collective: int) -> None:
+        """Read the other ranks' tensors as far as the ring has room, if all have them there for this collective."""
+        counters, began = self._counters, self._member.streamed
+        if any(each[READ] < began for each in counters.others) or not counters.appear(READY, collective):
+            return
+        rooms = len(self._room) // (self._member.size - 1)
+        try:
+            for begin, end in self._share(self._member.rank)[:rooms]:
+                if counters.is_due():
+                    break
+                for at, first, part in self._flat.pieces(begin, end):
+                    self._read_others(self._ahead, self._flat.offset(at, first) - begin, at, first, part.size)
+                self._ahead += 1
+        except OSError:  # if it is needed, run() will fail, too
+            self._ahead = 0
+
+    def run(self) -> Iterator[None]:
+        """Reduce all values. Raises Refusal, OSError."""
+        counters, member, began = self._counters, self._member, self._member.streamed
+        yield from counters.reach(READ, began)  # until then, others may read the ring
+        for done, (begin, end) in enumerate(self._share(member.rank)):
+            for at, first, part in self._flat.pieces(begin, end):
+                place = self._flat.offset(at, first) - begin
+                if done >= self._ahead:
+                    self._read_others(done, place, at, first, part.size)
+                self._reduce(self._rooms(done, place, part.size), part)
+            counters.own[WRITTEN] = began + done + 1
+            if counters.is_due():
+                yield
+        for rank in (*range(member.rank + 1, member.size), *range(member.rank)):
+            yield from self._copy_results(rank)
+        counters.own[WRITTEN] = counters.own[READ] = began + self._most
+        yield from counters.reach(READ, began + self._most)  # until then, others read this rank's tensors
+        member.streamed += self._most
+
+    def _copy_results(self, rank: int) -> Iterator[None]:
+        """Copy a rank's results as they come."""
+        for done, (begin, end) in enumerate(self._share(rank)):
+            yield from self._counters.reach(WRITTEN, self._member.streamed + done + 1, rank)
+            for at, first, part in self._flat.pieces(begin, end):
+                self._read(rank, at, first, part)
+            if self._counters.is_due():
+                yield
+
+    def _reduce(self, rooms: list[HostArray], part: HostArray) -> None:
+        """Write the reduction of the other ranks' values and the own ones in `part` there."""
+        rank = self._member.rank
+        rooms.insert(rank, part)
+        made = part if rank <= 1 else rooms[0]  # the first or second source, as reduce_into() needs it
+        reduce_into(self._name, rooms, made)
+        if made is not part:
+            part[...] = made
+
+    def _rooms(self, done: int, place: int, size: int) -> list[HostArray]:
+        """The room in the ring for elements of a part, from `place` on, by the other ranks."""
+        others = self._member.size - 1
+        rows = [(done * others + other) % len(self._room) for other in range(others)]
+        return [self._room[row, place : place + size] for row in rows]
+
+    def _read_others(self, done: int, place: int, at: int, first: int, size: int) -> None:
+        """Read elements of a part of the own share from all other ranks. Raises OSError."""
+        ranks = (rank for rank in range(self._member.size) if rank != self._member.rank)
+        for rank, room in zip(ranks, self._rooms(done, place, size), strict=True):
+            self._read(rank, at, first, room)
+
+    def _read(self, rank: int, at: int, first: int, into: HostArray) -> None:
+        """Copy elements of a rank's tensor, from `first` on. Raises OSError."""
+        address = self._counters.all[rank][ADDRESSES + at] + first * self._flat.dtype.itemsize
+        process_memory.read(self._member.processes[rank], address, into)
