@@ -6,9 +6,10 @@
 
 For ranks at several servers, set RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GRADWIRE_ADDRESS for each of them.
 
-Prints the least and the median time in milliseconds. Each all-reduce begins after a barrier. Ours ends when the client
-has an answer; of 16 MiB it is the server's, for the client gets no values. Each sums float32 in place, of ranks that
-began with other values. The sums are checked at the end.
+Prints the least and the median time in milliseconds. An all-reduce begins after a barrier. Ours ends when the client
+has an answer; of 16 MiB it is the server's, for the client gets no values. So one call alone has a round trip, and ten
+in a row share it, as a training's do. Each call combines float32 in place, of ranks that began with other values. The
+values are checked at the end.
 """
 
 import ctypes
@@ -19,17 +20,21 @@ from functools import partial
 from typing import Any
 
 FLOATS = 4 << 20  # 16 MiB
+ONE, IN_A_ROW = "all-reduce of 16 MiB", "all-reduces of 16 MiB in a row, each"
+ROW = 10  # calls in a row
 WARM, REPEAT = 20, 40  # calls that are not timed, and those that are
 
 
-def report(name: str, repeat: int, prepare: Callable[[], Any], work: Callable[[], Any], prints: bool) -> None:
-    """Time `work`, after `prepare`."""
+def report(
+    name: str, repeat: int, prepare: Callable[[], Any], work: Callable[[], Any], prints: bool, calls: int = 1
+) -> None:
+    """Time `work`, after `prepare`; it makes some calls."""
     times = []
     for _ in range(WARM + repeat):
         prepare()
         began = time.perf_counter()
         work()
-        times.append((time.perf_counter() - began) * 1e3)
+        times.append((time.perf_counter() - began) * 1e3 / calls)
     times = sorted(times[WARM:])
     if prints:
         print(f"{name}: {times[0]:.2f} {times[repeat // 2]:.2f}", flush=True)
@@ -59,12 +64,20 @@ def by_mpi() -> None:
     call("MPI_Comm_rank", world, ctypes.byref(rank))
     call("MPI_Comm_size", world, ctypes.byref(size))
     values = np.full(FLOATS, rank.value + 1, np.float32)
-    about = FLOATS, constant("ompi_mpi_float"), constant("ompi_mpi_op_sum"), world
 
-    def summed() -> None:
+    def reduced(operation: str) -> None:
+        about = FLOATS, constant("ompi_mpi_float"), constant(f"ompi_mpi_op_{operation}"), world
         call("MPI_Allreduce", in_place, ctypes.c_void_p(values.ctypes.data), *about)
 
-    report("all-reduce of 16 MiB", REPEAT, lambda: call("MPI_Barrier", world), summed, rank.value == 0)
+    def in_a_row() -> None:
+        for _ in range(ROW):
+            reduced("max")
+
+    def barrier() -> None:
+        call("MPI_Barrier", world)
+
+    report(ONE, REPEAT, barrier, partial(reduced, "sum"), rank.value == 0)
+    report(IN_A_ROW, REPEAT, barrier, in_a_row, rank.value == 0, ROW)
     assert (values == expected(size.value)).all(), values
     call("MPI_Finalize")
 
@@ -76,8 +89,14 @@ def by_gloo() -> None:
 
     dist.init_process_group("gloo")
     values = torch.full((FLOATS,), dist.get_rank() + 1.0)
+
+    def in_a_row() -> None:
+        for _ in range(ROW):
+            dist.all_reduce(values, dist.ReduceOp.MAX)
+
     work = partial(dist.all_reduce, values, dist.ReduceOp.SUM)
-    report("all-reduce of 16 MiB", REPEAT, dist.barrier, work, dist.get_rank() == 0)
+    report(ONE, REPEAT, dist.barrier, work, dist.get_rank() == 0)
+    report(IN_A_ROW, REPEAT, dist.barrier, in_a_row, dist.get_rank() == 0, ROW)
     assert bool((values == expected(dist.get_world_size())).all()), values
     dist.destroy_process_group()
 
@@ -97,7 +116,13 @@ def by_gradwire() -> None:
         dist.all_reduce(tensor, dist.ReduceOp.SUM)
         gradwire.sync()
 
-    report("all-reduce of 16 MiB", REPEAT, dist.barrier, lambda: summed(large), prints)
+    def in_a_row() -> None:
+        for _ in range(ROW):
+            dist.all_reduce(large, dist.ReduceOp.MAX)
+        gradwire.sync()
+
+    report(ONE, REPEAT, dist.barrier, lambda: summed(large), prints)
+    report(IN_A_ROW, REPEAT, dist.barrier, in_a_row, prints, ROW)
     assert (large == expected(dist.get_world_size())).all().item()
     report("all-reduce of 16 bytes", 50, dist.barrier, lambda: summed(small), prints)
     plain = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))

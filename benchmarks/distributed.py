@@ -161,7 +161,7 @@ def collectives() -> None:
     if importlib.util.find_spec("torch"):
         torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29531")
         ways.append(("gloo", (sys.executable, *torchrun, _COLLECTIVES, "--gloo")))
-    medians: dict[str, list[float]] = {}
+    medians: dict[str, dict[str, list[float]]] = {}
     for turn in range(TURNS):
         for name, command in ways:
             for line in output(*command).splitlines():
@@ -169,14 +169,13 @@ def collectives() -> None:
                 if what:
                     print(f"{name}, turn {turn + 1}: {what}: {figures} ms", flush=True)
                     if "16 MiB" in what:
-                        medians.setdefault(name, []).append(float(figures.split()[1]))
-    for name in medians.keys() - {"gradwire"}:
-        ratios = [ours / theirs for ours, theirs in zip(medians["gradwire"], medians[name], strict=True)]
-        bound = verdict(statistics.median(ratios) <= 1.5, "at most 1.5") if name == "MPI" else ""
-        shown = ", ".join(f"{each:.2f}" for each in ratios)
-        print(
-            f"all-reduce of 16 MiB, medians by {name}'s: {shown}; their median {statistics.median(ratios):.2f} {bound}"
-        )
+                        medians.setdefault(what, {}).setdefault(name, []).append(float(figures.split()[1]))
+    for what, found in medians.items():
+        for name in sorted(found.keys() - {"gradwire"}):
+            ratios = [ours / theirs for ours, theirs in zip(found["gradwire"], found[name], strict=True)]
+            bound = verdict(statistics.median(ratios) <= 1.5, "at most 1.5") if name == "MPI" else ""
+            shown = ", ".join(f"{each:.2f}" for each in ratios)
+            print(f"{what}, medians by {name}'s: {shown}; their median {statistics.median(ratios):.2f} {bound}")
 
 
 def compared(weights: dict[str, Any], alone: dict[str, Any], equal: bool, what: str) -> None:

@@ -21,8 +21,8 @@ from click.testing import CliRunner
 import gradwire
 from gradwire._session.sessions import open_beside
 from gradwire._transport.opening import Placing
-from gradwire_server.cluster import cli, ray_process
-from gradwire_server.cluster.checks import CheckFailed, check_storage, check_version
+from gradwire_server.cluster import checks, cli, ray_process
+from gradwire_server.cluster.checks import CheckFailed, Refused, check_ray, check_storage, check_version
 from gradwire_server.cluster.cli import cluster
 from gradwire_server.cluster.head_record import FileRecord, check_head, claim_head
 from gradwire_server.cluster.ray_process import RayError, RayProcess, make_token
@@ -259,6 +259,30 @@ def test_storage_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Path, "write_bytes", refuse)
     with pytest.raises(CheckFailed, match="cannot be written: Read-only file system"):
         check_storage(folder, token, joins=True)
+
+
+def test_a_machine_with_another_ray_or_python_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = {"ray": "2.60.0"}
+    monkeypatch.setattr(checks.metadata, "version", versions.__getitem__)
+    monkeypatch.setattr(checks.platform, "python_version", lambda: "3.11.7")
+    check_ray(tmp_path, joins=True)  # the head's version wrote nothing
+    check_ray(tmp_path, joins=False)
+    check_ray(tmp_path, joins=True)
+    versions["ray"] = "2.59.1"
+    with pytest.raises(Refused, match=r"has Ray 2\.59\.1 and Python 3\.11\.7, .* head has Ray 2\.60\.0 and Python 3"):
+        check_ray(tmp_path, joins=True)
+    check_ray(tmp_path, joins=False)  # a new head
+    check_ray(tmp_path, joins=True)
+    monkeypatch.setattr(checks.platform, "python_version", lambda: "3.11.8")
+    with pytest.raises(Refused, match=r"3\.11\.8"):
+        check_ray(tmp_path, joins=True)
+    monkeypatch.setenv("RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL", "minor")
+    check_ray(tmp_path, joins=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckFailed, match="Not a directory"):
+        check_ray(tmp_path / "file", joins=False)
 
 
 def test_a_node_of_another_version_is_refused_by_name() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import socket
 import stat
 import time
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 from gradwire_server.cluster.head_probe import TOKEN_REFUSED, why_no_head
@@ -19,6 +21,7 @@ from gradwire_server.common.addresses import address_of, is_loopback
 WORKER_PORTS = range(10_002, 20_000)
 _ANSWER_SECONDS = 1.0  # of what may listen at a port of this machine
 _MARK = "cluster"  # file in the state directory, with the cluster's name
+_VERSIONS = "ray"  # file in the state directory, with the versions of the head
 _NAME_LENGTH = 16
 _WRITTEN_SECONDS = 2.0  # another node's time to write the name after it made the file
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -116,6 +119,30 @@ def check_version(own: str, nodes: Mapping[str, str]) -> None:
                 f"this is gradwire {own}, and the node {endpoint} has {version}: they may differ by one minor version. "
                 "Upgrade the nodes one after the other, through each minor version"
             )
+
+
+def check_ray(folder: Path, joins: bool) -> None:
+    """Check that this machine has the versions of Ray and Python that the cluster's head has, as Ray demands.
+
+    The head writes its own to the state directory. Without them, Ray itself refuses a node, after a minute.
+    Raises CheckFailed.
+    """
+    own, record = f"Ray {metadata.version('ray')} and Python {platform.python_version()}", folder / _VERSIONS
+    try:
+        if not joins:
+            made = folder / f".{_VERSIONS}-{os.getpid()}"
+            made.write_text(own)
+            made.replace(record)
+        elif record.exists() and _compared(head := record.read_text()) != _compared(own):
+            raise Refused(f"this machine has {own}, and the cluster's head has {head}: install the same here")
+    except OSError as error:
+        raise CheckFailed(f"the state directory {folder} cannot be used: {error.strerror or error}") from None
+
+
+def _compared(versions: str) -> str:
+    """The part of versions that Ray compares: without Python's last number, if Ray is told so."""
+    level = os.environ.get("RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL", "patch")
+    return versions.rpartition(".")[0] if level == "minor" else versions
 
 
 def check_network(host: str, private_network: bool) -> None:

@@ -18,6 +18,7 @@ from gradwire_server.app.cli import check_arguments
 from gradwire_server.cluster.checks import (
     check_answers,
     check_free,
+    check_ray,
     check_storage,
     check_token,
     check_version,
@@ -79,6 +80,7 @@ def run_node(options: NodeOptions, ray_port: int = 0, storage: HeadStorage | Non
     line = serve_line(endpoint, state_dir, options.arguments)
     check_token(token)
     check_storage(state_dir, token, joins=bool(address))
+    check_ray(state_dir, joins=bool(address))
     check_free(host, options.port)
     records: list[Record] = []
     if address:
