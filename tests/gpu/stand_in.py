@@ -356,7 +356,13 @@ def _cuda() -> SimpleNamespace:
     )
     pointer = lambda memory, offset: SimpleNamespace(mem=memory, offset=offset)  # noqa: E731
     handles = SimpleNamespace(get_cublas_handle=lambda: 0)
-    return SimpleNamespace(runtime=runtime, Device=device, MemoryPointer=pointer, device=handles)
+
+    def no_pinned_memory(_: int) -> None:
+        raise CUDARuntimeError("the stand-in pins no memory")
+
+    return SimpleNamespace(
+        runtime=runtime, Device=device, MemoryPointer=pointer, device=handles, alloc_pinned_memory=no_pinned_memory
+    )
 
 
 def _modules() -> dict[str, ModuleType]:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradwire_engine.backends.cupy import overlay
+from gradwire_engine.backends.downloads import download
 from gradwire_engine.core.errors import EngineError, Reason
 
 # An array of the device's module: numpy.ndarray or cupy.ndarray. CuPy has no type stubs.
@@ -208,11 +209,13 @@ def to_device(array: Array, device: str) -> Array:
     if device_of(array) == device:
         return array
     if device == CPU:
-        return array.get()
+        return host(array)
     with selected(device):
         return module_for(device).asarray(array)
 
 
 def host(array: Array) -> "np.ndarray[Any, Any]":
     """The array's values in host memory."""
-    return array if isinstance(array, np.ndarray) else np.asarray(array.get() if hasattr(array, "get") else array)
+    if isinstance(array, np.ndarray):
+        return array
+    return download(cupy(), array) if hasattr(array, "get") else np.asarray(array)
