@@ -22,7 +22,7 @@ import gradwire
 from gradwire._session.sessions import open_beside
 from gradwire._transport.opening import Placing
 from gradwire_server.cluster import checks, cli, ray_process
-from gradwire_server.cluster.checks import CheckFailed, Refused, check_ray, check_storage, check_version
+from gradwire_server.cluster.checks import CheckFailed, check_ray, check_storage, check_version, note_ray
 from gradwire_server.cluster.cli import cluster
 from gradwire_server.cluster.head_record import FileRecord, check_head, claim_head
 from gradwire_server.cluster.ray_process import RayError, RayProcess, make_token
@@ -266,23 +266,23 @@ def test_a_machine_with_another_ray_or_python_is_refused_by_name(
 ) -> None:
     versions = {"ray": "2.60.0"}
     monkeypatch.setattr(checks.metadata, "version", versions.__getitem__)
-    monkeypatch.setattr(checks.platform, "python_version", lambda: "3.11.7")
-    check_ray(tmp_path, joins=True)  # the head's version wrote nothing
-    check_ray(tmp_path, joins=False)
-    check_ray(tmp_path, joins=True)
+    monkeypatch.setattr(checks.sys, "version_info", (3, 11, 7, "final", 0))
+    check_ray(tmp_path)  # the head's version wrote nothing
+    note_ray(tmp_path)
+    check_ray(tmp_path)
     versions["ray"] = "2.59.1"
-    with pytest.raises(Refused, match=r"has Ray 2\.59\.1 and Python 3\.11\.7, .* head has Ray 2\.60\.0 and Python 3"):
-        check_ray(tmp_path, joins=True)
-    check_ray(tmp_path, joins=False)  # a new head
-    check_ray(tmp_path, joins=True)
-    monkeypatch.setattr(checks.platform, "python_version", lambda: "3.11.8")
-    with pytest.raises(Refused, match=r"3\.11\.8"):
-        check_ray(tmp_path, joins=True)
+    with pytest.raises(CheckFailed, match=r"has Ray 2\.59\.1 and Python 3\.11\.7, .* head has Ray 2\.60\.0 and Pyth"):
+        check_ray(tmp_path)
+    note_ray(tmp_path)  # a new head
+    check_ray(tmp_path)
+    monkeypatch.setattr(checks.sys, "version_info", (3, 11, 8, "final", 0))
+    with pytest.raises(CheckFailed, match=r"3\.11\.8"):
+        check_ray(tmp_path)
     monkeypatch.setenv("RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL", "minor")
-    check_ray(tmp_path, joins=True)
+    check_ray(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(CheckFailed, match="Not a directory"):
-        check_ray(tmp_path / "file", joins=False)
+        check_ray(tmp_path / "file")
 
 
 def test_a_node_of_another_version_is_refused_by_name() -> None:

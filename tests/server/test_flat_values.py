@@ -31,7 +31,7 @@ def test_tensors_that_share_memory_are_copied_and_written_back_in_their_order() 
     for each in values.arrays:
         each += 10
     assert base.tolist() == [0, 1, 2, 3, 4, 5]
-    values.finish()
+    values.write_back()
     assert base.tolist() == [10, 11, 12, 13, 14, 15]
 
 

@@ -386,39 +386,6 @@ def test_questions_do_not_pile_up_if_nothing_reads_them(tmp_path: Path, monkeypa
     assert asyncio.run(ask()) < 1 << 17
 
 
-def test_a_load_is_reported_when_it_changes_and_else_more_rarely(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "_LOAD_SECONDS", 0.005)
-    monkeypatch.setattr(client, "_UNCHANGED_SECONDS", 0.2)
-    looks = 0
-
-    def load() -> dict[str, int]:
-        nonlocal looks
-        looks += 1
-        return {"sessions": min(looks, 5)}
-
-    async def ask() -> list[int]:
-        received: list[int] = []
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while line := await reader.readline():
-                received.append(json.loads(line)["load"]["sessions"])
-            writer.close()
-
-        server = await asyncio.start_unix_server(serve, tmp_path / "socket")
-        asking = PlacementClient(str(tmp_path / "socket"), "a:1")
-        asking.start(load)
-        while len(received) < 7:
-            await asyncio.sleep(0.01)
-        await asking.stop()
-        server.close()
-        return received
-
-    assert asyncio.run(ask())[:7] == [1, 2, 3, 4, 5, 5, 5]
-    assert looks > 10
-
-
 async def _with_node(path: Path, answers: dict[str, Any], use: Any) -> list[dict[str, Any]]:
     """Run `use` with a client of a socket that answers so; what the socket received."""
     received: list[dict[str, Any]] = []

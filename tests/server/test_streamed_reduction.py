@@ -1,8 +1,11 @@
 """Streamed reductions: equal to the reduction of whole tensors, bit for bit, for any ranks, dtypes and layouts."""
 
+import math
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,13 +19,13 @@ from gradwire_server.common.shared_files import location
 from gradwire_server.session.state import (
     direct_reduction,
     group_table,
-    process_memory,
     rank_counters,
     streamed_reduction,
 )
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.group_table import GroupTable, Membership, PeerMemory, RankMemory
+from gradwire_server.session.state.process_memory import ProcessMemory
 from gradwire_server.session.state.streamed_reduction import LEAST, StreamedReduction, streams
 
 Joined = list[tuple[GroupTable, Membership]]
@@ -85,6 +88,12 @@ def together(ranks: Joined, name: str, tensors: list[list[Any]], ahead: bool = T
     def run(reduction: StreamedReduction) -> None:
         if ahead:
             reduction.read_ahead()
+        try:
+            wait(reduction)
+        finally:
+            reduction.end()
+
+    def wait(reduction: StreamedReduction) -> None:
         for _ in reduction.run():
             time.sleep(0.0005)
 
@@ -152,10 +161,12 @@ def test_shared_memory_is_counted_and_does_not_grow_with_the_tensors(join: Calla
         assert all(4 * SLOT <= groups.account.bytes <= 5 * SLOT for groups, _ in ranks)
 
 
-def begun(ranks: Joined, about: list[str], numbers: list[list[float]]) -> list[StreamedReduction]:
+def begun(
+    ranks: Joined, about: list[str], numbers: list[list[float]], timeouts: Sequence[int] = (0, 0)
+) -> list[StreamedReduction]:
     return [
-        StreamedReduction(groups, member, "sum", [Tensor(np.array(given, np.float32))], said, 0)
-        for (groups, member), said, given in zip(ranks, about, numbers, strict=True)
+        StreamedReduction(groups, member, "sum", [Tensor(np.array(given, np.float32))], said, timeout)
+        for (groups, member), said, given, timeout in zip(ranks, about, numbers, timeouts, strict=True)
     ]
 
 
@@ -171,6 +182,86 @@ def test_values_are_read_before_the_ranks_have_met_and_no_tensor_changes(join: C
         assert (each._direct is not None) == reads
     if reads:
         assert [each._direct._ahead for each in reductions if each._direct] == [1, 1]
+
+
+def direct(join: Callable[[int], Joined], size: int = 2) -> Joined:
+    """Ranks that have found out that they read each other's tensors."""
+    ranks = join(size)
+    together(ranks, "sum", [[np.ones(5, np.float32)] for _ in ranks])
+    if not ranks[0][1].direct:
+        pytest.skip("they pass values through rings")
+    for _, member in ranks:
+        member.begun += 1
+    return ranks
+
+
+@pytest.mark.parametrize("leaves", ["broken", "late", "closed", "stopped"])
+def test_a_rank_that_leaves_early_gives_no_value_that_it_has_afterwards(
+    join: Callable[[int], Joined], leaves: str
+) -> None:
+    ranks = direct(join)
+    early, other = begun(ranks, ["a", "a"], [[1.0] * 8, [10.0] * 8], [1 if leaves == "late" else 0, 0])
+    for each in (early, other):
+        each.read_ahead()
+    ranks[1][0].cancel_token.at = -math.inf  # other sessions wait for this rank's worker, so it pauses
+    steps, others_steps = early.run(), other.run()
+    next(others_steps)
+    next(steps)  # it has all results, and waits for the other one to read them
+    if leaves == "broken":
+        ranks[0][1].broken = Refusal("GROUP_BROKEN", "the client is gone")
+    ranks[0][0].cancel_token.closed = leaves == "closed"
+    time.sleep(0.01)
+    if leaves == "stopped":
+        steps.close()  # type: ignore[attr-defined]
+    else:
+        with pytest.raises(Refusal):
+            list(steps)
+    early.end()
+    early._flat.arrays[0][...] = -777  # its session goes on
+    with pytest.raises(Refusal, match="rank 0 has left the collective") as refused:
+        list(others_steps)
+    assert refused.value.reason == "GROUP_BROKEN"
+    assert -777 not in other._flat.arrays[0]
+    assert other._flat._tensors[0].storage.version == 1  # its values have changed
+    other.end()
+
+
+def test_a_rank_does_not_begin_in_a_group_that_is_broken(join: Callable[[int], Joined]) -> None:
+    ranks = join(2)
+    reductions = begun(ranks, ["a", "a"], [[1.0], [10.0]])
+    ranks[1][1].broken = Refusal("GROUP_BROKEN", "rank 0 was cancelled")
+    with pytest.raises(Refusal, match="rank 0 was cancelled"):
+        list(reductions[1].run())
+    assert reductions[1]._flat.arrays[0].tolist() == [10]
+    for each in reductions:
+        each.end()
+
+
+def test_values_that_were_read_ahead_of_a_rank_that_left_are_dropped(join: Callable[[int], Joined]) -> None:
+    ranks = direct(join)
+    left, other = begun(ranks, ["a", "a"], [[1.0] * 4, [10.0] * 4])
+    left.end()
+    other.read_ahead()
+    assert other._direct is not None
+    assert other._direct._ahead == 0
+    with pytest.raises(Refusal, match="rank 0 has left the collective"):
+        list(other.run())
+    assert not set(other._flat.arrays[0].tolist()) & {1.0, 11.0}
+    other.end()
+
+
+def test_copies_are_counted_until_the_end(join: Callable[[int], Joined]) -> None:
+    ranks = join(2)
+    before = [groups.account.bytes for groups, _ in ranks]
+    square = np.ones((300, 300), np.float32).T[:, :200]
+    made = [StreamedReduction(groups, member, "sum", [Tensor(square)], "", 0) for groups, member in ranks]
+    ring = streamed_reduction._SIZE
+    for (groups, _), held in zip(ranks, before, strict=True):
+        assert groups.account.bytes - held >= ring + square.nbytes
+    for each in made:
+        each.end()
+    for (groups, _), held in zip(ranks, before, strict=True):
+        assert groups.account.bytes - held < ring + square.nbytes
 
 
 @pytest.mark.parametrize("differs", ["tensors", "place"])
@@ -232,35 +323,49 @@ def test_a_session_that_ends_breaks_the_group(join: Callable[[int], Joined]) -> 
 def test_a_rank_whose_memory_is_gone_breaks_the_group(
     join: Callable[[int], Joined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranks = join(2)
-    for _, member in ranks:
-        member.direct = True  # they found it out before
+    ranks = direct(join)
 
-    def gone(process: int, address: int, into: Any) -> None:
+    def gone(self: ProcessMemory, address: int, into: Any) -> None:
         raise OSError(3, "No such process")
 
-    monkeypatch.setattr(process_memory, "read", gone)
+    monkeypatch.setattr(ProcessMemory, "read", gone)
     with pytest.raises(Refusal, match="rank 0 cannot read another rank's tensors") as refused:
         list(waiting(ranks))
     assert refused.value.reason == "GROUP_BROKEN"
     assert ranks[0][0].channel.told == ["abandon"]  # type: ignore[union-attr]
-    for _, member in ranks:
-        member.direct = None
 
 
 def test_a_process_is_read_only_where_it_has_what_is_expected() -> None:
     there = np.arange(4)
-    assert process_memory.can_read(os.getpid(), there.ctypes.data, np.arange(4))
-    assert not process_memory.can_read(os.getpid(), there.ctypes.data, np.arange(1, 5))
-    assert not process_memory.can_read(os.getpid(), 8, there)
-    assert not process_memory.can_read(0, there.ctypes.data, there)
+    memory = ProcessMemory(os.getpid())
+    assert memory.has(there.ctypes.data, np.arange(4))
+    assert not memory.has(there.ctypes.data, np.arange(1, 5))
+    assert not memory.has(8, there)
+    found = np.ones(3)
+    with pytest.raises(OSError, match="Bad address"):
+        memory.read(8, found)
+    assert not found.any()
+    memory.close()
+    with pytest.raises(OSError, match="Invalid argument"):
+        ProcessMemory(0)
+
+
+def test_a_process_that_has_ended_is_not_read() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        memory = ProcessMemory(process.pid)
+        assert not memory.has(8, np.arange(4))
+        assert process.stdin is not None
+        process.stdin.close()
+    with pytest.raises(OSError, match="No such process"):
+        memory.read(8, np.ones(1))
+    memory.close()
 
 
 def test_only_ranks_of_one_server_with_a_worker_and_a_core_each_stream(
     join: Callable[[int], Joined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streamed_reduction, "_KEEPS_ORDER", True)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     member = join(2)[0][1]
     member.processes = [7, 8]
     assert streams(member, LEAST)
@@ -270,5 +375,5 @@ def test_only_ranks_of_one_server_with_a_worker_and_a_core_each_stream(
     member.processes, member.nodes = [7, 8], [0, 1]
     assert not streams(member, LEAST)
     member.nodes = []
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1})
     assert not streams(member, LEAST)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
 import socket
 import stat
+import sys
 import time
 from collections.abc import Mapping
 from importlib import metadata
@@ -121,22 +121,31 @@ def check_version(own: str, nodes: Mapping[str, str]) -> None:
             )
 
 
-def check_ray(folder: Path, joins: bool) -> None:
+def check_ray(folder: Path) -> None:
     """Check that this machine has the versions of Ray and Python that the cluster's head has, as Ray demands.
 
-    The head writes its own to the state directory. Without them, Ray itself refuses a node, after a minute.
-    Raises CheckFailed.
+    Without a record of the head's, Ray itself refuses a node, after a minute. Raises CheckFailed.
     """
-    own, record = f"Ray {metadata.version('ray')} and Python {platform.python_version()}", folder / _VERSIONS
+    own = _versions()
     try:
-        if not joins:
-            made = folder / f".{_VERSIONS}-{os.getpid()}"
-            made.write_text(own)
-            made.replace(record)
-        elif record.exists() and _compared(head := record.read_text()) != _compared(own):
-            raise Refused(f"this machine has {own}, and the cluster's head has {head}: install the same here")
+        head = (folder / _VERSIONS).read_text()
+    except FileNotFoundError:
+        return
     except OSError as error:
-        raise CheckFailed(f"the state directory {folder} cannot be used: {error.strerror or error}") from None
+        raise CheckFailed(f"the state directory {folder} cannot be read: {error.strerror or error}") from None
+    if _compared(head) != _compared(own):
+        raise CheckFailed(f"this machine has {own}, and the cluster's head has {head}: install the same here")
+
+
+def note_ray(folder: Path) -> None:
+    """Record the versions of this machine, whose Ray has become the cluster's head. Raises OSError."""
+    made = folder / f".{_VERSIONS}-{os.getpid()}"
+    made.write_text(_versions())
+    made.replace(folder / _VERSIONS)
+
+
+def _versions() -> str:
+    return f"Ray {metadata.version('ray')} and Python {'.'.join(map(str, sys.version_info[:3]))}"
 
 
 def _compared(versions: str) -> str:

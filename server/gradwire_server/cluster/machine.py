@@ -23,6 +23,7 @@ from gradwire_server.cluster.checks import (
     check_token,
     check_version,
     cluster_name,
+    note_ray,
 )
 from gradwire_server.cluster.director import director
 from gradwire_server.cluster.head_record import FileRecord, Record, check_head, claim_head
@@ -80,10 +81,10 @@ def run_node(options: NodeOptions, ray_port: int = 0, storage: HeadStorage | Non
     line = serve_line(endpoint, state_dir, options.arguments)
     check_token(token)
     check_storage(state_dir, token, joins=bool(address))
-    check_ray(state_dir, joins=bool(address))
     check_free(host, options.port)
     records: list[Record] = []
     if address:
+        check_ray(state_dir)
         check_answers(address, token)
     else:
         check_free(host, ray_port)
@@ -97,6 +98,8 @@ def run_node(options: NodeOptions, ray_port: int = 0, storage: HeadStorage | Non
     try:
         started.connect(head_address, host)
         check_head(head_address, records)
+        if not address:
+            note_ray(state_dir)
         if storage is not None:
             storage.check_used()
         end_by_signals()  # again, since Ray has set its own handlers

@@ -11,14 +11,12 @@ import asyncio
 import itertools
 import json
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 #: Between reports. A principal's usage is known elsewhere after two of them, so within a second.
-_LOAD_SECONDS = 0.4  # between looks at the load
-_UNCHANGED_SECONDS = 0.7  # until a load that is still the same is reported again; a new Director waits a second for it
+_LOAD_SECONDS = 0.4
 _ANSWER_SECONDS = 1.0
 _RECONNECT_SECONDS = 0.5
 _MOST_UNREAD = 1 << 16  # bytes that the other side has not read, from which on it is not asked
@@ -134,14 +132,9 @@ class PlacementClient:
 
     async def _report(self, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):  # the reading side ends the connection
-            last, reported = b"", 0.0
             while True:
-                line, now = self._line(), time.monotonic()
-                # An answer has the sums of other servers, which a server needs as long as it counts for some principal.
-                if line != last or b'"usage"' in line or now - reported >= _UNCHANGED_SECONDS:
-                    writer.write(line)
-                    await writer.drain()
-                    last, reported = line, now
+                writer.write(self._line())
+                await writer.drain()
                 await asyncio.sleep(_LOAD_SECONDS)
 
     def _line(self) -> bytes:

@@ -386,6 +386,13 @@ class _Exchange:
 
     def run(self) -> Iterator[None]:
         """Give values, meet the other ranks, take values. Raises Refusal."""
+        try:
+            yield from self._exchanged()
+        finally:
+            if self.streamed is not None:
+                self.streamed.end()
+
+    def _exchanged(self) -> Iterator[None]:
         self.turn = self.member.turn
         between = GpuExchange(self.groups, self.member, self.request)
         try:

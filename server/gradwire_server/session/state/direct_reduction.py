@@ -5,14 +5,15 @@ goes on before all have read its tensors.
 
 A rank tells by a counter that its tensors are there. The others then read them ahead into their own rings, while the
 front has not yet answered that all ranks have met. They change no tensor before. If the collective is refused, what was
-read is dropped: the tensors may have changed meanwhile.
+read is dropped. A rank that leaves early resets its counter first. So the others look at it after each read: only then
+are the values those of the collective.
 """
 
 import math
 from collections.abc import Iterator
 
 from gradwire_engine.core.reduction import HostArray, reduce_into
-from gradwire_server.session.state import process_memory
+from gradwire_server.common.errors import Refusal
 from gradwire_server.session.state.flat_values import FlatValues
 from gradwire_server.session.state.group_table import Membership
 from gradwire_server.session.state.rank_counters import ADDRESSES, READ, READY, WRITTEN, RankCounters
@@ -25,9 +26,16 @@ class DirectReduction:
     """One direct all-reduce of one rank. `ring` is this rank's, which no other one reads meanwhile."""
 
     def __init__(
-        self, member: Membership, counters: RankCounters, flat: FlatValues, name: str, ring: HostArray
+        self,
+        member: Membership,
+        counters: RankCounters,
+        flat: FlatValues,
+        name: str,
+        ring: HostArray,
+        collective: int,
     ) -> None:
         self._member = member
+        self._collective = collective
         self._counters = counters
         self._flat = flat
         self._name = name
@@ -41,10 +49,10 @@ class DirectReduction:
         begin, end = (self._flat.size * each // self._member.size for each in (rank, rank + 1))
         return [(at, min(at + self._width, end)) for at in range(begin, end, self._width)]
 
-    def read_ahead(self, collective: int) -> None:
+    def read_ahead(self) -> None:
         """Read the other ranks' tensors as far as the ring has room, if all have them there for this collective."""
         counters, began = self._counters, self._member.streamed
-        if any(each[READ] < began for each in counters.others) or not counters.appear(READY, collective):
+        if any(each[READ] < began for each in counters.others) or not counters.appear(READY, self._collective):
             return
         rooms = len(self._room) // (self._member.size - 1)
         try:
@@ -54,7 +62,7 @@ class DirectReduction:
                 for at, first, part in self._flat.pieces(begin, end):
                     self._read_others(self._ahead, self._flat.offset(at, first) - begin, at, first, part.size)
                 self._ahead += 1
-        except OSError:  # if it is needed, run() will fail, too
+        except (OSError, Refusal):  # if all have met nevertheless, run() will fail, too
             self._ahead = 0
 
     def run(self) -> Iterator[None]:
@@ -107,6 +115,13 @@ class DirectReduction:
             self._read(rank, at, first, room)
 
     def _read(self, rank: int, at: int, first: int, into: HostArray) -> None:
-        """Copy elements of a rank's tensor, from `first` on. Raises OSError."""
-        address = self._counters.all[rank][ADDRESSES + at] + first * self._flat.dtype.itemsize
-        process_memory.read(self._member.processes[rank], address, into)
+        """Copy elements of a rank's tensor, from `first` on. Raises OSError, Refusal; there are zeros then.
+
+        A rank that leaves the collective early says so before its tensors change or their memory is used again.
+        """
+        there, memory = self._counters.all[rank], self._member.memories[rank]
+        assert memory is not None
+        memory.read(there[ADDRESSES + at] + first * self._flat.dtype.itemsize, into)
+        if there[READY] != self._collective:
+            into[...] = 0
+            raise Refusal("GROUP_BROKEN", f"rank {rank} has left the collective", rank=rank)

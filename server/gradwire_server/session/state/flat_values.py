@@ -19,7 +19,8 @@ class FlatValues:
     def __init__(self, account: Account, tensors: Sequence[Tensor]) -> None:
         """Copy what shares memory or is not dense. Raises EngineError: MEMORY_LIMIT; MemoryError."""
         self._tensors = tensors
-        self._copied = False
+        self._account = account
+        self._copied = 0  # bytes
         self.dtype: DType = tensors[0].dtype
         self.arrays = self._flattened(account)
         self._begins = [0]
@@ -33,9 +34,12 @@ class FlatValues:
             places = sorted((each.ctypes.data, each.nbytes) for each in arrays if each.nbytes)
             if all(at + size <= after for (at, size), (after, _) in pairwise(places)):
                 return [each.reshape(-1) for each in arrays]
-        account.admit(sum(math.prod(each.shape) * each.dtype.itemsize for each in self._tensors))
-        self._copied = True
-        return [np.array(host(each), order="C", copy=True).reshape(-1) for each in arrays]
+        size = sum(math.prod(each.shape) * each.dtype.itemsize for each in self._tensors)
+        account.admit(size)
+        made = [np.array(host(each), order="C", copy=True).reshape(-1) for each in arrays]
+        account.bytes += size
+        self._copied = size
+        return made
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int, HostArray]]:
         """The elements from `begin` to `end`: for each tensor its number, its first element of them, and a view."""
@@ -53,10 +57,21 @@ class FlatValues:
         """The number of a tensor's element in the sequence."""
         return self._begins[tensor] + element
 
-    def finish(self) -> None:
+    def write_back(self) -> None:
         """Write copies back, and note that the tensors have changed."""
         for flat, target in zip(self.arrays, self._tensors, strict=True):
             if self._copied:
                 with selected(target.device):
                     target.array[...] = to_device(flat.reshape(target.shape), target.device)
             target.storage.changed()
+
+    def note_changes(self) -> None:
+        """Note that tensors may have changed, as some values were written before a failure."""
+        if not self._copied:
+            for target in self._tensors:
+                target.storage.changed()
+
+    def close(self) -> None:
+        """Count copies no longer."""
+        self._account.bytes -= self._copied
+        self._copied = 0

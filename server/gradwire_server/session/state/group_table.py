@@ -25,6 +25,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_files import REGION, opened
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
+from gradwire_server.session.state.process_memory import ProcessMemory
 
 Bytes = np.ndarray[Any, Any]
 _PAGE = 1 << 16  # regions grow by multiples of it
@@ -143,6 +144,7 @@ class Membership:
         self.processes: list[int] = []  # of each rank, its worker's
         self.streamed = 0  # chunks of all streamed reductions
         self.direct: bool | None = None  # whether all ranks' workers can read each other's memory; None if unknown
+        self.memories: list[ProcessMemory | None] = []  # of the ranks' workers, without the own one; if `direct`
         self.in_use = False  # whether a command of the group runs, which may need the memory although the group broke
         self.broken: Refusal | None = None
         self.begun = 0  # collectives
@@ -172,6 +174,10 @@ class Membership:
         for peer in self.peers:
             peer.close()
         self.peers = []
+        for each in self.memories:
+            if each is not None:
+                each.close()
+        self.memories = []
         self.memory.account.bytes -= sum(message.data.nbytes for message in self.inbox)
         self.inbox.clear()
 

@@ -19,7 +19,7 @@ HEADER = 4096  # bytes of the counters, before the slots
 # Places of the counters; those that change during a reduction are in cache lines of their own.
 WRITTEN, READ = 0, 16  # chunks since the group formed
 PROBE, CAN = 32, 33  # where `KNOWN` is in the rank's memory, and whether it can read all others (2) or not (1)
-READY = 48  # which collective the rank has begun, and a digest of what it is
+READY = 48  # a digest of which collective the rank takes part in; 0 if it has left it, and its tensors may change
 ADDRESSES, MOST_ADDRESSES = 64, 256  # of its tensors in that collective
 KNOWN = np.frombuffer(b"gradwire's group", np.int64).copy()
 _SPIN_SECONDS = 50e-6  # for which a rank only looks at a counter
@@ -64,18 +64,32 @@ class RankCounters:
 
     def is_due(self) -> bool:
         """Whether other sessions wait for the worker."""
-        return time.monotonic() >= self._groups.cancel_token.at
+        token = self._groups.cancel_token
+        return time.monotonic() >= token.at and token.pauses()
 
     def appear(self, place: int, value: int) -> bool:
         """Whether the other ranks' counters soon have exactly this value. It is not waited for longer."""
-        return all(_looked(each, place, lambda found: found == value) for each in self.others)
+        return self._look(self.others, place, lambda found: found == value)
 
     def reach(self, place: int, value: int, rank: int | None = None) -> Iterator[None]:
         """Wait until the counters of all other ranks, or of one, have at least a value. Raises Refusal."""
-        for counters in self.others if rank is None else (self.all[rank],):
-            if not _looked(counters, place, lambda found: found >= value):
+        looked = self.others if rank is None else [self.all[rank]]
+        if not self._look(looked, place, lambda found: found >= value):
+            for counters in looked:
                 while counters[place] < value:
                     yield from self._wait(counters, place, value)
+
+    def _look(self, looked: "Sequence[memoryview[int]]", place: int, suits: Callable[[int], bool]) -> bool:
+        """Look at counters for some milliseconds, unless other sessions wait; whether all values suit."""
+        began = now = time.monotonic()
+        for counters in looked:
+            while not suits(counters[place]):
+                if now >= began + _YIELD_SECONDS or self.is_due():
+                    return False
+                if now >= began + _SPIN_SECONDS:
+                    os.sched_yield()
+                now = time.monotonic()
+        return True
 
     def _wait(self, counters: "memoryview[int]", place: int, value: int) -> Iterator[None]:
         """Let other sessions compute until a counter may have a value. A cancelled command waits, too. Raises Refusal.
@@ -99,17 +113,3 @@ class RankCounters:
 
 def _counters(ring: Bytes) -> "memoryview[int]":
     return ring[:HEADER].data.cast("q")
-
-
-def _looked(counters: "memoryview[int]", place: int, suits: Callable[[int], bool]) -> bool:
-    """Look at a counter for some milliseconds; whether its value suits."""
-    if suits(counters[place]):
-        return True
-    began = now = time.monotonic()
-    while now < began + _YIELD_SECONDS:
-        if suits(counters[place]):
-            return True
-        if now >= began + _SPIN_SECONDS:
-            os.sched_yield()
-        now = time.monotonic()
-    return suits(counters[place])

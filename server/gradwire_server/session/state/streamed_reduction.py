@@ -20,10 +20,10 @@ import numpy as np
 from gradwire_engine import Tensor
 from gradwire_engine.core.reduction import HostArray, reduce_into
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.state import process_memory
 from gradwire_server.session.state.direct_reduction import DirectReduction
 from gradwire_server.session.state.flat_values import FlatValues
 from gradwire_server.session.state.group_table import RING, Bytes, GroupTable, Membership
+from gradwire_server.session.state.process_memory import ProcessMemory
 from gradwire_server.session.state.rank_counters import (
     ADDRESSES,
     CAN,
@@ -50,14 +50,14 @@ def streams(member: Membership, size: int) -> bool:
     return (
         _KEEPS_ORDER
         and size >= LEAST
-        and 1 < member.size <= (os.cpu_count() or 1)
+        and 1 < member.size <= len(os.sched_getaffinity(0))
         and not member.nodes
         and len(set(member.processes)) == member.size  # ranks of one worker would wait for each other
     )
 
 
 class StreamedReduction:
-    """One all-reduce of one rank. It is made before all ranks meet, and run afterwards.
+    """One all-reduce of one rank. It is made before all ranks meet, run afterwards, and ended in any case.
 
     `about` is what the ranks are to agree on.
     """
@@ -69,43 +69,52 @@ class StreamedReduction:
         self._groups = groups
         self._member = member
         self._name = name
-        self._flat = flat = FlatValues(groups.account, tensors)
-        self._chunk = _CHUNK // flat.dtype.itemsize
-        self._count = -(-flat.size // self._chunk)
-        # Where the own values come third or later, the result is made apart: it is not in place from the start.
-        self._apart = np.empty(self._chunk if member.rank > 1 else 0, flat.dtype)
+        dtype = tensors[0].dtype
         self._ring: Bytes = member.memory.region(RING, _SIZE)
-        self._slots = self._ring[HEADER:].view(flat.dtype)
+        self._slots = self._ring[HEADER:].view(dtype)
         self._rings: list[HostArray] = []  # of all ranks
         self._counters = RankCounters(groups, member, self._ring, timeout_ms)
-        self._taken = 0  # chunks that are in the ring, or were
-        self._direct: DirectReduction | None = None
         if member.streamed:  # all rings exist
             self._open()
+        self._chunk = _CHUNK // dtype.itemsize
+        # Where the own values come third or later, the result is made apart: it is not in place from the start.
+        self._apart = np.empty(self._chunk if member.rank > 1 else 0, dtype)
+        self._flat = flat = FlatValues(groups.account, tensors)
+        self._count = -(-flat.size // self._chunk)
+        self._taken = 0  # chunks that are in the ring, or were
+        digest = hashlib.blake2b(f"{member.begun} {about}".encode(), digest_size=8).digest()
+        self._collective = int.from_bytes(digest, "little", signed=True) or 1
+        self._direct: DirectReduction | None = None
         if member.direct:
             self._make_direct()
         while self._direct is None and self._taken < min(_SLOTS, self._count) and self._is_free(self._taken):
             self._take()
-        self._begin(about)
+        self._begin()
 
     def _make_direct(self) -> None:
         """Prepare to read the other ranks' tensors, unless they are too many. All ranks decide the same."""
         if len(self._flat.arrays) <= MOST_ADDRESSES:
-            self._direct = DirectReduction(self._member, self._counters, self._flat, self._name, self._slots)
+            self._direct = DirectReduction(
+                self._member, self._counters, self._flat, self._name, self._slots, self._collective
+            )
 
-    def _begin(self, about: str) -> None:
-        """Tell the other ranks where the tensors are, and that this rank has begun."""
-        own, member = self._counters.own, self._member
+    def _begin(self) -> None:
+        """Tell the other ranks where the tensors are, and that they may be read until `end`."""
+        own = self._counters.own
         own[PROBE] = KNOWN.ctypes.data
         for place, each in enumerate(self._flat.arrays[:MOST_ADDRESSES]):
             own[ADDRESSES + place] = each.ctypes.data
-        digest = hashlib.blake2b(f"{member.begun} {about}".encode(), digest_size=8).digest()
-        self._collective = own[READY] = int.from_bytes(digest, "little", signed=True)
+        own[READY] = self._collective
+
+    def end(self) -> None:
+        """Tell the other ranks that the tensors may change from now on. Those that still read one refuse then."""
+        self._counters.own[READY] = 0
+        self._flat.close()
 
     def _open(self) -> None:
         """Map all ranks' rings."""
         rings = [peer.region(RING, _SIZE) for peer in self._member.peers]
-        self._rings = [each[HEADER:].view(self._flat.dtype) for each in rings]
+        self._rings = [each[HEADER:].view(self._slots.dtype) for each in rings]
         self._counters.open(rings)
 
     def _is_free(self, chunk: int) -> bool:
@@ -133,11 +142,13 @@ class StreamedReduction:
     def read_ahead(self) -> None:
         """Read what the other ranks have there already. It is of use only if all will have met."""
         if self._direct is not None:
-            self._direct.read_ahead(self._collective)
+            self._direct.read_ahead()
 
     def run(self) -> Iterator[None]:
         """Reduce all values. Raises Refusal: GROUP_BROKEN, DEADLINE_EXCEEDED. Some values may have changed then."""
         member = self._member
+        if member.broken is not None:
+            raise member.broken.copy()
         self._counters.begin()
         if not self._rings:
             self._open()
@@ -151,8 +162,12 @@ class StreamedReduction:
         except OSError as error:
             why = f"rank {member.rank} cannot read another rank's tensors: {error}"
             self._abandon(why)
+            self._flat.note_changes()
             raise Refusal("GROUP_BROKEN", why, rank=member.rank) from None
-        self._flat.finish()
+        except BaseException:
+            self._flat.note_changes()
+            raise
+        self._flat.write_back()
 
     def _abandon(self, why: str) -> None:
         member = self._member
@@ -161,14 +176,38 @@ class StreamedReduction:
     def _agree(self) -> Iterator[None]:
         """Find out whether all ranks can read each other's memory."""
         member, counters = self._member, self._counters
-        others = [process for rank, process in enumerate(member.processes) if rank != member.rank]
-        pairs = zip(others, counters.others, strict=True)
-        can = all(process_memory.can_read(process, each[PROBE], KNOWN) for process, each in pairs)
+        can = self._can_read()
         counters.own[CAN] = 2 if can else 1
         yield from counters.reach(CAN, 1)
         member.direct = can and all(each[CAN] == 2 for each in counters.others)
         if member.direct:
             self._make_direct()
+
+    def _can_read(self) -> bool:
+        """Whether this rank can read the tensors of all others."""
+        member, counters = self._member, self._counters
+        for rank, process in enumerate(member.processes):
+            if rank == member.rank:
+                member.memories.append(None)
+                continue
+            try:
+                memory = ProcessMemory(process)
+            except OSError:
+                return False
+            member.memories.append(memory)
+            there, tensor = counters.all[rank], self._readable()
+            try:
+                if tensor is not None:  # the system may refuse the memory of some tensors
+                    memory.read(there[ADDRESSES + tensor], np.empty(1, self._flat.dtype))
+            except OSError:
+                return False
+            if not memory.has(there[PROBE], KNOWN):
+                return False
+        return True
+
+    def _readable(self) -> int | None:
+        """The number of a tensor that has elements, and an address in the header."""
+        return next((at for at, each in enumerate(self._flat.arrays[:MOST_ADDRESSES]) if each.size), None)
 
     def _by_rings(self) -> Iterator[None]:
         """Reduce chunk by chunk, each of which passes through all rings."""
