@@ -81,6 +81,31 @@ def test_an_error_ends_a_profile() -> None:
 
 
 @pytest.mark.usefixtures("session")
+def test_a_step_that_cannot_begin_to_record_leaves_nothing_to_end() -> None:
+    plan = profiler.schedule(wait=1, warmup=0, active=1)
+    with (
+        profiler.profile(),
+        pytest.raises(RuntimeError, match="already enabled"),
+        profiler.profile(schedule=plan) as it,
+    ):
+        it.step()
+    with profiler.profile() as found:
+        gw.ones(2) * 3
+    assert "aten::mul" in names(found.events())
+
+
+def test_a_session_that_ends_in_a_profile_remembers_nothing(deferring: gw.Session) -> None:
+    x = gw.ones(2)
+    for _ in range(2):
+        x = x * 2
+    assert deferring.memo
+    with pytest.raises(ConnectionError, match="closed"), profiler.profile():
+        deferring.close()
+    assert not deferring.memo and not deferring.models
+    assert profiler.profiler_enabled() is False
+
+
+@pytest.mark.usefixtures("session")
 def test_ops_of_other_threads_are_recorded_with_their_thread() -> None:
     session = gw.current_session()
 

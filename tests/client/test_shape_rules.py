@@ -350,5 +350,12 @@ def test_a_repeated_call_binds_what_the_first_one_did(deferring):
     assert described_views == [(False, False)] * 4
 
 
+def test_a_squeeze_that_drops_nothing_keeps_the_strides(deferring):
+    for width in (2, 3, 4):
+        x = gradwire.ones(2, 2, 2 * width)[:1, :1, :width]
+        made = gradwire.squeeze(x, -1), gradwire.squeeze(x, (0,))
+        assert [each._spec for each in made] == [read_spec(each) for each in described(deferring, made)]
+
+
 def test_every_rule_is_used(deferring):
     assert set(ops.SHAPE_RULES.values()) == set(RULES)

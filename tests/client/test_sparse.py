@@ -219,6 +219,63 @@ def test_a_matrix_times_beta_0_does_not_count():
     agree(lambda t: t.addmm(t.full((2, 2), float("nan")), part(t), t.arange(6.0).reshape(3, 2), beta=0, alpha=2))
 
 
+def test_sums_are_computed_in_the_dtype_of_the_result():
+    def case(t):
+        wide, narrow = t.tensor([[300, 2, -1]]), t.tensor([[3, 0, 200]], dtype=t.uint8).to_sparse()
+        truth = t.tensor([[True, False, True]])
+        return (
+            *(wide - narrow, wide.half() - narrow, t.add(wide, narrow, alpha=100), t.sub(wide, narrow, alpha=2)),
+            *(structure(wide.to_sparse() - narrow), structure(narrow - wide.to_sparse())),
+            t.add(truth, truth.to_sparse(), alpha=2),
+        )
+
+    agree(case)
+
+
+SHARING = {
+    "made of values": lambda t, v, s: t.sparse_coo_tensor(s._indices(), v, (2, 3)),
+    "transposed": lambda t, v, s: s.t(),
+    "unsqueezed": lambda t, v, s: s.unsqueeze(0),
+    "its values": lambda t, v, s: s.values(),
+    "compressed": lambda t, v, s: s.to_sparse_csr(),
+    "compressed and transposed": lambda t, v, s: s.to_sparse_csr().t(),
+    "of compressed parts": lambda t, v, s: t.sparse_csr_tensor([0, 1, 3], [2, 0, 2], v, (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_tensors_that_share_values_have_flags_and_gradients_of_their_own(name):
+    def case(t):
+        v = t.tensor([3.0, 4.0, 5.0])
+        s = t.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], v, (2, 3)).coalesce()
+        one, other = (SHARING[name](t, v, s).requires_grad_() for _ in range(2))
+        first = v.requires_grad, s.requires_grad, one.is_leaf, other.is_leaf
+        for each in (one, other, other):
+            (each * 2).sum().backward()
+        # A gradient is dense in PyTorch where it is of equal elements, and has the tensor's layout here.
+        largest = [(grad if grad.layout is t.strided else grad.to_dense()).max() for grad in (one.grad, other.grad)]
+        return first, v.grad, *largest
+
+    agree(case)
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_what_is_made_of_a_leaf_is_none_and_has_no_history_without_gradients(name):
+    def case(t):
+        v = t.tensor([3.0, 4.0, 5.0], requires_grad=True)
+        s = t.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], v.detach(), (2, 3), is_coalesced=True).requires_grad_()
+        made = SHARING[name](t, v, s)
+        with t.no_grad():
+            constant = SHARING[name](t, v, s)
+        return made.is_leaf, made.requires_grad, constant.requires_grad
+
+    agree(case)
+
+
+def test_quotients_are_rounded():
+    agree(lambda t: structure(t.div(part(t), 2, rounding_mode="floor")))
+
+
 REFUSED = {
     "Cannot get indices on an uncoalesced": lambda t, s: s.indices(),
     "Use add\\(dense, sparse\\)": lambda t, s: s + t.ones(2, 3),
@@ -236,6 +293,10 @@ REFUSED = {
     "sparse_dim argument must be in": lambda t, s: t.ones(2, 3).to_sparse(3),
     "sparse_dim argument must be in >?": lambda t, s: t.ones(2, 3).to_sparse(0),
     "Subtraction, the `-` operator, with": lambda t, s: s.bool() - s.bool(),
+    "alpha must not be a floating point": lambda t, s: t.add(t.ones(2, 3).int(), s.int(), alpha=1.5),
+    "must match the existing size": lambda t, s: t.addmm(t.ones(4, 2, 2), s, t.ones(3, 2)),
+    "must match the existing size >?": lambda t, s: t.addmm(t.ones(5, 2), s, t.ones(3, 2), beta=0),
+    "expected scalar type Float": lambda t, s: t.addmm(t.ones(2, 2).double(), s, t.ones(3, 2)),
 }
 
 
@@ -255,6 +316,7 @@ MISSING = {
     "exp": lambda s: s.exp(),
     "max": lambda s: gradwire.max(s),
     "eq": lambda s: s == s,
+    "masked_grad": lambda s: s.requires_grad_().to_dense(masked_grad=False),
     "sparse.spsolve": lambda s: gradwire.sparse.spsolve(s, s),
 }
 

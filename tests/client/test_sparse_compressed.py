@@ -3,7 +3,7 @@
 import pytest
 
 import gradwire
-from tests.client.oracle import agree, refuse
+from tests.client.oracle import agree, refuse, torch
 
 pytestmark = [
     pytest.mark.usefixtures("deferring"),
@@ -142,8 +142,32 @@ def test_a_refusal_is_that_of_pytorch(name):
     refuse(case, (RuntimeError, ValueError), phrase)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+@pytest.mark.parametrize("sizes", [(5, 2), (2, 2), (3,)])
+def test_a_reduced_product_needs_sizes_that_fit(reduce, sizes):
+    for t in (torch, gradwire):
+        with pytest.raises(RuntimeError):
+            t.sparse.mm(dense(t).to_sparse_csr(), t.ones(*sizes), reduce)
+        with pytest.raises(RuntimeError):
+            t.sparse.mm(dense(t).to_sparse_csr(), t.ones(3, 2, dtype=t.float64), reduce)
+
+
+@pytest.mark.parametrize("layout", ["sparse_csr", "sparse_csc"])
+def test_an_index_selects_from_a_matrix(layout):
+    def case(t):
+        s = converted(t, dense(t), layout)
+        return s[1].to_dense(), s[:, 1].to_dense(), s[-1, 0]
+
+    agree(case)
+
+
 def test_what_is_missing_is_refused_by_name():
     s = gradwire.ones(2, 2).to_sparse_csr()
+    with pytest.raises(NotImplementedError, match="blocks to other sizes"):
+        gradwire.ones(2, 2).to_sparse_bsr((1, 1)).to_sparse_bsr((2, 1))
+    with pytest.raises(NotImplementedError, match="alpha"):
+        gradwire.add(s, gradwire.ones(2, 2), alpha=2)  # PyTorch multiplies the first operand
+    assert (gradwire.ones(2, 2) - s).tolist() == [[0.0, 0.0], [0.0, 0.0]]
     with pytest.raises(NotImplementedError, match="exp of a sparse tensor"):
         gradwire.exp(s)
     with pytest.raises(NotImplementedError, match="a batch"):

@@ -1,6 +1,7 @@
 """Names: every name of gradwire exists in PyTorch, and call forms that differ from an op's signature work."""
 
 import importlib
+import pickle
 
 import pytest
 
@@ -76,6 +77,16 @@ def test_a_question_for_a_missing_name_looks_for_no_similar_ones(session, monkey
     assert not hasattr(gradwire.ones(1), "cumsumm")
     assert not hasattr(gradwire, "sigmoidd")
     assert getattr(gradwire.nn.functional, "conv22d", None) is None
+
+
+@pytest.mark.usefixtures("session")
+def test_an_error_for_a_missing_name_has_its_sentence_as_argument():
+    for ask in (lambda: gradwire.sigmoidd, lambda: gradwire.ones(1).cumsumm):
+        with pytest.raises(AttributeError) as found:
+            ask()
+        assert found.value.args == (str(found.value),)
+        assert found.value.args[0]
+        assert pickle.loads(pickle.dumps(found.value)).args == found.value.args
 
 
 @pytest.mark.usefixtures("session")

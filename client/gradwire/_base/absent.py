@@ -31,12 +31,18 @@ class _MissingName(AttributeError):
     def __init__(self, start: str, name: str, known: Callable[[], Iterable[str]]) -> None:
         super().__init__(name=name)
         self._start, self._name, self._known = start, name, known
+        self._text = ""
 
     def __str__(self) -> str:
-        if not self.args:
+        if not self._text:
             near = suggested(self._name, self._known())
-            self.args = (self._start + (f". Did you mean: {', '.join(near)}?" if near else ""),)
-        return str(self.args[0])
+            self._text = self._start + (f". Did you mean: {', '.join(near)}?" if near else "")
+        return self._text
+
+    @property
+    def args(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """The sentence, which programs read here, too."""
+        return (str(self),)
 
     def __repr__(self) -> str:
         return f"AttributeError({str(self)!r})"

@@ -11,9 +11,20 @@ from typing import Any, TypeVar
 
 from gradwire._base import dtypes
 from gradwire._base.dtypes import Size
+from gradwire._base.modes import GRAD_ENABLED
 from gradwire._tensor.tensor import Tensor
 
 _Stored = TypeVar("_Stored", bound="StoredValues")
+
+
+def shared(values: Tensor, view: bool = False) -> Tensor:
+    """The values for another tensor: the same memory and history, but flags and a gradient of its own.
+
+    Where no gradients are recorded only a view has the history.
+    """
+    recorded = values.requires_grad and (view or GRAD_ENABLED.get() is True)
+    made: Tensor = values.view_as(values) if recorded else values.detach()
+    return made
 
 
 class StoredValues:

@@ -282,8 +282,9 @@ class profile(_Results):
         return self.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
     def _begin(self) -> None:
-        self._recording = Recording(self.record_shapes, self.with_stack)
-        self._recording.start()
+        recording = Recording(self.record_shapes, self.with_stack)
+        recording.start()
+        self._recording = recording  # of which there is something to end
 
     def _end(self) -> None:
         recording, self._recording = self._recording, None

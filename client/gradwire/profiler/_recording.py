@@ -78,7 +78,9 @@ class Recording:
             _ACTIVE.remove(self)
             BATCHING.remove(self)
             session.timed = tuple(each for each in session.timed if each is not self)
-            session.memo, session.models, session.every_call_waits = self._kept
+            memo, models, session.every_call_waits = self._kept
+            if session._unusable is None:  # else nothing is remembered
+                session.memo, session.models = memo, models
         if self._dropped:
             warnings.warn(
                 f"the profile keeps its first {_MOST_EVENTS} events, and not {self._dropped} later ones; profile fewer "

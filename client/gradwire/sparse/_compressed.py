@@ -16,13 +16,13 @@ from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
 from gradwire._functions.create import as_tensor
 from gradwire._functions.legacy import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
-from gradwire._functions.stored_values import StoredValues
+from gradwire._functions.stored_values import StoredValues, shared
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import show
 from gradwire.sparse import _rules
 from gradwire.sparse._coo import RULES as COO_RULES
-from gradwire.sparse._coo import SparseTensor, sparse_absent, to_sparse
+from gradwire.sparse._coo import SparseTensor, check_masked, sparse_absent, to_sparse
 
 _REASON = "compressed sparse tensors have no such op here; call to_sparse_coo() or to_dense() first"
 _NAMES = {
@@ -82,7 +82,7 @@ class CompressedTensor(StoredValues):
 
     def values(self) -> Tensor:
         """(nnz, *block, *dense sizes), differentiable."""
-        return self._v
+        return shared(self._v, view=True)
 
     @property
     def is_sparse_csr(self) -> bool:
@@ -117,6 +117,7 @@ class CompressedTensor(StoredValues):
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
         """All elements as an ordinary tensor, differentiable; with `dtype` cast."""
+        check_masked(self, masked_grad)
         return self.coo().to_dense(dtype)
 
     def numpy(self, *, force: bool = False) -> Any:
@@ -155,6 +156,12 @@ class CompressedTensor(StoredValues):
     def __sub__(self, other: Any) -> Any:
         return RULES["sub"](self, other)
 
+    def __rsub__(self, other: Any) -> Any:
+        return RULES["sub"](other, self)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.coo()[key]
+
     def __mul__(self, other: Any) -> Any:
         return RULES["mul"](self, other)
 
@@ -176,16 +183,17 @@ def compressed(given: Any, layout: Any, blocksize: Any = None, dense_dim: int | 
     if given.ndim - (given.dense_dim() if not isinstance(given, Tensor) else dense_dim or 0) != 2:
         raise refusal("a batch of compressed sparse tensors", "two dimensions have indices")
     if isinstance(given, CompressedTensor) and given.layout is layout:
+        if layout in _BLOCKED and blocksize is not None and tuple(blocksize) != tuple(given._v.shape[1:3]):
+            raise refusal("a conversion of sparse blocks to other sizes", "call to_dense() first")
         return given
     if layout in _BLOCKED:
         return _blocks(given if isinstance(given, Tensor) else given.to_dense(), layout, blocksize)
     given = given.coo() if isinstance(given, CompressedTensor) else given
     coo = (to_sparse(given, 2) if isinstance(given, Tensor) else given).coalesce()
-    with no_grad():
-        rows, columns = coo._i.unbind(0)
-        if layout is sparse_csr:
-            return CompressedTensor(_begins(rows, coo.shape[0]), columns, coo._v, coo.shape, layout)
-        order = columns.argsort(stable=True)
+    rows, columns = coo._i.unbind(0)
+    if layout is sparse_csr:
+        return CompressedTensor(_begins(rows, coo.shape[0]), columns, shared(coo._v), coo.shape, layout)
+    order = columns.argsort(stable=True)
     return CompressedTensor(_begins(columns, coo.shape[1]), rows[order], coo._v[order], coo.shape, layout)
 
 
@@ -258,8 +266,7 @@ def sparse_compressed_tensor(
         )
     if check_invariants and int(begins[-1]) != places.shape[0]:
         raise refuse(f"`{_NAMES[layout][0]}[..., -1] == nnz` is not satisfied.")
-    if requires_grad:
-        values = values.detach().requires_grad_()
+    values = values.detach().requires_grad_() if requires_grad else shared(values)
     return CompressedTensor(begins, places, values, size, layout)
 
 
@@ -321,6 +328,8 @@ def _through_coo(name: str) -> None:
         if layout in _BLOCKED:
             raise refusal(f"{name} of a sparse tensor of blocks", _REASON)
         if name == "add" and isinstance(input, CompressedTensor) and isinstance(other, Tensor):
+            if kwargs.get("alpha", 1) != 1:  # PyTorch multiplies the other operand
+                raise refusal("add(sparse, dense, alpha=)", "multiply the dense tensor first")
             input, other = other, input
         made = COO_RULES[name](_coo(input), _coo(other), **kwargs)
         return made if isinstance(made, Tensor) else compressed(made, layout)
@@ -334,10 +343,17 @@ for _name in ("add", "sub", "mul"):
 
 def _of_values(name: str) -> None:
     def apply(input: CompressedTensor, *args: Any, **kwargs: Any) -> CompressedTensor:
-        values = getattr(input._v, name)(*args, **kwargs)
-        return input if values is input._v else input.like(values)
+        return _moved(input, getattr(input._v, name)(*args, **kwargs))
 
     RULES[name] = apply
+
+
+def _moved(input: CompressedTensor, values: Tensor) -> CompressedTensor:
+    """The same places with other values, perhaps on another device; the tensor itself if they are its own."""
+    if values is input._v:
+        return input
+    begins, places = (each.to(values.device) for each in (input._begins, input._places))
+    return CompressedTensor(begins, places, values, input.shape, input.layout)
 
 
 for _name in (*_rules.KEEP_ZERO.split(), *_rules.CASTS.split(), "neg", "negative", "clone", "detach"):
@@ -349,8 +365,7 @@ for _name in _rules.QUESTIONS:
 
 @_rule("to")
 def _to(input: CompressedTensor, *args: Any, **kwargs: Any) -> CompressedTensor:
-    values = input._v.to(*args, **kwargs)
-    return input if values is input._v else input.like(values)
+    return _moved(input, input._v.to(*args, **kwargs))
 
 
 @_rule("sum")
@@ -368,7 +383,7 @@ def _transpose(input: CompressedTensor, dim0: int, dim1: int) -> CompressedTenso
     if max(one, other) > 1:
         raise refuse("transpose: can only transpose sparse dimensions of a sparse tensor")
     layouts = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc, sparse_bsc: sparse_bsr}
-    values = input._v.transpose(1, 2) if input._blocked else input._v
+    values = input._v.transpose(1, 2) if input._blocked else shared(input._v, view=True)
     size = (input.shape[1], input.shape[0], *input.shape[2:])
     return CompressedTensor(input._begins, input._places, values, size, layouts[input.layout])
 
@@ -435,6 +450,7 @@ def reduced_mm(mat1: Any, mat2: Tensor, reduce: str) -> Tensor:
     if reduce not in ("sum", "mean", "amax", "amin"):
         raise refuse(f"reduce argument must be either sum, mean, amax or amin, got {reduce}")
     coo = mat1.coo()
+    _rules.check_factors(coo, mat2, (2,))
     if reduce == "sum":
         made: Tensor = _rules.mm(coo, mat2)
         return made

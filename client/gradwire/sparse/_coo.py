@@ -19,7 +19,7 @@ from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
 from gradwire._functions.create import as_tensor, zeros
 from gradwire._functions.legacy import sparse_coo
-from gradwire._functions.stored_values import StoredValues
+from gradwire._functions.stored_values import StoredValues, shared
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import show
@@ -73,7 +73,7 @@ class SparseTensor(StoredValues):
     def values(self) -> Tensor:
         """(nnz, *dense sizes), differentiable. Raises RuntimeError before `coalesce()`."""
         self._check_coalesced("values")
-        return self._v
+        return shared(self._v, view=True)
 
     def _check_coalesced(self, part: str) -> None:
         if not self._coalesced:
@@ -103,7 +103,8 @@ class SparseTensor(StoredValues):
         """Name of the type ("torch.sparse.FloatTensor"), or with `dtype` the tensor cast to it."""
         if dtype is None:
             return self._v.type().replace("torch.", "torch.sparse.").replace("sparse.cuda", "cuda.sparse")
-        return self.like(self._v.type(dtype))
+        values = self._v.type(dtype)
+        return self if values is self._v else self.like(values)
 
     # Gradients.
 
@@ -146,6 +147,7 @@ class SparseTensor(StoredValues):
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
         """All elements as an ordinary tensor, differentiable; with `dtype` cast."""
+        check_masked(self, masked_grad)
         sizes = self.shape[: self.sparse_dim()]
         made = summed(self._v, self.flat_indices(), math.prod(sizes)).reshape(self.shape)
         return made if dtype is None else made.to(dtype)
@@ -223,6 +225,12 @@ def sparse_absent(name: str, reason: str = _REASON) -> GradwireAbsentError:
     return error
 
 
+def check_masked(given: StoredValues, masked_grad: bool | None) -> None:
+    """Refuse gradients of elements that are not stored: gradients flow through the values."""
+    if masked_grad is False and given.requires_grad:
+        raise refusal("to_dense(masked_grad=False) of a sparse tensor", "only stored elements have gradients")
+
+
 def summed(values: Tensor, place: Tensor, count: int) -> Tensor:
     """(count, *dense): the sums of the values that share a place."""
     if values.dtype is dtypes.bool_:
@@ -275,8 +283,7 @@ def sparse_coo_tensor(
         raise refuse(f"values has incorrect size, expected {expected}, got {list(values.shape)}")
     if check_invariants and indices.numel():
         _check_range(indices, size)
-    if requires_grad:
-        values = values.detach().requires_grad_()
+    values = values.detach().requires_grad_() if requires_grad else shared(values)
     return SparseTensor(indices, values, size, bool(is_coalesced))
 
 

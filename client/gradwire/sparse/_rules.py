@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireIndexError, refuse
 from gradwire._base.modes import no_grad
+from gradwire._base.promotion import promote_types
 from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
+from gradwire._functions.stored_values import shared
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.sparse._coo import RULES, SparseTensor, summed, to_sparse
@@ -45,13 +47,18 @@ def _checked_matrix(name: str, matrix: Any, *others: Any) -> None:
 
 def _sparse_times_dense(left: SparseTensor, right: Tensor) -> Tensor:
     """(n, m) by (m, k) or (m,): each stored element times its row of `right`, added to its row of the result."""
-    if right.ndim not in (1, 2) or left.shape[1] != right.shape[0]:
-        raise refuse(f"mat1 and mat2 shapes cannot be multiplied ({_sizes(left)} and {_sizes(right)})")
-    if left.dtype is not right.dtype:
-        raise refuse(f"expected m1 and m2 to have the same dtype, but got: {left.dtype} != {right.dtype}")
+    check_factors(left, right)
     rows, columns = left._i.unbind(0)
     values = left._v if right.ndim == 1 else left._v.unsqueeze(1)
     return summed(values * right.index_select(0, columns), rows, left.shape[0])
+
+
+def check_factors(left: SparseTensor, right: Tensor, ranks: Sequence[int] = (1, 2)) -> None:
+    """Check that a matrix and a dense tensor of one of these ranks can be multiplied. Raises RuntimeError."""
+    if right.ndim not in ranks or left.shape[1] != right.shape[0]:
+        raise refuse(f"mat1 and mat2 shapes cannot be multiplied ({_sizes(left)} and {_sizes(right)})")
+    if left.dtype is not right.dtype:
+        raise refuse(f"expected m1 and m2 to have the same dtype, but got: {left.dtype} != {right.dtype}")
 
 
 def _sizes(each: Any) -> str:
@@ -88,6 +95,9 @@ def addmm(input: Tensor, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1)
     product = mm(mat1, mat2)
     if isinstance(product, SparseTensor) or isinstance(input, SparseTensor):
         raise refusal("addmm of sparse tensors", "only a product with a dense matrix is added, to a dense matrix")
+    if input.dtype is not product.dtype:
+        raise refuse(f"expected scalar type {product.dtype.title} but found {input.dtype.title}")
+    input = input.expand(product.shape)  # an input of more elements than the product is an error
     return beta * input + alpha * product if beta else alpha * product  # nan of an input that does not count is ignored
 
 
@@ -104,7 +114,8 @@ def linear(input: Any, weight: Any, bias: Tensor | None = None) -> Any:
 def _of_values(name: str) -> None:
     def apply(input: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
         made = input.coalesce()
-        return made.like(getattr(made._v, name)(*args, **kwargs))
+        values = getattr(made._v, name)(*args, **kwargs)
+        return made if values is made._v else made.like(values)
 
     RULES[name] = apply
 
@@ -168,11 +179,14 @@ def _common(one: SparseTensor, other: SparseTensor) -> SparseTensor:
 
 
 @_rule("div", "divide", "true_divide")
-def div(input: SparseTensor, other: Any) -> SparseTensor:
-    """The values divided by a number."""
+def div(input: SparseTensor, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
+    """The values divided by a number, and rounded if wanted."""
     if not isinstance(input, SparseTensor) or not _is_scalar(other):
         raise refuse("Sparse division requires a scalar or zero-dim dense tensor divisor")
-    return input.like(input._v / other)
+    if rounding_mode is None:
+        return input.like(input._v / other)
+    made = input.coalesce()
+    return made.like(made._v.div(other, rounding_mode=rounding_mode))
 
 
 @_rule("add")
@@ -180,10 +194,10 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """The sum of two sparse tensors, sparse, or of a dense and a sparse one, dense."""
     if not isinstance(other, SparseTensor):
         raise refuse(_DENSE_SUM)
-    other = other if alpha == 1 else mul(other, alpha)
     size = tuple(input.shape) if isinstance(input, (Tensor, SparseTensor)) else ()
     if size != tuple(other.shape):
         raise refuse(f"add: expected sizes of 'self' and 'other' to match, but {list(size)} != {list(other.shape)}")
+    other = other if alpha == 1 else _scaled(other, alpha, promote_types(input.dtype, other.dtype))
     if not isinstance(input, SparseTensor):
         return input + other.to_dense()
     if input.sparse_dim() != other.sparse_dim():
@@ -193,6 +207,13 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     indices, values = ops.cat((input._i, other._i), 1), ops.cat((input._v, other._v))
     made = SparseTensor(indices, values, input.shape)
     return made.coalesce() if input._coalesced and other._coalesced else made
+
+
+def _scaled(given: SparseTensor, factor: Any, dtype: dtypes.dtype) -> SparseTensor:
+    """The product with a number, computed in the dtype of the result: a narrower one would wrap."""
+    if isinstance(factor, float) and not (dtype.is_floating_point or dtype.is_complex):
+        raise refuse("For integral input tensors, argument alpha must not be a floating point number.")
+    return given.like((given._v.to(dtype) * factor).to(dtype))
 
 
 @_rule("sub", "subtract")
@@ -233,6 +254,7 @@ def total(input: SparseTensor, dim: int | Sequence[int] | None = None, *, dtype:
     if not kept:
         return values.sum(0)
     size = [input.shape[each] for each in range(ndim) if each not in summed_dims]
+    values = shared(values) if values is input._v else values
     if len(kept) == sparse:
         return SparseTensor(input._i, values, size, input._coalesced).coalesce()
     return SparseTensor(ops.stack([input._i[each] for each in kept]), values, size).coalesce()
@@ -289,7 +311,7 @@ def transpose(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
     order[one], order[other] = other, one
     size = list(input.shape)
     size[one], size[other] = size[other], size[one]
-    return SparseTensor(input._i[order], input._v, size, input._coalesced and one == other)
+    return SparseTensor(input._i[order], shared(input._v, view=True), size, input._coalesced and one == other)
 
 
 @_rule("t")
@@ -382,7 +404,9 @@ def unsqueeze(input: SparseTensor, dim: int) -> SparseTensor:
     if dim > input.sparse_dim():
         raise refusal("unsqueeze of a sparse tensor", "the new dimension must not follow a dense one")
     indices = ops.cat((input._i[:dim], ops.zeros_like(input._i[:1]), input._i[dim:]))
-    return SparseTensor(indices, input._v, [*input.shape[:dim], 1, *input.shape[dim:]], input._coalesced)
+    return SparseTensor(
+        indices, shared(input._v, view=True), [*input.shape[:dim], 1, *input.shape[dim:]], input._coalesced
+    )
 
 
 @_rule("cat", "concat", "concatenate")
@@ -454,7 +478,8 @@ def _moved(input: SparseTensor, values: Tensor) -> SparseTensor:
 
 def _cast(name: str) -> None:
     def cast(input: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
-        return _moved(input, getattr(input._v, name)(*args, **kwargs))
+        values = getattr(input._v, name)(*args, **kwargs)
+        return input if values is input._v else _moved(input, values)
 
     RULES[name] = cast
 

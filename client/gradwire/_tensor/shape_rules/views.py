@@ -207,7 +207,8 @@ def squeeze(op: str, input: Any, dim: Any = None, *args: Any, **named: Any) -> S
     dropped = {dim_of(one, len(shape)) for one in dims}
     if -1 in dropped or len(dropped) != len(dims):
         return None
-    return ((tuple(size for place, size in enumerate(shape) if size != 1 or place not in dropped), ()),)
+    sizes = tuple([size for place, size in enumerate(shape) if size != 1 or place not in dropped])
+    return ((sizes, () if len(sizes) < len(shape) else input._spec.strides),)
 
 
 def transpose(op: str, input: Any, dim0: Any = None, dim1: Any = None, *args: Any, **named: Any) -> Shapes:
