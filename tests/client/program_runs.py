@@ -6,6 +6,7 @@ with `gradwire` the one for gradwire. It reads a JSON string on each line, a pro
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -117,6 +118,8 @@ def _import(library: str) -> None:
     import torch.optim.lr_scheduler
     import torch.utils.data
 
+    if library == "gradwire":
+        importlib.import_module("grpc._channel")  # which a session's first call imports
     if library == "torch":
         torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # imports what every optimizer of PyTorch's imports
 

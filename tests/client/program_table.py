@@ -4,11 +4,15 @@
 words are equal and its numbers differ by at most 0.1 %, or by 2 in the last printed digit. One thread computes on each
 side. CPU time is that of client and server together. Imports are not counted. A program runs `--turns` times with each
 library in turn, and its fastest runs are compared.
+
+A machine may be quiet for minutes only. `--part 2/5` runs the second fifth of the programs. With `--rows FILE` the rows
+are kept in a file, a JSON list on each line. `--part 0/1 --rows FILE` runs none, and prints the medians of all rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import re
@@ -114,28 +118,51 @@ def rows(chosen: list[str], turns: int) -> Iterator[Row]:
         server.stop()
 
 
+def _part(text: str) -> tuple[int, int]:
+    """The number of a part, from 1, and of all parts."""
+    number, _, parts = text.partition("/")
+    if not (number.isdecimal() and parts.isdecimal() and int(number) <= int(parts) and int(parts)):
+        raise argparse.ArgumentTypeError(f"a part is given as 2/5, not {text!r}")
+    return int(number), int(parts)
+
+
+def summary(table: list[Row]) -> str:
+    """Counts of the verdicts, and medians and quartiles of the ratios of the programs that ended on both sides."""
+    counts = {verdict: sum(each.verdict == verdict for each in table) for verdict in ("equal", "differs", "stopped")}
+    lines = [f"{len(table)} programs: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items())]
+    ended = [each for each in table if each.verdict in ("equal", "differs")]
+    for field, name in (("elapsed", "elapsed"), ("cpu", "CPU")) if len(ended) > 1 else ():
+        lower, median, upper = statistics.quantiles([getattr(each, field) for each in ended], method="inclusive")
+        lines.append(f"{name}: median {median:.2f} × PyTorch's, quartiles {lower:.2f} and {upper:.2f}")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="", help="run programs whose name has this text; several with commas")
     parser.add_argument("--turns", type=int, default=1, help="runs with each library")
+    parser.add_argument("--part", type=_part, default=(1, 1), help="a part of these programs, as 2/5")
+    parser.add_argument("--rows", type=Path, help="a file to which the rows are added")
     options = parser.parse_args()
+    number, parts = options.part
     chosen = [name for name in PROGRAMS if any(text in name for text in options.only.split(","))]
+    chosen = chosen[number - 1 :: parts] if number else []
     print("| program | result | PyTorch's CPU s | elapsed × | CPU × | |\n| --- | --- | --- | --- | --- | --- |")
     table = []
-    for each in rows(chosen, options.turns):
+    for each in rows(chosen, options.turns) if chosen else ():
         table.append(each)
         print(
             f"| {each.name} | {each.verdict} | {each.torch_cpu:.2f} | {each.elapsed:.2f} | {each.cpu:.2f} "
             f"| {each.reason.replace('|', '/')} |",
             flush=True,
         )
-    ended = [each for each in table if each.verdict in ("equal", "differs")]
-    counts = {verdict: sum(each.verdict == verdict for each in table) for verdict in ("equal", "differs", "stopped")}
-    print(f"\n{len(table)} programs: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()))
-    if ended:
-        medians = [statistics.median(getattr(each, field) for each in ended) for field in ("elapsed", "cpu")]
-        print(f"medians: elapsed {medians[0]:.2f} ×, CPU {medians[1]:.2f} × PyTorch's")
+        if options.rows is not None:
+            with options.rows.open("a") as file:
+                file.write(json.dumps(each) + "\n")
+    if options.rows is not None:
+        table = list({name: Row(name, *rest) for name, *rest in map(json.loads, options.rows.open())}.values())
+    print("\n" + summary(table))
 
 
 if __name__ == "__main__":

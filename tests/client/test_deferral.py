@@ -4,6 +4,7 @@ import pytest
 
 import gradwire
 from gradwire._session.session import BATCH_COMMANDS
+from gradwire._tensor import call, inference
 
 
 class Waits:
@@ -60,6 +61,22 @@ def test_the_same_op_at_another_place_waits_again(waits):
     x = gradwire.tensor([1.0, 2.0])
     assert waits.during(lambda: x * 2.0) == 1
     assert waits.during(lambda: x * 2.0) == 1
+
+
+def test_a_first_call_prepares_its_repeats_while_the_server_computes(deferring, monkeypatch):
+    on_their_way = []
+    for module, name in ((call, "make_template"), (inference, "make_pattern")):
+        made = getattr(module, name)
+
+        def prepared(*args, made=made):
+            on_their_way.append(len(deferring._retransmission.in_flight))
+            return made(*args)
+
+        monkeypatch.setattr(module, name, prepared)
+    x = gradwire.tensor([1.0, 2.0])
+    deferring.sync()
+    assert (x * 2.0).tolist() == [2.0, 4.0]
+    assert on_their_way == [1, 1]
 
 
 def test_other_specs_or_attributes_wait_again(waits):
@@ -129,6 +146,26 @@ def test_values_of_another_size_do_not_wait(waits):
     assert [waits.during(made, [1.0] * count) for count in (2, 3, 5)] == [1, 0, 0]
     assert [waits.during(made, [[1.0]]), waits.during(made, [1])] == [1, 1]
     assert made([2.0, 3.0, 4.0]).tolist() == [2.0, 3.0, 4.0]
+
+
+def test_flags_and_empty_gradients_of_another_size_do_not_wait(waits):
+    def require(leaf):
+        leaf.requires_grad_()
+
+    def clear(leaf):
+        leaf.grad = None
+
+    leaves = [gradwire.ones(size) for size in (2, 3, 4)]
+    assert [waits.during(require, leaf) for leaf in leaves] == [1, 0, 0]
+    assert all(leaf.requires_grad for leaf in leaves)
+    for leaf in leaves:
+        (leaf * 2.0).sum().backward()
+    assert [waits.during(clear, leaf) for leaf in leaves] == [1, 0, 0]
+    assert [leaf.grad for leaf in leaves] == [None, None, None]
+    (leaves[1] * 3.0).sum().backward()
+    assert leaves[1].grad.tolist() == [3.0] * 3
+    with pytest.raises(RuntimeError, match="floating point"):
+        require(gradwire.arange(3))
 
 
 def test_an_index_out_of_range_in_a_loop_names_no_later_line(waits):

@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -295,3 +296,14 @@ def test_a_socket_that_ends_without_a_status_is_a_connection_that_broke(
     call.drain()
     call.cancel()
     call.drain()
+
+
+def test_a_wait_looks_for_an_answer_for_a_moment_before_it_sleeps(session: gradwire.Session) -> None:
+    call = call_of(session)
+    session.sync()
+    began = time.perf_counter()
+    assert call._spun() == []
+    assert time.perf_counter() - began < 5.0
+    os.eventfd_write(call._waker, 1)
+    assert [number for number, _ in call._spun()] == [call._waker]
+    os.eventfd_read(call._waker)

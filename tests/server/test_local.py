@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -118,7 +119,14 @@ def test_answers_come_in_order_though_their_reader_is_slow(
         tries.append(at_once(connection, message))
         return tries[-1]
 
+    def write_from_thread(connection: Connection, message: bytes) -> bool:
+        sent = from_thread(connection, message)
+        tries.extend([True] * sent)
+        return sent
+
+    from_thread = Connection.write_from_thread
     monkeypatch.setattr(Connection, "try_write", try_write)
+    monkeypatch.setattr(Connection, "write_from_thread", write_from_thread)
     call.send(attach(session))
     next(call)
     call.send(batch(1, op("zeros", [15_000], outputs=[1])))
@@ -132,6 +140,58 @@ def test_answers_come_in_order_though_their_reader_is_slow(
         call.send(batch(seq, commands_pb2.ReadRequest(tensor=1)))
     assert last > 2
     assert [next(call).batch.applied_seq for _ in range(last + 5)] == list(range(1, last + 6))
+
+
+def attached(server: Running, session: Remote, call: SocketCall) -> Connection:
+    """The server's end of a client's stream."""
+    call.send(attach(session))
+    next(call)
+    (connection,) = server.server.local.connections
+    return connection
+
+
+def test_a_thread_writes_messages_that_the_kernel_takes_as_a_whole(
+    server: Running, session: Remote, call: SocketCall
+) -> None:
+    connection = attached(server, session, call)
+    message = service_pb2.StreamResponse(credit_bytes=7).SerializeToString()
+    assert connection.write_from_thread(message)
+    assert next(call).credit_bytes == 7
+    assert not connection.write_from_thread(bytes(1 << 20))
+    call.send(batch(1, op("zeros", [1], outputs=[1])))
+    assert next(call).batch.applied_seq == 1
+
+
+def test_a_message_that_the_kernel_takes_in_part_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch, server: Running, session: Remote, call: SocketCall
+) -> None:
+    connection = attached(server, session, call)
+    monkeypatch.setattr(local_streams, "os", SimpleNamespace(write=lambda descriptor, data: len(data) - 1))
+    assert connection.write_from_thread(b"abc")
+    assert not connection.write_from_thread(b"abc")
+    with pytest.raises((EOFError, ConnectionResetError)):
+        next(call)
+
+
+def test_a_thread_leaves_a_message_to_the_event_loop_if_there_is_no_room(
+    server: Running, session: Remote, call: SocketCall
+) -> None:
+    connection = attached(server, session, call)
+    message = service_pb2.StreamResponse(credit_bytes=1, attached={"local_stream": "x" * 10_000}).SerializeToString()
+    written = 0
+    while connection.write_from_thread(message):
+        written += 1
+    assert written > 1
+    for _ in range(written):
+        next(call)
+    assert connection.write_from_thread(message)
+
+
+def test_no_thread_writes_to_a_socket_that_is_closed(server: Running, session: Remote, call: SocketCall) -> None:
+    connection = attached(server, session, call)
+    call.cancel()
+    until(lambda: not server.server.local.connections)
+    assert not connection.write_from_thread(b"abc")
 
 
 def test_a_message_inside_of_which_the_client_goes_is_not_applied(server: Running, session: Remote) -> None:

@@ -81,6 +81,12 @@ def common_session(name: str, handles: Sequence[Handle]) -> SessionProtocol:
     return session
 
 
+def _kind(target: Handle) -> object:
+    """What decides whether a flag or an empty gradient is refused: all of a tensor's description but sizes."""
+    spec = target._spec
+    return spec if spec.kind is None else spec.kind
+
+
 def set_requires_grad(target: Handle, flag: bool) -> None:
     """Set a leaf's requires_grad flag on the server."""
 
@@ -88,7 +94,7 @@ def set_requires_grad(target: Handle, flag: bool) -> None:
         request = commands_pb2.SetRequiresGradRequest(tensor=int(values[0]), requires_grad=flag)
         return service_pb2.Command(set_requires_grad=request)
 
-    run(target._session, "set_requires_grad", (flag, target._spec), [target._id], build)
+    run(target._session, "set_requires_grad", (flag, _kind(target)), [target._id], build)
 
 
 def retain_grad(target: Handle) -> None:
@@ -109,7 +115,7 @@ def set_grad(target: Handle, grad: Handle | None) -> None:
         )
 
     if grad is None:
-        run(target._session, "set_grad", (target._spec,), [target._id], build)
+        run(target._session, "set_grad", (_kind(target),), [target._id], build)
     else:
         session = common_session("set_grad", (target, grad))
         run(session, "set_grad", (target._spec, grad._spec), [target._id, grad._id], build)

@@ -122,8 +122,13 @@ class SessionProtocol(Protocol):
     def remember_model(self, model: Model) -> None:
         """Store a model, so calls with other numbers and sizes than the first are deferred."""
 
-    def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
-        """Send a command after all buffered ones, and wait for its answer."""
+    def wait(
+        self,
+        command: service_pb2.Command,
+        outputs: tuple[int, ...] = (),
+        meanwhile: Callable[[], object] | None = None,
+    ) -> service_pb2.Result:
+        """Send a command after all buffered ones, call `meanwhile`, and wait for the answer."""
 
     def post_recorded(self, command: service_pb2.Command, entry: MemoEntry, result: service_pb2.Result) -> None:
         """Record a command with this answer and buffer it."""

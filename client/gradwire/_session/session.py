@@ -391,11 +391,16 @@ class Session:
 
     # Waiting.
 
-    def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
+    def wait(
+        self,
+        command: service_pb2.Command,
+        outputs: tuple[int, ...] = (),
+        meanwhile: Callable[[], object] | None = None,
+    ) -> service_pb2.Result:
         """Send a command after all buffered ones, and wait for its answer.
 
-        `outputs` are the ids of its new tensors, released if the wait fails. Raises GradwireError: the refusal of this
-        command, or a deferred error.
+        `outputs` are the ids of its new tensors, released if the wait fails. `meanwhile` is called while the server
+        computes. Raises GradwireError: the refusal of this command, or a deferred error.
         """
         self.raise_if_unusable()
         recorder = self.recorder
@@ -412,6 +417,10 @@ class Session:
         try:
             self.buffered_bytes += len(data)
             self.buffer.append((wire.framed(data), waiter, False))
+            if meanwhile is not None:
+                if timeout is None:
+                    self.flush()
+                meanwhile()
             if timeout is None:
                 self._await(waiter)
             else:

@@ -10,7 +10,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from sys import _getframe
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.in_place import check_in_place, note_written
-from gradwire._tensor.inference import infer, learn, sketch
+from gradwire._tensor.inference import foresee, infer, learn, sketch
 from gradwire._tensor.overrides import OverriddenError, call_override
 from gradwire._tensor.shape_rules import RULES, Rule
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
@@ -311,28 +311,37 @@ def _first_call(
     known = None if recorder is None else _recorded_answer(recorder, key, op, args, kwargs, values, call_site)
     if known is not None:
         return _record_again(session, *known, build, args, values, edges, result)
+    rule = _RULES.get(op)
+    template = foreseen = None
+
+    def prepare_repeats(ids: Sequence[Value]) -> None:
+        nonlocal template, foreseen
+        template = make_template(build, [*values, *ids])
+        if recorder is None and rule is not None and template is not None:
+            foreseen = foresee(rule, key, op, args, kwargs, [*values, *ids], build_of)
+
     # If the number of results is unknown, the server chooses their ids too.
     ids = (next(session.ids),) if not in_place and (result is None or result == "bool") else ()
-    outputs = session.wait(build([*values, *ids]), ids).op.outputs
+    meanwhile = partial(prepare_repeats, ids) if in_place or ids else None
+    outputs = session.wait(build([*values, *ids]), ids, meanwhile).op.outputs
     specs = tuple([read_spec(output) for output in outputs])
     same = _returned_inputs(args, values, outputs)
     warning = warning_of(op, dict([*zip(names, args, strict=False), *kwargs]), specs) if op in WARNING_OPS else ""
     if warning:
         warn(warning)
     if not any(output.data_dependent for output in outputs):
-        made_ids = [] if in_place else [output.id for output in outputs]
-        template = make_template(build, [*values, *made_ids])
+        if meanwhile is None:
+            prepare_repeats([output.id for output in outputs])
         if template is not None:
             fixed = _fixed_floats(op, args, kwargs)
             entry = MemoEntry(tuple(key), op, call_site, template, specs, fixed, in_place, same, warning)
             session.remember(entry)
-            rule = None if warning or (same and not in_place) else _RULES.get(op)
             if recorder is not None and not warning and not same:
                 if rule is not None:
                     sketch(rule, key, op, args, kwargs, entry)
                 recorder.learn_answer(entry, outputs)
-            elif rule is not None:
-                learn(session, rule, key, op, args, kwargs, [*values, *made_ids], entry, build_of)
+            elif not warning and (in_place or not same):
+                learn(session, foreseen, entry)
     if in_place:
         (update_strides if op == "take_geometry_" else update_in_place)(args[0], specs[0], edges, bool(enabled))
         if specs[0].tangents:

@@ -17,8 +17,8 @@ import numpy as np
 from gradwire._proxy.memo import MemoEntry, Model, Spec
 from gradwire._proxy.protocols import SessionProtocol
 from gradwire._tensor.indexing import Index
-from gradwire._tensor.shape_rules import Rule, item_kinds
-from gradwire._transport.wire import Value, make_pattern
+from gradwire._tensor.shape_rules import Rule, Shapes, item_kinds
+from gradwire._transport.wire import Pattern, Value, make_pattern
 from gradwire.v1 import service_pb2
 
 # Number of key items before the arguments: op, grad mode, code, instruction offset.
@@ -63,24 +63,23 @@ def infer(
     return entry
 
 
-def learn(
-    session: SessionProtocol,
+def foresee(
     rule: Rule,
     key: list[Any],
     op: str,
     args: tuple[Any, ...],
     kwargs: _NamedValues,
     values: Sequence[Value],
-    answer: MemoEntry,
     build: Callable[..., service_pb2.Command],
-) -> None:
-    """Store the model of a call that was answered, if the op's rule gives the sizes of the answer.
+) -> tuple[Shapes, tuple[Any, ...], Pattern] | None:
+    """What is known of a call before its answer: the results' sizes, its model's key and pattern. None without a model.
 
     `build` makes the command from arguments, named arguments and values.
     """
-    found = _learned(rule, key, op, args, kwargs, answer)
+    shapes = rule(op, *args, **dict(kwargs))
+    found = None if shapes is None else _model_key(key, op, args)
     if found is None:
-        return
+        return None
 
     def build_with(stand_ins: Sequence[Value], integers: Sequence[int]) -> service_pb2.Command:
         numbers = iter(integers)
@@ -88,8 +87,15 @@ def learn(
         return build(replaced, [(name, _with_integers(value, numbers)) for name, value in kwargs], stand_ins)
 
     pattern = make_pattern(build_with, values, len(found[1]))
-    if pattern is not None:
-        answer.model = Model(found[0], (answer.code, answer.offset), pattern, answer.specs, answer.fixed)
+    return None if pattern is None else (shapes, found[0], pattern)
+
+
+def learn(
+    session: SessionProtocol, foreseen: tuple[Shapes, tuple[Any, ...], Pattern] | None, answer: MemoEntry
+) -> None:
+    """Store the model of a call that was answered, if the answer has the sizes that were foreseen."""
+    if foreseen is not None and foreseen[0] == _shapes_of(answer):
+        answer.model = Model(foreseen[1], (answer.code, answer.offset), foreseen[2], answer.specs, answer.fixed)
         session.remember_model(answer.model)
 
 
@@ -105,9 +111,12 @@ def _learned(
 ) -> tuple[tuple[Any, ...], list[int]] | None:
     """The model's key and the call's integers, if the op's rule gives the sizes of the answer."""
     shapes = rule(op, *args, **dict(kwargs))
-    if shapes is None or shapes != tuple([(tuple(spec.shape), spec.strides) for spec in answer.specs]):
-        return None
-    return _model_key(key, op, args)
+    return None if shapes is None or shapes != _shapes_of(answer) else _model_key(key, op, args)
+
+
+def _shapes_of(answer: MemoEntry) -> Shapes:
+    """Sizes and strides of the results."""
+    return tuple([(tuple(spec.shape), spec.strides) for spec in answer.specs])
 
 
 def _model_key(key: list[Any], op: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int]] | None:

@@ -13,6 +13,7 @@ import select
 import socket
 import struct
 import threading
+import time
 import weakref
 from collections import deque
 from typing import Any
@@ -27,6 +28,9 @@ _PREFIX = _LENGTH.size
 _LAST = 1 << 31
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
 _PIECE = 256 << 10  # bytes read at once
+# Seconds that a wait looks for an answer before it sleeps, if there is another core for the server. A small batch is
+# answered sooner than a core wakes up.
+_SPIN_SECONDS = 80e-6 if hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1 else 0.0
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _GONE = (grpc.StatusCode.UNAVAILABLE, "the connection was closed", ())
 
@@ -127,13 +131,20 @@ class LocalCall:
     def _take(self) -> None:
         if self._out:
             self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
-        for number, events in self._poll.poll():
+        for number, events in self._spun() or self._poll.poll():
             if number == self._waker:
                 os.eventfd_read(self._waker)
             elif events & ~select.POLLOUT:
                 self._read()
             if events & select.POLLOUT:
                 self._flush()
+
+    def _spun(self) -> list[tuple[int, int]]:
+        """The events that come within a moment, during which other threads and processes may run; else none."""
+        poll, ends = self._poll.poll, time.perf_counter() + _SPIN_SECONDS
+        while not (found := poll(0)) and time.perf_counter() < ends:
+            os.sched_yield()
+        return found
 
     def _read(self) -> None:
         try:

@@ -316,10 +316,17 @@ class Backend:
             if entry.owner == principal and entry.pending:
                 entry.worker.cancel(entry)
 
-    def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
-        """Submit a command or a batch."""
+    def call(
+        self,
+        method: str,
+        session_id: str,
+        raw: bytes,
+        deadline: float | None,
+        at_once: Callable[[bytes], bool] | None = None,
+    ) -> "asyncio.Future[bytes]":
+        """Submit a command or a batch. A thread that has the answer may call `at_once` with it, before the future."""
         entry = self.registry.find(session_id)
-        return entry.worker.call(entry, method, raw, deadline)
+        return entry.worker.call(entry, method, raw, deadline, at_once)
 
     def stream_opened(self, session_id: str) -> None:
         """Note that a client opened a stream."""

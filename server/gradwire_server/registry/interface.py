@@ -75,8 +75,18 @@ class SessionBackend(Protocol):
     def stop_work(self, principal: str) -> None:
         """Cancel the computations of a principal's sessions, as when its credential was revoked."""
 
-    def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
-        """Submit a command or a batch, applied in the session's order. `deadline` is on time.monotonic()'s clock."""
+    def call(
+        self,
+        method: str,
+        session_id: str,
+        raw: bytes,
+        deadline: float | None,
+        at_once: Callable[[bytes], bool] | None = None,
+    ) -> "asyncio.Future[bytes]":
+        """Submit a command or a batch, applied in the session's order. `deadline` is on time.monotonic()'s clock.
+
+        A thread of this process that has computed the answer may call `at_once` with it, before the future is done.
+        """
 
     def stream_opened(self, session_id: str) -> None:
         """Note that a client opened a stream."""

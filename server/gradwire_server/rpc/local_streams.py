@@ -16,6 +16,7 @@ import os
 import secrets
 import socket
 import struct
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ _LENGTH = struct.Struct("<I")
 _LAST = 1 << 31
 _PREFIX = _LENGTH.size
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
+# Most bytes of a message that another thread sends. The kernel takes so few as a whole or not at all.
+_MOST_FROM_THREAD = 16 << 10
 # Most bytes of unread messages; beyond it the socket is not read.
 _MOST_UNREAD = MIB
 # Counted for each message beside its bytes, so a flood of empty messages is bounded too.
@@ -119,6 +122,8 @@ class Connection(asyncio.Protocol, ImmediateTransport):
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._reading_paused = False
+        self._descriptor = -1  # of the socket, while other threads may write to it; changed with the lock
+        self._descriptor_lock = threading.Lock()
 
     # Called by asyncio.
 
@@ -129,10 +134,12 @@ class Connection(asyncio.Protocol, ImmediateTransport):
             transport.abort()
             return
         self._streams.connections.add(self)
+        self._descriptor = transport.get_extra_info("socket").fileno()
         self._serving = asyncio.get_running_loop().create_task(self._serve())
 
     def connection_lost(self, error: Exception | None) -> None:
         """Cancel the stream of a client that is gone, as gRPC cancels a call."""
+        self._end_writes_of_threads()
         self._streams.connections.discard(self)
         self.closed.set_result(None)
         self._ended = True
@@ -201,6 +208,30 @@ class Connection(asyncio.Protocol, ImmediateTransport):
         self._transport.write(_LENGTH.pack(len(message)) + message)
         return True
 
+    def has_sent_all(self) -> bool:
+        """Whether the socket has taken all that was written, so another thread may write the next message."""
+        return self._room is None and not self._transport.get_write_buffer_size()
+
+    def write_from_thread(self, message: bytes) -> bool:
+        """Send a small message from any thread; whether it was sent.
+
+        A message that the kernel took in part is lost with the connection. The client then asks for it again.
+        """
+        data = _LENGTH.pack(len(message)) + message
+        if len(data) > _MOST_FROM_THREAD:
+            return False
+        with self._descriptor_lock:
+            if self._descriptor < 0:
+                return False
+            try:
+                sent = os.write(self._descriptor, data)
+            except OSError:  # it has no room, or the client is gone; the event loop sees which
+                return False
+            if sent < len(data):
+                self._descriptor = -1
+                self.closed.get_loop().call_soon_threadsafe(self.leave)
+        return True
+
     def invocation_metadata(self) -> tuple[()]:
         """Empty: a connection has no metadata; a batch may name its trace."""
         return ()
@@ -211,14 +242,21 @@ class Connection(asyncio.Protocol, ImmediateTransport):
         """Abort the connection."""
         self._transport.abort()
 
+    def _end_writes_of_threads(self) -> None:
+        """Let only the event loop write from now on: the socket is closed next, or has its last message."""
+        with self._descriptor_lock:
+            self._descriptor = -1
+
     async def _serve(self) -> None:
         front = self._streams.front
         try:
             await Stream(front, self).serve()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             status = front.refused(error, "Stream").status().SerializeToString()
+            self._end_writes_of_threads()
             self._transport.write(_LENGTH.pack(len(status) | _LAST) + status)
         else:
+            self._end_writes_of_threads()
             self._transport.write(_LENGTH.pack(_LAST))
         finally:
             self._end()

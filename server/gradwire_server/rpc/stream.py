@@ -6,14 +6,16 @@ beyond it, so excess bytes wait in the client's transport. No batch is submitted
 ready answers wait for a slow reader.
 
 Waking a task costs about as much as a small batch. So an `ImmediateTransport` bypasses both tasks if nothing else is
-under way. It submits a batch on arrival and writes its answer as soon as that is ready.
+under way. It submits a batch on arrival and writes its answer as soon as that is ready. A computing thread of this
+process writes the answer itself, since waking the event loop costs that much again.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -85,6 +87,14 @@ class ImmediateTransport:
         """Send a message if there is room; whether there was."""
         raise NotImplementedError
 
+    def has_sent_all(self) -> bool:
+        """Whether `write_from_thread` may be called before the next message is written."""
+        return False
+
+    def write_from_thread(self, message: bytes) -> bool:
+        """Send a message from any thread; whether it was sent. The event loop writes none meanwhile."""
+        raise NotImplementedError
+
 
 # Most batches submitted at once; enough that the backend never waits for the front.
 _MOST_AT_ONCE = 16
@@ -106,12 +116,13 @@ _SMALL = 1 << 16  # most bytes of a message that is parsed on the event loop
 
 @dataclass(slots=True)
 class Batch:
-    """A submitted batch: its answer, its bytes, and whether the client gets the answer."""
+    """A submitted batch: its answer, its bytes, whether the client gets the answer, and whether that was written."""
 
-    answer: "asyncio.Future[bytes]"
+    answer: "asyncio.Future[bytes]" = field(init=False)
     size: int
     answered: bool
     traced: "TracedCall | None" = None
+    written: bool = False
 
     def ready(self) -> int:
         """Bytes of the answer, if it is ready to be written."""
@@ -295,14 +306,21 @@ class Stream:
         traced = self.front.traced(parent, "Run", self.session_id)
         if traced is not None:
             body += REQUEST_TIMINGS
+        batch = Batch(size, answered, traced)
+        # Of earlier batches, the event loop may not know yet that their answers were written.
+        alone = not self._work.is_set() and all(each.written for each in self._batches)
+        immediate = self._immediate if alone and answered and traced is None else None
+        at_once = None
+        if immediate is not None and immediate.has_sent_all():
+            at_once = partial(_write_from_thread, immediate, batch)
         # Raises Refusal if the session is gone.
-        answer = self.backend.call("Run", self.session_id, varint_field(_WRITER, self.writer) + body, None)
+        run = varint_field(_WRITER, self.writer) + body
+        batch.answer = self.backend.call("Run", self.session_id, run, None, at_once)
         self.front.begin(size)
         self._unanswered_bytes += size
-        alone = not self._batches and not self._work.is_set()
-        self._batches.append(Batch(answer, size, answered, traced))
-        if alone and answered and traced is None and self._immediate is not None:
-            answer.add_done_callback(self._answered)
+        self._batches.append(batch)
+        if immediate is not None:
+            batch.answer.add_done_callback(self._answered)
         else:
             self._work.set()
 
@@ -314,8 +332,9 @@ class Stream:
         if self._work.is_set() or not self._batches or self._batches[0].answer is not answer:
             return
         assert self._immediate is not None
+        batch = self._batches[0]
         succeeded = not answer.cancelled() and answer.exception() is None
-        if succeeded and self._immediate.try_write(_message(answer.result(), self._batches[0].size)):
+        if succeeded and (batch.written or self._immediate.try_write(_message(answer.result(), batch.size))):
             self._finish()
         else:
             self._work.set()
@@ -332,7 +351,7 @@ class Stream:
             answer = (
                 await batch.answer if batch.traced is None else await self.front.tracing(batch.traced, batch.answer)
             )
-            if batch.answered:
+            if batch.answered and not batch.written:
                 joined, size = joined + 1, size + batch.size
                 if joined == _MOST_JOINED or not self._can_wait(answer):
                     await send(_message(answer, size, joined))
@@ -367,6 +386,12 @@ def _message(answer: bytes, size: int, joined: int = 1) -> bytes:
     """A StreamResponse: the answer to `joined` batches, which returns their `size` bytes as credit."""
     more = varint_field(_CREDIT, size) + (varint_field(_BATCHES, joined) if joined > 1 else b"")
     return b"".join((bytes_field(_BATCH_OUT, len(answer)), answer, more))
+
+
+def _write_from_thread(immediate: ImmediateTransport, batch: Batch, answer: bytes) -> bool:
+    """Write the answer of a batch that came alone, in the thread that has computed it; whether it was written."""
+    batch.written = immediate.write_from_thread(_message(answer, batch.size))
+    return batch.written
 
 
 def _has_no_results(response: service_pb2.RunResponse) -> bool:

@@ -16,6 +16,7 @@ from gradwire_server.worker.scheduler import Answer, Scheduler, run_scheduler
 
 _YOUNG_LIMIT = 50_000  # container objects allocated, less those freed, before generation 0 is collected
 _YOUNG_PER_FULL = 20
+_IDLE_SECONDS = 0.005  # without calls, until `idle` is called
 
 
 class Collector:
@@ -36,9 +37,16 @@ class ComputeThread:
     """Applies calls to a runtime. With `collects` it replaces automatic garbage collection in the process."""
 
     def __init__(
-        self, runtime: Runtime, answer: Answer, parked: Callable[[PendingCall], None], collects: bool = False
+        self,
+        runtime: Runtime,
+        answer: Answer,
+        parked: Callable[[PendingCall], None],
+        collects: bool = False,
+        idle: Callable[[], None] | None = None,
     ) -> None:
+        """`idle` is called in the thread when it has waited for calls for a moment."""
         self._runtime = runtime
+        self._idle = idle
         self._calls: queue.SimpleQueue[tuple[str, int, bytes, int, float | None, float] | None] = queue.SimpleQueue()
         self._ended = False
         scheduler = Scheduler(runtime, answer, parked)
@@ -59,7 +67,7 @@ class ComputeThread:
             return None
         try:
             while True:
-                call = self._calls.get(timeout=timeout) if timeout != 0 else self._calls.get_nowait()
+                call = self._calls.get_nowait() if timeout == 0 else self._next(timeout)
                 timeout = 0
                 if call is None:
                     self._ended = True
@@ -68,6 +76,15 @@ class ComputeThread:
         except queue.Empty:
             pass
         return found
+
+    def _next(self, timeout: float | None) -> tuple[str, int, bytes, int, float | None, float] | None:
+        """The next call, or None for the end. Raises queue.Empty."""
+        if self._idle is not None and (timeout is None or timeout > _IDLE_SECONDS):
+            try:
+                return self._calls.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                self._idle()
+        return self._calls.get(timeout=timeout)
 
     def has_calls(self) -> bool:
         """Whether calls are queued."""

@@ -1,6 +1,8 @@
 """`ThreadWorker`: a worker that is a thread of this process, as in the embedded server."""
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -39,6 +41,8 @@ class ThreadWorker(Worker):
         self._transfers = ThreadTransfers(self.call, self.runtime)
         self.owns_process = owns_process
         self._before: tuple[Any, int] | None = None
+        self._at_once: dict[int, Callable[[bytes], bool]] = {}  # by ticket
+        self._written: deque[tuple[int, bytes]] = deque()  # tickets and answers that the event loop does not know yet
         self._compute: ComputeThread
         self._loop: asyncio.AbstractEventLoop
 
@@ -60,7 +64,9 @@ class ThreadWorker(Worker):
         if storage is not None:
             self.runtime.use_checkpointer(Checkpointer(storage.logs, snapshot_store(storage.store)))
         self.runtime.use_groups(self._group)
-        self._compute = ComputeThread(self.runtime, self._answer, self._park, collects=self.owns_process)
+        self._compute = ComputeThread(
+            self.runtime, self._answer, self._park, collects=self.owns_process, idle=self._tell_written
+        )
         self.alive = True
         return self.runtime.describe()
 
@@ -78,11 +84,39 @@ class ThreadWorker(Worker):
 
     def send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
         """Queue a call for the thread."""
+        self.settle()
         self._compute.submit(method, number, raw, ticket, deadline)
 
+    def answer_at_once(self, ticket: int, write: Callable[[bytes], bool]) -> None:
+        """Let the computing thread call `write` with the answer, before the event loop gets it.
+
+        If `write` returns True, the event loop is not woken for the answer. It gets it when it is awake anyway: with
+        the next call or answer, or when the thread has been idle for a moment.
+        """
+        self._at_once[ticket] = write
+
     def _answer(self, call: PendingCall, result: bytes, failure: Exception | None) -> None:
+        write = self._at_once.pop(call.ticket, None)
+        if write is not None and failure is None and write(result):
+            self._written.append((call.ticket, result))
+            return
         with suppress(RuntimeError):  # the loop is closed: the computation outlived the server's grace
-            self._loop.call_soon_threadsafe(self.answered, call.ticket, result, failure)
+            self._loop.call_soon_threadsafe(self._answered, call.ticket, result, failure)
+
+    def _tell_written(self) -> None:
+        """Let the event loop know of the answers that the thread has written."""
+        if self._written:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.settle)
+
+    def settle(self) -> None:
+        """Take the answers that the thread has written, in their order."""
+        while self._written:
+            self.answered(*self._written.popleft(), None)
+
+    def _answered(self, ticket: int, result: bytes, failure: Exception | None) -> None:
+        self.settle()
+        self.answered(ticket, result, failure)
 
     def _park(self, call: PendingCall) -> None:
         with suppress(RuntimeError):

@@ -113,9 +113,17 @@ class Worker(ABC):
         self.active = active
 
     def call(
-        self, entry: SessionEntry[Worker], method: str, raw: bytes, deadline: float | None = None
+        self,
+        entry: SessionEntry[Worker],
+        method: str,
+        raw: bytes,
+        deadline: float | None = None,
+        at_once: Callable[[bytes], bool] | None = None,
     ) -> asyncio.Future[bytes]:
-        """Submit a call in its session's order; its answer. A session with unanswered calls cannot expire."""
+        """Submit a call in its session's order; its answer. A session with unanswered calls cannot expire.
+
+        A worker that is a thread calls `at_once` there, with the answer of a call that succeeded.
+        """
         future = asyncio.get_running_loop().create_future()
         self._ticket = ticket = self._ticket + 1
         if not self._unanswered:
@@ -126,12 +134,20 @@ class Worker(ABC):
         if entry.queued_calls is None and _has_room(entry, size):
             entry.sent_calls += 1
             entry.sent_bytes += size
+            if at_once is not None:
+                self.answer_at_once(ticket, at_once)
             self.send(method, entry.number, raw, ticket, deadline)
         else:
             if entry.queued_calls is None:
                 entry.queued_calls = deque()
             entry.queued_calls.append((ticket, method, raw, deadline))
         return future
+
+    def answer_at_once(self, ticket: int, write: Callable[[bytes], bool]) -> None:  # noqa: B027 - a process never does
+        """Call `write` with a call's answer as soon as it is computed, if that is in this process.
+
+        It returns whether it has written the answer.
+        """
 
     def _count_done(self, entry: SessionEntry[Worker], size: int) -> None:
         """Count a call that the worker is done with, and send queued calls while there is room."""

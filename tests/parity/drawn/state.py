@@ -65,8 +65,8 @@ def fetched(tensors: Iterable[gradwire.Tensor]) -> Iterator[None]:
         if not waiter.result.HasField("error"):
             known[data] = waiter.result
 
-    def answered(command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
-        return known.get(command.SerializeToString()) or wait(command, outputs)
+    def answered(command: service_pb2.Command, *rest: Any) -> service_pb2.Result:
+        return known.get(command.SerializeToString()) or wait(command, *rest)
 
     session.wait = answered
     try:

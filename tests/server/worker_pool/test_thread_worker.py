@@ -1,6 +1,7 @@
 """The worker that is a thread: it starts and ends with its backend, tells what it holds, and may own the process."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -142,3 +143,41 @@ def test_the_log_has_why_a_session_was_not_opened(
     run(use)
     (record,) = [record for record in caplog.records if record.message == line]
     assert vars(record)["error"] == "no place"
+
+
+def test_the_thread_hands_an_answer_over_before_the_event_loop_gets_it() -> None:
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> tuple[list[bytes], list[bytes], list[int]]:
+        session = (await backend.open_session(service_pb2.OpenSessionRequest())).session_id
+        taken: list[bytes] = []
+        threads: list[int] = []
+
+        def write(answer: bytes) -> bool:
+            taken.append(answer)
+            threads.append(threading.get_ident())
+            return len(taken) % 2 == 1  # the event loop is to write every second one
+
+        create = op("zeros", [3], outputs=[1]).SerializeToString()
+        calls = [backend.call("Op", session, create, None, write)]
+        calls += [backend.call("Op", session, op("neg", Id(1)).SerializeToString(), None, write) for _ in range(5)]
+        answers = await asyncio.gather(*calls)  # the last of them comes because the thread is idle
+        return taken, list(answers), threads
+
+    taken, answers, threads = run(use)
+    assert taken == answers
+    assert threading.get_ident() not in threads
+
+
+def test_a_refusal_is_not_handed_over_by_the_thread() -> None:
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> tuple[str, list[bytes]]:
+        session = (await backend.open_session(service_pb2.OpenSessionRequest())).session_id
+        taken: list[bytes] = []
+
+        def write(answer: bytes) -> bool:
+            taken.append(answer)
+            return True
+
+        with pytest.raises(Refusal) as refusal:
+            await backend.call("Op", session, op("neg", Id(7)).SerializeToString(), None, write)
+        return refusal.value.reason, taken
+
+    assert run(use) == ("TENSOR_NOT_FOUND", [])

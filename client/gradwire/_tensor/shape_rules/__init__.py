@@ -44,7 +44,7 @@ from gradwire._tensor.shape_rules.elementwise import (
     reduction,
 )
 from gradwire._tensor.shape_rules.layers import class_loss, elementwise_loss, embedding, embedding_bag, layer_norm
-from gradwire._tensor.shape_rules.sizes import Rule
+from gradwire._tensor.shape_rules.sizes import Rule, Shapes
 from gradwire._tensor.shape_rules.views import (
     chunk,
     detach,
@@ -66,7 +66,7 @@ from gradwire._tensor.shape_rules.views import (
     unsqueeze,
 )
 
-__all__ = ["RULES", "Rule", "item_kinds"]
+__all__ = ["RULES", "Rule", "Shapes", "item_kinds"]
 
 #: Rules by name.
 RULES: dict[str, Rule] = {
