@@ -223,6 +223,7 @@ class Session(TensorTable):
         self.clear()
         self.graph_walks.clear()
         self.programs.clear()
+        self.templates.drop()
         self.hooks.clear()
         self.response_cache.clear()
         self.writers.clear()

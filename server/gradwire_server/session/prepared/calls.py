@@ -18,7 +18,7 @@ from gradwire_server.session.prepared.ops import Prepared, Words
 from gradwire_server.session.prepared.steps import BACKWARD, CLEAR, NAME, Commands, Known, Step
 from gradwire_server.session.prepared.templates import Found
 from gradwire_server.session.retry import retry_or_refuse
-from gradwire_server.session.session import Session
+from gradwire_server.session.session import CancelToken, Session
 from gradwire_server.session.tensor_commands import apply_op, bind_results, detach_from_intermediates, is_plain
 from gradwire_server.session.writers import Writer
 
@@ -48,10 +48,14 @@ def find_step(
     session: Session, writer: Writer, commands: Sequence[service_pb2.Command], kinds: Sequence[str], first: int
 ) -> Step | None:
     """The step that begins with the calls of command `first`, before a backward; None if there is none."""
-    if session.steps is None:
+    steps = session.steps
+    if steps is None or first + 1 >= len(commands) or kinds[first + 1] != "backward":
+        return None
+    calls = commands[first].calls
+    if not steps.is_worth((calls.count, calls.words[:_WORD], len(calls.words))):
         return None
     found = collect(writer, commands, kinds, first)
-    return None if found is None else session.steps.find(found)
+    return None if found is None else steps.find(found)
 
 
 def collect(
@@ -128,12 +132,13 @@ def _run_known(
     numbers: Sequence[float] | None,
     released: Sequence[int],
 ) -> int:
-    if numbers is None or session.steps is None or not _may_join(session):
+    if numbers is None or session.steps is None or not _may_join(session, writer):
         return 0
     gone = set(released)
     ran = known.run(session, ids, numbers, gone)
     if ran is None:
         return 0
+    session.steps.has_run()
     done = known.calls + 1 + ran.done
     whole = done == len(known.kinds)
     # Where a command failed, the batch's last command releases what is not needed any more.
@@ -145,12 +150,14 @@ def _run_known(
     return done
 
 
-def _may_join(session: Session) -> bool:
+def _may_join(session: Session, writer: Writer) -> bool:
     """Whether a session's commands may run as a step: none is timed, cancelled or has failed before."""
     token = session.cancel_token
     if session.activity.op_times is not None or session.activity.watched is not None or session.failed_ids:
         return False
-    if token.cancel_ticket >= token.ticket or token.cancelled_through or token.deadline is not None:
+    if token.cancel_ticket >= token.ticket or token.deadline is not None or type(token) is not CancelToken:
+        return False  # a replay follows the log command by command
+    if token.cancelled_through and token.cancelled_through.get(writer.number, -1) > writer.applied:
         return False
     if session.transfers.borrowed:
         session.transfers.copy_borrowed()

@@ -21,6 +21,7 @@ _MOST_COMMANDS = 1024  # of a step
 _MOST_KNOWN = 1 << 13  # commands of all steps that are known
 _MOST_PATTERNS = 16  # of the ids of one step
 _ALWAYS = 16  # runs of a step at each of which it may be noted; after them only at powers of two
+_TRIED = 64  # runs of calls until they are collected at one of so many only
 #: Runs from which a step is noted; and one that the end of a batch may have cut.
 _OFTEN, _OFTEN_CUT = 2, 4
 #: Commands of a step that are no calls.
@@ -95,6 +96,21 @@ class StepMemo:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[_Kind, ...], dict[tuple[int, ...], Known]] = OrderedDict()
         self._commands = 0
+        #: By the outline of calls before a backward: how often in a row no step ran. The last outline that was asked.
+        self._missed: dict[object, int] = {}
+        self._asked: object = None
+
+    def is_worth(self, outline: object) -> bool:
+        """Whether calls are worth collecting: each time at first, then at a few of the times."""
+        missed = self._missed.get(outline, 0)
+        if len(self._missed) >= _MOST_KNOWN:
+            self._missed.clear()
+        self._missed[outline], self._asked = missed + 1, outline
+        return missed < _TRIED or not missed % _TRIED
+
+    def has_run(self) -> None:
+        """Note that the step that was asked for has run."""
+        self._missed.pop(self._asked, None)
 
     def find(self, commands: Commands) -> Step | None:
         """The step that these commands are; None if they cannot be joined."""
