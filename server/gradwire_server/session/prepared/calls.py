@@ -18,7 +18,8 @@ from gradwire_server.session.prepared.ops import Prepared, Words
 from gradwire_server.session.prepared.steps import BACKWARD, CLEAR, NAME, Commands, Known, Step
 from gradwire_server.session.prepared.templates import Found
 from gradwire_server.session.retry import retry_or_refuse
-from gradwire_server.session.session import CancelToken, Session
+from gradwire_server.session.session import Session
+from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.tensor_commands import apply_op, bind_results, detach_from_intermediates, is_plain
 from gradwire_server.session.writers import Writer
 
