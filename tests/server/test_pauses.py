@@ -30,6 +30,7 @@ def run(playing: Playing, number: int, ticket: int, first: int, *commands: servi
 def with_chain() -> Playing:
     """Session 1 has a leaf and the end of a long chain of ops that comes of it; each look at the clock is a pause."""
     playing = Playing()
+    playing.scheduler.extend_slice = lambda: False  # type: ignore[method-assign]
     ids = [X, *range(2, 1 + NODES), LAST]
     create = command(c.CreateRequest(id=X, payload=payload(np.array([0.5])), requires_grad=True))
     ops = [command(op("sin", Id(a), outputs=[b])) for a, b in itertools.pairwise(ids)]
@@ -137,14 +138,17 @@ def test_a_cancel_is_seen_at_once_however_long_the_slice() -> None:
     assert session.store[X].grad is None
 
 
-def extending(playing: Playing) -> None:
-    """Slices may be extended, as in a worker process."""
-    playing.scheduler.offloader = OpOffloader(playing.scheduler, lambda: None, max_forks=1)
+def extending(playing: Playing, offloads: bool = True) -> None:
+    """Slices may be extended, as in a worker process; or as in a worker thread, which offloads nothing."""
+    del playing.scheduler.extend_slice  # type: ignore[method-assign]
+    if offloads:
+        playing.scheduler.offloader = OpOffloader(playing.scheduler, lambda: None, max_forks=1)
 
 
-def test_a_backward_alone_does_not_pause() -> None:
+@pytest.mark.parametrize("offloads", [False, True])
+def test_a_backward_alone_does_not_pause(offloads: bool) -> None:
     playing = with_chain()
-    extending(playing)
+    extending(playing, offloads)
     run(playing, 1, 2, NODES + 2, command(c.BackwardRequest(tensors=[LAST])))
     playing.scheduler.slices = 0
     while not playing.done:
@@ -158,6 +162,7 @@ def test_a_backward_alone_does_not_pause() -> None:
 
 def test_a_slice_is_not_extended_beyond_a_turn() -> None:
     playing = with_chain()
+    extending(playing)
     scheduler = playing.scheduler
     scheduler.running = playing.runtime.sessions[1]
     scheduler._extensible_until = math.inf
@@ -166,10 +171,11 @@ def test_a_slice_is_not_extended_beyond_a_turn() -> None:
     assert not scheduler.extend_slice()
 
 
+@pytest.mark.parametrize("offloads", [False, True])
 @pytest.mark.parametrize("why", ["arrived", "light", "in turn", "awaiting"])
-def test_a_backward_pauses_if_anything_else_is_to_be_done(why: str) -> None:
+def test_a_backward_pauses_if_anything_else_is_to_be_done(why: str, offloads: bool) -> None:
     playing = with_chain()
-    extending(playing)
+    extending(playing, offloads)
     scheduler, other = playing.scheduler, playing.runtime.sessions[2]
     run(playing, 1, 2, NODES + 2, command(c.BackwardRequest(tensors=[LAST])))
     scheduler.slices = 0
@@ -195,9 +201,10 @@ def test_a_backward_pauses_if_anything_else_is_to_be_done(why: str) -> None:
     assert passed(playing.runtime.sessions[1]) < 10
 
 
-def test_a_cancel_is_seen_in_an_extended_slice() -> None:
+@pytest.mark.parametrize("offloads", [False, True])
+def test_a_cancel_is_seen_in_an_extended_slice(offloads: bool) -> None:
     playing = with_chain()
-    extending(playing)
+    extending(playing, offloads)
     session, extended = playing.runtime.sessions[1], 0
     extend = playing.scheduler.extend_slice
 

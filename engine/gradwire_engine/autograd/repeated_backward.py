@@ -61,7 +61,7 @@ class PassMemo:
     """The passes of a session over known graphs; the longest unused are forgotten."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[_Key, _NotedPass | int | None] = OrderedDict()
+        self._known: OrderedDict[_Key, NotedPass | int | None] = OrderedDict()
         self._nodes = 0
 
     def run(self, root: Tensor) -> list[Tensor] | None:
@@ -80,12 +80,18 @@ class PassMemo:
             return None
         key, nodes = found
         noted = self._known.get(key, 0)
-        if isinstance(noted, _NotedPass):
+        if isinstance(noted, NotedPass):
             self._known.move_to_end(key)
             return noted.run(nodes, context)
         if noted is not None:
             self._note(key, nodes, root, noted, context)
         return None
+
+    def noted(self, root: Node) -> tuple[_Key, list[Any], NotedPass] | None:
+        """What decides the pass from a node, the nodes in order of discovery, and the list; None without a list."""
+        found = _graph(root)
+        noted = None if found is None else self._known.get(found[0])
+        return (*found, noted) if found is not None and isinstance(noted, NotedPass) else None
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context) -> None:
         """Count a graph; note its pass at the second time, or after a pause prevented that, at the fourth, eighth, …"""
@@ -154,7 +160,7 @@ def _graph(root: Node) -> tuple[_Key, list[Any]] | None:
     return tuple(key), nodes
 
 
-class _NotedPass:
+class NotedPass:
     """The list of a pass: see the module's docstring.
 
     registers: constants at their places. loads: register, node, place and description of saved values. leaves: node and
@@ -229,7 +235,7 @@ class _Noting:
 
     def __init__(self, nodes: list[Any], root: Tensor, context: Context) -> None:
         self._nodes, self._context = nodes, context
-        self._made = _NotedPass()
+        self._made = NotedPass()
         self._values: list[Any] = []  # by register
         self._held: dict[int, Any] = {}  # constants by register
         self._pending: dict[Any, int] = {}  # registers of the gradients that arrived
@@ -237,7 +243,7 @@ class _Noting:
         shape, dtype = root.array.shape, root.array.dtype
         self._pending[nodes[0]] = self._step(lambda xp: np.ones(shape, dtype), ())
 
-    def noted(self) -> _NotedPass:
+    def noted(self) -> NotedPass:
         """The pass. Raises _Unusual, _Paused, and what the formulas raise."""
         if cupy() is not None or self._values[0].dtype.kind != "f":
             raise _Unusual
@@ -380,7 +386,7 @@ class _Noting:
             return None
         length, count, room, held = len(self._values), len(self._made.steps), self._made.room, dict(self._held)
         out = self._replayed(steps, given)
-        if out is not None and _is_same(self._values[out], expected):
+        if out is not None and same_bits(self._values[out], expected):
             return out
         self._made.room, self._held = room, held
         del self._values[length:], self._made.steps[count:]
@@ -472,7 +478,7 @@ def _sum(xp: Any, one: Any, other: Any) -> Any:
     return one + other
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def same_bits(one: Any, other: Any) -> bool:
     """Whether two results have the same bits and layout."""
     return (
         type(one) is type(other)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,37 @@ _MOST_PARTS = 16  # ops of one composite
 #: Repeats a call: takes the arguments and the context, and returns the result; None if the op itself must be applied.
 #: Raises EngineError: CANCELLED, and in place what the op raises.
 Repeated: TypeAlias = "Callable[[tuple[Any, ...], Context], Tensor | None]"
+
+
+class Operand(NamedTuple):
+    """What a repeated call expects of an argument: a tensor of this description, any float, or this very value."""
+
+    kind: str  # "tensor", "float" or "value"
+    value: Any = None
+    requires_grad: bool = False
+    dtype: Any = None
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+
+
+class Listing(NamedTuple):
+    """What a repeated call computes, for those who join calls (autograd/repeated_step.py).
+
+    parts: each with the sources of its arguments: ("given", an argument of the call), ("made", the result of an
+    earlier part) or ("value", a constant). The last part makes the result. room: bytes; work: operations of one part.
+    writer: of a call in place, what changes the first argument; it has no parts.
+    """
+
+    operands: tuple[Operand, ...]
+    parts: tuple[tuple[Part, tuple[tuple[str, Any], ...]], ...] = ()
+    room: int = 0
+    work: float = 0.0
+    writer: Any = None
+
+
+def listing_of(repeated: Repeated | None) -> Listing | None:
+    """What a repeated call computes; None if it is not known."""
+    return getattr(repeated, "listing", None)
 
 
 class CallRecorder:
@@ -146,7 +177,7 @@ class _Source:
         """varying: whether other floats are allowed in place of the arguments that are floats."""
         self.names: dict[str, Any] = {
             "CURRENT": context, "Tensor": Tensor, "Storage": Storage, "Saved": Saved, "Node": Node, "np": np,
-            "edge_of": edge_of, "is_same": _is_same, "check_interrupt": check_interrupt, "as_array": _as_array,
+            "edge_of": edge_of, "is_same": is_same, "check_interrupt": check_interrupt, "as_array": as_array,
             "ndarray": np.ndarray,
         }  # fmt: skip
         self.lines: list[str] = []
@@ -183,7 +214,7 @@ class _Source:
         return call
 
 
-def _as_array(value: Any) -> Any:
+def as_array(value: Any) -> Any:
     """The result of a forward as an array. Raises TypeError for what is none."""
     if isinstance(value, np.generic):
         return np.asarray(value)
@@ -252,10 +283,10 @@ def _change_of(source: _Source, op: Op, args: Sequence[Any]) -> None:
     )
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Whether two arguments that are no tensors are alike; 0.0 and -0.0 are not."""
     if type(one) is tuple and type(other) is tuple:
-        return len(one) == len(other) and all(map(_is_same, one, other))
+        return len(one) == len(other) and all(map(is_same, one, other))
     return type(one) is type(other) and bool(one == other) and (type(one) is not float or repr(one) == repr(other))
 
 
@@ -284,7 +315,10 @@ def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context)
         return None
     source = _Source(args, context, bool(op.promotes))
     _change_of(source, op, args)
-    return source.function()
+    repeated = source.function()
+    operands = tuple([_operand(each, bool(op.promotes)) for each in args])
+    repeated.listing = Listing(operands, writer=op.writer)  # type: ignore[attr-defined]
+    return repeated
 
 
 def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -> tuple[Any, Repeated | None]:
@@ -326,7 +360,29 @@ def _of_calls(
     if work >= LONG or made is not recorder.calls[-1][2]:
         return None
     _call_of(source, parts, [given for _, given, _ in recorder.calls], int(room), float(work))
-    return source.function()
+    listing = _listed(source, parts, args, varying, int(room), float(work))
+    repeated = source.function()
+    repeated.listing = listing  # type: ignore[attr-defined]
+    return repeated
+
+
+def _listed(
+    source: _Source, parts: Sequence[Part], args: Sequence[Any], varying: bool, room: int, work: float
+) -> Listing:
+    """The listing of a call; before its function is made."""
+    given = {name: ("given", place) for place, name in enumerate(source.told)}
+    made = {f"r{number}": ("made", number) for number in range(len(parts))}
+    known: dict[str, tuple[str, Any]] = {**given, **made}
+    sources = [tuple([known.get(name) or ("value", source.names[name]) for name in part.told]) for part in parts]
+    operands = [_operand(each, varying) for each in args]
+    return Listing(tuple(operands), tuple(zip(parts, sources, strict=True)), room, work)
+
+
+def _operand(value: Any, varying: bool) -> Operand:
+    if type(value) is Tensor:
+        array = value.array
+        return Operand("tensor", None, value.requires_grad, array.dtype, array.shape, array.strides)
+    return Operand("float") if varying and type(value) is float else Operand("value", value)
 
 
 def _told(source: _Source, known: dict[int, str], value: Any) -> str | None:

@@ -6,7 +6,7 @@ does not block other sessions. An expensive command also yields between its step
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -22,8 +22,10 @@ from gradwire_server.common.timings import with_timings
 from gradwire_server.session.arguments import NAMED_OPS
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.commands import BY_METHOD, COMMANDS
-from gradwire_server.session.early_releases import last_uses
-from gradwire_server.session.prepared.calls import run_calls
+from gradwire_server.session.early_releases import last_uses, uses_of
+from gradwire_server.session.prepared.calls import collect, find_step, run_calls, run_found, run_step
+from gradwire_server.session.prepared.steps import Step
+from gradwire_server.session.prepared.templates import STEP
 from gradwire_server.session.retry import retry_in_steps, retry_or_refuse
 from gradwire_server.session.session import PendingCall, Session
 from gradwire_server.session.writers import Writer
@@ -128,14 +130,18 @@ def run_batch(call: PendingCall) -> Steps[bytes]:
     Raises Refusal, OutOfOrder.
     """
     session = call.session
-    request = service_pb2.RunRequest.FromString(call.raw)
+    raw, steps = session.templates.split(call.raw)
+    request = service_pb2.RunRequest.FromString(raw)
     writer = session.writer(request.writer)
     if request.epoch not in (0, session.epoch):
         raise Refusal(
             "EPOCH_MISMATCH", f"the session's epoch is {session.epoch}, not {request.epoch}", epoch=session.epoch
         )
-    commands = list(request.commands)
-    kinds = [command.WhichOneof("command") or "" for command in commands]
+    commands: list[Any] = list(request.commands)
+    kinds = _kinds(commands)
+    for before, step in reversed(steps):
+        commands.insert(before, step)
+        kinds.insert(before, STEP)
     call.size = count = sum(map(_seq_count, commands, kinds))
     limit = session.limits.max_batch_commands
     if count > limit:
@@ -208,8 +214,14 @@ def _check_order(writer: Writer, first: int, count: int) -> None:
         )
 
 
-def _seq_count(command: service_pb2.Command, kind: str) -> int:
-    """Number of seqs that a command takes."""
+def _kinds(commands: Sequence[service_pb2.Command]) -> list[str]:
+    return [command.WhichOneof("command") or "" for command in commands]
+
+
+def _seq_count(command: Any, kind: str) -> int:
+    """Number of seqs that a command takes, or a step that was found."""
+    if kind == STEP:
+        return command.count  # type: ignore[no-any-return]
     return command.calls.count if kind == "calls" else 1
 
 
@@ -229,7 +241,9 @@ def _run_commands(
     """
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
     session.cancel_token.begin_call(call.ticket, writer=writer.number)
-    steps = _command_steps(session, writer, commands, kinds, repeated, response.results)
+    unused = {} if repeated else last_uses(commands, kinds)
+    raw = b"" if STEP in kinds else call.raw
+    steps = _command_steps(session, writer, commands, kinds, repeated, response.results, unused, raw)
     while True:
         with _engine_context(session):
             over = next(steps, _DONE) is _DONE
@@ -241,15 +255,21 @@ def _run_commands(
 def _command_steps(
     session: Session,
     writer: Writer,
-    commands: Sequence[service_pb2.Command],
+    commands: Sequence[Any],
     kinds: Sequence[str],
     repeated: int,
     results: Any,
+    unused: Mapping[int, Sequence[int]],
+    raw: bytes = b"",
 ) -> Iterator[None]:
+    """Apply commands except the first `repeated`. unused: ids by the command after which they are released.
+
+    raw: the batch, for templates of its steps; empty if the commands are not all of it.
+    """
     cancel_token, schedule, clock = session.cancel_token, session.schedule, time.monotonic
     times = session.activity.op_times
     final = len(commands) - 1
-    unused = {} if repeated else last_uses(commands, kinds)
+    noted: Step | None = None
     for number, (command, kind) in enumerate(zip(commands, kinds, strict=True)):
         if repeated:
             span = _seq_count(command, kind)
@@ -258,14 +278,30 @@ def _command_steps(
                 continue
         if clock() >= schedule.turn_ends:  # never after the last command, whose answer is ready
             yield None
+        if kind == STEP:
+            done = repeated or run_found(session, writer, command, unused.get(number, ()))
+            if done < command.count:
+                parts = command.commands()
+                of_parts = uses_of(parts, _kinds(parts), set(unused.get(number, ())))
+                yield from _command_steps(session, writer, parts, _kinds(parts), done, results, of_parts)
+            repeated = 0
+            continue
         timeout = command.timeout_ms
         if timeout:
             cancel_token.set_timeout(timeout)
         if times is not None and kind != "calls":
             times.begin(kind, _known_op(kind, command.op))
         if kind == "calls":
+            step = find_step(session, writer, commands, kinds, number) if not repeated else None
+            if step is not None and (done := run_step(session, writer, step, unused)):
+                if raw and done == len(step.known.kinds):
+                    session.templates.make(raw, step, partial(collect, writer), writer)
+                repeated = done - command.calls.count
+                continue
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
+            if step is not None and step.note(session):
+                noted = step
         elif kind == "release" and number == final and results and command.quiet:
             # Deferred until the answer is sent: the client waits for the answer, but not for the release.
             session.deferred_releases = command.release.tensors
@@ -276,6 +312,9 @@ def _command_steps(
                 yield from steps
         if timeout:
             cancel_token.set_timeout(0)
+        if noted is not None and number == noted.end:
+            noted.confirm(session)
+            noted = None
         if number in unused:
             session.release_all(unused[number])
     if times is not None:

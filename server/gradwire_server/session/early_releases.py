@@ -8,33 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import unpack
+from typing import Any
 
-from gradwire.v1 import service_pb2
+from gradwire_server.session.prepared.templates import STEP
 
 _WORD = 8
 _LEAST = 8  # commands of a batch from which the search is worth its time
 
 
-def last_uses(commands: Sequence[service_pb2.Command], kinds: Sequence[str]) -> dict[int, list[int]]:
+def last_uses(commands: Sequence[Any], kinds: Sequence[str]) -> dict[int, list[int]]:
     """The ids of a batch's last command, by the index of the command after which they may be released.
 
     kinds: which command each of them is.
     Empty unless the last command is a quiet release. An id is never released before a command whose uses of tensors
-    are not known here, or whose answer may tell of tensors.
+    are not known here, or whose answer may tell of tensors that it does not name.
     """
     final = len(commands) - 1
-    if final < _LEAST:
+    if final < _LEAST and STEP not in kinds:
         return {}
     release = commands[final]
     if kinds[final] != "release" or not release.quiet:
         return {}
-    waiting = set(release.release.tensors)
+    return uses_of(commands[:final], kinds, set(release.release.tensors))
+
+
+def uses_of(commands: Sequence[Any], kinds: Sequence[str], waiting: set[int]) -> dict[int, list[int]]:
+    """As `last_uses`, for these ids and all of these commands. A step that was found is one of them."""
     found: dict[int, list[int]] = {}
-    barrier = final
+    barrier = final = len(commands)
     for index in range(final - 1, -1, -1):
         command, which = commands[index], kinds[index]
         used: Sequence[int] = ()
-        if which == "calls":
+        if which == STEP:
+            used = command.ids
+        elif which == "calls":
             words = command.calls.words
             # Numbers of ops and floats are taken for ids, too: an id that they resemble is released later.
             used = unpack(f"<{len(words) // _WORD}Q", words[: len(words) // _WORD * _WORD])
@@ -45,6 +52,8 @@ def last_uses(commands: Sequence[service_pb2.Command], kinds: Sequence[str]) -> 
         elif command.quiet and which == "backward":
             request = command.backward
             used = *request.tensors, *request.gradients, *request.inputs
+        elif which == "read":
+            used = (command.read.tensor,)
         elif barrier == final:
             barrier = index  # the last command before which, and with which, nothing is released
         last = waiting.intersection(used)

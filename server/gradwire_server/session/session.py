@@ -24,6 +24,8 @@ from gradwire_server.common.futures import Steps
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
+from gradwire_server.session.prepared.steps import StepMemo
+from gradwire_server.session.prepared.templates import Templates
 from gradwire_server.session.state.activity import Activity
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
@@ -90,6 +92,8 @@ class Session(TensorTable):
         self.transfers = Transfers(self.account)
         self.graph_walks = GraphWalks()
         self.passes: PassMemo | None = PassMemo()
+        self.steps: StepMemo | None = StepMemo()
+        self.templates = Templates()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the most recently run is last
         self.hooks = HookTable()
         self.cancel_token = cancel_token
@@ -219,6 +223,7 @@ class Session(TensorTable):
         self.clear()
         self.graph_walks.clear()
         self.programs.clear()
+        self.templates.drop()
         self.hooks.clear()
         self.response_cache.clear()
         self.writers.clear()

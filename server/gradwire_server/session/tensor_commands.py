@@ -209,7 +209,7 @@ def run_backward(
 ) -> Iterator[None] | None:
     """Add gradients to the leaves."""
     scope.enter(scope.grad_context)
-    if scope.passes is not None and _is_plain(request):
+    if scope.passes is not None and is_plain(request):
         received = scope.passes.run(scope.tensor(request.tensors[0]))
         if received is not None:
             if answer is not None:
@@ -232,7 +232,7 @@ def run_backward(
     return pass_through(scope, run, request.answers_hooks, finish, answer)
 
 
-def _is_plain(request: commands_pb2.BackwardRequest) -> bool:
+def is_plain(request: commands_pb2.BackwardRequest) -> bool:
     """Whether a backward is that of one scalar, without options."""
     options = request.gradients or request.inputs or request.create_graph or request.check_nan or request.retain_graph
     return len(request.tensors) == 1 and not options

@@ -264,7 +264,7 @@ class Scheduler:
         schedule.turn_ends = now + self.slice_seconds
         self._extensible_until = now + self.seconds
         session.cancel_token.begin_slice(schedule.turn_ends)
-        session.cancel_token.offloader = self.offloader
+        session.cancel_token.offloader, session.cancel_token.extend = self.offloader, self.extend_slice
         self.running = session
         self.slices += 1
         self.publish_slice_start(time.monotonic_ns())

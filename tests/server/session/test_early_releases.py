@@ -45,11 +45,16 @@ def test_ids_that_the_batch_does_not_use_are_released_at_its_end() -> None:
     assert last_uses([*PADDING, release(20)]) == {}
 
 
-def test_nothing_is_released_before_other_commands_and_answers() -> None:
+def test_a_read_uses_its_tensor_only() -> None:
     read = command(c.ReadRequest(tensor=20), quiet=False)
+    assert last_uses([calls(1, 30), calls(1, 20), read, *PADDING, release(30, 20)]) == {0: [30], 2: [20]}
+
+
+def test_nothing_is_released_before_other_commands_and_answers() -> None:
+    described = command(c.DescribeRequest(tensors=[20]), quiet=False)
     other = command(op("mul", Id(20), 2.0, outputs=[21]), quiet=True)
     answered = command(c.BackwardRequest(tensors=[20]), quiet=False)
-    for each in (read, other, answered):
+    for each in (described, other, answered):
         assert last_uses([calls(1, 30), each, *PADDING, release(30)]) == {1: [30]}
         commands = [calls(1, 30), each, calls(1, 31), each, calls(1, 32), *PADDING, release(30, 31, 32, 33)]
         assert last_uses(commands) == {3: [31, 30], 4: [32]}

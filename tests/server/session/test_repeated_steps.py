@@ -42,7 +42,11 @@ class Side:
         self.ticket += 1
         request = service_pb2.RunRequest(writer=1, first_seq=self.seq + 1, commands=commands)
         self.seq += sum(each.calls.count if each.HasField("calls") else 1 for each in commands)
-        call = PendingCall("Run", self.session, request.SerializeToString(), self.ticket)
+        return self.apply(request.SerializeToString())
+
+    def apply(self, raw: bytes) -> bytes:
+        """Apply a batch's bytes."""
+        call = PendingCall("Run", self.session, raw, self.ticket)
         self.session.schedule.turn_ends = float("inf")
         self.session.cancel_token.begin_slice(float("inf"))
         steps = run_batch(call)
@@ -116,6 +120,7 @@ class Program:
             6: (numbers.standard_normal((1, WIDTH)).astype(dtype), True),
         }
         self.plan = self._plan()
+        self.updated = [2, 3, 4, 6]
 
     def prepare(self, request: c.OpRequest) -> int:
         number = len(self.prepared) + 1
@@ -153,7 +158,7 @@ class Program:
             call("sum" if pick.random() < 0.5 else "mean", call("square", call("log_softmax", scores, argument(1))))
         return plan
 
-    def step(self, sgd: tuple[int, int]) -> tuple[list[service_pb2.Command], list[int]]:
+    def step(self, sgd: tuple[int, int] | dict[int, tuple[int, int]]) -> tuple[list[service_pb2.Command], list[int]]:
         """A step's commands, and the ids of its tensors."""
         made: list[int] = []
         words = b""
@@ -167,11 +172,12 @@ class Program:
             service_pb2.Command(calls=c.Calls(count=len(self.plan), words=words)),
             command(c.BackwardRequest(tensors=[made[-1]]), quiet=True),
         ]
-        for leaf in (2, 3, 4, 6):
+        for leaf in self.updated:
             grad, scaled = self.next_id + 1, self.next_id + 2
             self.next_id += 2
             made += [grad, scaled]
-            update = struct.pack("<QQdQQQQ", sgd[0], grad, 0.01, scaled, sgd[1], leaf, scaled)
+            mul, sub = sgd[leaf] if isinstance(sgd, dict) else sgd
+            update = struct.pack("<QQdQQQQ", mul, grad, 0.01, scaled, sub, leaf, scaled)
             commands += [
                 command(c.GradRequest(tensor=leaf, id=grad), quiet=True),
                 service_pb2.Command(calls=c.Calls(count=2, words=update)),
@@ -208,12 +214,17 @@ def disturb(pick: random.Random, commands: list[service_pb2.Command], made: list
         commands.insert(place, command(c.ReleaseRequest(tensors=[pick.choice(made)]), quiet=True))
 
 
-def sides_of(program: Program, *repeats: bool) -> tuple[list[Side], tuple[int, int]]:
-    """Sessions that have a program's leaves and prepared ops, and the numbers of its update's ops."""
-    sgd = (
+def prepare_update(program: Program) -> tuple[int, int]:
+    """Prepare an update's ops; their numbers."""
+    return (
         program.prepare(op("mul", Id(0), 1.0, outputs=[0], grad_mode=NO_GRAD)),
         program.prepare(op("sub_", Id(0), Id(0), grad_mode=NO_GRAD)),
     )
+
+
+def sides_of(program: Program, *repeats: bool) -> tuple[list[Side], tuple[int, int]]:
+    """Sessions that have a program's leaves and prepared ops, and the numbers of its update's ops."""
+    sgd = prepare_update(program)
     sides = [Side(each) for each in repeats]
     for side in sides:
         with activate(side.session.grad_context):
@@ -246,6 +257,8 @@ def watched(side: Side) -> list[bool]:
     found: list[bool] = []
 
     class Watched:
+        noted = staticmethod(side.passes.noted)
+
         def run(self, root: Tensor) -> Any:
             received = side.passes.run(root)
             found.append(received is not None)
@@ -259,6 +272,7 @@ def watched(side: Side) -> list[bool]:
 def test_passes_are_repeated_from_the_fifth_step_on(seed: int) -> None:
     program = Program(seed)
     side, sgd = sides_of(program, True)
+    side[0].session.steps = None
     found = watched(side[0])
     for _ in range(6):
         side[0].run(program.step(sgd)[0])

@@ -4,19 +4,23 @@ So decoding is one conversion for all calls and a few lookups for each.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from struct import unpack
 from typing import Any
 
-from gradwire.v1 import commands_pb2
+from gradwire.v1 import commands_pb2, service_pb2
 from gradwire_engine import EngineError, Tensor
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared.ops import Prepared, Words
+from gradwire_server.session.prepared.steps import BACKWARD, CLEAR, NAME, Commands, Known, Step
+from gradwire_server.session.prepared.templates import Found
 from gradwire_server.session.retry import retry_or_refuse
 from gradwire_server.session.session import Session
-from gradwire_server.session.tensor_commands import apply_op, bind_results, detach_from_intermediates
+from gradwire_server.session.state.cancel_token import CancelToken
+from gradwire_server.session.tensor_commands import apply_op, bind_results, detach_from_intermediates, is_plain
 from gradwire_server.session.writers import Writer
 
 MAX_PREPARED_BYTES = 256
@@ -35,7 +39,143 @@ def prepare(session: Session, request: commands_pb2.Prepare, answer: commands_pb
         raise Refusal(
             "ARGUMENT_VALUE", f"a prepared op has at most {MAX_PREPARED_BYTES} bytes, not {size}; send it as it is"
         )
-    session.issuer().prepared[request.number] = Prepared(request.op, session)
+    prepared = session.issuer().prepared
+    if request.number in prepared:
+        session.templates.drop()
+    prepared[request.number] = Prepared(request.op, session)
+
+
+def find_step(
+    session: Session, writer: Writer, commands: Sequence[service_pb2.Command], kinds: Sequence[str], first: int
+) -> Step | None:
+    """The step that begins with the calls of command `first`, before a backward; None if there is none."""
+    steps = session.steps
+    if steps is None or first + 1 >= len(commands) or kinds[first + 1] != "backward":
+        return None
+    calls = commands[first].calls
+    if not steps.is_worth((calls.count, calls.words[:_WORD], len(calls.words))):
+        return None
+    found = collect(writer, commands, kinds, first)
+    return None if found is None else steps.find(found)
+
+
+def collect(
+    writer: Writer, commands: Sequence[service_pb2.Command], kinds: Sequence[str], first: int = 0
+) -> Commands | None:
+    """The commands from `first` on that may be joined to a step; None without calls before a backward."""
+    if first + 1 >= len(commands) or kinds[first] != "calls" or kinds[first + 1] != "backward":
+        return None
+    found = Commands(first)
+    if not is_joinable(commands[first + 1]) or not _add_calls(writer, found, commands[first], first):
+        return None
+    found.add(BACKWARD, first + 1, commands[first + 1].backward.tensors[0])
+    found.cut = True
+    for at in range(first + 2, len(commands)):
+        command, kind = commands[at], kinds[at]
+        if kind == "calls":
+            if at + 1 < len(commands) and kinds[at + 1] == "backward":
+                found.cut = False
+                break
+            if not _add_calls(writer, found, command, at):
+                break
+        elif kind not in (NAME, CLEAR) or command.timeout_ms or not command.quiet:
+            found.cut = kind == "release"
+            break
+        elif kind == NAME:
+            found.add(NAME, at, command.grad.tensor, command.grad.id)
+        elif command.set_grad.grad:
+            break
+        else:
+            found.add(CLEAR, at, command.set_grad.tensor)
+    return found
+
+
+def is_joinable(command: service_pb2.Command) -> bool:
+    """Whether a backward may run with the calls before it, as one step."""
+    return command.quiet and not command.timeout_ms and is_plain(command.backward)
+
+
+def _add_calls(writer: Writer, found: Commands, command: service_pb2.Command, at: int) -> bool:
+    if command.timeout_ms:
+        return False
+    try:
+        ids, numbers, plan = _read(writer, command.calls)
+    except Refusal:
+        return False  # `run_calls` answers it
+    return found.add_calls(plan, ids, numbers, at)
+
+
+def run_step(session: Session, writer: Writer, step: Step, released: Mapping[int, Sequence[int]]) -> int:
+    """Run a step; how many of its commands have run, 0 with nothing changed.
+
+    released: ids by the command after which they are released.
+    """
+    at = [each for each in range(step.first, step.end + 1) if each in released]
+    return _run_known(session, writer, step.known, step.ids, step.numbers, list(chain(*map(released.get, at))))  # type: ignore[arg-type]
+
+
+def run_found(session: Session, writer: Writer, found: Found, released: Sequence[int]) -> int:
+    """Run a step that was found by its bytes; how many of its commands have run, 0 with nothing changed.
+
+    released: ids that are released when it has run.
+    """
+    template = found.template
+    return 0 if template.writer is not writer else _run_known(
+        session, writer, template.known, found.ids, found.numbers, released
+    )  # fmt: skip
+
+
+def _run_known(
+    session: Session,
+    writer: Writer,
+    known: Known,
+    ids: Sequence[int],
+    numbers: Sequence[float] | None,
+    released: Sequence[int],
+) -> int:
+    if numbers is None or session.steps is None or not _may_join(session, writer):
+        return 0
+    gone = set(released)
+    ran = known.run(session, ids, numbers, gone)
+    if ran is None:
+        return 0
+    session.steps.has_run()
+    done = known.calls + 1 + ran.done
+    whole = done == len(known.kinds)
+    # Where a command failed, the batch's last command releases what is not needed any more.
+    known.bind(session, ids, ran, gone if whole else ())
+    _count(session, writer, known.kinds[:done])
+    if whole:
+        gone.difference_update([ids[place] for place in known.results])
+        session.release_all(gone)
+    return done
+
+
+def _may_join(session: Session, writer: Writer) -> bool:
+    """Whether a session's commands may run as a step: none is timed, cancelled or has failed before."""
+    token = session.cancel_token
+    if session.activity.op_times is not None or session.activity.watched is not None or session.failed_ids:
+        return False
+    if token.cancel_ticket >= token.ticket or token.deadline is not None or type(token) is not CancelToken:
+        return False  # a replay follows the log command by command
+    if token.cancelled_through and token.cancelled_through.get(writer.number, -1) > writer.applied:
+        return False
+    if session.transfers.borrowed:
+        session.transfers.copy_borrowed()
+    return True
+
+
+def _count(session: Session, writer: Writer, kinds: Sequence[Prepared | str]) -> None:
+    """Note that commands were applied."""
+    writer.applied += len(kinds)
+    session.cancel_token.seq = writer.applied
+    session.command.number = writer.command_number(writer.applied)
+    meter = session.usage.meter
+    if meter is not None:
+        meter.called([each.call.name for each in kinds if isinstance(each, Prepared)])
+        for each in kinds:
+            if isinstance(each, str):
+                meter.applied(each, None, None)
 
 
 def run_calls(

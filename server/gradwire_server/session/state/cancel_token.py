@@ -39,6 +39,7 @@ class CancelToken(Interrupt):
         "cancelled_through",
         "closed",
         "deadline",
+        "extend",
         "offloader",
         "seq",
         "ticket",
@@ -58,6 +59,7 @@ class CancelToken(Interrupt):
         self.deadline: float | None = None
         self.timeout_seconds: float | None = None  # the command's own time limit, for the refusal's message
         self.offloader: Offloader | None = None  # runs expensive ops
+        self.extend: Callable[[], bool] | None = None  # extends the slice, without an offloader
         self.account: Account | None = None  # the session's
         self.awaited: Future[Any] | None = None  # what the command waits for in its next pause
 
@@ -89,7 +91,10 @@ class CancelToken(Interrupt):
 
     def pauses(self) -> bool:
         """Whether to pause at the end of a slice: another session may compute, or the command is stopped."""
-        return self.offloader is None or not self.offloader.extend_slice(self)
+        if self.offloader is not None:
+            return not self.offloader.extend_slice(self)
+        # The extension may have hidden an interruption.
+        return self.extend is None or not self.extend() or self.closed or self.stopping()
 
     def wait_for(self, future: Future[Any]) -> None:
         """Note what the command waits for: the scheduler continues it then, or when it is stopped."""

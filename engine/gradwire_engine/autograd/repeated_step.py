@@ -1,0 +1,604 @@
+"""Repeated step: repeated calls, the backward of a result, and what follows it, as one list of forwards on arrays.
+
+The list needs neither tensors nor nodes, so it is for steps whose results nobody names after the backward. It joins
+what is known already: the parts of repeated calls (op/repeated.py), and the noted pass over their graph
+(repeated_backward.py). It calls the same forwards in the same order, so it computes the same bits. Where anything is
+unusual, nothing has changed, and the commands run as ever.
+
+After the backward may come calls that are not recorded, also in place, and commands that name or clear gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gradwire_engine.autograd.buffer_reuse import own
+from gradwire_engine.autograd.repeated_backward import NotedPass, PassMemo, same_bits
+from gradwire_engine.core.context import CURRENT, Context
+from gradwire_engine.core.device import cupy
+from gradwire_engine.graph.graph import LAST, Node
+from gradwire_engine.graph.saved import Saved
+from gradwire_engine.graph.tensor import Storage, Tensor
+from gradwire_engine.op.repeated import Listing, Operand, Part, as_array
+
+#: Seconds of a step that may run without a pause: about a slice of a scheduler.
+_LONGEST = 0.002
+#: A forward, the registers of its arguments, that of its result, and those that are not needed any more.
+_Step: TypeAlias = "tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]"
+#: The same for a part of a call, with the result's shape, strides and dtype.
+_Part: TypeAlias = "tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...], Any]"
+_Enter: TypeAlias = Callable[[Context], None]
+
+
+class Call(NamedTuple):
+    """A call of a step: where it computes, what it computes, and where its arguments are.
+
+    arguments: for each argument the tensor's place, ~place of a number, or None for a constant. made: the result's
+    place, or -1 for a call in place. Tensors of a step have places from 0, its numbers have others.
+    """
+
+    context: Context
+    listing: Listing
+    arguments: tuple[int | None, ...]
+    made: int
+
+
+class Named(NamedTuple):
+    """A command that names the gradient of a leaf."""
+
+    leaf: int
+    made: int
+
+
+class Cleared(NamedTuple):
+    """A command that drops the gradient of a leaf."""
+
+    leaf: int
+
+
+class _Unusual(Exception):
+    """The commands cannot be joined."""
+
+
+class _Symbol:
+    """A node that a step does not make: its part, the registers of the part's arguments and result, its edges.
+
+    edges: symbols, tensor places of leaves, or None.
+    """
+
+    __slots__ = ("arguments", "edges", "made", "part", "seq")
+
+    def __init__(self, part: Part, arguments: Sequence[int], made: int, edges: Sequence[Any], seq: int) -> None:
+        self.part, self.arguments, self.made, self.edges, self.seq = part, arguments, made, edges, seq
+
+
+class _Item(NamedTuple):
+    """A command after the backward: parts of a call, or what writes to a tensor, or a name or the end of a gradient.
+
+    context: of a call. places: the arguments of what writes; a name and its leaf. cleared: the leaf.
+    """
+
+    context: Context | None
+    parts: tuple[_Part, ...] = ()
+    writer: Any = None
+    places: tuple[int, ...] = ()
+    cleared: int = -1
+
+
+class Ran:
+    """A step that has run: how many commands after the backward, and its tensors."""
+
+    __slots__ = ("_context", "_named", "_registers", "done")
+
+    def __init__(self, done: int, registers: list[Any], named: dict[int, Tensor], context: Context) -> None:
+        self.done = done
+        self._registers, self._named, self._context = registers, named, context
+
+    def tensor(self, place: int) -> Tensor:
+        """The tensor of a result or of a named gradient. The commands that make it must have run."""
+        found = self._named.get(place)
+        if found is None:
+            found = self._named[place] = Tensor(self._registers[place], False, None, self._context)
+        return found
+
+
+class RepeatedStep:
+    """A step as a list; see the module's docstring. `make` notes it.
+
+    given: places and descriptions of the tensors that the step takes, and whether each of them is a leaf that gets a
+    gradient. nodes: how many the calls would have made. room: bytes. written: places of tensors that are changed.
+    """
+
+    __slots__ = (
+        "_calls", "_items", "_leaves", "_numbers", "_pass", "_registers", "expected", "given", "nodes", "operations",
+        "room", "written",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.given: list[tuple[int, Operand, bool]] = []
+        self.nodes, self.room, self.operations = 0, 0, 0.0
+        self.written: set[int] = set()
+        #: What `make` computed for tensors that are changed, by place; until `confirm`.
+        self.expected: dict[int, Any] = {}
+        self._registers: list[Any] = []
+        self._numbers: list[int] = []
+        self._calls: list[tuple[Context, list[_Part]]] = []
+        self._pass: list[_Step] = []
+        self._leaves: list[tuple[int, int]] = []
+        self._items: list[_Item] = []
+
+    def confirm(self, tensors: Sequence[Tensor | None]) -> bool:
+        """Whether the commands changed tensors as `make` had computed. tensors: those of all places."""
+        expected, self.expected = self.expected, {}
+        return all(
+            (tensor := tensors[place]) is not None and same_bits(array, tensor.array)
+            for place, array in expected.items()
+        )
+
+    def run(self, tensors: Sequence[Tensor], numbers: Sequence[float], context: Context, enter: _Enter) -> Ran | None:
+        """Run the step; None, with nothing changed, if the commands must run.
+
+        tensors: as in `given`. context: that of the backward. enter: activates a context. If a command after the
+        backward fails, `done` tells which: it has not changed anything, and it and the others must run.
+        """
+        account, interrupt = context.account, context.interrupt
+        if context.duals.active or (interrupt is not None and interrupt.node_began is not None) or account.pressed:
+            return None
+        if (account.limit and account.bytes + self.room > account.limit) or self.operations > account.operations:
+            return None
+        if len({*map(_identity, tensors)}) < len(tensors):
+            return None
+        registers = self._registers.copy()
+        held: dict[int, Tensor] = {}
+        for tensor, (place, expected, takes) in zip(tensors, self.given, strict=True):
+            if not _fits(tensor, expected) or (takes and not _is_bare(tensor)):
+                return None
+            registers[place] = tensor.array
+            held[place] = tensor
+        if self.written and len({id(each.storage) for each in tensors}) < len(tensors):
+            return None
+        for register, number in zip(self._numbers, numbers, strict=True):
+            registers[register] = number
+        try:
+            gradients = self._differentiate(registers, context, enter)
+        except Exception:  # noqa: BLE001 - the calls or the backward raise it again
+            return None
+        context.nodes.next += self.nodes
+        done, cleared, named = self._follow(registers, held, gradients, enter)
+        for place, gradient in gradients.items():
+            if place not in cleared:
+                held[place].grad_state().grad = gradient
+        return Ran(done, registers, named, context)
+
+    def _differentiate(self, registers: list[Any], context: Context, enter: _Enter) -> dict[int, Tensor]:
+        """The leaves' gradients by place. Raises _Unusual, EngineError, and what the forwards raise."""
+        at = registers.__getitem__
+        for where, parts in self._calls:
+            enter(where)
+            for part in parts:
+                _compute(part, registers)
+        enter(context)
+        for forward, places, out, unneeded in self._pass:
+            registers[out] = forward(np, *map(at, places))
+            for each in unneeded:
+                registers[each] = None
+        found = [(place, registers[register]) for place, register in self._leaves]
+        if not all(gradient.shape == registers[place].shape for place, gradient in found):
+            raise _Unusual
+        for _, register in self._leaves:
+            registers[register] = None
+        found.reverse()
+        gradients: dict[int, Tensor] = {}
+        while found:  # as `deliver` does
+            place, gradient = found.pop()
+            gradients[place] = own(gradient)
+        return gradients
+
+    def _follow(
+        self, registers: list[Any], held: dict[int, Tensor], gradients: dict[int, Tensor], enter: _Enter
+    ) -> tuple[int, set[int], dict[int, Tensor]]:
+        """Run what follows the backward: how many commands ran, whose gradients they dropped, and named gradients."""
+        at = registers.__getitem__
+        cleared: set[int] = set()
+        named: dict[int, Tensor] = {}
+        for done, item in enumerate(self._items):
+            if item.cleared >= 0:
+                cleared.add(item.cleared)
+            elif item.context is None:
+                name, leaf = item.places
+                named[name] = gradients[leaf]
+                registers[name] = gradients[leaf].array
+            else:
+                try:
+                    enter(item.context)
+                    for part in item.parts:
+                        _compute(part, registers)
+                    if item.writer is not None:
+                        item.writer(np, *map(at, item.places))
+                except Exception:  # noqa: BLE001 - the command raises it again
+                    return done, cleared, named
+                if item.writer is not None:
+                    held[item.places[0]].storage.changed()
+        return len(self._items), cleared, named
+
+
+_identity: Callable[[Any], int] = id
+
+
+def _compute(part: _Part, registers: list[Any]) -> None:
+    """Compute a part of a call. Raises _Unusual for a result of another description, and what the forward raises."""
+    forward, places, out, unneeded, (shape, strides, dtype) = part
+    made = forward(np, *map(registers.__getitem__, places))
+    if type(made) is not np.ndarray:
+        made = as_array(made)
+    if made.shape != shape or made.strides != strides or made.dtype is not dtype:
+        raise _Unusual
+    registers[out] = made
+    for each in unneeded:
+        registers[each] = None
+
+
+def _fits(tensor: Tensor, expected: Operand) -> bool:
+    """Whether a tensor is an ordinary one of this description, and no result of a recorded op."""
+    if type(tensor) is not Tensor or tensor.view is not None or tensor.node is not None:
+        return False
+    array = tensor.array
+    return (
+        type(tensor.storage) is Storage
+        and tensor.requires_grad is expected.requires_grad
+        and array.dtype is expected.dtype
+        and array.strides == expected.strides
+        and array.shape == expected.shape
+    )
+
+
+def _is_bare(leaf: Tensor) -> bool:
+    """Whether a leaf has neither gradient nor hooks, also none on its node."""
+    state = leaf.state
+    if state is None:
+        return True
+    if state.grad is not None or state.hooks is not None:
+        return False
+    node = None if state.accumulator is None else state.accumulator()
+    return node is None or node.hooks is None
+
+
+def make(
+    calls: Sequence[Call],
+    following: Sequence[Call | Named | Cleared],
+    tensors: Sequence[Tensor | None],
+    numbers: Sequence[float],
+    loss: int,
+    passes: PassMemo,
+) -> RepeatedStep | None:
+    """The list of a step whose calls have just run, and whose backward is about to; None if there is none.
+
+    following: what comes after the backward. tensors: those of all places; None for those that come after it.
+    numbers: those that may vary. loss: the place of what is differentiated. The step is computed once and compared
+    with what the calls have made. It changes nothing. `confirm` must compare the rest.
+    """
+    root = tensors[loss]
+    if cupy() is not None or root is None or type(root.node) is not Node or root.index or root.view is not None:
+        return None
+    if root.array.size != 1:
+        return None
+    found = passes.noted(root.node)
+    if found is None:
+        return None
+    key, nodes, noted = found
+    joined = _Join(len(tensors), len(numbers))
+    try:
+        joined.add_calls(calls)
+        symbols = joined.add_pass(loss, key, noted)
+        joined.add_following(following)
+        account = CURRENT.get().account
+        if account.limit and account.bytes + joined.made.room > account.limit:
+            return None
+        return joined.checked(tensors, numbers, symbols, nodes, noted)
+    except Exception:  # noqa: BLE001 - the commands run as ever
+        return None
+
+
+class _Listed(NamedTuple):
+    """A forward of a step. call: of a part of a call; in the pass, None. item: its number after the backward, or -1."""
+
+    context: Context | None
+    forward: Callable[..., Any]
+    places: tuple[int, ...]
+    out: int
+    item: int = -1
+
+
+class _Join:
+    """Joins calls, a noted pass and what follows to one list."""
+
+    def __init__(self, tensors: int, numbers: int) -> None:
+        self.made = RepeatedStep()
+        self._tensors = tensors
+        self._registers: list[Any] = [None] * (tensors + numbers)
+        self.made._numbers = list(range(tensors, tensors + numbers))
+        self._given: dict[int, Operand] = {}
+        self._expected: dict[int, Operand] = {}
+        self._results: set[int] = set()
+        self._nodes: dict[int, _Symbol] = {}  # by the register of the result
+        self._listed: list[_Listed] = []
+        self._items: list[_Item] = []
+        self._held: set[int] = set()  # registers of constants
+        self._renamed: dict[int, int] = {}  # by register of the pass
+        self._gradients: dict[int, int] = {}  # registers by place of the leaf
+
+    def _constant(self, value: Any) -> int:
+        self._registers.append(value)
+        self._held.add(len(self._registers) - 1)
+        return len(self._registers) - 1
+
+    # What comes before the backward.
+
+    def add_calls(self, calls: Sequence[Call]) -> None:
+        """Add the parts of the calls. Raises _Unusual."""
+        for call in calls:
+            if call.listing.writer is not None:
+                raise _Unusual
+            self._add_parts(call, -1)
+
+    def _add_parts(self, call: Call, item: int) -> None:
+        listing = call.listing
+        if call.context.inference:
+            raise _Unusual
+        given = [self._argument(*pair) for pair in zip(listing.operands, call.arguments, strict=True)]
+        made: list[int] = []
+        for part, sources in listing.parts:
+            registers = []
+            for kind, which in sources:
+                known = given if kind == "given" else made
+                registers.append(self._constant(which) if kind == "value" else known[which])
+            out = call.made if len(made) + 1 == len(listing.parts) else self._constant(None)
+            self._held.discard(out)
+            made.append(out)
+            self._listed.append(_Listed(call.context, part.forward, tuple(registers), out, item))
+            if part.plan is not None:
+                if item >= 0:
+                    raise _Unusual
+                self._node(part, registers, out)
+        self._results.add(call.made)
+        self.made.room += listing.room
+        self.made.operations = max(self.made.operations, listing.work)
+
+    def _argument(self, operand: Operand, place: int | None) -> int:
+        """The register of a call's argument."""
+        if operand.kind == "value":
+            if place is not None:  # the caller compares numbers that may not vary
+                raise _Unusual
+            return self._constant(operand.value)
+        if place is None:
+            raise _Unusual
+        if operand.kind == "float":
+            return self._tensors + ~place
+        known = self._expected if place in self._results else self._given
+        if known.setdefault(place, operand) != operand:
+            raise _Unusual
+        if place in self._results and operand.requires_grad is not (place in self._nodes):
+            raise _Unusual
+        return place
+
+    def _node(self, part: Part, registers: Sequence[int], out: int) -> None:
+        edges: list[Any] = []
+        for place in part.places:
+            register = registers[place] if place >= 0 else -1
+            if place < 0:
+                edges.append(None)
+            elif register in self._nodes:
+                edges.append(self._nodes[register])
+            elif register in self._given and self._given[register].requires_grad:
+                edges.append(register)
+            else:
+                raise _Unusual
+        self._nodes[out] = _Symbol(part, registers, out, edges, self.made.nodes)
+        self.made.nodes += 1
+
+    # The backward.
+
+    def add_pass(self, root: int, key: tuple[Any, ...], noted: NotedPass) -> list[Any]:
+        """Add a noted pass, and return symbols and places of leaves in its order of nodes. Raises _Unusual."""
+        symbols, found = _walk(self._nodes[root])
+        if found != key:
+            raise _Unusual
+        base = len(self._registers)
+        self._registers += noted.registers
+        self._held |= {base + number for number, value in enumerate(noted.registers) if value is not None}
+        for register, number, place, _ in noted.loads:
+            self._renamed[register] = self._saved(symbols[number], place)
+
+        def name(register: int) -> int:
+            return self._renamed.get(register, base + register)
+
+        for forward, places, out in noted.steps:
+            self._listed.append(_Listed(None, forward, tuple(map(name, places)), name(out)))
+        self.made._leaves = [(symbols[number], name(register)) for number, register in noted.leaves]
+        self._gradients = dict(self.made._leaves)
+        if set(self._gradients.values()) & {*self._given, *self._results, *self._renamed.values()}:
+            raise _Unusual
+        self.made.room += int(noted.room)
+        self.made.operations = max(self.made.operations, noted.operations)
+        return symbols
+
+    @staticmethod
+    def _saved(symbol: _Symbol, place: int) -> int:
+        """The register of a value that a node would have saved."""
+        kind, which = symbol.part.plan.getters[place]
+        if kind in ("input", "argument"):
+            return int(symbol.arguments[which])
+        if kind == "output" and which == 0:
+            return symbol.made
+        raise _Unusual
+
+    # What comes after the backward.
+
+    def add_following(self, following: Sequence[Call | Named | Cleared]) -> None:
+        """Add what follows the backward. Raises _Unusual."""
+        before, cleared = set(self._results), set()
+        for each in following:
+            if isinstance(each, Call):
+                if any(type(place) is int and place in before for place in each.arguments):
+                    raise _Unusual  # a recorded result
+                self._add_call(each)
+                continue
+            if each.leaf not in self._gradients or each.leaf in cleared:
+                raise _Unusual
+            if isinstance(each, Cleared):
+                cleared.add(each.leaf)
+                self._items.append(_Item(None, cleared=each.leaf))
+            else:
+                self._results.add(each.made)
+                self._items.append(_Item(None, places=(each.made, each.leaf)))
+        self.made.room += 2 * sum(map(self._bytes, self._gradients))
+
+    def _bytes(self, place: int) -> int:
+        operand = self._given[place]
+        return int(np.prod(operand.shape, dtype=np.int64)) * int(operand.dtype.itemsize)
+
+    def _add_call(self, call: Call) -> None:
+        if call.listing.writer is None:
+            self._items.append(_Item(call.context))
+            self._add_parts(call, len(self._items) - 1)
+            return
+        given = [self._argument(*pair) for pair in zip(call.listing.operands, call.arguments, strict=True)]
+        target = given[0]
+        if target not in self._given:
+            raise _Unusual
+        self.made.written.add(target)
+        self._items.append(_Item(call.context, writer=call.listing.writer, places=tuple(given)))
+
+    # The check.
+
+    def checked(
+        self, tensors: Sequence[Any], numbers: Sequence[float], symbols: Sequence[Any], nodes: Sequence[Any],
+        noted: NotedPass,
+    ) -> RepeatedStep | None:  # fmt: skip
+        """The step, after it was computed once beside the calls; None if it differs or takes long. Raises _Unusual."""
+        values = self._registers.copy()
+        for place in self._given:
+            array = tensors[place].array
+            values[place] = array.copy(order="K") if place in self.made.written else array
+            if values[place].strides != array.strides:
+                return None
+        values[self._tensors : self._tensors + len(numbers)] = numbers
+        results = self._computed(values)
+        if results is None:
+            return None
+        for place in self._results:
+            if tensors[place] is not None and not same_bits(results[place], tensors[place].array):
+                return None
+        for place, operand in self._expected.items():
+            array = results[place]
+            if (array.dtype, array.shape, array.strides) != (operand.dtype, operand.shape, operand.strides):
+                return None
+        for register, number, place, _ in noted.loads:
+            saved = nodes[number].saved[place]
+            mine = values[self._renamed[register]]
+            if type(saved) is Saved:
+                before = tensors[self._renamed[register]] if self._renamed[register] in self.made.written else None
+                if not same_bits(mine if before is None else before.array, saved.value(nodes[number], "")):
+                    return None
+            elif repr(mine) != repr(saved):
+                return None
+        self.made.expected = {place: values[place] for place in self.made.written}
+        return self._finished(symbols, {out: (each.shape, each.strides, each.dtype) for out, each in results.items()})
+
+    def _computed(self, values: list[Any]) -> dict[int, Any] | None:
+        """Results of calls by register, of a run on these values; None if it takes long."""
+        began = perf_counter()
+        results: dict[int, Any] = {}
+        waiting = list(self._listed)
+        waiting.reverse()
+
+        def compute(item: int) -> bool:
+            while waiting and waiting[-1].item == item:
+                context, forward, places, out, _ = waiting.pop()
+                made = forward(np, *[values[place] for place in places])
+                values[out] = as_array(made) if context is not None and type(made) is not np.ndarray else made
+                if context is not None:
+                    results[out] = values[out]
+                if perf_counter() - began > _LONGEST:
+                    return False
+            return True
+
+        if not compute(-1):
+            return None
+        for _, register in self.made._leaves:
+            values[register] = np.asarray(values[register], order="C")
+        for number, item in enumerate(self._items):
+            if not compute(number):
+                return None
+            if item.context is None and item.places:
+                name, leaf = item.places
+                values[name] = results[name] = values[self._gradients[leaf]]
+            elif item.writer is not None:
+                item.writer(np, *[values[place] for place in item.places])
+        return results
+
+    def _finished(self, symbols: Sequence[Any], described: dict[int, Any]) -> RepeatedStep:
+        made = self.made
+        leaves = {symbol for symbol in symbols if type(symbol) is int}
+        made.given = [(place, operand, place in leaves) for place, operand in self._given.items()]
+        made._registers = [value if place in self._held else None for place, value in enumerate(self._registers)]
+        items: dict[int, list[_Part]] = {}
+        for listed, ended in zip(self._listed, self._unneeded(), strict=True):
+            context, forward, places, out, item = listed
+            if context is None:
+                made._pass.append((forward, places, out, ended))
+            elif item >= 0:
+                items.setdefault(item, []).append((forward, places, out, (), described[out]))
+            else:
+                if not made._calls or made._calls[-1][0] is not context:
+                    made._calls.append((context, []))
+                made._calls[-1][1].append((forward, places, out, ended, described[out]))
+        made._items = [item._replace(parts=tuple(items.get(number, ()))) for number, item in enumerate(self._items)]
+        return made
+
+    def _unneeded(self) -> list[tuple[int, ...]]:
+        """After each forward, the registers of results that no later one needs: their memory can be used again."""
+        needed = {register for _, register in self.made._leaves} | self._held | set(self._given)
+        needed |= set(self.made._numbers)
+        found = []
+        for listed in reversed(self._listed):
+            ended = {*listed.places, listed.out} - needed if listed.item < 0 else set()
+            needed |= {*listed.places, listed.out}
+            found.append(tuple(sorted(ended)))
+        return found[::-1]
+
+
+def _walk(root: _Symbol) -> tuple[list[Any], tuple[Any, ...]]:
+    """Symbols and places of leaves in order of discovery, and what `PassMemo` knows the pass by."""
+    places: dict[Any, int] = {root: 0}
+    nodes: list[Any] = [root]
+    key: list[Any] = [0]
+    numbers: list[int] = []
+    falling, last = True, LAST
+    for node in nodes:
+        if type(node) is int:
+            key.append(0)
+            numbers.append(LAST)
+            continue
+        key.append(node.part)
+        if node.seq >= last:
+            falling = False
+        last = node.seq
+        numbers.append(last)
+        for target in node.edges:
+            if target is None:
+                key.append(None)
+                continue
+            place = places.get(target)
+            if place is None:
+                place = places[target] = len(nodes)
+                nodes.append(target)
+            key.append(place)
+    key[0] = len(nodes)
+    if not falling:
+        key.append(tuple(sorted(range(len(nodes)), key=numbers.__getitem__)))
+    return nodes, tuple(key)

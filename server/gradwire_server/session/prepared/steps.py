@@ -1,0 +1,357 @@
+"""Steps: prepared calls, the backward of a result and what follows it, as a loop repeats them with other ids.
+
+If the results of the calls before the backward are released with it, nobody can see them. Then the engine computes the
+step as one list of forwards (autograd/repeated_step.py). Otherwise the commands run one by one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from gradwire_engine import Context, Tensor
+from gradwire_engine.autograd.repeated_backward import PassMemo
+from gradwire_engine.autograd.repeated_step import Call, Cleared, Named, Ran, RepeatedStep, make
+from gradwire_engine.op.repeated import Listing, listing_of
+from gradwire_server.common.protocol import CLIENT_IDS
+from gradwire_server.session.prepared.ops import Prepared, Words
+
+_MOST_COMMANDS = 1024  # of a step
+_MOST_KNOWN = 1 << 13  # commands of all steps that are known
+_MOST_PATTERNS = 16  # of the ids of one step
+_ALWAYS = 16  # runs of a step at each of which it may be noted; after them only at powers of two
+_TRIED = 64  # runs of calls until they are collected at one of so many only
+#: Runs from which a step is noted; and one that the end of a batch may have cut.
+_OFTEN, _OFTEN_CUT = 2, 4
+#: Commands of a step that are no calls.
+BACKWARD, NAME, CLEAR = "backward", "grad", "set_grad"
+_Kind: TypeAlias = "Prepared | str"
+
+
+class StepScope(Protocol):
+    """The session in which steps run."""
+
+    store: dict[int, Tensor]
+    max_tensors: int
+    grad_context: Context
+    passes: PassMemo | None
+
+    def enter(self, context: Context) -> None:
+        """Activate a context."""
+
+    def bind(self, tensor_id: int, tensor: Tensor) -> int:
+        """Name a tensor by an id."""
+
+
+class Commands:
+    """The commands of a step, as they are collected from a batch.
+
+    kinds: of each command. ids: of all commands, in order: a call's operands and result; the backward's tensor; the
+    leaf and the name of its gradient; the leaf of a dropped one. ops: the numbers of the calls' ops. words, numbers:
+    the numbers among the calls' operands, as bits and as floats. places: for each command, the command of the batch
+    that has it, and its place among the calls there. cut: the end of the batch may have cut the step.
+    """
+
+    __slots__ = ("cut", "first", "ids", "kinds", "numbers", "ops", "places", "words")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.kinds: list[_Kind] = []
+        self.ids: list[int] = []
+        self.ops: list[int] = []
+        self.words: list[int] = []
+        self.numbers: list[float] = []
+        self.places: list[tuple[int, int]] = []
+        self.cut = False
+
+    def add(self, kind: str, at: int, *ids: int) -> None:
+        """Add a command that is no call."""
+        self.kinds.append(kind)
+        self.ids += ids
+        self.places.append((at, 0))
+
+    def add_calls(self, plan: Sequence[tuple[Prepared, int]], ids: Words, numbers: Sequence[float], at: int) -> bool:
+        """Add calls; False, with nothing added, if they cannot be joined."""
+        for op, _ in plan:
+            if not op.plainly:
+                return False
+        for number, (op, word) in enumerate(plan):
+            self.kinds.append(op)
+            self.ops.append(ids[word])
+            self.places.append((at, number))
+            for _, offset in op.tensors:
+                self.ids.append(ids[word + offset])
+            if op.outputs:
+                self.ids.append(ids[word + op.width - 1])
+            for _, offset in op.numbers:
+                self.words.append(ids[word + offset])
+                self.numbers.append(numbers[word + offset])
+        return True
+
+
+class StepMemo:
+    """The steps of a session by their commands; the longest unused are forgotten."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[_Kind, ...], dict[tuple[int, ...], Known]] = OrderedDict()
+        self._commands = 0
+        #: By the outline of calls before a backward: how often in a row no step ran. The last outline that was asked.
+        self._missed: dict[object, int] = {}
+        self._asked: object = None
+
+    def is_worth(self, outline: object) -> bool:
+        """Whether calls are worth collecting: each time at first, then at a few of the times."""
+        missed = self._missed.get(outline, 0)
+        if len(self._missed) >= _MOST_KNOWN:
+            self._missed.clear()
+        self._missed[outline], self._asked = missed + 1, outline
+        return missed < _TRIED or not missed % _TRIED
+
+    def has_run(self) -> None:
+        """Note that the step that was asked for has run."""
+        self._missed.pop(self._asked, None)
+
+    def find(self, commands: Commands) -> Step | None:
+        """The step that these commands are; None if they cannot be joined."""
+        kinds = tuple(commands.kinds)
+        patterns = self._known.get(kinds)
+        if patterns is None:
+            if len(kinds) > _MOST_COMMANDS:
+                return None
+            patterns = self._known[kinds] = {}
+            self._commands += len(kinds)
+            while self._commands > _MOST_KNOWN:
+                self._commands -= len(self._known.popitem(last=False)[0])
+        else:
+            self._known.move_to_end(kinds)
+        places: dict[int, int] = {}
+        pattern = tuple([places.setdefault(each, len(places)) for each in commands.ids])
+        known = patterns.get(pattern)
+        if known is None:
+            if len(patterns) >= _MOST_PATTERNS:
+                patterns.clear()
+            known = patterns[pattern] = Known(kinds, pattern)
+        return None if known.made is None else Step(known, commands, list(places))
+
+
+class _Made(NamedTuple):
+    """Places of the results of a step's commands: before the backward, and after it by the number of the command."""
+
+    before: tuple[int, ...]
+    after: tuple[tuple[int, int], ...]
+
+
+class Known:
+    """What is known of steps with these commands and one pattern of ids: how often they ran, and their list."""
+
+    __slots__ = (
+        "calls", "fixed", "given", "kinds", "list", "made", "misses", "noted", "patience", "pattern", "runs",
+        "template_tries", "varying",
+    )  # fmt: skip
+
+    def __init__(self, kinds: Sequence[_Kind], pattern: tuple[int, ...]) -> None:
+        self.kinds, self.pattern = kinds, pattern
+        self.calls = kinds.index(BACKWARD)
+        self.made = self._made(kinds)
+        #: The list, once it is confirmed; until then in `noted`.
+        self.list: RepeatedStep | None = None
+        self.noted: RepeatedStep | None = None
+        self.runs = 0
+        self.template_tries = 0  # at making a template (templates.py)
+        #: Steps in a row that the list could not run, and from how many it is noted anew.
+        self.misses, self.patience = 0, _ALWAYS
+        #: Places of the tensors that the list takes, numbers that may vary, and the bits of other numbers.
+        self.given: list[int] = []
+        self.varying: list[int] = []
+        self.fixed: list[tuple[int, int]] = []
+
+    def _made(self, kinds: Sequence[_Kind]) -> _Made | None:
+        """The results, if each has an id that no command before has."""
+        before: list[int] = []
+        after: list[tuple[int, int]] = []
+        at, seen = 0, 0  # places are numbered in order
+        for number, kind in enumerate(kinds):
+            width = _width(kind)
+            used = self.pattern[at : at + width - (1 if _makes(kind) else 0)]
+            seen = max(seen, *[each + 1 for each in used], 0) if used else seen
+            at += width
+            if not _makes(kind):
+                continue
+            made = self.pattern[at - 1]
+            if made != seen:
+                return None
+            seen += 1
+            if number < self.calls:
+                before.append(made)
+            else:
+                after.append((number - self.calls - 1, made))
+        return _Made(tuple(before), tuple(after))
+
+    @property
+    def results(self) -> Sequence[int]:
+        """The places of all results."""
+        return () if self.made is None else (*self.made.before, *[place for _, place in self.made.after])
+
+    def may_be_noted(self) -> bool:
+        """Whether there is no list, or none that runs; called when a step's commands have run."""
+        if self.list is None:
+            return True
+        self.misses += 1
+        if self.misses < self.patience:
+            return False
+        self.misses, self.patience = 0, min(2 * self.patience, _MOST_KNOWN)
+        self.list, self.runs = None, 0
+        return True
+
+    def run(self, scope: StepScope, ids: Sequence[int], numbers: Sequence[float], gone: set[int]) -> Ran | None:
+        """Run a step; None, with nothing changed, if its commands must run. `bind` must follow.
+
+        ids: by place. numbers: those that may vary. gone: ids that are released by the end of the step.
+        """
+        step, store = self.list, scope.store
+        if step is None or self.made is None:
+            return None
+        made = [ids[place] for place in self.made.before]
+        if not set(made) <= gone:
+            return None
+        made += [ids[place] for _, place in self.made.after]
+        if not store.keys().isdisjoint(made) or max(made) >= CLIENT_IDS or min(made) < 1:
+            return None
+        if len(store) + len(made) > scope.max_tensors:
+            return None
+        tensors = [store.get(ids[place]) for place in self.given]
+        if None in tensors:
+            return None
+        ran = step.run(tensors, numbers, scope.grad_context, scope.enter)  # type: ignore[arg-type]
+        if ran is not None:
+            self.misses = 0
+        return ran
+
+    def bind(self, scope: StepScope, ids: Sequence[int], ran: Ran, gone: Collection[int]) -> None:
+        """Name the results of a step that has run, except those that are gone."""
+        assert self.made is not None
+        for number, place in self.made.after:
+            if number < ran.done and ids[place] not in gone:
+                scope.bind(ids[place], ran.tensor(place))
+
+
+def _width(kind: _Kind) -> int:
+    """Number of a command's ids."""
+    if isinstance(kind, str):
+        return 2 if kind == NAME else 1
+    return len(kind.tensors) + kind.outputs
+
+
+def _makes(kind: _Kind) -> bool:
+    """Whether a command's last id is of a new tensor."""
+    return kind == NAME if isinstance(kind, str) else bool(kind.outputs)
+
+
+class Step:
+    """A step that is about to run. ids: by place."""
+
+    __slots__ = ("_commands", "ids", "known")
+
+    def __init__(self, known: Known, commands: Commands, ids: list[int]) -> None:
+        self.known, self._commands, self.ids = known, commands, ids
+
+    @property
+    def first(self) -> int:
+        """The first command of the batch that belongs to the step."""
+        return self._commands.first
+
+    @property
+    def end(self) -> int:
+        """The last command of the batch that belongs to the step."""
+        return self._commands.places[-1][0]
+
+    @property
+    def kinds(self) -> Sequence[_Kind]:
+        """What the step's commands are."""
+        return self._commands.kinds
+
+    @property
+    def all_ids(self) -> Sequence[int]:
+        """The ids of all its commands, in order."""
+        return self._commands.ids
+
+    @property
+    def ops(self) -> Sequence[int]:
+        """The numbers of its calls' ops."""
+        return self._commands.ops
+
+    @property
+    def words(self) -> Sequence[int]:
+        """The numbers of its calls, as bits."""
+        return self._commands.words
+
+    @property
+    def numbers(self) -> list[float] | None:
+        """The numbers that may vary; None if others are not as they were, or nothing is known."""
+        known, commands = self.known, self._commands
+        if known.list is None or any(commands.words[at] != word for at, word in known.fixed):
+            return None
+        return [commands.numbers[place] for place in known.varying]
+
+    def note(self, scope: StepScope) -> bool:
+        """Note the step, when its calls have run and its backward has not, and no result was released.
+
+        Whether `confirm` must be called when all its commands have run.
+        """
+        known = self.known
+        if scope.passes is None or not known.may_be_noted():
+            return False
+        known.runs += 1
+        if known.runs < (_OFTEN_CUT if self._commands.cut else _OFTEN):
+            return False
+        if known.runs > _ALWAYS and known.runs & (known.runs - 1):
+            return False
+        listings = [listing_of(each.repeated) for each in self._commands.kinds if isinstance(each, Prepared)]
+        if None in listings:
+            return False
+        varying: list[int] = []
+        told = list(self._told(iter([each for each in listings if each is not None]), varying))
+        scope.enter(scope.grad_context)
+        tensors = [scope.store.get(each) for each in self.ids]
+        numbers = [self._commands.numbers[place] for place in varying]
+        calls, following = told[: known.calls], told[known.calls :]
+        before = [each for each in calls if isinstance(each, Call)]
+        loss = known.pattern[sum(map(_width, self._commands.kinds[: known.calls]))]
+        known.noted = made = make(before, following, tensors, numbers, loss, scope.passes)
+        if made is None:
+            return False
+        known.given = [place for place, _, _ in made.given]
+        known.varying = varying
+        known.fixed = [(at, word) for at, word in enumerate(self._commands.words) if at not in varying]
+        return True
+
+    def confirm(self, scope: StepScope) -> None:
+        """Compare what a noted step has computed with what its commands have changed, and use it if that is equal."""
+        known = self.known
+        noted, known.noted = known.noted, None
+        if noted is not None and noted.confirm([scope.store.get(each) for each in self.ids]):
+            known.list = noted
+
+    def _told(self, listings: Iterator[Listing], varying: list[int]) -> Iterator[Call | Named | Cleared]:
+        """The commands except the backward, as the engine joins them. Adds numbers that may vary to `varying`."""
+        pattern = iter(self.known.pattern)
+        number = 0
+        for kind in self._commands.kinds:
+            if isinstance(kind, str):
+                places = [next(pattern) for _ in range(_width(kind))]
+                if kind == NAME:
+                    yield Named(*places)
+                elif kind == CLEAR:
+                    yield Cleared(*places)
+                continue
+            listing = next(listings)
+            arguments: list[int | None] = [None] * len(listing.operands)
+            for position, _ in kind.tensors:
+                arguments[position] = next(pattern)
+            for position, _ in kind.numbers:
+                if listing.operands[position].kind == "float":
+                    arguments[position] = ~len(varying)
+                    varying.append(number)
+                number += 1
+            yield Call(kind.context, listing, tuple(arguments), next(pattern) if kind.outputs else -1)

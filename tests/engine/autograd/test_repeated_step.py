@@ -1,0 +1,203 @@
+"""Repeated steps in the engine: the list gives leaves what calls and backward give, or nothing changes.
+
+tests/server/session/test_steps.py compares whole sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradwire_engine import REGISTRY, Account, Context, Tensor, activate, backward, tensor
+from gradwire_engine.autograd.repeated_backward import PassMemo
+from gradwire_engine.autograd.repeated_step import Call, Ran, RepeatedStep, make
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.graph.callbacks import hook_tensor, hooks_of
+from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback
+from gradwire_engine.graph.tensor import edge_of
+from gradwire_engine.op.repeated import listing_of, repeated_call
+
+
+@pytest.fixture
+def context() -> Iterator[Context]:
+    made = Context(account=Account(limit=1 << 30))
+    with activate(made):
+        yield made
+
+
+class Steps:
+    """relu(a @ b) * scale + c, its sum, and its backward: by calls, and joined."""
+
+    #: Op, arguments and result of each call, by places; a float is the step's number.
+    PLAN = (
+        ("mm", (0, 1), 3), ("relu", (3,), 4), ("mul", (4, 1.5), 5), ("add", (5, 2), 6), ("sum", (6,), 7),
+    )  # fmt: skip
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        numbers = np.random.default_rng(0)
+        self.leaves = [tensor(numbers.standard_normal((3, 3)), True) for _ in range(3)]
+        self.passes = PassMemo()
+        self._calls: list[Any] = [None] * len(self.PLAN)
+
+    def tensors(self, scale: float) -> list[Tensor]:
+        """The tensors of all places, after the calls."""
+        made = [*self.leaves, *[None] * len(self.PLAN)]
+        for number, (name, places, out) in enumerate(self.PLAN):
+            args = [scale if type(place) is float else made[place] for place in places]
+            bound = REGISTRY[name].bind(args, {})
+            known = self._calls[number]
+            if known is None:
+                _, known = repeated_call(REGISTRY[name], bound, self.context)
+                self._calls[number] = known
+            made[out] = known(bound, self.context)
+        return made  # type: ignore[return-value]
+
+    def calls(self) -> list[Call]:
+        found = []
+        for (_, places, out), known in zip(self.PLAN, self._calls, strict=True):
+            listing = listing_of(known)
+            assert listing is not None
+            told = [~0 if type(place) is float else place for place in places]
+            told += [None] * (len(listing.operands) - len(told))  # type: ignore[list-item]
+            found.append(Call(self.context, listing, tuple(told), out))
+        return found
+
+    def ordinary(self, scale: float) -> list[bytes]:
+        """The gradients by calls and backward, which are then dropped."""
+        root = self.tensors(scale)[7]
+        if self.passes.run(root) is None:
+            backward([root])
+        return self.taken()
+
+    def taken(self) -> list[bytes]:
+        found = []
+        for leaf in self.leaves:
+            assert leaf.grad is not None
+            found.append(leaf.grad.array.tobytes())
+            leaf.grad = None
+        return found
+
+    def joined(self) -> RepeatedStep:
+        for _ in range(4):
+            self.ordinary(1.5)
+        made = make(self.calls(), [], self.tensors(1.5), [1.5], 7, self.passes)
+        assert made is not None
+        return made
+
+    def run(self, step: RepeatedStep, scale: float = 1.5) -> Ran | None:
+        given = [self.leaves[place] for place, _, _ in step.given]
+        return step.run(given, [scale], self.context, lambda context: None)
+
+
+@pytest.fixture
+def steps(context: Context) -> Steps:
+    return Steps(context)
+
+
+@pytest.fixture
+def step(steps: Steps) -> RepeatedStep:
+    return steps.joined()
+
+
+@pytest.mark.parametrize("scale", [1.5, -0.25, 0.0, float("inf")])
+def test_the_gradients_have_the_bits_of_calls_and_backward(steps: Steps, step: RepeatedStep, scale: float) -> None:
+    expected = steps.ordinary(scale)
+    numbers, held = steps.context.nodes.next, steps.context.account.bytes
+    ran = steps.run(step, scale)
+    assert ran is not None
+    assert ran.done == 0
+    assert steps.context.nodes.next == numbers + 5
+    assert steps.taken() == expected
+    assert steps.context.account.bytes == held
+
+
+def test_other_values_give_their_own_gradients(steps: Steps, step: RepeatedStep) -> None:
+    for leaf in steps.leaves:
+        leaf.array *= -0.5
+    expected = steps.ordinary(1.5)
+    assert steps.run(step) is not None
+    assert steps.taken() == expected
+
+
+def _node_hook(leaf: Tensor) -> Any:
+    node = edge_of(leaf)[0]  # type: ignore[index]
+    hooks_of(node).add(CallbackKind.BEFORE, ExternalCallback(1, []), 0)
+    return node  # the node lives as long as this
+
+
+CHANGES: dict[str, Callable[[Steps], Any]] = {
+    "a gradient that is there": lambda steps: setattr(steps.leaves[0], "grad", tensor(np.ones((3, 3)))),
+    "a hook on a leaf": lambda steps: hook_tensor(steps.leaves[1], ExternalCallback(1, [])),
+    "a hook on a leaf's node": lambda steps: _node_hook(steps.leaves[1]),
+    "no gradient wanted": lambda steps: setattr(steps.leaves[2], "requires_grad", False),
+    "another layout": lambda steps: setattr(steps.leaves[0], "array", np.asfortranarray(steps.leaves[0].array)),
+    "another dtype": lambda steps: setattr(steps.leaves[0], "array", steps.leaves[0].array.astype(np.float32)),
+    "another shape": lambda steps: setattr(steps.leaves[0], "array", steps.leaves[0].array[:2]),
+    "one leaf twice": lambda steps: steps.leaves.__setitem__(1, steps.leaves[0]),
+    "a recorded result": lambda steps: steps.leaves.__setitem__(0, steps.leaves[0] * 1.0),
+    "a view": lambda steps: steps.leaves.__setitem__(0, steps.leaves[0][:]),
+    "too little memory": lambda steps: setattr(steps.context.account, "limit", steps.context.account.bytes + 100),
+    "too few operations": lambda steps: setattr(steps.context.account, "operations", -1.0),
+    "a session that waits": lambda steps: setattr(steps.context.account, "pressed", True),
+    "an open level": lambda steps: setattr(steps.context.duals, "active", True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_unusual_is_left_to_calls_and_backward(steps: Steps, step: RepeatedStep, change: str) -> None:
+    kept = CHANGES[change](steps)
+    grads = [leaf.grad for leaf in steps.leaves]
+    numbers = steps.context.nodes.next
+    assert steps.run(step) is None
+    assert [leaf.grad for leaf in steps.leaves] == grads
+    assert steps.context.nodes.next == numbers
+    del kept
+
+
+def test_a_forward_that_raises_changes_nothing(steps: Steps, step: RepeatedStep) -> None:
+    for name in ("_calls", "_pass"):
+        held = getattr(step, name)
+        where = held[0][1] if name == "_calls" else held
+        entry = where[-1]
+
+        def fail(*args: Any) -> Any:
+            raise MemoryError
+
+        where[-1] = (fail, *entry[1:])
+        numbers = steps.context.nodes.next
+        assert steps.run(step) is None
+        assert all(leaf.grad is None for leaf in steps.leaves)
+        assert steps.context.nodes.next == numbers
+        where[-1] = entry
+    assert steps.run(step) is not None
+
+
+def test_a_result_of_another_layout_is_refused(steps: Steps, step: RepeatedStep) -> None:
+    parts = step._calls[0][1]
+    forward, *rest = parts[0]
+    parts[0] = (lambda *args: np.asfortranarray(forward(*args)), *rest)  # type: ignore[assignment]
+    assert steps.run(step) is None
+
+
+def test_no_list_is_made_without_a_noted_pass(steps: Steps) -> None:
+    tensors = steps.tensors(1.5)
+    tensors = steps.tensors(1.5)
+    assert make(steps.calls(), [], tensors, [1.5], 7, PassMemo()) is None
+
+
+def test_no_list_is_made_of_calls_that_give_other_bits(steps: Steps) -> None:
+    steps.joined()
+    tensors = steps.tensors(1.5)
+    assert make(steps.calls(), [], tensors, [1.25], 7, steps.passes) is None
+
+
+def test_contexts_are_entered_in_the_order_of_the_calls(steps: Steps, step: RepeatedStep) -> None:
+    entered: list[Context] = []
+    given = [steps.leaves[place] for place, _, _ in step.given]
+    assert step.run(given, [1.5], steps.context, entered.append) is not None
+    assert entered == [steps.context, steps.context]
+    assert CURRENT.get() is steps.context

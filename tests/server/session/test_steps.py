@@ -1,0 +1,362 @@
+"""Steps whose tensors nobody sees: joined to one list, they leave what their commands leave one by one, bit for bit."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradwire.v1 import commands_pb2 as c
+from gradwire.v1 import service_pb2
+from gradwire_engine import Tensor, activate, tensor
+from gradwire_engine.autograd.repeated_step import RepeatedStep
+from gradwire_engine.graph.callbacks import hook_tensor
+from gradwire_engine.graph.hooks import ExternalCallback
+from gradwire_server.session.meter import Meter
+from gradwire_server.session.prepared import steps
+from tests.server.harness import Id, command, op
+from tests.server.session.test_repeated_steps import Program, Side, disturb, prepare_update, seen, sides_of
+
+LEAVES = (2, 3, 4, 6)
+
+
+def reached(program: Program) -> set[int]:
+    """The leaves that a program's loss depends on."""
+    found: set[int] = set()
+    waiting: list[Any] = [("made", len(program.plan) - 1)]
+    while waiting:
+        one = waiting.pop()
+        if type(one) is tuple:
+            waiting += program.plan[one[1]][1]
+        elif type(one) is int:
+            found.add(one)
+    return found
+
+
+#: A program whose loss is cross entropy, and which uses all leaves.
+SEED = next(seed for seed in range(200) if {*LEAVES, 5} <= reached(Program(seed)))
+
+
+class Pair:
+    """Two sessions with the same commands, of which one joins steps; and how often it did."""
+
+    def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+        self.program = Program(seed)
+        self.program.updated = [leaf for leaf in LEAVES if leaf in reached(self.program)]
+        self.sgd = {leaf: prepare_update(self.program) for leaf in LEAVES}  # ops of one description each
+        self.sides, _ = sides_of(self.program, True, True)
+        self.plain, self.joining = self.sides
+        self.plain.session.steps = None
+        self.ran: list[bool] = []
+        run = RepeatedStep.run
+
+        def counted(step: RepeatedStep, *args: Any) -> Any:
+            received = run(step, *args)
+            self.ran.append(received is not None)
+            return received
+
+        monkeypatch.setattr(RepeatedStep, "run", counted)
+
+    def commands(self, keep: Callable[[int], bool] = lambda one: False) -> list[service_pb2.Command]:
+        """A step whose last command releases its tensors, except those to keep."""
+        made, ids = self.program.step(self.sgd)
+        return [*made, command(c.ReleaseRequest(tensors=[each for each in ids if not keep(each)]), quiet=True)]
+
+    def step(self, commands: list[service_pb2.Command] | None = None) -> bytes:
+        """Run a step in both sessions, and compare them."""
+        commands = self.commands() if commands is None else commands
+        answers = [side.run(commands) for side in self.sides]
+        assert answers[0] == answers[1]
+        assert seen(self.plain) == seen(self.joining)
+        return answers[0]
+
+    def both(self, change: Callable[[Side], object]) -> None:
+        """Change both sessions."""
+        for side in self.sides:
+            with activate(side.session.grad_context):
+                change(side)
+
+    def warm(self) -> None:
+        """Run steps until one is joined."""
+        for _ in range(12):
+            self.step()
+            if self.ran and self.ran[-1]:
+                return
+        raise AssertionError("no step was joined")
+
+    def next_is(self, joined: bool) -> bytes:
+        """Run a step, and check whether it was joined."""
+        before = sum(self.ran)
+        answer = self.step()
+        assert sum(self.ran) - before == joined
+        return answer
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
+    made = Pair(SEED, monkeypatch)
+    made.warm()
+    return made
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_steps_leave_the_same_state(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pick, pair = random.Random(seed), Pair(seed, monkeypatch)
+    for number in range(20):
+        few = pick.random() < 0.3
+        commands = pair.commands(keep=lambda one, few=few: few and pick.random() < 0.15)  # type: ignore[misc]
+        if number > 8 and pick.random() < 0.4:
+            *body, last = commands
+            disturb(pick, body, list(last.release.tensors), pair.program)
+            commands = [*body, last]
+        pair.step(commands)
+    assert any(pair.ran)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_several_steps_in_a_batch(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(seed, monkeypatch)
+    pair.warm()
+    parts = [pair.commands() for _ in range(4)]
+    ids = [each for part in parts for each in part[-1].release.tensors]
+    before = sum(pair.ran)
+    pair.step([*(one for part in parts for one in part[:-1]), command(c.ReleaseRequest(tensors=ids), quiet=True)])
+    assert sum(pair.ran) - before == 4
+
+
+# What may change between two steps whose bytes are alike but for ids.
+
+
+def _set(side: Side, key: int, made: Tensor) -> None:
+    side.session.release(key)
+    side.session.bind(key, made)
+
+
+def _values(side: Side, key: int) -> np.ndarray:
+    array: np.ndarray = side.session.store[key].array.copy()
+    return array
+
+
+CHANGES: dict[str, Callable[[Side], object]] = {
+    "a leaf that needs no gradient": lambda side: _set(side, 2, tensor(_values(side, 2), False)),
+    "an input that needs one": lambda side: _set(side, 1, tensor(_values(side, 1), True)),
+    "another layout": lambda side: _set(side, 2, tensor(np.asfortranarray(_values(side, 2)), True)),
+    "an input with strides": lambda side: _set(side, 1, tensor(np.asfortranarray(_values(side, 1)), False)),
+    "another dtype": lambda side: _set(side, 1, tensor(_values(side, 1).astype(np.float16), False)),
+    "another shape": lambda side: _set(side, 1, tensor(_values(side, 1)[:4], False)),
+    "another rank": lambda side: _set(side, 3, tensor(_values(side, 3)[None], True)),
+    "a result of a recorded op": lambda side: _set(side, 2, side.session.store[2] * 2.0),
+    "a view": lambda side: _set(side, 2, side.session.store[2][:]),
+    "a hook on a leaf": lambda side: hook_tensor(side.session.store[2], ExternalCallback(5, [])),
+    "a class that is none": lambda side: side.session.store[5].array.__setitem__(0, 99),
+    "a gradient that is there": lambda side: setattr(side.session.store[2], "grad", tensor(_values(side, 2))),
+    "one storage for two": lambda side: setattr(side.session.store[2], "storage", side.session.store[3].storage),
+    "an open level": lambda side: setattr(side.session.grad_context.duals, "active", True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_an_operand_is_seen(pair: Pair, change: str) -> None:
+    pair.both(CHANGES[change])
+    pair.next_is(False)
+
+
+def test_an_inference_tensor_is_seen(pair: Pair) -> None:
+    def change(side: Side) -> None:
+        with activate(side.session.inference_context):
+            _set(side, 2, tensor(_values(side, 2)))
+
+    pair.both(change)
+    pair.next_is(False)
+
+
+def test_other_values_of_operands_count(pair: Pair) -> None:
+    pair.both(lambda side: side.session.store[1].array.__imul__(-0.5))
+    pair.both(lambda side: _set(side, 2, tensor(_values(side, 2) * 3, True)))
+    pair.next_is(True)
+
+
+def test_limits_are_kept(pair: Pair) -> None:
+    for limit in (1, 100, 3000):
+        pair.both(lambda side, limit=limit: setattr(side.session.account, "limit", side.session.account.bytes + limit))
+        pair.step()
+    pair.both(lambda side: setattr(side.session.account, "limit", 1 << 30))
+    pair.next_is(True)
+    pair.both(lambda side: setattr(side.session, "max_tensors", len(side.session.store) + 2))
+    pair.next_is(False)
+    pair.both(lambda side: setattr(side.session, "max_tensors", 1000))
+    pair.both(lambda side: setattr(side.session.account, "operations", -1.0))
+    pair.next_is(False)
+
+
+def test_a_cancelled_step_is_refused(pair: Pair) -> None:
+    pair.both(lambda side: setattr(side.session.cancel_token, "cancel_ticket", side.ticket + 1))
+    answer = pair.next_is(False)
+    assert service_pb2.RunResponse.FromString(answer).results
+    pair.next_is(True)
+
+
+def test_a_session_whose_ids_have_failed_runs_commands(pair: Pair) -> None:
+    pair.step([command(op("matmul", Id(1), Id(1), outputs=[900]), quiet=True)])
+    pair.next_is(False)
+    pair.step([command(c.ReleaseRequest(tensors=[900]), quiet=True)])
+    pair.next_is(True)
+
+
+def test_an_op_that_is_prepared_anew_is_seen(pair: Pair) -> None:
+    number = pair.program.plan[0][0]
+    pair.step([each for each in pair.program.prepared if each.prepare.number == number])
+    pair.next_is(False)
+    pair.warm()
+
+
+@pytest.mark.parametrize("word", range(3))
+def test_ids_that_are_taken_or_too_large_are_refused(pair: Pair, word: int) -> None:
+    commands = pair.commands()
+    made = commands[-1].release.tensors[0]
+    if word == 0:
+        pair.both(lambda side: side.session.bind(made, tensor(np.ones(1))))
+    other = {0: made, 1: 1 << 60, 2: 1}[word]
+    words = commands[0].calls.words
+    commands[0].calls.words = words.replace(struct.pack("<Q", made), struct.pack("<Q", other))
+    before = sum(pair.ran)
+    pair.step(commands)
+    assert sum(pair.ran) == before
+
+
+def test_results_that_stay_are_named(pair: Pair) -> None:
+    *body, last = pair.commands()
+    grads = [each.grad.id for each in body if each.HasField("grad")]
+    before = sum(pair.ran)
+    kept = command(c.ReleaseRequest(tensors=[each for each in last.release.tensors if each != grads[1]]), quiet=True)
+    pair.step([*body, kept])
+    assert sum(pair.ran) == before + 1
+    assert grads[1] in pair.joining.session.store
+
+
+def test_a_gradient_that_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(SEED, monkeypatch)
+    for number in range(12):
+        commands = [each for each in pair.commands() if not each.HasField("set_grad")]
+        clear = [command(c.SetGradRequest(tensor=leaf), quiet=True) for leaf in LEAVES]
+        pair.step([*clear, *commands])
+        del number
+    assert pair.ran[-1]
+    assert all(pair.joining.session.store[leaf].grad is not None for leaf in LEAVES)
+
+
+def test_a_loss_that_stays_is_recorded(pair: Pair) -> None:
+    commands = pair.commands()
+    loss = commands[1].backward.tensors[0]
+    ids = [each for each in commands[-1].release.tensors if each != loss]
+    before = sum(pair.ran)
+    pair.step([*commands[:-1], command(c.ReleaseRequest(tensors=ids), quiet=True)])
+    assert sum(pair.ran) == before
+    assert pair.joining.session.store[loss].node is not None
+
+
+@pytest.mark.parametrize(
+    "options", [{"retain_graph": True}, {"create_graph": True}, {"check_nan": True}, {"inputs": [2]}]
+)
+def test_a_backward_with_options_runs_alone(pair: Pair, options: dict[str, Any]) -> None:
+    commands = pair.commands()
+    request = commands[1].backward
+    for name, value in options.items():
+        if name == "inputs":
+            request.inputs.extend(value)
+        else:
+            setattr(request, name, value)
+    before = sum(pair.ran)
+    pair.step(commands)
+    assert sum(pair.ran) == before
+
+
+def test_answered_and_timed_commands_run_alone(pair: Pair) -> None:
+    for place, change in ((1, {"quiet": False}), (0, {"timeout_ms": 60_000}), (1, {"timeout_ms": 60_000})):
+        commands = pair.commands()
+        for name, value in change.items():
+            setattr(commands[place], name, value)
+        before = sum(pair.ran)
+        pair.step(commands)
+        assert sum(pair.ran) == before
+
+
+@pytest.mark.parametrize("value", [0.25, -0.0, float("nan"), float("inf")])
+def test_numbers_may_vary(pair: Pair, value: float) -> None:
+    commands = pair.commands()
+    for each in commands:
+        if each.HasField("calls"):
+            each.calls.words = each.calls.words.replace(struct.pack("<d", 0.01), struct.pack("<d", value))
+    before = sum(pair.ran)
+    pair.step(commands)
+    assert sum(pair.ran) == before + 1
+
+
+def test_a_repeated_batch_is_answered_from_memory(pair: Pair) -> None:
+    commands = pair.commands()
+    first = pair.step(commands)
+    before = [seen(side) for side in pair.sides]
+    for side in pair.sides:
+        side.seq -= sum(each.calls.count if each.HasField("calls") else 1 for each in commands)
+        assert side.run(commands) == first
+    assert [seen(side) for side in pair.sides] == before
+
+
+def test_commands_are_counted_alike(pair: Pair) -> None:
+    pair.both(lambda side: setattr(side.session.usage, "meter", Meter()))
+    pair.next_is(True)
+    counts = [side.session.usage.meter.as_json()["commands"] for side in pair.sides]  # type: ignore[union-attr]
+    assert sorted(counts[0]) == sorted(counts[1])
+
+
+@pytest.mark.parametrize("failing", range(8))
+def test_a_command_after_the_backward_that_fails_is_run_again(
+    pair: Pair, failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = next(iter(each.list for known in pair.joining.session.steps._known.values() for each in known.values()))
+    assert step is not None
+    calls = [number for number, item in enumerate(step._items) if item.context is not None]
+    place = calls[failing]
+
+    def fail(*args: Any) -> Any:
+        raise MemoryError
+
+    item = step._items[place]
+    step._items[place] = (
+        item._replace(writer=fail) if item.writer else item._replace(parts=((fail, *item.parts[0][1:]),))
+    )
+    pair.next_is(True)
+
+
+def test_a_step_that_differs_from_its_commands_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(SEED, monkeypatch)
+    monkeypatch.setattr(RepeatedStep, "confirm", lambda step, tensors: False)
+    for _ in range(10):
+        pair.step()
+    assert not pair.ran
+
+
+def test_known_steps_are_few(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_MOST_KNOWN", 1)
+    memo = steps.StepMemo()
+    pair.joining.session.steps = memo
+    for _ in range(6):
+        pair.step()
+    assert not memo._known
+    assert memo._commands == 0
+
+
+def test_a_traced_batch_runs_its_commands(pair: Pair) -> None:
+    before, commands = sum(pair.ran), pair.commands()
+    for side in pair.sides:
+        trace = side.session.begin_trace()
+        try:
+            side.run(commands)
+        finally:
+            side.session.end_trace(trace)
+    assert sum(pair.ran) == before
+    assert seen(pair.plain) == seen(pair.joining)
