@@ -146,6 +146,7 @@ CASES = [
         Case(f"adaptive_{kind}_pool2d", "(32, 64, 28, 28) to 7 × 7", normal(IMAGES), {"output_size": 7})
         for kind in ("max", "avg")
     ),
+    Case("max_pool3d", "(4, 16, 16, 16, 16) by 2 × 2 × 2", normal((4, 16, 16, 16, 16)), {"kernel_size": 2}),
     Case("softmax", "(512, 1000) over dim 1", normal((512, 1000)), {"dim": 1}),
     Case(
         "scaled_dot_product_attention",
@@ -154,12 +155,15 @@ CASES = [
         {"is_causal": True},
         (("gradients", (0, 1, 2)),),
     ),
-    Case(
-        "layer_norm",
-        "(512, 1024) over the last, weight, bias",
-        lambda rng: [rng.standard_normal(shape, dtype=np.float32) for shape in ((512, 1024), (1024,), (1024,))],
-        {"normalized_shape": (1024,)},
-        (("gradients", (0, 1, 2)),),
+    *(
+        Case(
+            "layer_norm",
+            f"{(rows, length)} over the last, weight, bias",
+            normal((rows, length), (length,), (length,)),
+            {"normalized_shape": (length,)},
+            (("gradients", (0, 1, 2)),),
+        )
+        for rows, length in ((512, 1024), (512, 128), (6272, 64))
     ),
     Case("batch_norm", "(32, 64, 28, 28) training", _batch_norm, {"training": True}, (("gradients", (0, 3, 4)),)),
     Case("embedding", "(64, 128) indices into (10000, 128)", _embedding, wrt=(("gradient", (1,)),)),

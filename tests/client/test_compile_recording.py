@@ -164,3 +164,81 @@ def test_a_warning_of_an_op_keeps_a_function_from_being_replayed(deferring) -> N
         with pytest.warns(UserWarning, match="degrees of freedom"):
             function(gradwire.ones(2, 3))
     assert runs_of(function) == 0
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # the function that counts is Python that no program has
+def test_a_recording_waits_for_no_op_without_history_on_tensors_of_one_dtype(deferring, monkeypatch) -> None:
+    x, y = gradwire.full((2, 3), 0.5), gradwire.full((3,), 2.0)
+
+    def update():
+        mean = gradwire.zeros_like(x)
+        mean.mul_(0.9).add_(x, alpha=0.1).addcmul_(x, x, value=0.5)
+        return ((mean.sqrt() / 0.7).add_(1e-8) * y).sub(x).neg()
+
+    expected = update().tolist()
+    waits = counted_waits(deferring, monkeypatch)
+    made = gradwire.compile(update)()
+    assert len(waits) == 0
+    assert made.tolist() == expected
+
+
+@pytest.mark.filterwarnings("ignore:compile")
+def test_a_recording_waits_once_for_an_op_at_several_places(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, given = gradwire.full((3,), 0.5, requires_grad=True), gradwire.ones(3)
+
+    def function(x):
+        x = x * weight
+        x = x.tanh() * weight  # the operand was made by another node
+        x = x * weight
+        return x.tanh()
+
+    waits = counted_waits(deferring, monkeypatch)
+    made = gradwire.compile(function)(given)
+    assert len(waits) <= 3  # mul with a leaf that requires grad, with a result, and tanh
+    assert made.tolist() == function(given).tolist()
+    assert made.grad_fn.name() == "TanhBackward0"
+
+
+def test_results_that_a_recording_foretells_are_described_as_the_functions(deferring) -> None:
+    def made():
+        x, h = gradwire.ones(3, 2), gradwire.ones(2, dtype=gradwire.float16)
+        yield from (x * 2, x + x.t().contiguous().t(), x / 3, -x, x.sqrt(), gradwire.zeros_like(x))
+        yield gradwire.maximum(x, -x)
+        yield from (h + 1, x * h, x * gradwire.ones(2, dtype=gradwire.float64), gradwire.zeros_like(x.t()))
+        yield from (x.add_(1, alpha=2), x.t().mul_(2), x.div_(x))
+
+    def described(tensors):
+        return [(t.dtype, t.shape, t.stride(), t.requires_grad, t.is_leaf, t.tolist()) for t in tensors]
+
+    wanted = described(list(made()))
+    assert described(gradwire.compile(lambda: list(made()))()) == wanted
+    with gradwire.no_grad():
+        assert described(gradwire.compile(lambda: list(made()))()) == wanted
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_recording_sees_the_users_code_in_an_optimizer(deferring, own: bool) -> None:
+    class Factor:
+        value = 0.5
+
+    class Scaled(gradwire.optim.SGD):
+        def _update(self, group):
+            group = {**group, "lr": group["lr"] * Factor.value}
+            super()._update(group)
+
+    weight = gradwire.ones(2, requires_grad=True)
+    optimizer = (Scaled if own else gradwire.optim.SGD)([weight], lr=1.0)
+
+    def step():
+        optimizer.zero_grad()
+        (weight * 3).sum().backward()
+        optimizer.step()
+        return weight.detach().clone()
+
+    compiled = gradwire.compile(step)
+    seen = [compiled().tolist()[0] for _ in range(3)]
+    Factor.value = 1.0
+    seen += [compiled().tolist()[0] for _ in range(2)]
+    change = [1.5, 1.5, 1.5, 3.0, 3.0] if own else [3.0] * 5
+    expected = [1.0 - sum(change[: place + 1]) for place in range(5)]
+    assert seen == expected

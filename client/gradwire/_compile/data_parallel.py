@@ -621,7 +621,7 @@ def _find_obstacle(recorded: RecordedCall) -> str | None:
             return f"it uses tensors from outside that share memory, such as {_described(each)}"
         seen.add(id(each._storage))
     with_gradient = {each._id for each in captures if recorded.had(each) is not None}
-    for command, _ in recorded.recorder.steps:
+    for command in recorded.recorder.commands:
         which = command.WhichOneof("command")
         if which == "gradients":
             return "it uses autograd.grad; only the gradients of backward() are averaged"

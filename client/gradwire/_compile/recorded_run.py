@@ -79,7 +79,7 @@ class LeafGradients:
     def leave(self, recorder: Recorder) -> None:
         """Restore the proxies of gradients that the call did not replace."""
         replaced = {
-            command.set_grad.tensor for command, _ in recorder.steps if command.WhichOneof("command") == "set_grad"
+            command.set_grad.tensor for command in recorder.commands if command.WhichOneof("command") == "set_grad"
         }
         for tensor_id, (leaf, grad) in self.before.items():
             if isinstance(grad, Handle) and tensor_id not in replaced and leaf._grad is not None:

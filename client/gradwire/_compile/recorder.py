@@ -20,13 +20,16 @@ from gradwire._base.signals import handlers_running
 from gradwire._base.timeouts import TIMEOUT
 from gradwire._compile.symbolic import Formula, formula_of, value_of
 from gradwire._proxy.handle import Handle
-from gradwire.v1 import errors_pb2, programs_pb2, service_pb2, types_pb2
+from gradwire._transport.wire import Value, unframed
+from gradwire.v1 import commands_pb2, errors_pb2, programs_pb2, service_pb2
 from gradwire.v1.command_facts import FACTS
 
 if TYPE_CHECKING:
     from gradwire._proxy.memo import MemoEntry, Model
     from gradwire._proxy.protocols import SessionProtocol
 
+# Kinds of an op's arguments that may hold several ids.
+_WITH_IDS = ("tensors", "index")
 # Why a request is refused that is no step, of a command that others are steps of.
 _UNFIT = {
     "create": "a large tensor is made of values in a compiled function; make it outside",
@@ -41,18 +44,52 @@ class Varying(float):
 
 
 class KnownAnswers:
-    """Answers that ops have had in recorded calls of one session, for further ops with the same key or model."""
+    """Answers that commands have had in recorded calls of one session, for further ones with the same key or model."""
 
     def __init__(self, session: SessionProtocol) -> None:
         self._session = weakref.ref(session)
-        self.answers: dict[tuple[Any, ...], tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]] = {}
+        self.answers: dict[tuple[Any, ...], MemoEntry] = {}
         self.models: dict[tuple[Any, ...], Model] = {}
-        #: By a model's key: the outputs in the answer that it was made of.
-        self.outputs: dict[tuple[Any, ...], Sequence[types_pb2.TensorSpec]] = {}
+        self.plain_gradients: set[object] = set()
 
     def are_of(self, session: SessionProtocol) -> bool:
         """Whether this session gave them."""
         return self._session() is session
+
+
+class RecordedStep:
+    """A command of a recorded call: its message, or the entry that serializes it with these values.
+
+    numbers: pairs of an argument's place and the number of the program that replaces it.
+    """
+
+    __slots__ = ("_entry", "_message", "_numbers", "_values")
+
+    def __init__(
+        self,
+        message: service_pb2.Command | None,
+        entry: MemoEntry | None = None,
+        values: Sequence[Value] = (),
+        numbers: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self._message, self._entry, self._values, self._numbers = message, entry, values, numbers
+        if message is not None:
+            self._set_numbers(message)
+
+    @property
+    def command(self) -> service_pb2.Command:
+        """The message. It is made when it is first asked for: most calls of an op repeat another one."""
+        if self._message is None:
+            assert self._entry is not None
+            assert self._entry.template is not None
+            made = service_pb2.Command.FromString(unframed(self._entry.template.fill(self._values)))
+            self._set_numbers(made)
+            self._message = made
+        return self._message
+
+    def _set_numbers(self, command: service_pb2.Command) -> None:
+        for place, number in self._numbers if command.HasField("op") else ():
+            command.op.args[place].number = number
 
 
 class Recorder:
@@ -66,7 +103,7 @@ class Recorder:
         self._fallback = fallback
         #: What no program can hold, each place once, with its line.
         self.breaks: list[str] = []
-        self.steps: list[tuple[service_pb2.Command, service_pb2.Result]] = []
+        self.steps: list[RecordedStep] = []
         self.call_sites: list[tuple[Any, int]] = []
         #: By id: tensors from outside the call.
         self.handles: dict[int, Handle] = {}
@@ -82,7 +119,7 @@ class Recorder:
         #: By id: the dicts whose numbers the counters advance.
         self.counted: dict[int, dict[str, Any]] = {}
         self._numbered: dict[object, int] = {}
-        self._varying: list[int | None] = []
+        self._varying: list[tuple[int, int]] = []
         self._created: list[weakref.ref[Handle]] = []
         self._created_ids: set[int] = set()
         #: What this call, and perhaps earlier ones, have had answered. None: each op waits for its answer.
@@ -103,7 +140,7 @@ class Recorder:
         if self._is_elsewhere():
             return
         values = [*args, *(value for _, value in kwargs)]
-        self._varying = [value.place if type(value) is Varying else None for value in values]
+        self._varying = [(place, value.place) for place, value in enumerate(values) if type(value) is Varying]
         for handle in _handles(values):
             if handle._id not in self._created_ids:
                 self.handles[handle._id] = handle
@@ -136,8 +173,11 @@ class Recorder:
         if facts.step_sets and not any(getattr(command, which).HasField(name) for name in facts.step_sets):
             self._refuse(_UNFIT[which])
 
-    def add_command(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
-        """Record a command that succeeded."""
+    def add_command(self, command: service_pb2.Command, result: service_pb2.Result | None) -> None:
+        """Record a command that succeeded with this result; without one, a command that does not wait.
+
+        Then the message is kept.
+        """
         if self._is_elsewhere():
             return
         which = _name(command)
@@ -146,67 +186,69 @@ class Recorder:
             self._obstruct("it asks how often a tensor was changed in place (_version)")
         if not facts.is_step and not facts.left_out_of_programs:
             self._obstruct(f"it uses {which}, which is no step of a program")
-        if not facts.is_step or (which == "grad" and not result.grad.HasField("grad")):
+        if not facts.is_step or (which == "grad" and result is not None and not result.grad.HasField("grad")):
             return
-        kept = service_pb2.Command()
-        kept.CopyFrom(command)
-        if which == "op":
+        kept = command
+        if result is None:
+            self.pipelined = True
+        else:
+            kept = service_pb2.Command()
+            kept.CopyFrom(command)
+        if which == "op" and result is not None:
             outputs = result.op.outputs
             if any(output.data_dependent for output in outputs):
                 self._refuse(f"{command.op.op}(): the shape of its result follows from values, which vary")
             if not (command.op.op.endswith("_") and len(outputs) == 1 and not command.op.outputs):
                 del kept.op.outputs[:]
                 kept.op.outputs.extend([output.id for output in outputs])
-            for place, number in enumerate(self._varying):
-                if number is not None:
-                    kept.op.args[place].number = number
-            self._varying = []
-        self.steps.append((kept, result))
-        self.call_sites.append(find_call_site())
+        self._add(RecordedStep(kept, numbers=self._varying), find_call_site())
 
-    def learn_answer(self, entry: MemoEntry, outputs: Sequence[types_pb2.TensorSpec]) -> None:
-        """Keep an op's answer for further calls with the same key."""
+    def add_repeated(self, entry: MemoEntry, values: Sequence[Value]) -> None:
+        """Record a command like one that succeeded in this call, or in an earlier one: it does not wait."""
+        self.pipelined = True
+        self._add(RecordedStep(None, entry, values, self._varying), (entry.code, entry.offset))
+
+    def _add(self, step: RecordedStep, call_site: tuple[Any, int]) -> None:
+        self._varying = []
+        self.steps.append(step)
+        self.call_sites.append(call_site)
+
+    @property
+    def commands(self) -> Iterator[service_pb2.Command]:
+        """The messages of the commands, in order."""
+        return (step.command for step in self.steps)
+
+    def learn_answer(self, entry: MemoEntry) -> None:
+        """Keep a command's answer for further ones with the same key, or with other sizes."""
         known = self.known
         if known is not None and not self._is_elsewhere():
-            known.answers[entry.key] = entry, outputs
+            known.answers[entry.key] = entry
             if entry.model is not None:
-                known.outputs[entry.model.key] = outputs
-                known.models[entry.model.key] = entry.model
+                known.models.setdefault(entry.model.key, entry.model)
 
-    def known_answer(
-        self, key: tuple[Any, ...], values: Sequence[Any]
-    ) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
-        """What an op with this key and these values gives; None if it must wait."""
-        if self.known is None or self._must_wait():
+    def known_answer(self, key: tuple[Any, ...], values: Sequence[Any]) -> MemoEntry | None:
+        """What a command with this key and these values gives; None if it must wait."""
+        if self.known is None or self.must_wait:
             return None
         found = self.known.answers.get(key)
-        if found is None or any(values[place] != value for place, value in found[0].fixed):
+        if found is None or any(values[place] != value for place, value in found.fixed):
             return None
-        self.pipelined = True
         return found
 
     @property
-    def models(self) -> Mapping[tuple[Any, ...], Model]:
-        """What ops gave in the call, by the memo's keys without sizes and integers; empty if an op must wait."""
-        return {} if self.known is None or self._must_wait() else self.known.models
-
-    def sized_answer(self, entry: MemoEntry) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]:
-        """What an op inferred from a model gives: the answer of the model with other sizes."""
-        assert entry.model is not None
-        assert self.known is not None
-        outputs = []
-        for output, spec in zip(self.known.outputs[entry.model.key], entry.specs, strict=True):
-            made = types_pb2.TensorSpec()
-            made.CopyFrom(output)
-            made.shape[:] = spec.shape
-            made.strides[:] = spec.strides
-            outputs.append(made)
-        self.pipelined = True
-        return entry, outputs
-
-    def _must_wait(self) -> bool:
-        """Whether each op waits here for its answer."""
+    def must_wait(self) -> bool:
+        """Whether each command waits here for its answer."""
         return self.known is None or self._is_elsewhere() or TIMEOUT.get() is not None
+
+    @property
+    def models(self) -> Mapping[tuple[Any, ...], Model]:
+        """What ops gave in the call, by the memo's keys without call sites, sizes and integers."""
+        return {} if self.known is None else self.known.models
+
+    @property
+    def plain_gradients(self) -> set[object]:
+        """Families of tensors whose gradients are like the tensors, without history."""
+        return set() if self.known is None else self.known.plain_gradients
 
     def _obstruct(self, why: str) -> None:
         if self.obstacle is None:
@@ -242,7 +284,7 @@ class Recorder:
 
     def differentiates(self) -> bool:
         """Whether a command was recorded that may add to gradients."""
-        return any(FACTS[_name(command)].differentiates for command, _ in self.steps)
+        return any(FACTS[_name(command)].differentiates for command in self.commands)
 
 
 class RecordedProgram:
@@ -259,9 +301,10 @@ class RecordedProgram:
         made: set[int] = set()
         known = {handle._id for handle in feeds}
         outside: list[int] = []
-        for command, _ in recorder.steps:
+        for command in recorder.commands:
             which = _name(command)
-            for is_made, tensor_id in _ids(getattr(command, which), FACTS[which].makes):
+            request = getattr(command, which)
+            for is_made, tensor_id in _op_ids(request) if which == "op" else _ids(request, FACTS[which].makes):
                 if is_made:
                     made.add(tensor_id)
                 elif tensor_id not in made and tensor_id not in known:
@@ -278,7 +321,7 @@ class RecordedProgram:
         self.program = programs_pb2.Program(numbers=len(recorder.numbers))
         for handle in (*feeds, *self.captures):
             self._add_input(handle)
-        for command, _ in recorder.steps:
+        for command in recorder.commands:
             self._add_step(command)
         for handle in results:
             if handle._id in made:
@@ -329,7 +372,7 @@ class RecordedProgram:
         step = self.program.steps.add()
         request: Any = getattr(step, which)
         request.CopyFrom(getattr(command, which))
-        _rename(request, self._slot)
+        (_rename_op if which == "op" else _rename)(request, self._slot)
 
     def _slot(self, tensor_id: int) -> int:
         if tensor_id and tensor_id not in self.slots:
@@ -366,6 +409,31 @@ def _ids(message: Any, makes: str) -> list[tuple[bool, int]]:
         elif field.type == field.TYPE_FIXED64:
             found.extend((field.name == makes, each) for each in (value if field.is_repeated else (value,)) if each)
     return sorted(found, key=lambda pair: pair[0])
+
+
+def _op_ids(request: commands_pb2.OpRequest) -> list[tuple[bool, int]]:
+    """`_ids` of an op, of which a call has many."""
+    found: list[tuple[bool, int]] = []
+    for argument in request.args:
+        kind = argument.WhichOneof("kind")
+        if kind == "tensor":
+            found.append((False, argument.tensor))
+        elif kind in _WITH_IDS:
+            found.extend(_ids(argument, ""))
+    found.extend((True, each) for each in request.outputs)
+    return [pair for pair in found if pair[1]]
+
+
+def _rename_op(request: commands_pb2.OpRequest, slot: Callable[[int], int]) -> None:
+    """`_rename` of an op."""
+    for argument in request.args:
+        kind = argument.WhichOneof("kind")
+        if kind == "tensor":
+            argument.tensor = slot(argument.tensor)
+        elif kind in _WITH_IDS:
+            _rename(argument, slot)
+    if request.outputs:
+        request.outputs[:] = [slot(each) for each in request.outputs]
 
 
 def _rename(message: Any, slot: Callable[[int], int]) -> None:

@@ -228,7 +228,7 @@ class Recording:
         self._reads = bool(len(trace.program.outputs))
         replaced = {
             trace.slots[command.set_grad.tensor]
-            for command, _ in recorded.recorder.steps
+            for command in recorded.recorder.commands
             if command.WhichOneof("command") == "set_grad"
         }
         #: Per input: its index, its gradient state before, its gradient after, and whether the call assigned a new one.

@@ -11,10 +11,10 @@ from gradwire._base.watching import unwatched
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
 from gradwire._transport.wire import Build, Value, make_template
-from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
+from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import SessionProtocol
+    from gradwire._proxy.protocols import RecorderProtocol, SessionProtocol
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
 
@@ -41,9 +41,12 @@ def run(
     names_gradient = read is _read_gradient
     recorder = session.recorder if name == "set_grad" or names_gradient else None
     known = None if recorder is None else recorder.known_answer(full, values)
+    if recorder is not None and known is None and names_gradient:
+        known = _foretold_gradient(recorder, full, call_site, values, build)
     if known is not None:
-        unwatched(session.post_recorded, build(values), known[0], _answer_again(known[1], values))
-        return known[0].specs
+        assert recorder is not None
+        unwatched(_repeat_recorded, session, recorder, known, values)
+        return known.specs
     result = unwatched(session.wait, build(values))
     specs = () if read is None else read(result)
     if read is not None and not specs:
@@ -53,17 +56,32 @@ def run(
         entry = MemoEntry(full, name, call_site, template, specs)
         session.remember(entry)
         if recorder is not None:
-            recorder.learn_answer(entry, [result.grad.grad] if names_gradient else ())
+            recorder.learn_answer(entry)
+            if names_gradient and specs[0] is key[0].gradient():
+                recorder.plain_gradients.add(key[0].family)
     return specs
 
 
-def _answer_again(gradients: Sequence[types_pb2.TensorSpec], values: Sequence[Value]) -> service_pb2.Result:
-    """The answer to a recorded `set_grad`, or to one that names a gradient like that of an equal command."""
-    result = service_pb2.Result()
-    for gradient in gradients:
-        result.grad.grad.CopyFrom(gradient)
-        result.grad.grad.id = int(values[1])
-    return result
+def _repeat_recorded(
+    session: SessionProtocol, recorder: RecorderProtocol, entry: MemoEntry, values: Sequence[Value]
+) -> None:
+    session.raise_if_unusable()
+    recorder.add_repeated(entry, values)
+    repeat(session, entry, values)
+
+
+def _foretold_gradient(
+    recorder: RecorderProtocol, key: tuple[Any, ...], call_site: tuple[Any, int], values: Sequence[Value], build: Build
+) -> MemoEntry | None:
+    """What naming a gradient gives, if that of another tensor of the same family was like the tensor."""
+    spec = key[-1]
+    if recorder.must_wait or spec.family not in recorder.plain_gradients:
+        return None
+    entry = MemoEntry(key, "grad", call_site, make_template(build, values), (spec.gradient(),))
+    if entry.template is None:
+        return None
+    recorder.learn_answer(entry)
+    return entry
 
 
 def repeat(session: SessionProtocol, entry: MemoEntry, values: Sequence[Value]) -> None:

@@ -44,6 +44,7 @@ class Spec:
         "device",
         "device_name",
         "dtype",
+        "family",
         "grad_fn",
         "inference",
         "is_leaf",
@@ -94,12 +95,15 @@ class Spec:
         #: One object for all tensors that differ in sizes and strides alone; None with tangents. Empty ones differ,
         #: because ops refuse fewer of them.
         self.kind: object | None = None
+        #: The same for all nodes that may have made the tensors: no op's results depend on that.
+        self.family: object | None = None
         if not tangents:
-            kind = (
-                dtype, len(shape), 0 in shape, device_name, requires_grad, is_leaf, grad_fn, bool(strides), is_view,
-                origin, inference, outdated, output_nr,
+            family = (
+                dtype, len(shape), 0 in shape, device_name, requires_grad, is_leaf, bool(strides), is_view, origin,
+                inference, outdated,
             )  # fmt: skip
-            self.kind = _KINDS.setdefault(kind, kind)
+            kind = (*family, grad_fn, output_nr)
+            self.family, self.kind = _KINDS.setdefault(family, family), _KINDS.setdefault(kind, kind)
 
     def __repr__(self) -> str:
         return f"Spec({self.dtype.name}{list(self.shape)}, {self.device_name}, grad_fn={self.grad_fn or None})"

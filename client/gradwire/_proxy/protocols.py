@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from gradwire._proxy.memo import MemoEntry, Model
 from gradwire._transport.transport import Transport
 from gradwire._transport.wire import Value
-from gradwire.v1 import commands_pb2, service_pb2, types_pb2
+from gradwire.v1 import commands_pb2, service_pb2
 
 
 class HookCallback(Protocol):
@@ -41,23 +41,29 @@ class RecorderProtocol(Protocol):
     def check(self, command: service_pb2.Command) -> None:
         """Refuse a command that no program can contain, before it is executed."""
 
-    def add_command(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
-        """Record a command that succeeded."""
+    def add_command(self, command: service_pb2.Command, result: service_pb2.Result | None) -> None:
+        """Record a command that succeeded with this result; without one, a command that does not wait."""
 
-    def learn_answer(self, entry: MemoEntry, outputs: Sequence[types_pb2.TensorSpec]) -> None:
-        """Keep an op's answer for further calls with the same key."""
+    def add_repeated(self, entry: MemoEntry, values: Sequence[Value]) -> None:
+        """Record a command like one that succeeded before: it does not wait."""
 
-    def known_answer(
-        self, key: tuple[Any, ...], values: Sequence[Any]
-    ) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
-        """What an op with this key and these values gives; None if it must wait."""
+    def learn_answer(self, entry: MemoEntry) -> None:
+        """Keep a command's answer for further ones with the same key, or with other sizes."""
+
+    def known_answer(self, key: tuple[Any, ...], values: Sequence[Any]) -> MemoEntry | None:
+        """What a command with this key and these values gives; None if it must wait."""
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether each command waits here for its answer."""
 
     @property
     def models(self) -> Mapping[tuple[Any, ...], Model]:
-        """What ops gave in the call, by the memo's keys without sizes and integers."""
+        """What ops gave in the call, by the memo's keys without call sites, sizes and integers."""
 
-    def sized_answer(self, entry: MemoEntry) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]]:
-        """What an op inferred from a model gives."""
+    @property
+    def plain_gradients(self) -> set[object]:
+        """Families of tensors whose gradients are like the tensors, without history."""
 
 
 class SegmentsProtocol(Protocol):
@@ -130,8 +136,8 @@ class SessionProtocol(Protocol):
     ) -> service_pb2.Result:
         """Send a command after all buffered ones, call `meanwhile`, and wait for the answer."""
 
-    def post_recorded(self, command: service_pb2.Command, entry: MemoEntry, result: service_pb2.Result) -> None:
-        """Record a command with this answer and buffer it."""
+    def post_recorded(self, command: service_pb2.Command, entry: MemoEntry) -> None:
+        """Record a command whose answer is known, and buffer it."""
 
     def issue(self, command: service_pb2.Command) -> Callable[[], service_pb2.Result]:
         """Send a command after all buffered ones; return the function that waits for its answer."""

@@ -441,14 +441,17 @@ class Session:
             recorder.add_command(command, waiter.result)
         return waiter.result
 
-    def post_recorded(self, command: service_pb2.Command, entry: MemoEntry, result: service_pb2.Result) -> None:
-        """Record a command with this answer and buffer it. Raises GradwireError as `wait` does, but not its refusal."""
+    def post_recorded(self, command: service_pb2.Command, entry: MemoEntry) -> None:
+        """Record a command whose answer is known, and buffer it. Raises GradwireError as `wait` does, but not its
+        refusal.
+        """
         self.raise_if_unusable()
         assert self.recorder is not None
         self.recorder.check(command)
-        self.recorder.add_command(command, result)
         command.quiet = True
-        self.post_large(wire.framed(command.SerializeToString()), entry)
+        data = command.SerializeToString()  # before the recorder puts numbers of the program into it
+        self.recorder.add_command(command, None)
+        self.post_large(wire.framed(data), entry)
 
     def issue(self, command: service_pb2.Command) -> Callable[[], service_pb2.Result]:
         """Send a command after all buffered ones; return the function that waits for its answer.

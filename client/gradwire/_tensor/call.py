@@ -30,7 +30,7 @@ from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.in_place import check_in_place, note_written
-from gradwire._tensor.inference import foresee, infer, learn, sketch
+from gradwire._tensor.inference import foresee, foretell, infer, learn, sketch
 from gradwire._tensor.overrides import OverriddenError, call_override
 from gradwire._tensor.shape_rules import RULES, Rule
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
@@ -309,8 +309,8 @@ def _first_call(
 
     recorder = session.recorder
     known = None if recorder is None else _recorded_answer(recorder, key, op, args, kwargs, values, call_site)
-    if known is not None:
-        return _record_again(session, *known, build, args, values, edges, result)
+    if recorder is not None and known is not None:
+        return _record_again(session, recorder, known, build, args, values, edges, result)
     rule = _RULES.get(op)
     template = foreseen = None
 
@@ -338,8 +338,8 @@ def _first_call(
             session.remember(entry)
             if recorder is not None and not warning and not same:
                 if rule is not None:
-                    sketch(rule, key, op, args, kwargs, entry)
-                recorder.learn_answer(entry, outputs)
+                    sketch(rule, key, op, args, kwargs, entry, op not in WARNING_OPS)
+                recorder.learn_answer(entry)
             elif not warning and (in_place or not same):
                 learn(session, foreseen, entry)
     if in_place:
@@ -366,33 +366,45 @@ def _recorded_answer(
     kwargs: _NamedValues,
     values: list[Value],
     call_site: tuple[CodeType, int],
-) -> tuple[MemoEntry, Sequence[types_pb2.TensorSpec]] | None:
-    """What a recorded op gives, known from a call with equal or other sizes there; None if it must wait."""
+) -> MemoEntry | None:
+    """What a recorded op gives: as an equal call, as one that differs in sizes, or by itself; None if it must wait."""
     known, rule = recorder.known_answer(tuple(key), values), _RULES.get(op)
     if known is not None or rule is None:
         return known
-    entry = infer(recorder.models, rule, key, op, args, kwargs, values, call_site)
-    return None if entry is None else recorder.sized_answer(entry)
+    if recorder.must_wait:
+        return None
+    entry = infer(recorder.models, rule, key, op, args, kwargs, values, call_site, op not in WARNING_OPS)
+    if entry is None:
+        entry = foretell(rule, key, op, args, kwargs, call_site)
+        if entry is not None:
+            entry.fixed = _fixed_floats(op, args, kwargs)
+    return entry
 
 
 def _record_again(
     session: SessionProtocol,
+    recorder: RecorderProtocol,
     entry: MemoEntry,
-    outputs: Sequence[types_pb2.TensorSpec],
     build: Callable[[Sequence[Value]], service_pb2.Command],
     args: tuple[Any, ...],
     values: list[Value],
     edges: list[Any],
     result: Any,
 ) -> Any:
-    """Apply an op in a recorded call that gave these outputs there before; do not wait for the answer."""
-    ids = [int(values[0])] if entry.in_place else [next(session.ids) for _ in entry.specs]
-    answer = service_pb2.Result()
-    for output, one in zip(outputs, ids, strict=True):
-        made = answer.op.outputs.add()
-        made.CopyFrom(output)
-        made.id = int(one)
-    session.post_recorded(build(values if entry.in_place else [*values, *ids]), entry, answer)
+    """Apply an op in a recorded call whose results are known; do not wait for the answer."""
+    ids = [] if entry.in_place else [next(session.ids) for _ in entry.specs]
+    sent = [*values, *ids]
+    if entry.template is None:
+        # Inferred. Its template serializes the next one.
+        session.post_recorded(build(sent), entry)
+        entry.template = make_template(build, sent)
+        if entry.template is not None:
+            entry.words = entry.template.words
+            recorder.learn_answer(entry)
+    else:
+        session.raise_if_unusable()
+        recorder.add_repeated(entry, sent)
+        session.post_op(entry, sent)
     if entry.in_place:
         update = update_strides if entry.name == "take_geometry_" else update_in_place
         update(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))

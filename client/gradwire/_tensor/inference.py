@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gradwire._proxy.memo import MemoEntry, Model, Spec
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import MemoEntry, Model, Spec, intern
 from gradwire._proxy.protocols import SessionProtocol
 from gradwire._tensor.indexing import Index
 from gradwire._tensor.shape_rules import Rule, Shapes, item_kinds
@@ -26,6 +27,11 @@ _KEY_HEAD = 4
 _INT64 = range(-(1 << 63), 1 << 63)
 # Ops and rules whose attributes of type float may vary: a rule checks them, or no value is refused.
 _FREE_FLOATS = frozenset({"dropout", "uniform_", "normal_", "leaky_relu"})
+# Ops of float tensors of one dtype and of numbers, whose result has that dtype; and those that take no number.
+_OF_ONE_TENSOR = frozenset({"zeros_like", "ones_like"})
+_KEEPING_DTYPE = _OF_ONE_TENSOR | {
+    "add", "sub", "mul", "div", "neg", "sqrt", "square", "addcmul", "addcdiv", "maximum", "minimum",
+}  # fmt: skip
 _NamedValues = Sequence[tuple[str, Any]]
 
 
@@ -38,9 +44,13 @@ def infer(
     kwargs: _NamedValues,
     values: list[Value],
     call_site: tuple[CodeType, int],
+    anywhere: bool = False,
 ) -> MemoEntry | None:
-    """The entry of a call whose results a model and the op's rule describe; None if the call must wait."""
-    found = _model_key(key, op, args)
+    """The entry of a call whose results a model and the op's rule describe; None if the call must wait.
+
+    anywhere: whether the models are those of all call sites.
+    """
+    found = _model_key(key, op, args, anywhere)
     if found is None:
         return None
     model = models.get(found[0])
@@ -63,6 +73,45 @@ def infer(
     return entry
 
 
+def foretell(
+    rule: Rule, key: list[Any], op: str, args: tuple[Any, ...], kwargs: _NamedValues, call_site: tuple[CodeType, int]
+) -> MemoEntry | None:
+    """The entry of a call that records no history and whose results have the operands' float dtype; else None.
+
+    No earlier answer is needed to describe them.
+    """
+    if op.removesuffix("_") not in _KEEPING_DTYPE or type(key[1]) is not bool:
+        return None
+    specs = []
+    for value in (*args, *(value for _, value in kwargs)):
+        if isinstance(value, Handle):
+            specs.append(value._spec)
+        elif not isinstance(value, (float, int)) or type(value) is bool or op in _OF_ONE_TENSOR:
+            return None
+    if not specs or not all(_is_like(spec, specs[0]) for spec in specs):
+        return None
+    if key[1] and any(spec.requires_grad for spec in specs):
+        return None
+    shapes = rule(op, *args, **dict(kwargs))
+    if shapes is None or len(shapes) != 1:
+        return None
+    sizes, strides = shapes[0]
+    if not op.endswith("_"):
+        made = intern(specs[0].dtype, sizes, specs[0].device_name, strides=strides)
+        return MemoEntry(tuple(key), op, call_site, None, (made,))
+    return MemoEntry(tuple(key), op, call_site, None, (specs[0],), in_place=True)
+
+
+def _is_like(spec: Spec, first: Spec) -> bool:
+    """Whether a tensor is an ordinary one in the CPU's memory, of the first one's float dtype."""
+    return (
+        spec.dtype is first.dtype
+        and spec.dtype.is_floating_point
+        and spec.device_name == "cpu"
+        and not (spec.is_view or spec.inference or spec.outdated or spec.tangents)
+    )
+
+
 def foresee(
     rule: Rule,
     key: list[Any],
@@ -77,7 +126,7 @@ def foresee(
     `build` makes the command from arguments, named arguments and values.
     """
     shapes = rule(op, *args, **dict(kwargs))
-    found = None if shapes is None else _model_key(key, op, args)
+    found = None if shapes is None else _model_key(key, op, args, False)
     if found is None:
         return None
 
@@ -99,19 +148,36 @@ def learn(
         session.remember_model(answer.model)
 
 
-def sketch(rule: Rule, key: list[Any], op: str, args: tuple[Any, ...], kwargs: _NamedValues, answer: MemoEntry) -> None:
-    """Give a recorded call's entry a model that makes no commands, if the op's rule gives the sizes of the answer."""
-    found = _learned(rule, key, op, args, kwargs, answer)
+def sketch(
+    rule: Rule,
+    key: list[Any],
+    op: str,
+    args: tuple[Any, ...],
+    kwargs: _NamedValues,
+    answer: MemoEntry,
+    anywhere: bool,
+) -> None:
+    """Give a recorded call's entry a model that makes no commands, if the op's rule gives the sizes of the answer.
+
+    anywhere: whether it holds at all call sites.
+    """
+    found = _learned(rule, key, op, args, kwargs, answer, anywhere)
     if found is not None:
         answer.model = Model(found[0], (answer.code, answer.offset), None, answer.specs, answer.fixed)
 
 
 def _learned(
-    rule: Rule, key: list[Any], op: str, args: tuple[Any, ...], kwargs: _NamedValues, answer: MemoEntry
+    rule: Rule,
+    key: list[Any],
+    op: str,
+    args: tuple[Any, ...],
+    kwargs: _NamedValues,
+    answer: MemoEntry,
+    anywhere: bool,
 ) -> tuple[tuple[Any, ...], list[int]] | None:
     """The model's key and the call's integers, if the op's rule gives the sizes of the answer."""
     shapes = rule(op, *args, **dict(kwargs))
-    return None if shapes is None or shapes != _shapes_of(answer) else _model_key(key, op, args)
+    return None if shapes is None or shapes != _shapes_of(answer) else _model_key(key, op, args, anywhere)
 
 
 def _shapes_of(answer: MemoEntry) -> Shapes:
@@ -119,9 +185,14 @@ def _shapes_of(answer: MemoEntry) -> Shapes:
     return tuple([(tuple(spec.shape), spec.strides) for spec in answer.specs])
 
 
-def _model_key(key: list[Any], op: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[int]] | None:
-    """The memo's key without sizes and integers, and the integers; None if a call like this is never inferred."""
-    general = key[:_KEY_HEAD]
+def _model_key(
+    key: list[Any], op: str, args: tuple[Any, ...], anywhere: bool
+) -> tuple[tuple[Any, ...], list[int]] | None:
+    """The memo's key without sizes and integers, and the integers; None if a call like this is never inferred.
+
+    anywhere: whether to leave out the call site, and the nodes that made the operands.
+    """
+    general = key[: _KEY_HEAD - 2] if anywhere else key[:_KEY_HEAD]
     integers = []
     for part in key[_KEY_HEAD:]:
         kind = type(part)
@@ -133,7 +204,7 @@ def _model_key(key: list[Any], op: str, args: tuple[Any, ...]) -> tuple[tuple[An
         elif kind is Spec:
             if part.kind is None or (part.strides and part.device_name != "cpu"):
                 return None  # CuPy may choose other strides than NumPy for the results
-            general.append(part.kind)
+            general.append(part.family if anywhere else part.kind)
         else:
             general.append(part)
     if len(args) > 1 and type(args[1]) is Index:

@@ -48,6 +48,14 @@ def framed(command: bytes) -> bytes:
     return _COMMANDS_TAG + varint(len(command)) + command
 
 
+def unframed(command: bytes) -> bytes:
+    """The serialized Command of an element of RunRequest.commands."""
+    start = len(_COMMANDS_TAG)
+    while command[start] >= 0x80:
+        start += 1
+    return command[start + 1 :]
+
+
 class Template:
     """A quiet command with placeholders. `pack(pieces[0], value, pieces[1], value, …, pieces[-1])` fills them."""
 

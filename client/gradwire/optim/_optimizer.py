@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from gradwire._base import dtypes
 from gradwire._base.modes import enable_grad, no_grad
+from gradwire._base.watching import unwatched
 from gradwire._compile.symbolic import SymbolicNumber, rounded_to_float32
 from gradwire._functions.create import tensor
 from gradwire._functions.functions import typename
@@ -22,6 +23,7 @@ from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import clear_grad
+from gradwire.optim._plain_updates import runs_unwatched
 from gradwire.optim._steps import Steps
 
 
@@ -163,6 +165,12 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradient of every parameter, or with `set_to_none=False` fill it with zeros."""
+        if set_to_none and runs_unwatched(self):
+            unwatched(self._clear_gradients, set_to_none)
+        else:
+            self._clear_gradients(set_to_none)
+
+    def _clear_gradients(self, set_to_none: bool) -> None:
         for group in self.param_groups:
             for param in group["params"]:
                 clear_grad(param, set_to_none)
@@ -191,6 +199,12 @@ class Optimizer:
         return loss
 
     def _update_all(self) -> None:
+        if runs_unwatched(self):
+            unwatched(self._update_groups)
+        else:
+            self._update_groups()
+
+    def _update_groups(self) -> None:
         for group in self.param_groups:
             self._update(group)
 

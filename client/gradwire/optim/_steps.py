@@ -157,7 +157,7 @@ class _StepProgram:
         self._counters = list(recorder.counters.values())
         changed = {
             command.op.args[0].tensor
-            for command, _ in recorder.steps
+            for command in recorder.commands
             if command.WhichOneof("command") == "op" and command.op.op.endswith("_")
         }
         self._changed = [handle for handle in trace.captures if handle._id in changed]

@@ -34,6 +34,7 @@ SOURCE_GRADIENT, WEIGHTS_GRADIENT, RESULT_GRADIENT = 129, 161, 145
 FIRST_STATE, FIRST_CELL, RECURRENT, LAST_STATE, LAST_CELL, WORKSPACE = 2, 3, 34, 18, 19, 64
 GRADIENT = 128  # added to an argument's number
 _Dims = ctypes.c_int64 * 12
+_LOADING = threading.Lock()  # so that two threads get the same library
 _Handle = ctypes.c_void_p
 _Out = ctypes.POINTER(ctypes.c_void_p)
 
@@ -259,6 +260,16 @@ class Library:
         self.call(name, ctypes.byref(handle), *args)
         return handle
 
+    def prepare_products(self) -> None:
+        """Let the library generate its kernels of products, as a first one would. Raises RuntimeError, MemoryError."""
+        self.use_one_thread()
+        numbers = (ctypes.c_float * 48)()
+        one = ctypes.addressof(numbers)
+        other, result = one + 64, one + 128
+        status = self._sgemm(b"N", b"N", 4, 4, 4, 1.0, one, 4, other, 4, 0.0, result, 4)
+        if status:
+            raise error_of("sgemm", status)
+
     def multiply(self, facts: Any, number: int) -> None:
         """One part of a job of products (core/team.py). Raises RuntimeError, MemoryError."""
         begin = PRODUCT_FACTS + PRODUCT_NUMBERS * number
@@ -400,9 +411,14 @@ def installed() -> str | None:
         return None  # another package's library
 
 
-@cache
 def library() -> Library | None:
     """The library; None if it is not installed or cannot be loaded, which is logged."""
+    with _LOADING:
+        return _loaded()
+
+
+@cache
+def _loaded() -> Library | None:
     path = _path()
     if path is None:
         return None

@@ -51,6 +51,13 @@ def matrix_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Arr
     return np.matmul(a, b) if out is None else np.matmul(a, b, out)
 
 
+def prepare() -> None:
+    """Let oneDNN generate its kernels, so that the first product does not wait for it. Raises RuntimeError."""
+    found = _fast()
+    if found is not None:
+        found.prepare_products()
+
+
 def _worth_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Array:
     found = _fast()
     shape = (*a.shape[:-1], b.shape[-1])

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradwire_engine.compile.eager.preloading import PRELOADER
 from gradwire_engine.core.device import load_scipy
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_server.worker.fork_permits import POLL_SECONDS
@@ -39,6 +40,7 @@ class ForkedOp:
     def __init__(self, compute: Callable[[], Any], name: str) -> None:
         """Fork the child. Raises OSError if it cannot be forked."""
         self.name = name
+        PRELOADER.wait()
         load_scipy()  # each child would load it anew, and could wait forever for a lock of another thread's import
         self.began = time.monotonic()
         self._read, write = os.pipe()

@@ -19,6 +19,7 @@ import numpy as np
 
 from gradwire.v1 import service_pb2
 from gradwire_engine import REGISTRY
+from gradwire_engine.compile.eager.preloading import PRELOADER
 from gradwire_engine.core.device import available, pools
 from gradwire_engine.core.dtypes import BY_NAME
 from gradwire_engine.ops.signal.fft_plans import release
@@ -256,6 +257,7 @@ class Runtime:
     ) -> PendingCall:
         """Create a PendingCall for session `number`; 0 for none. `sent` is by time.monotonic()."""
         if method in ("Open", "Restore"):
+            PRELOADER.begin()
             with self._lock:
                 session = Session(number, self.limits, self._cancel_tokens.setdefault(number, CancelToken()))
                 session.usage.meter = self.meter

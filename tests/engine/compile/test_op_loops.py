@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine.compile.eager import distances, forms, max_pool, normal
+from gradwire_engine.compile.eager import column_dots, distances, forms, max_pool, normal
 from gradwire_engine.compile.eager.library import Library
 from gradwire_engine.compile.fusion.form import F4, F8
 from gradwire_engine.compile.fusion.fused import OPTIONS
@@ -76,6 +76,7 @@ CASES = [
             (
                 f"layer_norm{''.join('_' + name for name in names)}",
                 f"layer_norm_backward{'_weight' * ('weight' in names)}",
+                *(["layer_norm_dots"] if "weight" in names else []),
             ),
             (_ROWS, *[(130,) for _ in names]),
             kwargs={"normalized_shape": (130,), "given": names},
@@ -118,6 +119,9 @@ CASES = [
     ),
     _Case("max_pool2d", functional.max_pool2d, ("max_pool2d", "max_unpool2d"), ((3, 20, 17, 23),), args=(3, 2, 1)),
     _Case("adaptive_max_pool2d", functional.adaptive_max_pool2d, ("max_pool2d",), ((3, 20, 16, 24),), args=((4, 8),)),
+    _Case("max_pool3d", functional.max_pool3d, ("max_pool3d", "max_unpool3d"), ((4, 8, 9, 11, 14),), args=(3, 2, 1)),
+    _Case("adaptive_max_pool3d", functional.adaptive_max_pool3d, ("max_pool3d",), ((2, 3, 8, 12, 16),),
+          args=((4, 4, 8),)),
     *(
         _Case("cdist", torch.cdist, (f"cdist_{p:g}", f"cdist_{p:g}_backward"), ((70, 21), (75, 21)),
               (p, "donot_use_mm_for_euclid_dist"))
@@ -183,14 +187,16 @@ def test_loops_compute_what_pytorch_does(case: _Case, dtype: Any, noted: NotedLo
 
 def test_every_loop_has_a_case() -> None:
     named = {name for case in CASES for name in case.loops}
-    pools = {*max_pool.NAMES} - {"max_pick2d"}  # of second derivatives, which have their own test
-    assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM), *pools, *distances.NAMES}
+    pools = {*max_pool.NAMES} - {"max_pick2d", "max_pick3d"}  # of second derivatives, which have their own test
+    others = {*pools, *distances.NAMES, *column_dots.NAMES}
+    assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM), *others}
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_an_op_declares_its_loops(case: _Case) -> None:
-    primitives = {"batch_norm": "_batch_norm", "layer_norm": "_layer_norm", "max_pool2d": "_max_pool"}
-    primitives["adaptive_max_pool2d"] = "_adaptive_max_pool"
+    primitives = {"batch_norm": "_batch_norm", "layer_norm": "_layer_norm"}
+    for dims in (2, 3):
+        primitives |= {f"max_pool{dims}d": "_max_pool", f"adaptive_max_pool{dims}d": "_adaptive_max_pool"}
     name = {**primitives, "mse_loss": "_mse_loss", "cdist": "_cdist"}.get(case.name, case.name)
     declared = OPS[name.replace("binary_cross_entropy", "_bce")].loops
     assert {*case.loops} <= {*declared}
@@ -291,21 +297,24 @@ def test_second_derivatives_are_pytorchs(case: _Case, noted: NotedLoops) -> None
     _assert_near([x.grad.array], [y.grad.numpy()], 1e-9)
 
 
+@pytest.mark.parametrize("dims", [2, 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("seed", range(12))
-def test_max_pooling_and_its_derivatives_have_pytorchs_bits(seed: int, dtype: Any, noted: NotedLoops) -> None:
+def test_max_pooling_and_its_derivatives_have_pytorchs_bits(
+    seed: int, dtype: Any, dims: int, noted: NotedLoops
+) -> None:
     rng = np.random.default_rng(seed)
-    kernel, dilation = rng.integers(1, 5, 2), rng.integers(1, 3, 2)
-    stride = rng.integers(1, 4, 2)
+    kernel, dilation = rng.integers(1, 5, dims), rng.integers(1, 3, dims)
+    stride = rng.integers(1, 4, dims)
     padding = rng.integers(0, kernel // 2 + 1)
-    args = [[int(each) for each in pair] for pair in (kernel, stride, padding, dilation)]
+    args = [[int(each) for each in sizes] for sizes in (kernel, stride, padding, dilation)]
     args.append(bool(seed % 2))
-    shape = (2, 12, *(int(each) for each in rng.integers(40, 60, 2)))
+    shape = (2, 12, *(int(each) for each in rng.integers(*((40, 60) if dims == 2 else (10, 18)), dims)))
     values = np.round(rng.standard_normal(shape) * 2).astype(dtype)  # windows with equal elements
     values[rng.random(shape) < 0.02] = [np.nan, np.inf, -np.inf, -0.0][seed % 4]
     ours, theirs = engine.tensor(values, True), torch.tensor(values, requires_grad=True)
-    made, index = engine.call("max_pool2d", [ours, *args], {"return_indices": True})
-    expected, place = functional.max_pool2d(theirs, *args, return_indices=True)
+    made, index = engine.call(f"max_pool{dims}d", [ours, *args], {"return_indices": True})
+    expected, place = getattr(functional, f"max_pool{dims}d")(theirs, *args, return_indices=True)
     slope = rng.standard_normal(made.shape).astype(dtype)
     g, h = engine.tensor(slope, True), torch.tensor(slope, requires_grad=True)
     (grad,), _ = engine.gradients([made], [ours], [g], create_graph=True)
@@ -316,7 +325,29 @@ def test_max_pooling_and_its_derivatives_have_pytorchs_bits(seed: int, dtype: An
     assert g.grad is not None
     pairs = [(made, expected), (index, place), (grad, bent), (g.grad, h.grad)]
     assert [one.array.tobytes() for one, _ in pairs] == [other.detach().numpy().tobytes() for _, other in pairs]
-    assert {name for name, _ in noted.found} == {*max_pool.NAMES}
+    wanted = {f"{name}{dims}d" for name in ("max_pool", "max_unpool", "max_pick")}
+    assert {name for name, _ in noted.found} == wanted
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, 1e18, -0.0])
+@pytest.mark.parametrize("shape", [(300, 17), (65, 130), (1030, 5)])
+def test_layer_norms_of_special_values_have_pytorchs_ones(
+    special: float, shape: tuple[int, int], noted: NotedLoops
+) -> None:
+    rng = np.random.default_rng(8)
+    values, weight, bias = (rng.standard_normal(size).astype(np.float32) for size in (shape, shape[1], shape[1]))
+    values[rng.integers(0, shape[0], 3), rng.integers(0, shape[1], 3)] = special
+    given = [engine.tensor(each, True) for each in (values, weight, bias)]
+    made = engine.call("layer_norm", [given[0], (shape[1],), *given[1:]])
+    slope = rng.standard_normal(shape).astype(np.float32)
+    engine.backward([made], [engine.tensor(slope)])
+    theirs = [torch.tensor(each, requires_grad=True) for each in (values, weight, bias)]
+    expected = functional.layer_norm(theirs[0], (shape[1],), *theirs[1:])
+    expected.backward(torch.tensor(slope))
+    assert ("layer_norm_dots", "f") in noted.found
+    found = [made.array, *(each.grad.array for each in given if each.grad is not None)]
+    for one, other in zip(found, [expected.detach(), *(each.grad for each in theirs)], strict=True):
+        np.testing.assert_allclose(one, other.numpy(), rtol=2e-5, atol=2e-5)
 
 
 def test_windows_of_many_elements_are_pooled_by_numpy(noted: NotedLoops) -> None:

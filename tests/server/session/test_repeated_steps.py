@@ -16,8 +16,16 @@ from gradwire_engine.graph.graph import AccumulateGrad
 from gradwire_engine.graph.saved import Saved
 from gradwire_server.common.limits import Limits
 from gradwire_server.session.batch import run_batch
+from gradwire_server.session.prepared import ops
 from gradwire_server.session.session import CancelToken, PendingCall, Session
 from tests.server.harness import Id, argument, command, op
+
+
+@pytest.fixture(autouse=True)
+def repeated_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are repeated from their third on, so that short programs repeat them."""
+    monkeypatch.setattr(ops, "_FIRST", 1)
+
 
 NO_GRAD = types_pb2.GRAD_MODE_DISABLED
 UNARY = ("relu", "tanh", "exp", "sigmoid", "neg", "abs", "sin", "square", "log1p", "gelu", "softplus")

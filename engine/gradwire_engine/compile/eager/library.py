@@ -6,13 +6,14 @@ decide whether machine code computes them, not the time at which a kernel become
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradwire_engine.compile.eager import distances, max_pool
-from gradwire_engine.compile.eager.forms import loop_of
+from gradwire_engine.compile.eager import column_dots, distances, max_pool, recurrent
+from gradwire_engine.compile.eager.forms import BATCH_NORM, FORMS, loop_of
 from gradwire_engine.compile.eager.gpu import GpuLoops, check_results, gpu_loops
 from gradwire_engine.compile.fusion.form import FULL, is_flat
 from gradwire_engine.compile.fusion.fused import OPTIONS
@@ -22,6 +23,14 @@ from gradwire_engine.op.workload import pause
 from gradwire_engine.ops.base.loops import Loop
 
 _CODES = {"f": "f4", "d": "f8"}
+#: The names of all loops.
+NAMES = frozenset(
+    {
+        *max_pool.NAMES, *distances.NAMES, *column_dots.NAMES, *FORMS, *recurrent.STEPS, "normal",
+        *(f"batch_norm_{name}" for name in BATCH_NORM),
+    }
+)  # fmt: skip
+_MOST_PRELOADED = 24
 _WAIT_SECONDS = 0.01  # between two looks at whether the command was cancelled
 
 
@@ -37,7 +46,7 @@ class _Source:
 
 def _source_of(name: str, dtype: str) -> _Source | None:
     """A loop by its name; None if there is none for a dtype."""
-    for module in (max_pool, distances):
+    for module in (max_pool, distances, column_dots):
         text = module.source_of(name, dtype)
         if text is not None:
             return _Source(text, module.OPERATIONS, 0, False)
@@ -64,21 +73,35 @@ class Library:
         if source is None:
             self.loaded[key] = None
             return None
-        kernel = self._built(source.text)
-        if kernel is None:
-            return None
+        kernel = self._built(source.text, f"{name}.{dtype}")
+        return None if kernel is None else self._keep(key, source, kernel)
+
+    def preload(self) -> None:
+        """Read the loops that the last processes used, and that are on disk. In the kernels' thread only."""
+        known = [(name, dtype) for name, _, dtype in (noted.rpartition(".") for noted in OPTIONS.kernels.noted())]
+        for key in [key for key in known if key[0] in NAMES and key[1] in _CODES][:_MOST_PRELOADED]:
+            OPTIONS.kernels.later(functools.partial(self._read, key))
+
+    def _read(self, key: tuple[str, str]) -> None:
+        source = None if key in self.loaded else _source_of(key[0], _CODES[key[1]])
+        kernel = None if source is None else OPTIONS.kernels.stored(source.text)
+        if source is not None and kernel is not None:
+            self._keep(key, source, kernel)
+
+    def _keep(self, key: tuple[str, str], source: _Source, kernel: Kernel) -> Loop | None:
         self._held.append(kernel)
         found = None if kernel.entry is None else Loop(kernel.entry, source.operations, source.kept, source.flat)
         self.loaded[key] = found
         return found
 
-    def _built(self, source: str) -> Kernel | None:
+    def _built(self, source: str, name: str) -> Kernel | None:
         """The kernel, after it was built or failed; None in a fork, which has no kernels' thread."""
         kernels, done = OPTIONS.kernels, Future[Kernel]()
 
         def build() -> None:
             try:
                 done.set_result(kernels.built(source))
+                kernels.note(name)
             except BaseException as error:
                 done.set_exception(error)
                 raise

@@ -149,10 +149,8 @@ class Loop:
 
         keeping: whether values that cost much are kept between passes.
         """
-        levels = self._levels()
-        needed = self.reached([value for _, _, value in self.stores])
-        last = max((levels[value] for value in needed), default=0)
-        made = [Pass() for _ in range(last + 1)]
+        levels, needed = self._levels(), self._needed()
+        made = [Pass() for _ in range(max((levels[value] for value in needed), default=0) + 1)]
         for value in sorted(needed):
             if self.values[value].op in REDUCTIONS:
                 made[levels[value] - 1].reductions.append(value)
@@ -164,16 +162,26 @@ class Loop:
         for place, each in enumerate(made):
             # A kept value is loaded, and what only it needs is not computed again.
             each.elements = sorted(self._elements(ends[place], kept))
+            later = [value for values in ends[place + 1 :] for value in values] if keeping else []
+            if not later:
+                continue
             here = set(each.elements) - kept
-            dear = {value for value in here if keeping and self._cost(value) > _CHEAP}
-            later = [value for values in ends[place + 1 :] for value in values]
+            dear = {value for value in here if self._is_dear(value)}
             each.keeps = sorted(self._elements(later, kept | dear) & dear)
             kept |= set(each.keeps)
         return made
 
     def kept(self) -> list[int]:
         """The values that are kept in scratch rows, in order."""
-        return [value for each in self.passes() for value in each.keeps]
+        return kept_by(self.passes())
+
+    def has_one_pass(self) -> bool:
+        """Whether no value depends on a reduction."""
+        levels = self._levels()
+        return not any(levels[value] for value in self._needed())
+
+    def _needed(self) -> set[int]:
+        return self.reached([value for _, _, value in self.stores])
 
     def _levels(self) -> list[int]:
         levels: list[int] = []
@@ -207,11 +215,26 @@ class Loop:
                 waiting += [arg for arg in self.values[value].args if self.values[arg].scope == FULL]
         return found
 
-    def _cost(self, value: int) -> int:
-        behind = self._elements([value])
-        return sum(_COSTS.get(self.values[each].op, 1) for each in behind)
+    def _is_dear(self, value: int) -> bool:
+        """Whether a value costs so much that it is kept between passes."""
+        cost, found, waiting = 0, {value}, [value]
+        while waiting:
+            given = self.values[waiting.pop()]
+            cost += _COSTS.get(given.op, 1)
+            if cost > _CHEAP:
+                return True
+            for arg in given.args:
+                if arg not in found and self.values[arg].scope == FULL:
+                    found.add(arg)
+                    waiting.append(arg)
+        return False
+
+
+def kept_by(passes: Iterable[Pass]) -> list[int]:
+    """The values that passes keep in scratch rows, in order."""
+    return [value for each in passes for value in each.keeps]
 
 
 def is_flat(loop: Loop) -> bool:
     """Whether a loop needs no rows: it only has whole arrays, single values and one pass."""
-    return all(each.index in (WHOLE, SCALAR) for each in loop.operands) and len(loop.passes()) == 1
+    return all(each.index in (WHOLE, SCALAR) for each in loop.operands) and loop.has_one_pass()

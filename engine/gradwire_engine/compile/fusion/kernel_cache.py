@@ -96,6 +96,24 @@ class Kernels:
         """Whether this process is a fork of the one that has the kernels' thread."""
         return os.getpid() != self._process
 
+    def note(self, name: str) -> None:
+        """Note on disk that a loop of this name was used. In the kernels' thread only."""
+        self._files.note(name)
+
+    def noted(self) -> list[str]:
+        """The names of loops that this and earlier processes used, the last first. In the kernels' thread only."""
+        return self._files.noted()
+
+    def stored(self, source: str) -> Kernel | None:
+        """The kernel of a source, if it is loaded or on disk. In the kernels' thread only."""
+        try:
+            key = self._key(source)
+        except (OSError, RuntimeError, ImportError):
+            return None  # `built` reports it
+        if key not in self._known and self._files.read(key) is None:
+            return None
+        return self.built(source)
+
     def built(self, source: str) -> Kernel:
         """The kernel of a source, loaded or failed. In the kernels' thread only."""
         try:

@@ -26,6 +26,7 @@ MOST = 4096
 _KEPT = 0.75  # share of the files that stays when too many are found
 _WRITES_BETWEEN = 64  # files that a process writes between two counts
 _STALE_SECONDS = 3600.0  # then an unfinished file was left by a process that ended
+_NOTE = ".used"
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -70,6 +71,27 @@ class KernelFiles:
             if self._written % _WRITES_BETWEEN == 0:
                 evict(directory)
             self._written += 1
+
+    def note(self, name: str) -> None:
+        """Note that a loop of this name was used. Names are few: those of the engine's loops."""
+        with suppress(OSError), self._opened() as directory:
+            if directory is not None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+                file = os.open(f"{name}{_NOTE}", flags, 0o600, dir_fd=directory)
+                try:
+                    os.utime(file)
+                finally:
+                    os.close(file)
+
+    def noted(self) -> list[str]:
+        """The names that were noted, the last first."""
+        used: list[tuple[float, str]] = []
+        with suppress(OSError), self._opened() as directory:
+            for name in [] if directory is None else os.listdir(directory):
+                if name.endswith(_NOTE):
+                    at = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime
+                    used.append((at, name.removesuffix(_NOTE)))
+        return [name for _, name in sorted(used, reverse=True)]
 
     @contextmanager
     def _opened(self) -> Iterator[int | None]:

@@ -31,6 +31,7 @@ from gradwire_engine.compile.fusion.form import (
     Loop,
     Pass,
     is_flat,
+    kept_by,
 )
 
 ENTRY = "entry"
@@ -56,7 +57,7 @@ class _Printer:
         self.loop = loop
         self.passes = loop.passes()
         self.flat = is_flat(loop)
-        self.slots = {value: place for place, value in enumerate(loop.kept())}
+        self.slots = {value: place for place, value in enumerate(kept_by(self.passes))}
         self.needed = loop.reached([value for _, _, value in loop.stores])
         self.lines: list[str] = []
         self.metadata: list[str] = []

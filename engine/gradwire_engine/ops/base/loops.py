@@ -197,11 +197,19 @@ def find(loops: Loops, name: str, dtype: str, length: int) -> Loop | Kernel | No
     return None if isinstance(loop, Loop) and loop.kept * length > _SCRATCH else loop
 
 
-def run(loop: Loop | Kernel, rows: int, length: int, *operands: Array, repeats: dict[int, int] | None = None) -> None:
+def run(
+    loop: Loop | Kernel,
+    rows: int,
+    length: int,
+    *operands: Array,
+    repeats: dict[int, int] | None = None,
+    work: int | None = None,
+) -> None:
     """Run a loop over rows of `length` elements: on their GPU, or in the pool's threads if it is large.
 
     operands: row-major arrays, in the loop's order, the results last. repeats: of an operand by its place, the rows
-    after which it is read again from its start, or that share one of its values; else 1.
+    after which it is read again from its start, or that share one of its values; else 1. work: elements that it reads,
+    if not those of the rows.
     """
     if not isinstance(loop, Loop):
         loop.launch(rows, length, operands, repeats)
@@ -213,7 +221,7 @@ def run(loop: Loop | Kernel, rows: int, length: int, *operands: Array, repeats: 
         items[2 * place + 2] = count
     table = packed("q", items)
     end, kept = rows * length if loop.flat else rows, loop.kept * length
-    lanes = _lanes(loop, rows * length, end)
+    lanes = _lanes(loop, rows * length if work is None else work, end)
     if not kept:
         if lanes == 1:
             loop.entry(0, end, None, table.buffer_info()[0])

@@ -13,7 +13,7 @@ from gradwire_server.session.arguments import Tensors, check_in_place, named_op,
 
 Words: TypeAlias = Sequence[int]
 #: Calls before the first that is kept to be repeated, and the most between two of them; a miss doubles the number.
-_FIRST, _MOST = 1, 1 << 12
+_FIRST, _MOST = 8, 1 << 12
 
 
 class OpScope(Tensors, Protocol):
@@ -63,7 +63,7 @@ class Prepared:
             check_in_place(call, request.outputs, bool(self.tensors) and self.tensors[0][0] == 0)
         #: What repeats the last call of this description, if there is any; the calls to wait before the next is kept.
         self.repeated: Any = None
-        self.waiting = self._pause = _FIRST
+        self.waiting, self._pause = _FIRST, 1
         #: Whether arguments are tensors and numbers, so that `apply` may repeat calls.
         self.plainly = not self.lists and not self.indices and (call.in_place or self.outputs == 1)
 

@@ -41,6 +41,7 @@ from gradwire_engine.ops.shape.shape import clone, select
 
 Ints = tuple[int, ...]
 _BLOCK = 1 << 16  # elements of a block of rows, which stays in the cache
+_PART, _MOST_PARTS = 64, 32  # rows of a part whose sums a loop computes, at least; parts
 
 
 def _wide(array: Any) -> Any:
@@ -522,11 +523,31 @@ def _layer_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, last: in
 def _layer_weight_loop(
     loops: Loops, g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, last: int, eps: float
 ) -> Any:
-    made = layer_norm_weight_on_gpu(loops, g, input, out1, out2, math.prod(weight_meta.shape))
+    rows, length = _split(input.shape, last)
+    if type(g) is np.ndarray:
+        made = _dots_by_parts(loops, g, input, out1, out2, rows, length)
+    else:
+        made = layer_norm_weight_on_gpu(loops, g, input, out1, out2, length)
     return None if made is None else made.reshape(weight_meta.shape)
 
 
-@with_loop(_layer_weight_loop, 0, ON_GPU)
+def _dots_by_parts(
+    loops: Loops, g: Array, input: Array, centre: Array, scale: Array, rows: int, length: int
+) -> Array | None:
+    """`_dots` by a loop over parts of the rows, whose sums are added in double precision. None if it does not fit."""
+    if not fits(g, input) or not are_plain(g, centre, scale):
+        return None
+    loop = loops.find("layer_norm_dots", g.dtype.char)
+    if loop is None:
+        return None
+    step = max(_PART, -(-rows // _MOST_PARTS))
+    parts = -(-rows // step)
+    sums = np.empty((parts, length), g.dtype)
+    run(loop, parts, length, np.array([rows, step], np.int64), g, input, centre, scale, sums, work=rows * length)
+    return sums[0] if parts == 1 else sums.sum(0, dtype=np.float64).astype(g.dtype)
+
+
+@with_loop(_layer_weight_loop, 0)
 def _layer_weight(g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, last: int, eps: float) -> Any:
     shape = _split(input.shape, last)
     if type(g) is Tensor:
@@ -553,7 +574,7 @@ def _dots(slope: Array, rows: Array, centre: Array, scale: Array) -> Array:
     return made
 
 
-_LAYER_LOOPS = ("", "_weight", "_bias", "_weight_bias", "_backward", "_backward_weight")
+_LAYER_LOOPS = ("", "_weight", "_bias", "_weight_bias", "_backward", "_backward_weight", "_dots")
 _layer_norm.by_loops(*(f"layer_norm{name}" for name in _LAYER_LOOPS))
 _layer_norm.grad(input=_layer_input, weight=_layer_weight, bias=lambda g: g)
 

@@ -1,0 +1,52 @@
+"""Plain updates: which optimizers run this package's code alone, so that a recording need not watch their updates."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from gradwire._base.call_site import INTERNAL
+from gradwire._base.watching import WATCHER
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.batching import BATCHING
+from gradwire._tensor.tensor import Tensor
+from gradwire.nn._parameter import Parameter
+
+if TYPE_CHECKING:
+    from gradwire.optim._optimizer import Optimizer
+
+_PLAIN = (int, float, bool, str, type(None))
+
+
+def runs_unwatched(optimizer: Optimizer) -> bool:
+    """Whether a recording watches this thread, and the optimizer's update and zero_grad call no code of the user."""
+    if WATCHER.profile is None or BATCHING or any(callable(each) for each in optimizer.__dict__.values()):
+        return False
+    if not all(map(_is_ours, type(optimizer).__mro__[:-1])):
+        return False
+    for group in optimizer.param_groups:
+        for name, option in group.items():
+            if not (_are_plain(option) if name == "params" else _is_plain(option)):
+                return False
+    return all(_are_plain(state.values()) for state in optimizer.state.values())
+
+
+def _is_ours(kind: type[Any]) -> bool:
+    """Whether all functions of a class, its bases left out, are this package's."""
+    return all(
+        INTERNAL[member.__code__.co_filename]
+        for member in kind.__dict__.values()
+        if isinstance(member, types.FunctionType)
+    )
+
+
+def _is_plain(option: Any) -> bool:
+    return _are_plain(option) if type(option) in (list, tuple) else _is_plain_value(option)
+
+
+def _are_plain(values: Any) -> bool:
+    return all(map(_is_plain_value, values))
+
+
+def _is_plain_value(value: Any) -> bool:
+    return type(value) in (Tensor, Parameter) if isinstance(value, Handle) else type(value) in _PLAIN
