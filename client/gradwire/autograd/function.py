@@ -168,6 +168,14 @@ class Function:
         return cls._apply(args)[0]
 
     @classmethod
+    def _node_name(cls) -> str:
+        """The name of the function's nodes: transforms that differentiate make another class of it, as PyTorch's do."""
+        inside = TRANSFORM.get()
+        while inside is not None and not inside.differentiates:
+            inside = inside.outer
+        return f"{cls.__name__}Backward" if inside is None else f"{cls.__name__}GeneratedBackward"
+
+    @classmethod
     def _call_below(cls, args: tuple[Any, ...]) -> tuple[Any, FunctionCtx | None, tuple[Any, ...]]:
         """Call the function on arguments without a level's tangents: result, ctx and what it saved for jvp.
 
@@ -204,6 +212,8 @@ class Function:
         saved = ctx._for_jvp
         several = isinstance(result, tuple)
         results = list(result) if several else [result]
+        if in_two:
+            _check_saved_inputs(ctx, tensors, results)
         if not (is_grad_enabled() and any(needs)):
             # An input returned as it is: PyTorch returns a view of it, or a detached tensor if it requires grad.
             given = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
@@ -224,6 +234,18 @@ class Function:
 def is_internal(function: type[Function]) -> bool:
     """Whether a function is this package's own, to which the rules for functions under transforms do not apply."""
     return function.__module__.startswith("gradwire.")
+
+
+def _check_saved_inputs(ctx: FunctionCtx, tensors: Sequence[Any], results: Sequence[Any]) -> None:
+    """Refuse to save an input that is an output, too: it is replaced by a view, which `setup_context` has not seen."""
+    unchanged = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
+    returned = {id(each) for each in results} & unchanged
+    if any(id(each) in returned for each in (*ctx._to_save, *ctx._for_jvp)):
+        raise refuse(
+            "An input that has been returned as-is as output is being saved for backward. This is not supported if you "
+            "override setup_context. You should return and save a view of the input instead, e.g. with x.view_as(x) or "
+            "setup ctx inside the forward function itself."
+        )
 
 
 def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> list[Any]:
@@ -252,7 +274,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     outputs = _tensors_of(results)
     session = commands.common_session(cls.__name__, [each for each in (*tensors, *outputs) if each is not None])
     number = next(session.ids)
-    name = f"{cls.__name__}Backward"
+    name = cls._node_name()
     wanted = [each is not None for each in tensors]
     undefined = [
         place

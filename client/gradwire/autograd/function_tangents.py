@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradwire._base.errors import GradwireNotImplementedError, refuse
+from gradwire._base.errors import refuse
 from gradwire._base.modes import is_grad_enabled
 from gradwire._functions.create import zeros_like
 from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
@@ -25,8 +25,7 @@ def with_tangents(function: Any, level: DualLevel, args: Sequence[Any], call: Ca
     """Call a custom function on arguments with tangents at a level, and give its results theirs.
 
     `call` applies it to arguments without these, and returns the result and the context. Raises what `jvp` raises;
-    RuntimeError for tangents of another number, class or shape, and for an input changed in place without its tangent;
-    NotImplementedError for one changed in place that reverse mode needs, too.
+    RuntimeError for tangents of another number, class or shape, and for an input changed in place without its tangent.
     """
     dual = [isinstance(each, Handle) and has_tangent(level, each) for each in args]  # type: ignore[arg-type]
     primals = [primal_at(level, each) if is_dual else each for each, is_dual in zip(args, dual, strict=True)]
@@ -61,7 +60,7 @@ def with_tangents(function: Any, level: DualLevel, args: Sequence[Any], call: Ca
         changed = [at for at, primal in enumerate(primals) if ctx._changed_inputs and primal is each]
         if changed and tangent is not None:
             results[place] = _changed_input(
-                function.__name__, args[changed[0]], dual[changed[0]], given, changed, tangent
+                level, args[changed[0]], dual[changed[0]], each, tangent, [given[at] for at in changed]
             )
         else:
             results[place] = _dual_result(level, place, each, tangent)
@@ -69,24 +68,20 @@ def with_tangents(function: Any, level: DualLevel, args: Sequence[Any], call: Ca
 
 
 def _changed_input(
-    name: str, argument: Any, is_dual: bool, given: Sequence[Any], places: Sequence[int], tangent: Any
+    level: DualLevel, argument: Any, is_dual: bool, primal: Any, tangent: Any, given: Sequence[Any]
 ) -> Any:
-    """The argument itself: its value and its tangent, both views of it, were changed in place."""
-    if not is_dual:
-        raise GradwireNotImplementedError(
-            f"{name}: forward-mode derivatives of a function that changes an input without a tangent in place "
-            "(mark_dirty) are not supported; return new tensors"
-        )
-    if is_grad_enabled() and (argument._spec.requires_grad or tangent._spec.requires_grad):
-        raise GradwireNotImplementedError(
-            f"{name}: forward-mode derivatives of a function that changes its inputs in place (mark_dirty) are not "
-            "supported together with reverse mode; return new tensors"
-        )
-    if not any(tangent is given[place] for place in places):
+    """The argument itself, whose value and tangent were changed in place.
+
+    Both are views of the argument's where reverse mode takes no part. Elsewhere they have new histories: a copy brings
+    these to the argument, whose values it leaves as they are.
+    """
+    if not any(tangent is each for each in given):
         raise refuse(
             "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
             "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
         )
+    if not is_dual or (is_grad_enabled() and (argument._spec.requires_grad or tangent._spec.requires_grad)):
+        argument.copy_(dual_at(level, primal.clone(), tangent.clone()))
     return argument
 
 
