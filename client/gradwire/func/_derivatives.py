@@ -105,7 +105,9 @@ def vjp(func: _Function, *primals: Any, has_aux: bool = False) -> Any:
             )
         graph = create_graph
         if graph is None:
-            graph = is_recorded() and (keep or level.foreign or _inside() or any(weight.requires_grad for weight in weights))
+            graph = is_recorded() and (
+                keep or level.foreign or _inside() or any(weight.requires_grad for weight in weights)
+            )
         found = _filled(_gradients(outputs, inputs, weights, graph), inputs)
         return rebuild(structure, [each if graph else _off_graph(each) for each in found])
 
