@@ -208,6 +208,7 @@ _WIRED = {
     "legacy_tensor": "_functions.create",
     "lies_in": "_functions.legacy",
     "make_tensor": "_functions.create",
+    "map_anything": "func._vmap",
     "namespace": "array_api._info",
     "reduce_tensor": "_functions.pickled",
     "sparse_bsc": "_functions.legacy",

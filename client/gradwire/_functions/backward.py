@@ -132,7 +132,7 @@ def backward(
             if answer.HasField("due"):
                 memo = None  # the client takes part
                 try:
-                    run_hooks(session, answer.due, create_graph, on_result)
+                    run_hooks(session, answer.due, create_graph, on_result, keep, not targets)
                 finally:
                     session.hidden_writes += 1  # what hooks have read may be written after them
             else:
@@ -261,7 +261,7 @@ def grad(
                 answer = session.wait(build(values), tuple(ids)).gradients
                 if answer.HasField("due"):
                     memo = None
-                    run_hooks(session, answer.due, create_graph, on_result)
+                    run_hooks(session, answer.due, create_graph, on_result, keep, False)
                 else:
                     on_result(answer)
             return tuple(arrived)

@@ -5,6 +5,7 @@ A hook runs in the thread that called backward(), which waits anyway. The hook i
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,9 +30,17 @@ _DEPTH: ContextVar[int] = ContextVar("gradwire_hook_depth", default=0)
 
 
 class Pass:
-    """One backward pass, with the callbacks that its hooks queued for its end."""
+    """One backward pass in which the client takes part, with the callbacks that its hooks queued for its end.
 
-    def __init__(self) -> None:
+    keeps_graph: whether saved values stay. to_leaves: whether all leaves receive their gradients.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, keeps_graph: bool, to_leaves: bool) -> None:
+        self.number = next(self._numbers)
+        self.keeps_graph = keeps_graph
+        self.to_leaves = to_leaves
         self.at_end: list[Callable[[Pass], None]] = []
 
 
@@ -54,12 +63,14 @@ def run_hooks(
     call: types_pb2.HookCall,
     create_graph: bool,
     on_result: Callable[[hooks_pb2.ResumeBackwardResponse], None],
+    keeps_graph: bool,
+    to_leaves: bool,
 ) -> None:
     """Run all hooks of a backward until it ends, then pass its result to `on_result`.
 
     An exception of a hook ends the backward, also on the server. Callbacks for the end run after `on_result`.
     """
-    this = Pass()
+    this = Pass(keeps_graph, to_leaves)
     while True:
         request = hooks_pb2.ResumeBackwardRequest(backward=call.backward)
         token = CURRENT_PASS.set(this)

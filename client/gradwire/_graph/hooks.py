@@ -11,11 +11,12 @@ from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._graph import commands
 from gradwire._graph.hook_runner import HookArguments
 from gradwire._proxy.handle import Handle
+from gradwire._proxy.shadow_graph import Leaf, hold_hooks
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import SessionProtocol
+    from gradwire._proxy.protocols import HookCallback, SessionProtocol
 
 Hook: TypeAlias = "Callable[..., Any]"
 _NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"
@@ -109,44 +110,68 @@ def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
             raise GradwireTypeError(f"expected Variable, but hook returned '{type(answer).__name__}'")
 
     leaf.is_leaf  # type: ignore[attr-defined] # noqa: B018 refuses a view that was left behind
-    held = leaf.__dict__.setdefault("_accumulated_hooks", _LeafHooks())
-    if leaf._edge is not None:
-        leaf._edge.hooks = held
-    return _register(leaf, _ACCUMULATED, _HookOfLeaf(held, run))
+    return _register(leaf, _ACCUMULATED, run)
 
 
-class _LeafHooks:
-    """The post-accumulate hooks of a leaf. The leaf has them, and its edge, which the graphs that lead to it have.
+class HeldHooks:
+    """Hooks that tensors hold: a leaf and its edge, or the node of another tensor. So do the graphs that lead there.
 
-    The session has none of them, so a hook that refers to its leaf is garbage as soon as nothing else refers to either.
+    The session has none of them, so a hook that refers to its tensor is garbage as soon as nothing else refers to
+    either.
     """
 
     def __init__(self) -> None:
-        self.calls: dict[int, Callable[[HookArguments], None]] = {}
+        self.calls: dict[int, HookCallback] = {}
 
-    def __deepcopy__(self, memo: Any) -> _LeafHooks:
-        return _LeafHooks()  # hooks stay with their tensor, as in PyTorch
+    def __deepcopy__(self, memo: Any) -> HeldHooks:
+        return HeldHooks()  # hooks stay with their tensor, as in PyTorch
 
     def __reduce__(self) -> Any:
-        return _LeafHooks, ()
+        return HeldHooks, ()
 
 
-class _HookOfLeaf:
+class HookOfTensor:
     """A hook as the session has it, until the server drops it."""
 
-    def __init__(self, held: _LeafHooks, run: Callable[[HookArguments], None]) -> None:
+    def __init__(self, held: HeldHooks, run: HookCallback, after: bool = False) -> None:
+        """after: whether it is called after a leaf's gradient was accumulated, which changes none."""
         self._held = weakref.ref(held)
+        self._after = after
         held.calls[id(self)] = run
 
-    def __call__(self, arguments: HookArguments) -> None:
+    def __call__(self, hook_arguments: HookArguments) -> Sequence[Any] | None:
         held = self._held()
         if held is not None:
-            held.calls[id(self)](arguments)
+            return held.calls[id(self)](hook_arguments)
+        if self._after:
+            return None
+        raise refuse(
+            "this backward reaches a hook or custom function whose tensors are gone; keep a tensor that leads to it",
+            errors_pb2.REASON_NOT_SUPPORTED,
+        )
 
     def __del__(self) -> None:
         held = self._held()
         if held is not None:
             held.calls.pop(id(self), None)
+
+
+def hold(tensor: Handle, run: HookCallback, after: bool = False) -> HookCallback:
+    """What the session calls, for a hook of a tensor's own node: the tensor holds the hook itself.
+
+    Where only the server knows the tensor's history, the session holds it: `run`.
+    """
+    edge = tensor._edge
+    if type(edge) is Leaf:
+        held = tensor.__dict__.setdefault("_held_hooks", HeldHooks())
+        edge.hooks = held
+    elif edge:
+        held = HeldHooks()
+        hold_hooks(edge, held)
+    else:
+        return run
+    tensor._session.hook_holders.add(held)
+    return HookOfTensor(held, run, after)
 
 
 def hook_before(root: Handle, node: int, hook: Hook) -> RemovableHandle:
@@ -178,7 +203,7 @@ def _register(tensor: Handle, kind: Any, run: Any, node: int = 0) -> RemovableHa
         request = hooks_pb2.RegisterHookRequest(hook=int(values[0]), tensor=int(values[1]), kind=kind, node=node)
         return service_pb2.Command(register_hook=request)
 
-    session.hooks[number] = run
+    session.hooks[number] = run if node else hold(tensor, run, kind == _ACCUMULATED)
     try:
         commands.run(session, "register_hook", (kind, node, tensor._spec), [number, tensor._id], build)
     except BaseException:

@@ -53,6 +53,7 @@ REEXPORTS: dict[str, str] = {
     "legacy_contiguous_format=_functions.legacy.contiguous_format "
     "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_tensor.storages.TypedStorage",
     "nn": "DataParallel=nn.parallel.DataParallel",
+    "_vmap_internals": "_vmap=func._vmap.map_anything",
     "_functorch.make_functional": "func._make_functional",
     "_functorch.batch_norm_replacement": "func._make_functional",
     "_functorch.eager_transforms": "func._derivatives func",
@@ -92,7 +93,8 @@ REEXPORTS: dict[str, str] = {
     "autograd.profiler": "profile=profiler._profiles.op_profile profiler",
     "autograd.profiler_util": "profiler._events EventList=profiler._event_list.EventList "
     "_format_time=profiler._events.format_time",
-    "autograd": "_profiler_enabled=profiler.profiler_enabled kineto_available=profiler.kineto_available",
+    "autograd": "_profiler_enabled=profiler.profiler_enabled kineto_available=profiler.kineto_available torch=. "
+    "is_multithreading_enabled=autograd.grad_mode.is_multithreading_enabled",
     "profiler.profiler": "profiler",
     "distributions.distribution": "distributions",
     "distributions.utils": "distributions._utils",
@@ -108,9 +110,12 @@ REEXPORTS: dict[str, str] = {
     "_jit_internal": "jit",
     "_dynamo._trace_wrapped_higher_order_op": "TransformGetItemToIndex=_tensor.subclasses.DisableTorchFunction",
     "_C._nn": "nn.functional _parse_to=nn._module.parse_to",
-    "_C._functions": "AccumulateGrad=autograd._nodes.AccumulateGrad UndefinedGrad=autograd._nodes.UndefinedGrad",
-    "_C._autograd": "_saved_tensors_hooks_is_enabled=_functions.saved_tensor_hooks._saved_tensors_hooks_is_enabled",
-    "_C": "is_grad_enabled=_base.modes.is_grad_enabled _WeakTensorRef=autograd._nodes.WeakTensorRef "
+    "_C._functions": "AccumulateGrad=autograd._nodes.AccumulateGrad UndefinedGrad=autograd._nodes.UndefinedGrad "
+    "DelayedError=autograd._nodes.DelayedError",
+    "_C._autograd": "_saved_tensors_hooks_is_enabled=_functions.saved_tensor_hooks._saved_tensors_hooks_is_enabled "
+    "_get_current_graph_task_keep_graph=autograd._nodes.current_graph_task_keep_graph",
+    "_C": "_current_graph_task_id=autograd._nodes.current_graph_task_id "
+    "is_grad_enabled=_base.modes.is_grad_enabled _WeakTensorRef=autograd._nodes.WeakTensorRef "
     "_set_fwd_grad_enabled=autograd.forward_ad.set_fwd_grad_enabled "
     "_is_fwd_grad_enabled=autograd.forward_ad._is_fwd_grad_enabled "
     "_is_multithreading_enabled=autograd.grad_mode.is_multithreading_enabled "

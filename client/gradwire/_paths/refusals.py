@@ -79,6 +79,7 @@ REASONS: dict[str, str] = {
     "utils.data.graph": "use Dataset and DataLoader",
     "backends.mkldnn": "the server computes with its own libraries",
     "_dynamo": "torch.compile records the commands of a call",
+    "_ops": "the set of ops is closed and not dispatched in the client; write an autograd.Function in Python",
     "_prims_common": "there is no compiler of PyTorch's",
     "_inductor": "there is no compiler of PyTorch's",
     "_subclasses": "torch.compile records the commands of a call",
@@ -344,6 +345,7 @@ REFUSED: dict[str, str] = {
     "_dynamo.eval_frame": "OptimizedModule",
     "_dynamo.exc": "BackendCompilerFailed TensorifyScalarRestartAnalysis TorchDynamoException Unsupported",
     "_subclasses.fake_tensor": "FakeTensor FakeTensorMode",
+    "_ops": "HigherOrderOperator OpOverload OpOverloadPacket",
     "sparse": """
         as_sparse_gradcheck spdiags spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "Future PyTorchFileReader PyTorchFileWriter",

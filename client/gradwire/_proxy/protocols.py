@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from gradwire._proxy.memo import MemoEntry, Model
+from gradwire._proxy.shadow_graph import HookHolders
 from gradwire._transport.transport import Transport
 from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, service_pb2
@@ -88,6 +89,7 @@ class SessionProtocol(Protocol):
     ids: Iterator[int]
     watched: WeakValueDictionary[int, Any]
     hooks: dict[int, HookCallback]
+    hook_holders: HookHolders
     recorder: RecorderProtocol | None
     segments: SegmentsProtocol | None
     untracked_writes: int

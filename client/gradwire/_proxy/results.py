@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._proxy.dual_levels import DUAL_LEVELS, note_dual, set_tangent_edges
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle, StorageState, ViewOf
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.shadow_graph import Edge, Leaf, unknown_node, unneeded_edge
+from gradwire._proxy.shadow_graph import Edge, Leaf, held_by, unknown_node, unneeded_edge
 from gradwire.v1 import commands_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def new_proxy(session: SessionProtocol, tensor_id: int, spec: Spec, edge: Edge |
         if spec.is_leaf:
             watch_leaf(made)
         else:
-            made._edge = unknown_node()
+            made._edge = unknown_node(session)
     return made
 
 
@@ -208,7 +208,7 @@ def describe_tangents(stale: Handle) -> None:
     stale._spec = stale._spec.with_tangents(read_spec(answer).tangents)
     if stale._spec.tangents:
         note_dual(stale)
-        stale.__dict__["_tangent_edges"] = [unknown_node()]
+        stale.__dict__["_tangent_edges"] = [unknown_node(stale._session)]
 
 
 def _set_node(tensor: Handle, edges: list[Edge] | None) -> None:
@@ -219,6 +219,8 @@ def _set_node(tensor: Handle, edges: list[Edge] | None) -> None:
             tensor._edge.remove(retained)
         if edges is not None:
             edges.append(retained)
+    if edges is not None and tensor._edge:
+        edges += held_by(tensor._edge)
     tensor._edge = edges
 
 
@@ -233,7 +235,7 @@ def refresh(stale: Handle) -> None:
     if view is not None:
         _update_view(stale, view, storage)
         if storage.left and stale._spec.grad_fn:
-            stale._edge = unknown_node()
+            stale._edge = unknown_node(stale._session)
 
 
 def _update_view(stale: Handle, view: ViewOf, storage: StorageState) -> None:

@@ -8,12 +8,13 @@ knows. No reference leads from an input to its results, so dropped proxies free 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from gradwire._proxy.handle import Handle
     from gradwire._proxy.memo import MemoEntry
+    from gradwire._proxy.protocols import SessionProtocol
 
 
 class Leaf:
@@ -38,7 +39,23 @@ def unneeded_edge() -> Leaf:
     """The edge of a node whose input needs no gradient."""
     made = Leaf.__new__(Leaf)
     made.owner = _NoOwner()  # type: ignore[assignment]
+    made.hooks = None
     return made
+
+
+def hold_hooks(node: Node, hooks: Any) -> Leaf:
+    """Let a node hold hooks, as long as a tensor leads to it. Returns the edge that does."""
+    made = unneeded_edge()
+    made.hooks = hooks
+    node.append(made)
+    return made
+
+
+def held_by(node: Edge) -> list[Leaf]:
+    """The edges of a node that hold its hooks."""
+    if not isinstance(node, list):
+        return []
+    return [each for each in node if type(each) is Leaf and each.hooks is not None and isinstance(each.owner, _NoOwner)]
 
 
 # A Leaf or a list of edges: a recursive type without a short spelling in Python.
@@ -68,19 +85,59 @@ class GradientNode(OpNode):
     __slots__ = ()
 
 
-def unknown_node() -> Node:
+class UnknownNode(list[Any]):
+    """An empty node: only the server knows its edges. It holds all hooks that may be behind it."""
+
+    __slots__ = ("keeper",)
+
+    def __init__(self, keeper: Any) -> None:
+        self.keeper = keeper
+
+
+class HookKeeper:
+    """All hooks of a session, while a tensor exists whose history only the server knows."""
+
+    def __init__(self, hooks: Iterable[Any]) -> None:
+        self.hooks = list(hooks)
+
+
+class HookHolders:
+    """A session's hooks that tensors hold, not the session itself: they are garbage together with their graph."""
+
+    def __init__(self) -> None:
+        self._hooks: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._keeper: weakref.ref[HookKeeper] | None = None
+
+    def add(self, hooks: Any) -> None:
+        """Note hooks that tensors hold from now on."""
+        self._hooks.add(hooks)
+        keeper = None if self._keeper is None else self._keeper()
+        if keeper is not None:
+            keeper.hooks.append(hooks)
+
+    def keeper(self) -> HookKeeper:
+        """What an unknown node holds."""
+        keeper = None if self._keeper is None else self._keeper()
+        if keeper is None:
+            keeper = HookKeeper(self._hooks)
+            self._keeper = weakref.ref(keeper)
+        return keeper
+
+
+def unknown_node(session: SessionProtocol) -> Node:
     """The edge of a tensor whose history only the server knows."""
-    return []
+    return UnknownNode(session.hook_holders.keeper())
 
 
 class ReachableNodes:
     """The leaves and nodes that a backward from some edges reaches. Iterative, because chains may be long."""
 
-    __slots__ = ("gradients", "known", "leaves", "nodes")
+    __slots__ = ("gradients", "held", "known", "leaves", "nodes")
 
     def __init__(self, roots: list[Edge]) -> None:
         self.known = True
         self.leaves: list[Leaf] = []
+        self.held: list[Leaf] = []  # edges that only hold hooks
         self.nodes: list[Node] = []
         self.gradients: list[GradientNode] = []
         seen: set[int] = set()
@@ -91,7 +148,8 @@ class ReachableNodes:
                 continue
             seen.add(id(edge))
             if type(edge) is Leaf:
-                self.leaves.append(edge)
+                holds = edge.hooks is not None and isinstance(edge.owner, _NoOwner)
+                (self.held if holds else self.leaves).append(edge)
             elif type(edge) is GradientNode:
                 self.gradients.append(edge)
                 self.known = False
@@ -105,22 +163,38 @@ class ReachableNodes:
         """The proxies that receive a gradient and still exist."""
         return [owner for leaf in self.leaves if (owner := leaf.owner()) is not None]
 
+    def hooks(self) -> list[Leaf]:
+        """The edges that hold hooks."""
+        return [*self.held, *[leaf for leaf in self.leaves if leaf.hooks is not None]]
+
     def mark_freed(self) -> None:
         """Mark the nodes as freed: the server dropped their saved values.
 
-        Behind a gradient with a graph it may have dropped all.
+        Behind a gradient with a graph it may have dropped all. Hooks stay: nodes that saved nothing can be passed
+        again.
         """
+        hooks = self.hooks()
         for node in self.nodes:
-            node.clear()
+            _forget(node, hooks)
         waiting: list[Node] = list(self.gradients)
         while waiting:
             node = waiting.pop()
             waiting.extend([edge for edge in node if type(edge) is not Leaf])
-            node.clear()
+            _forget(node, hooks)
+
+
+def _forget(node: Node, hooks: Sequence[Leaf]) -> None:
+    """Leave a node's edges to the server, but those that hold hooks."""
+    kept = [*hooks, *[edge for edge in node if type(edge) is UnknownNode and edge.keeper.hooks]]
+    node.clear()
+    if kept:
+        node.extend([[], *kept])
 
 
 def forget_dropped_leaves(root: Edge) -> None:
     """Leave to the server which gradients come behind nodes of dropped leaves: one has a proxy again."""
-    for node in ReachableNodes([root]).nodes:
+    reach = ReachableNodes([root])
+    hooks = reach.hooks()
+    for node in reach.nodes:
         if any(type(each) is Leaf and not isinstance(each.owner, _NoOwner) and each.owner() is None for each in node):
-            node.clear()
+            _forget(node, hooks)

@@ -77,7 +77,7 @@ def check_not_captured(op: str, target: Handle) -> None:
     inside = TRANSFORM.get()
     while inside is not None and not inside.differentiates:
         inside = inside.outer
-    if inside is not None and not inside.owns(target):
+    if inside is not None and not inside.owns(unbatched(target)):
         name = "copy_" if op == "setitem_" else op
         raise refuse(
             "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation "

@@ -35,6 +35,7 @@ from gradwire._base.signals import (
 from gradwire._base.timeouts import TIMEOUT, Alarm
 from gradwire._proxy.handle import UNKNOWN
 from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry, Model
+from gradwire._proxy.shadow_graph import HookHolders
 from gradwire._session.deferred_errors import WRITER_SHIFT, CallSite, DeferredErrors
 from gradwire._session.entered import enter, leave
 from gradwire._session.module_calls import ModuleCall, Owner, attribute, new_log
@@ -167,6 +168,7 @@ class Session:
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         #: Callbacks of backward by number, until the server drops their hooks.
         self.hooks: dict[int, HookCallback] = {}
+        self.hook_holders = HookHolders()
         #: Records the commands of a function that is being compiled.
         self.recorder: RecorderProtocol | None = None
         #: Replaces the commands of a compiled function that is being called by programs.

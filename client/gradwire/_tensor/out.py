@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.in_place_views import is_shared
@@ -137,8 +137,8 @@ def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
     """Copy the values of an op's result `made` to `out`; return `out`. `given` are the op's operands.
 
     An `out` of another shape is resized, with a warning unless it was empty. Raises RuntimeError if gradients would
-    have to flow, or if the result's dtype does not fit. It is also raised if a tensor to resize shares its memory or is
-    an operand.
+    have to flow, or if the result's dtype does not fit; NotImplementedError if tangents would have to. RuntimeError is
+    also raised if a tensor to resize shares its memory or is an operand.
     Raises TypeError if `out` is not a tensor.
     """
     if not isinstance(out, Handle):
@@ -148,6 +148,10 @@ def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
         raise refuse(
             f"{op}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad."
+        )
+    if made._spec.tangents or target._spec.tangents:
+        raise GradwireNotImplementedError(
+            f"Trying to use forward AD with {op}_out that does not support it because it is an out= function"
         )
     if target.dtype is not made.dtype:
         _check_dtype(op, target, made)

@@ -440,6 +440,12 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return self
 
     @property
+    def volatile(self) -> bool:
+        """False, with a warning: no_grad has replaced it."""
+        warnings.warn("volatile was removed (Variable.volatile is always False)", UserWarning, stacklevel=2)
+        return False
+
+    @property
     def data(self) -> Tensor:
         """A leaf on the same values, outside any graph and with its own version counter."""
         bare: Tensor = _call("detach", (self,))

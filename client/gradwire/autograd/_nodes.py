@@ -5,8 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from gradwire._graph.hook_runner import CURRENT_PASS
 from gradwire._graph.nodes import class_of
 from gradwire._proxy.handle import Handle
+from gradwire.autograd.function import Delayed
 from gradwire.autograd.gradcheck import Undefined
 
 #: The class of the nodes that accumulate a leaf's gradient.
@@ -19,6 +21,30 @@ class UndefinedGrad:
     def __call__(self, *tensors: Handle) -> Any:
         made = Undefined.apply(*tensors)
         return made[0] if len(made) == 1 else made
+
+
+class DelayedError:
+    """A function that returns its tensors, and whose derivative is refused with a message."""
+
+    def __init__(self, message: str, num_inputs: int) -> None:
+        self.num_inputs = num_inputs
+        self._function: Any = type("Error", (Delayed,), {"message": message})
+
+    def __call__(self, *tensors: Handle) -> Any:
+        made = self._function.apply(*tensors)
+        return made[0] if len(made) == 1 else made
+
+
+def current_graph_task_id() -> int:
+    """The number of the backward under way in this thread, -1 outside of any."""
+    this = CURRENT_PASS.get()
+    return -1 if this is None else this.number
+
+
+def current_graph_task_keep_graph() -> bool:
+    """Whether the backward under way keeps its graph; True outside of any."""
+    this = CURRENT_PASS.get()
+    return this is None or this.keeps_graph
 
 
 class WeakTensorRef:

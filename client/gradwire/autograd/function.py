@@ -19,10 +19,13 @@ from gradwire._base.modes import is_grad_enabled, is_inference_mode_enabled, no_
 from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._graph import commands
 from gradwire._graph.hook_runner import HookArguments
+from gradwire._graph.hooks import HeldHooks, HookOfTensor
+from gradwire._graph.nodes import Node, class_of
 from gradwire._proxy.dual_levels import DUAL_LEVELS
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import update_in_place
+from gradwire._proxy.shadow_graph import hold_hooks
 from gradwire._proxy.transforms import TRANSFORM
 from gradwire._tensor.batching import BATCHING, FUNCTIONS
 from gradwire._tensor.in_place import check_in_place
@@ -49,6 +52,7 @@ class FunctionCtx:
         self._saved: tuple[Any, ...] | None = None
         self._dirty: tuple[Any, ...] = ()
         self._constant: tuple[Any, ...] = ()
+        self._constant_places: frozenset[int] = frozenset()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Save inputs, outputs or others for backward, which gets them as `saved_tensors`. Raises TypeError."""
@@ -114,6 +118,13 @@ class Function:
         )
 
     vjp = backward
+    #: The class of the function's nodes.
+    _backward_cls: type[Node]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._backward_cls = class_of(f"{cls.__name__}Backward")
+
     #: Under vmap, forward is called on batched tensors. PyTorch does so only where this is set.
     generate_vmap_rule = False
 
@@ -168,6 +179,14 @@ class Function:
         return cls._apply(args)[0]
 
     @classmethod
+    def _node_name(cls) -> str:
+        """The name of the function's nodes: transforms that differentiate make another class of it, as PyTorch's do."""
+        inside = TRANSFORM.get()
+        while inside is not None and not inside.differentiates:
+            inside = inside.outer
+        return f"{cls.__name__}Backward" if inside is None else f"{cls.__name__}GeneratedBackward"
+
+    @classmethod
     def _call_below(cls, args: tuple[Any, ...]) -> tuple[Any, FunctionCtx | None, tuple[Any, ...]]:
         """Call the function on arguments without a level's tangents: result, ctx and what it saved for jvp.
 
@@ -204,6 +223,9 @@ class Function:
         saved = ctx._for_jvp
         several = isinstance(result, tuple)
         results = list(result) if several else [result]
+        if in_two:
+            _check_saved_inputs(ctx, tensors, results)
+        ctx._constant_places = _places_of(ctx._constant, results)
         if not (is_grad_enabled() and any(needs)):
             # An input returned as it is: PyTorch returns a view of it, or a detached tensor if it requires grad.
             given = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
@@ -224,6 +246,18 @@ class Function:
 def is_internal(function: type[Function]) -> bool:
     """Whether a function is this package's own, to which the rules for functions under transforms do not apply."""
     return function.__module__.startswith("gradwire.")
+
+
+def _check_saved_inputs(ctx: FunctionCtx, tensors: Sequence[Any], results: Sequence[Any]) -> None:
+    """Refuse to save an input that is an output, too: it is replaced by a view, which `setup_context` has not seen."""
+    unchanged = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
+    returned = {id(each) for each in results} & unchanged
+    if any(id(each) in returned for each in (*ctx._to_save, *ctx._for_jvp)):
+        raise refuse(
+            "An input that has been returned as-is as output is being saved for backward. This is not supported if you "
+            "override setup_context. You should return and save a view of the input instead, e.g. with x.view_as(x) or "
+            "setup ctx inside the forward function itself."
+        )
 
 
 def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> list[Any]:
@@ -252,7 +286,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     outputs = _tensors_of(results)
     session = commands.common_session(cls.__name__, [each for each in (*tensors, *outputs) if each is not None])
     number = next(session.ids)
-    name = f"{cls.__name__}Backward"
+    name = cls._node_name()
     wanted = [each is not None for each in tensors]
     undefined = [
         place
@@ -281,6 +315,19 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     except BaseException:
         session.hooks.pop(number, None)
         raise
+    _hold_derivative(session, number, outputs)
+
+
+def _hold_derivative(session: Any, number: int, outputs: Sequence[Any]) -> None:
+    """Let the outputs hold the derivative, and with it the context, in place of the session."""
+    nodes = [each._edge for each in outputs if each is not None and each._spec.grad_fn]
+    if not nodes or not all(nodes):
+        return
+    held = HeldHooks()
+    session.hooks[number] = HookOfTensor(held, session.hooks[number])
+    session.hook_holders.add(held)
+    for node in nodes:
+        hold_hooks(node, held)
 
 
 def _inputs_changed(dirty: Sequence[Any], tensors: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
@@ -399,6 +446,11 @@ def record(
             output._edge = list(edges)
 
 
+def _places_of(wanted: Sequence[Any], results: Sequence[Any]) -> frozenset[int]:
+    """Where results are that are marked."""
+    return frozenset(place for place, each in enumerate(results) if any(each is one for one in wanted))
+
+
 def _first(tensors: Sequence[Any], wanted: Any) -> int:
     """Where a tensor is among others, -1 if it is not."""
     return next((place for place, each in enumerate(tensors) if each is wanted and each is not None), -1)
@@ -424,16 +476,22 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-class _Delayed(Function):
-    """The identity; its derivative is refused."""
+class Delayed(Function):
+    """The identity; its derivative is refused with the class's message."""
+
+    message = "trying to differentiate twice a function that was marked with @once_differentiable"
+
+    @classmethod
+    def _node_name(cls) -> str:
+        return "Error"
 
     @staticmethod
     def forward(ctx: Any, *tensors: Any) -> Any:
-        return tuple(each.detach() for each in tensors)
+        return tuple(None if each is None else each.detach() for each in tensors)
 
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        raise refuse("trying to differentiate twice a function that was marked with @once_differentiable")
+    @classmethod
+    def backward(cls, ctx: Any, *grad_outputs: Any) -> Any:
+        raise refuse(cls.message)
 
 
 def once_differentiable(function: _F) -> _F:
@@ -445,11 +503,9 @@ def once_differentiable(function: _F) -> _F:
             made = function(ctx, *gradients)
         if not any(isinstance(each, Handle) and each._spec.requires_grad for each in gradients):
             return made
-        parts = list(made) if isinstance(made, tuple) else [made]
-        places = [place for place, each in enumerate(parts) if isinstance(each, Handle)]
-        delayed = _Delayed.apply(*[parts[place].detach().requires_grad_() for place in places])
-        for place, each in zip(places, delayed, strict=True):
-            parts[place] = each
-        return tuple(parts) if isinstance(made, tuple) else parts[0]
+        parts: list[Any] = list(made) if isinstance(made, tuple) else [made]
+        leaves = [each.detach().requires_grad_() if isinstance(each, Tensor) else None for each in parts]
+        delayed = Delayed.apply(*leaves)
+        return delayed if isinstance(made, tuple) else delayed[0]
 
     return wrapper  # type: ignore[return-value]

@@ -15,8 +15,10 @@ import numpy as np
 
 from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import enable_grad
+from gradwire._base.wiring import wired
 from gradwire._functions.backward import grad
 from gradwire._functions.create import make_tensor, randn_like, zeros_like
+from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from gradwire.autograd.function import Function
@@ -48,9 +50,10 @@ def gradcheck(
 
     Use float64 or complex128. `check_forward_ad`: also whether forward mode does. `check_backward_ad`: whether backward
     is checked. `check_undefined_grad`: also whether it copes with outputs that no gradient came for, and inputs without
-    tangent. `check_grad_dtypes`, `check_batched_grad`, `check_batched_forward_grad` and `masked` (sparse tensors) have
-    no effect. `fast_mode` is not faster: all elements are checked. Raises GradcheckError if they differ, or returns
-    False with raise_exception=False; ValueError if no input requires grad; AssertionError if nothing is checked.
+    tangent. `check_batched_forward_grad`: whether vmap of forward mode gives what each direction gives alone.
+    `check_grad_dtypes`, `check_batched_grad` and `masked` (sparse tensors) have no effect. `fast_mode` is not faster:
+    all elements are checked. Raises GradcheckError if they differ, or returns False with raise_exception=False;
+    ValueError if no input requires grad; AssertionError if nothing is checked.
     """
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
@@ -60,7 +63,7 @@ def gradcheck(
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     tolerances = _Tolerances(eps, atol, rtol, nondet_tol)
     try:
-        modes = _Modes(check_forward_ad, check_backward_ad, check_undefined_grad)
+        modes = _Modes(check_forward_ad, check_backward_ad, check_undefined_grad, check_batched_forward_grad)
         _check(func, _as_tuple(inputs), tolerances, modes)
     except GradcheckError:
         if raise_exception:
@@ -135,6 +138,7 @@ class _Modes:
     forward: bool
     backward: bool
     undefined: bool
+    batched_forward: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], allowed: _Toleranc
             found = _reentrant(output, number, wanted, checked, allowed)
             backward |= {(number, place): each for place, each in zip(checked, found, strict=True)}
         # After backward: where both fail, backward's error is raised.
-        forward = _forward(func, inputs, checked, places, modes.undefined) if modes.forward else {}
+        forward = _forward(func, inputs, checked, places) if modes.forward else {}
         for number in range(len(outputs)):
             for place in checked:
                 expected = _numerical(func, inputs, place, number, allowed.eps, _outputs)
@@ -188,6 +192,11 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], allowed: _Toleranc
             _check_zero(outputs, wanted)
             if modes.undefined:
                 _check_undefined(func, inputs, wanted)
+        if modes.forward and modes.undefined:
+            _check_undefined_tangents(func, inputs, checked, places)
+        if modes.batched_forward:
+            for place in checked:
+                _check_batched_tangents(func, inputs, place)
 
 
 def _reentrant(
@@ -336,12 +345,11 @@ def _analytical(output: Tensor, inputs: list[Tensor]) -> list[np.ndarray[Any, An
 
 
 def _forward(
-    func: Callable[..., Any], inputs: tuple[Any, ...], checked: Sequence[int], places: Sequence[int], undefined: bool
+    func: Callable[..., Any], inputs: tuple[Any, ...], checked: Sequence[int], places: Sequence[int]
 ) -> dict[tuple[int, int], np.ndarray[Any, Any]]:
     """The Jacobians that forward mode computes, by numbers of output and input: a row per real of the input.
 
-    `places` are the outputs' among all that the function returns. The other inputs have tangents of zeros. With
-    `undefined` it is tried without them, too. Raises GradcheckError if that differs.
+    `places` are the outputs' among all that the function returns. The other inputs have tangents of zeros.
     """
     rows: dict[tuple[int, int], list[np.ndarray[Any, Any]]] = {}
     for place in checked:
@@ -350,8 +358,6 @@ def _forward(
         for at in range(_pairs(direction).size):
             _pairs(direction)[at] = 1
             found = _tangents(func, inputs, checked, place, direction, places, zeros=True)
-            if undefined and at == 0 and len(checked) > 1:
-                _check_without_tangents(found, _tangents(func, inputs, checked, place, direction, places, zeros=False))
             _pairs(direction)[at] = 0
             for number, tangent in enumerate(found):
                 rows.setdefault((number, place), []).append(_pairs(tangent))
@@ -361,6 +367,48 @@ def _forward(
         for number, at in enumerate(places)
         for place in checked
     }
+
+
+def _check_undefined_tangents(
+    func: Callable[..., Any], inputs: tuple[Any, ...], checked: Sequence[int], places: Sequence[int]
+) -> None:
+    """Whether forward mode takes inputs without a tangent for such with one of zeros. Raises GradcheckError."""
+    for place in checked:
+        direction = np.zeros(tuple(inputs[place].shape), _values(inputs[place]).dtype)
+        _pairs(direction)[:1] = 1
+        found = _tangents(func, inputs, checked, place, direction, places, zeros=True)
+        if len(checked) > 1:
+            _check_without_tangents(found, _tangents(func, inputs, checked, place, direction, places, zeros=False))
+
+
+_BATCHED = (
+    "gradcheck failed while testing batched gradient computation: the tangents of several directions, computed "
+    "together by vmap, differ from those computed one by one. check_batched_forward_grad=False disables the check."
+)
+
+
+def _check_batched_tangents(func: Callable[..., Any], inputs: tuple[Any, ...], place: int) -> None:
+    """Whether a vmap over two directions of an input gives the tangents of each. Raises GradcheckError."""
+
+    def of_direction(direction: Tensor) -> tuple[Any, ...]:
+        given = [each.detach() if isinstance(each, Tensor) else each for each in inputs]
+        with dual_level():
+            given[place] = make_dual(given[place], direction)
+            pairs = [unpack_dual(each) for each in _as_tuple(func(*given)) if isinstance(each, Tensor)]
+            return tuple(zeros_like(primal) if tangent is None else tangent for primal, tangent in pairs)
+
+    directions = [randn_like(inputs[place].detach()) for _ in range(2)]
+    one_by_one = [of_direction(each) for each in directions]
+    try:
+        together = wired("map_anything")(of_direction)(stack(directions))
+    except RuntimeError as error:
+        raise GradcheckError(f"While computing batched gradients, got: {error}\n\n{_BATCHED}") from error
+    for number, (found, parts) in enumerate(zip(together, zip(*one_by_one, strict=True), strict=True)):
+        expected = stack(list(parts))
+        if not np.allclose(_values(found), _values(expected), rtol=1e-5, atol=1e-8, equal_nan=True):
+            raise GradcheckError(
+                f"For output {number} and input {place}:\n\n{_BATCHED}\n\nGot:\n{found}\n\nExpected:\n{expected}"
+            )
 
 
 def _tangents(

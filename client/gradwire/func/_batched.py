@@ -26,11 +26,13 @@ class UnmappableError(GradwireRuntimeError):
 class Level:
     """One vmap under way: how deep it is nested, how many samples there are, and what random ops do."""
 
-    __slots__ = ("depth", "randomness", "size", "transform")
+    __slots__ = ("depth", "maps_functions", "randomness", "size", "transform")
 
-    def __init__(self, depth: int, size: int, randomness: str) -> None:
+    def __init__(self, depth: int, size: int, randomness: str, maps_functions: bool = False) -> None:
+        """maps_functions: whether custom functions without a rule run on all samples."""
         self.depth = depth
         self.size = size
+        self.maps_functions = maps_functions
         self.randomness = randomness
         self.transform = Transform(differentiates=False)
 

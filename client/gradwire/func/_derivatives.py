@@ -91,6 +91,7 @@ def vjp(func: _Function, *primals: Any, has_aux: bool = False) -> Any:
     form. With `has_aux` a third: the function's auxiliary result. Raises RuntimeError for a cotangent of another form.
     """
     with _Level() as level:
+        level.links = True  # the product may be called where grad mode is on
         inputs, structure = level.enter("vjp", primals)
         value, aux = _split_aux("vjp", func(*rebuild(structure, inputs)), has_aux)
         outputs, form = _differentiable("vjp", value)
@@ -104,7 +105,9 @@ def vjp(func: _Function, *primals: Any, has_aux: bool = False) -> Any:
             )
         graph = create_graph
         if graph is None:
-            graph = is_recorded() and (keep or _inside() or any(weight.requires_grad for weight in weights))
+            graph = is_recorded() and (
+                keep or level.foreign or _inside() or any(weight.requires_grad for weight in weights)
+            )
         found = _filled(_gradients(outputs, inputs, weights, graph), inputs)
         return rebuild(structure, [each if graph else _off_graph(each) for each in found])
 
@@ -313,6 +316,7 @@ class _Level:
         self.leaves: list[Leaf] = []  # kept, so that no other may have the id of one
         self.foreign = False
         self.nested = False
+        self.links = self.recorded  # whether inputs stay part of the graph around
         self._mode: Any = enable_grad() if records else nullcontext()
         self._transform = Transform(differentiates=True)
         self._hooks: Any = without_saved_tensors_hooks() if records else nullcontext()
@@ -347,7 +351,7 @@ class _Level:
 
     def _enter(self, given: Tensor) -> Tensor:
         tensor: Tensor = at_all_levels(given)
-        if self.recorded and tensor.requires_grad:
+        if self.links and tensor.requires_grad:
             return tensor.view_as(tensor)
         made = tensor.detach().requires_grad_()
         leaf: Any = made._edge

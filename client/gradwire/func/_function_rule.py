@@ -24,7 +24,10 @@ def function_rule(function: type[Function], args: tuple[Any, ...], kwargs: dict[
     Raises RuntimeError for an answer that is no pair of a result and its dimensions, or beside generate_vmap_rule.
     """
     level = innermost(flatten(args)[0])
-    if level is None or (function.vmap is Function.vmap and (function.generate_vmap_rule or is_internal(function))):
+    if level is None:
+        return NotImplemented
+    anything = level.maps_functions or function.generate_vmap_rule or is_internal(function)
+    if function.vmap is Function.vmap and anything:
         return NotImplemented
     if function.vmap is Function.vmap:
         raise refuse(

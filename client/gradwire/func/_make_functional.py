@@ -6,10 +6,10 @@ torch.func.functional_call has replaced them; programs of functorch's time still
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._base.errors import refuse
+from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
@@ -23,6 +23,8 @@ __all__ = [
     "FunctionalModule",
     "FunctionalModuleWithBuffers",
     "combine_state_for_ensemble",
+    "functional_init",
+    "functional_init_with_buffers",
     "make_functional",
     "make_functional_with_buffers",
     "replace_all_batch_norm_modules_",
@@ -101,6 +103,59 @@ def combine_state_for_ensemble(
         raise refuse("combine_state_for_ensemble: Expected all models to be of the same class.")
     made = [make_functional_with_buffers(model) for model in models]
     return made[0][0], _stacked([params for _, params, _ in made]), _stacked([buffers for _, _, buffers in made])
+
+
+def functional_init(
+    model_class: Callable[..., Module], ensemble_shape: Sequence[int] = (), device: Any = "cpu"
+) -> Callable[..., Any]:
+    """A function that makes models and returns parameters, `f(parameters, arguments)` and the parameters' names.
+
+    `ensemble_shape` has no entry, or one: as many models are made and their parameters stacked. Raises ValueError for
+    more entries. (torch._functorch.make_functional)
+    """
+    count = _ensemble_size(ensemble_shape)
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        models = [model_class(*args, **kwargs).to(device) for _ in range(count or 1)]
+        function, params = make_functional(models[0])
+        names = [name for name, _ in models[0].named_parameters()]
+        if count is not None:
+            params = _stacked([tuple(model.parameters()) for model in models])  # type: ignore[assignment]
+        return params, lambda params, inputs: function(params, *inputs), names
+
+    return made
+
+
+def functional_init_with_buffers(
+    model_class: Callable[..., Module], ensemble_shape: Sequence[int] = (), device: Any = "cpu"
+) -> Callable[..., Any]:
+    """As `functional_init`: parameters, buffers, `f(parameters, buffers, arguments)` and the names of both."""
+    count = _ensemble_size(ensemble_shape)
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        models = [model_class(*args, **kwargs).to(device) for _ in range(count or 1)]
+        function, params, buffers = make_functional_with_buffers(models[0])
+        if count is not None:
+            params = _stacked([tuple(model.parameters()) for model in models])  # type: ignore[assignment]
+            buffers = _stacked([tuple(model.buffers()) for model in models])
+
+        def called(params: Iterable[Tensor], buffers: Iterable[Tensor], inputs: Sequence[Any]) -> Any:
+            return function(params, buffers, *inputs)
+
+        return params, buffers, called, function.param_names, function.buffer_names
+
+    return made
+
+
+def _ensemble_size(shape: Sequence[int]) -> int | None:
+    """How many models are made; None for a single one that is not stacked."""
+    if len(shape) > 1:
+        raise GradwireValueError("NYI: ensemble_shape with more than 1 element")
+    if not shape:
+        return None
+    if shape[0] <= 0:
+        raise GradwireValueError(f"num_models {shape[0]} should be > 0")
+    return int(shape[0])
 
 
 def _stacked(states: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 from gradwire._base.errors import GradwireValueError, refuse
@@ -15,6 +17,8 @@ from gradwire.func._dispatch import dispatch
 from gradwire.func._function_rule import function_rule
 from gradwire.func._pytree import Structure, flatten, rebuild
 
+# Whether a new level is that of `map_anything`.
+_ANYTHING: ContextVar[bool] = ContextVar("gradwire_map_anything", default=False)
 _RANDOMNESS = ("error", "different", "same")
 
 
@@ -58,6 +62,24 @@ def vmap(
     return mapped
 
 
+def map_anything(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callable[..., Any]:
+    """As `vmap`, for functions that transforms refuse, too: custom functions run on all samples without a rule.
+
+    It is no transform of functions for them (torch._vmap_internals._vmap).
+    """
+    inner = vmap(func, in_dims, out_dims)
+
+    @functools.wraps(func)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        token = _ANYTHING.set(True)
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            _ANYTHING.reset(token)
+
+    return mapped
+
+
 def _run(
     func: Callable[..., Any],
     values: list[Any],
@@ -69,18 +91,19 @@ def _run(
     kwargs: dict[str, Any],
 ) -> Any:
     outer = LEVELS.get()
-    level = Level(len(outer) + 1, size, randomness)
+    level = Level(len(outer) + 1, size, randomness, maps_functions=_ANYTHING.get())
     entered = [v if dim is None else BatchedTensor(v, level) for v, dim in zip(values, dims, strict=True)]
-    token = LEVELS.set((*outer, level))
+    token, ordinary = LEVELS.set((*outer, level)), _ANYTHING.set(False)
     BATCHING.append(level)
     try:
-        with level.transform:
+        with nullcontext() if level.maps_functions else level.transform:
             answer = func(*rebuild(structure, entered), **kwargs)
         found, form = flatten(answer)
         places = _prefix("out_dims", out_dims, form)
         return rebuild(form, [_leave(each, place, level) for each, place in zip(found, places, strict=True)])
     finally:
         BATCHING.pop()
+        _ANYTHING.reset(ordinary)
         LEVELS.reset(token)
 
 

@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from gradwire._base.errors import refuse
 from gradwire._base.modes import enable_grad, is_grad_enabled
 from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros
 from gradwire._functions.saved_tensor_hooks import check_enabled, in_force
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import HookArguments
+from gradwire._graph.hook_runner import CURRENT_PASS, HookArguments
 from gradwire._proxy.handle import Handle
 from gradwire._session.sessions import current_session
 from gradwire._transport.wire import Value
+from gradwire.autograd.function import Function
 from gradwire.v1 import hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -38,6 +40,12 @@ __all__ = [
 _EXPLICITLY = (
     "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is what "
     "happens here, whatever it says."
+)
+
+_INCOMPATIBLE = (
+    "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
+    ".backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() without passing "
+    "the `inputs` argument."
 )
 
 _SELECTIVE = (
@@ -91,9 +99,10 @@ def checkpoint(
 ) -> Any:
     """`function(*args, **kwargs)`, which is called again in backward rather than keeping what backward needs.
 
-    Works like PyTorch's with `use_reentrant=False`, for any `use_reentrant`, and never stops early. `context_fn` makes
-    a context for each of the two calls. Backward raises RuntimeError if the second call makes other nodes, or an
-    argument's tensor was changed in place.
+    Works like PyTorch's with `use_reentrant=False`, and never stops early. With `use_reentrant` it refuses what that
+    form of PyTorch's refuses: `autograd.grad`, `backward(inputs=)`, and a backward where nothing requires a gradient.
+    `context_fn` makes a context for each of the two calls. Backward raises RuntimeError if the second call makes other
+    nodes, or an argument's tensor was changed in place.
     """
     if use_reentrant is None:
         warnings.warn(_EXPLICITLY, UserWarning, stacklevel=2)
@@ -117,6 +126,9 @@ def checkpoint(
         return result
 
     def run(hook_arguments: HookArguments) -> None:
+        this = CURRENT_PASS.get()
+        if use_reentrant and this is not None and not this.to_leaves:
+            raise refuse(_INCOMPATIBLE)
         with enable_grad():
             if watch is not None:
                 watch.check()
@@ -125,10 +137,36 @@ def checkpoint(
     session.hooks[number] = run
     watch = _Watch.of([each for each in _handles((args, kwargs)) if each._session is session])
     try:
-        return call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END)
+        result = call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END)
     except BaseException:
         session.hooks.pop(number, None)
         raise
+    return _needless(result, args) if use_reentrant else result
+
+
+class _Needless(Function):
+    """The results of a checkpoint in which nothing requires a gradient. PyTorch refuses it when backward reaches it."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: Any) -> Any:
+        return tuple(each.clone() for each in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        raise refuse("none of output has requires_grad=True, this checkpoint() is not necessary")
+
+
+def _needless(result: Any, args: tuple[Any, ...]) -> Any:
+    """The results of a reentrant checkpoint: they require a gradient if an argument does, whatever was computed."""
+    parts = list(result) if isinstance(result, tuple) else [result]
+    made = [each for each in parts if isinstance(each, Handle)]
+    given = [each for each in args if isinstance(each, Handle) and each._spec.requires_grad]
+    floating = [each for each in made if each._spec.dtype.is_floating_point or each._spec.dtype.is_complex]
+    if not given or not floating or any(each._spec.requires_grad for each in made):
+        return result
+    shown = dict(zip(map(id, floating), _Needless.apply(len(floating), *floating, *given), strict=True))
+    parts = [shown.get(id(each), each) for each in parts]
+    return tuple(parts) if isinstance(result, tuple) else parts[0]
 
 
 @contextmanager

@@ -253,7 +253,7 @@ class ForwardMode(Duals):
         if not any(flows):
             return
         for level, given in found.items():
-            with self._below(level):
+            with self._below(level), _named(op):
                 results = _tangents(op, args, given, outs, flows)
             for out, result in zip(outs, results, strict=True):
                 if result is not None:
@@ -362,6 +362,22 @@ def _abandoned(mode: ref[ForwardMode], level: Level) -> None:
 
 
 # Rules.
+
+
+@contextmanager
+def _named(op: Op) -> Iterator[None]:
+    """Let a formula that there is not be refused as forward mode's. Raises EngineError: NOT_SUPPORTED."""
+    try:
+        yield
+    except EngineError as error:
+        if error.reason is not Reason.NOT_SUPPORTED or not str(error).startswith("the derivative for"):
+            raise
+        raise EngineError(
+            Reason.NOT_SUPPORTED,
+            f"Trying to use forward AD with {op.name} that does not support it because it has not been implemented "
+            "yet.",
+            op=op.name,
+        ) from error
 
 
 def _tangents(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradwire._base.dtypes import get_default_dtype
 from gradwire._base.errors import refuse
 from gradwire._tensor.call import _call
-from gradwire.func._batched import is_batched, spread, value_at
+from gradwire.func._batched import UnmappableError, is_batched, spread, value_at
 from gradwire.func.rules.calls import OpCall, padded, rule, shifted
 
 
@@ -136,3 +137,21 @@ def tensordot(call: OpCall) -> Any:
         right[second] = left[first]
     out = [c for c in left if c not in right] + [c for c in right if c not in left]
     return _call("einsum", (f"{''.join(left)},{''.join(right)}->{''.join(out)}", (one, other)))
+
+
+@rule("cov")
+def cov(call: OpCall) -> Any:
+    """Covariances of each sample's rows. Weights are read by the server, so they are refused."""
+    if call.get("fweights") is not None or call.get("aweights") is not None:
+        raise UnmappableError("vmap: there is no batching rule for cov with weights. Call it outside of vmap.")
+    tensor: Any = call.args[0]
+    if tensor.dim() > 2:
+        raise refuse(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {tensor.dim()} dimensions"
+        )
+    rows = tensor if tensor.dim() == 2 else tensor.reshape((1, -1))
+    if not (rows.is_floating_point() or rows.is_complex()):
+        rows = rows.to(get_default_dtype())
+    centred = rows - rows.mean(1, keepdim=True)
+    made = centred.matmul(centred.mT.conj() if rows.is_complex() else centred.mT)
+    return (made / float(max(rows.shape[1] - call.get("correction", 1), 0))).squeeze()

@@ -16,6 +16,11 @@ FACTORIES = frozenset(["rand", "randn", "randint", "randperm", "normal"])
 
 def check_random(level: Level, op: str) -> None:
     """Refuse a random op if vmap has no `randomness`."""
+    if level.maps_functions:
+        raise UnmappableError(
+            "vmap: We do not yet support calling random operations inside of vmap. Please perform random operations "
+            f"outside of vmap as a workaround ({op})"
+        )
     if level.randomness == "error":
         raise UnmappableError(
             f"vmap: called random operation while in randomness error mode ({op}). Please either use the 'same' or "

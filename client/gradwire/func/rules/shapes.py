@@ -9,7 +9,7 @@ from typing import Any
 from gradwire._base.errors import refuse
 from gradwire._tensor.call import _call
 from gradwire.func._batched import is_batched, spread
-from gradwire.func.rules.calls import OpCall, padded, rule, shifted, shifted_all
+from gradwire.func.rules.calls import OpCall, padded, refuse_in_place, rule, shifted, shifted_all
 from gradwire.func.rules.layers import folded
 
 
@@ -42,6 +42,14 @@ def transposed(call: OpCall) -> Any:
     order = [*range(ndim - 2), ndim - 1, ndim - 2] if call.base in ("mT", "mH") else list(reversed(range(ndim)))
     turned = tensor.permute(order) if ndim > 1 else tensor
     return turned.conj() if call.base in ("H", "mH") else turned
+
+
+@rule("take_geometry")
+def take_geometry(call: OpCall) -> Any:
+    """The last step of `squeeze_` and its relatives: the tensor gets the sizes and strides of a view of it."""
+    refuse_in_place(call)
+    _call("take_geometry_", (call.first(), spread(call.args[1], call.level)))
+    return call.args[0]
 
 
 @rule("permute")

@@ -175,18 +175,25 @@ def linspace(
     if steps < 0:
         raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
     dtype = dtype or (dtypes.complex64 if isinstance(start, complex) or isinstance(end, complex) else dtypes.float32)
-    xp = place(device, (steps,), dtype, 4 * (dtype.itemsize if dtypes.category(dtype) >= dtypes.FLOAT else 8))
+    xp = place(device, (steps,), dtype, 4 * max(dtype.itemsize, 8))
     return made(device, lambda: _spaced(xp, start, end, steps, dtype), requires_grad, (steps,), 10.0)
 
 
 def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
-    """Evenly spaced values, counted from both ends to the middle, so that both ends are exact."""
+    """Evenly spaced values, counted from both ends to the middle, so that both ends are exact.
+
+    Those of float32 are rounded once, as by PyTorch's multiplication with addition; their step is of float32.
+    """
     if steps == 1:
         return xp.full(1, start).astype(dtype)
     wide = dtypes.promote_types(dtype, dtypes.float32)
     if dtypes.category(dtype) < dtypes.FLOAT:  # integers are spaced in double precision
         start, end, wide = int(start), int(end), dtypes.float64
-    step = wide.type((end - start) / (steps - 1)) if steps else 0
+    if dtype == dtypes.float32:
+        start, end, wide = xp.float32(start), xp.float32(end), dtypes.float64
+        step = wide.type((end - start) / xp.float32(steps - 1)) if steps else 0
+    else:
+        step = wide.type((end - start) / (steps - 1)) if steps else 0
     count = xp.arange(steps, dtype=wide)
     values = xp.where(count < steps // 2, wide.type(start) + step * count, wide.type(end) - step * (steps - 1 - count))
     return values.astype(dtype)

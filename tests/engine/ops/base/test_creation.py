@@ -97,3 +97,13 @@ def test_a_size_beyond_the_limit_is_refused_before_it_is_allocated(make) -> None
         make()
     assert refusal.value.reason is Reason.MEMORY_LIMIT
     assert context.account.bytes == 0
+
+
+def test_linspace_of_float32_has_the_last_digits_of_pytorch() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        start, end = generator.normal(size=2) * 10
+        steps = int(generator.integers(2, 300))
+        found = creation.linspace(float(start), float(end), steps)
+        expected = torch.linspace(float(start), float(end), steps).numpy()
+        assert np.array_equal(np.asarray(getattr(found, "array", found)), expected), (start, end, steps)
