@@ -345,7 +345,7 @@ REFUSED: dict[str, str] = {
     "_dynamo.exc": "BackendCompilerFailed TensorifyScalarRestartAnalysis TorchDynamoException Unsupported",
     "_subclasses.fake_tensor": "FakeTensor FakeTensorMode",
     "sparse": """
-        as_sparse_gradcheck spdiags spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
+        as_sparse_gradcheck spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "Future PyTorchFileReader PyTorchFileWriter",
     "nn": "CrossMapLRN2d",
     "nn.parameter": "UninitializedBuffer",

@@ -154,7 +154,12 @@ class UntypedStorage:
 class TypedStorage(UntypedStorage):
     """The memory of a tensor as elements of its dtype (torch.TypedStorage), which can be read and written."""
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor | int, *, dtype: Any = None, device: Any = None) -> None:
+        """The memory of a tensor, or new memory of that many elements, which are 0."""
+        if isinstance(tensor, int):
+            tensor = wired("zeros")(tensor, dtype=dtype, device=device)
+        elif dtype is not None or device is not None:
+            raise refuse("a TypedStorage of a tensor has the tensor's dtype and device")
         super().__init__(tensor)
         self._tensor = tensor
         self.dtype = tensor.dtype

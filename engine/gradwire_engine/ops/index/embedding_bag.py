@@ -66,7 +66,7 @@ def _bags(xp: Any, input: Array, offsets: Array | None, include_last: bool) -> t
     return bag, count
 
 
-@composite(reads_values=True)
+@composite(reads_values=True, updates={"weight": "max_norm"})
 def embedding_bag(
     input: Array,
     weight: Array,
