@@ -37,7 +37,7 @@ __all__ = [
 
 qint8, quint8, qint32 = ABSENT["qint8"], ABSENT["quint8"], ABSENT["qint32"]
 # The dtype of the whole numbers, with their range.
-_WHOLE = {
+_WHOLE: dict[dtypes.dtype, tuple[dtypes.dtype, int, int]] = {
     qint8: (dtypes.int8, -128, 127),
     quint8: (dtypes.uint8, 0, 255),
     qint32: (dtypes.int32, -(1 << 31), (1 << 31) - 1),
@@ -133,12 +133,14 @@ class QuantizedTensor:
     def q_per_channel_scales(self) -> Tensor:
         """(channels,), float64. Raises RuntimeError for a tensor with one scale."""
         self._check_scheme("scales")
-        return self._scale
+        scales: Tensor = self._scale
+        return scales
 
     def q_per_channel_zero_points(self) -> Tensor:
         """(channels,), int64. Raises RuntimeError for a tensor with one zero point."""
         self._check_scheme("zero_points")
-        return self._zero_point
+        zero_points: Tensor = self._zero_point
+        return zero_points
 
     def q_per_channel_axis(self) -> int:
         """The axis of the channels. Raises RuntimeError for a tensor with one scale."""

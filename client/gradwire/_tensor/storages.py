@@ -156,14 +156,13 @@ class TypedStorage(UntypedStorage):
 
     def __init__(self, tensor: Tensor | int, *, dtype: Any = None, device: Any = None) -> None:
         """The memory of a tensor, or new memory of that many elements, which are 0."""
-        if isinstance(tensor, int):
-            tensor = wired("zeros")(tensor, dtype=dtype, device=device)
-        elif dtype is not None or device is not None:
+        held: Tensor = wired("zeros")(tensor, dtype=dtype, device=device) if isinstance(tensor, int) else tensor
+        if held is tensor and (dtype is not None or device is not None):
             raise refuse("a TypedStorage of a tensor has the tensor's dtype and device")
-        super().__init__(tensor)
-        self._tensor = tensor
-        self.dtype = tensor.dtype
-        self.is_cuda = tensor.is_cuda
+        super().__init__(held)
+        self._tensor = held
+        self.dtype = held.dtype
+        self.is_cuda = held.is_cuda
 
     def element_size(self) -> int:
         """Bytes of an element."""
