@@ -36,7 +36,7 @@ MODULES = (
 #: Words of examples that are left out: other devices, networks, compilers, memory that nothing was written to.
 _LEFT_OUT = re.compile(
     r"cuda|xpu|\bmps\b|\bnpu\b|hub\.|distributed|\bdist\.|\brpc\b|onnx|jit\.|torch\.compile|dynamo|make_fx|download|"
-    r"empty|skip_init|mkldnn|vulkan|multiprocessing|\+SKIP|skip\(|resize_|torch\.Tensor\(\d|thread"
+    r"empty|mkldnn|vulkan|multiprocessing|\+SKIP|skip\(|resize_|torch\.Tensor\(\d|thread"
 )
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FUNCTION = re.compile(r"<(?:built-in method|function) (\w+) (?:of type object )?at 0x[0-9a-f]+>")

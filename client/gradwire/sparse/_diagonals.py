@@ -21,7 +21,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: An
         raise refuse(f"Only output layouts (Sparse, SparseCsr, SparseCsc) are supported, got {layout}")
     rows = diagonals if diagonals.ndim == 2 else diagonals.reshape(1, -1)
     _check(diagonals, rows, offsets, shape)
-    indices, places = _places(rows.shape[1], offsets.reshape(-1).tolist(), tuple(shape))
+    indices, places = _places(rows.shape[1], offsets.reshape(-1).tolist(), (shape[0], shape[1]))
     made = SparseTensor(tensor(indices, device=rows.device), rows[tuple(map(tensor, places))], shape)
     return made if layout in (None, sparse_coo) else made.to_sparse(layout=layout)
 
