@@ -248,6 +248,13 @@ def defaults_text(ops: list[AnyOp]) -> Iterator[str]:
         if params:
             yield f'    "{name}": frozenset({{{", ".join(repr(param) for param in params)}}}),'
     yield "}"
+    yield "_WRITING_OPS.update("
+    yield "    {"
+    for op in ops:
+        if isinstance(op, Composite) and op.updated_places:
+            yield f'        "{op.name}": {op.updated_places},'
+    yield "    }"
+    yield ")"
     yield "# The rule in shape_rules/ that gives the sizes of an op's results."
     yield "SHAPE_RULES: dict[str, str] = {"
     for name, rule in shape_rules().items():
@@ -270,6 +277,7 @@ def client_module() -> str:
         "from typing import TYPE_CHECKING, Any",
         "",
         "from gradwire._base import dtypes as _dtypes",
+        "from gradwire._proxy.memo import WRITING_OPS as _WRITING_OPS",
         "from gradwire._tensor.call import OPS as _OPS",
         "from gradwire._tensor.call import _call, _renamed, _sizes, _tensors, use_rules",
         "from gradwire._tensor.old_forms import _factor_first, _scatter_reduced",

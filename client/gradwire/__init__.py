@@ -121,7 +121,7 @@ _NAMES = {
     "func": "vmap",
     "_alias.imports": "alias",
     "library": "ops",
-    "_functions.exchange": "from_dlpack from_torch frombuffer to_torch",
+    "_functions.exchange": "from_dlpack from_file from_torch frombuffer to_torch",
     "_base.printing": "set_printoptions",
     "_base.promotion": "can_cast promote_types",
     "_functions.create": (
@@ -164,6 +164,10 @@ _NAMES = {
     "sparse._coo": "sparse_coo_tensor",
     "_functions.counts": "gradient histogram histogramdd nonzero_static unravel_index",
     "_functions.quantized": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
+    "_functions.quantized_tensors": (
+        "dequantize per_channel_affine per_tensor_affine qscheme quantize_per_channel quantize_per_tensor "
+        "quantize_per_tensor_dynamic quantized_batch_norm quantized_max_pool1d quantized_max_pool2d"
+    ),
     "_functions.matrix_factors": (
         "cholesky frobenius_norm lu lu_solve lu_unpack norm_except_dim nuclear_norm orgqr ormqr pca_lowrank "
         "svd_lowrank triangular_solve"

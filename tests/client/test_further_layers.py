@@ -1,5 +1,8 @@
 """Lazy layers, AdaptiveLogSoftmaxWithLoss, fractional pooling and skip_init, beside PyTorch's by the same seed."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -251,3 +254,51 @@ def test_linear_cross_entropy_refuses_what_pytorchs_refuses():
 def test_lazy_layers_are_where_pytorch_has_them(name):
     module, layer = name.split(".")
     assert getattr(getattr(gradwire.nn.modules, module), layer) is getattr(gradwire.nn, layer)
+
+
+def test_fractional_pooling_takes_lists():
+    def case(t):
+        t.manual_seed(0)
+        x = t.rand(2, 3, 6, 7)
+        samples = t.rand(2, 3, 2)
+        layer = t.nn.FractionalMaxPool2d([2, 3], output_size=[3, 2], _random_samples=samples)
+        return layer(x), t.nn.FractionalMaxPool2d(2, output_ratio=[0.5, 0.6], _random_samples=samples)(x)
+
+    agree(case)
+
+
+def test_unpooling_of_no_samples():
+    def case(t):
+        x = t.zeros(0, 3, 4, 4, requires_grad=True)
+        values, places = t.nn.functional.max_pool2d(x, 2, return_indices=True)
+        made = t.nn.functional.max_unpool2d(values, places, 2)
+        made.sum().backward()
+        return made.detach(), x.grad
+
+    agree(case)
+
+
+@pytest.mark.parametrize("copied", ["pickled", "copied"])
+def test_copies_of_lazy_layers_take_their_sizes_apart(copied):
+    def case(t):
+        made = [t.nn.LazyLinear(2), t.nn.LazyConv2d(2, 3), t.nn.LazyConvTranspose1d(2, 3, bias=False)]
+        found = []
+        for layer, sizes in zip(made, [(3, 4), (1, 3, 5, 5), (1, 3, 5)], strict=True):
+            other = pickle.loads(pickle.dumps(layer)) if copied == "pickled" else copy.deepcopy(layer)
+            other(t.ones(sizes))
+            still = layer.has_uninitialized_params()
+            layer(t.ones(1, sizes[1] + 1, *sizes[2:]))
+            found += [still, [type(each).__name__ for each in (layer, other)]]
+            found += [tuple(each.shape) for one in (layer, other) for each in one.parameters()]
+        return found
+
+    agree(case)
+
+
+def test_a_parameter_takes_one_size():
+    def case(t):
+        made = t.nn.UninitializedParameter()
+        made.materialize(3)
+        return type(made).__name__, tuple(made.shape), made.requires_grad
+
+    agree(case)

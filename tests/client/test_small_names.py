@@ -155,3 +155,97 @@ def test_a_wrong_output_size_is_refused():
 def test_denormal_numbers_are_not_flushed():
     assert gradwire.set_flush_denormal(True) is False
     assert float(gradwire.tensor(1e-40) * 1.0) > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int16", "bool"])
+def test_a_tensor_of_a_file(dtype, tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(1, 2)) * 64)
+
+    def case(t):
+        return [t.from_file(str(path), size=size, dtype=getattr(t, dtype)) for size in (0, 1, 5)]
+
+    agree(case)
+    refuse(lambda t: t.from_file(str(path), size=100, dtype=getattr(t, dtype), shared=False), RuntimeError, "of file")
+    with pytest.raises(NotImplementedError, match="shared=True"):
+        gradwire.from_file(str(path), shared=True, size=1)
+
+
+def test_new_memory_of_elements():
+    def case(t):
+        made = t.TypedStorage(5, dtype=t.float64)
+        return t.is_storage(made), len(made), str(made.dtype), made.nbytes()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agree(case)
+
+
+def test_the_mode_of_gradients_layout_changes_no_value():
+    def case(t):
+        x = t.zeros(2, 3).t().requires_grad_()
+        with t.autograd.enforce_grad_layout_policy(False):
+            (x * 2).sum().backward()
+        return x.grad
+
+    agree(case)
+
+
+def test_names_of_classes_and_handles():
+    def case(t):
+        x = t.ones(2, requires_grad=True)
+        handle = t.autograd.graph.register_multi_grad_hook([x], print)
+        handle.remove()
+        mask = t.tensor([True, False])
+        made = t.masked._ops.logaddexp(x.detach(), x.detach(), input_mask=mask, other_mask=mask)
+        return type(handle).__name__, t.typename(t.nn.Parameter).partition(".")[2], made
+
+    agree(case)
+
+
+@pytest.mark.parametrize("increasing", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "int32", "bool", "bfloat16", "complex64"])
+def test_powers_as_columns(dtype, increasing):
+    def case(t):
+        x = t.tensor([1, 2, 3, 5]).to(getattr(t, dtype))
+        return [t.vander(x, count, increasing) for count in (None, 0, 1, 2, 5)]
+
+    agree(case)
+    refuse(lambda t: t.vander(t.ones(2), -1), RuntimeError, "N must be non-negative")
+
+
+def test_an_output_that_is_part_of_a_tensor_takes_another_shape():
+    def case(t):
+        base = t.zeros(4, 6)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            filled = t.linspace(0, 1, 8, out=base.narrow(1, 2, 2))
+            made = t.logspace(0, 1, 3, out=base.narrow(1, 0, 2))
+            t.add(t.ones(5), 2, out=base[3])
+        return base, filled, made, made.stride()
+
+    agree(case)
+    base = gradwire.zeros(3)
+    part = base[1:]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(RuntimeError, match="shares its memory"):
+            gradwire.arange(5.0, out=part)
+
+
+@pytest.mark.parametrize("name", ["complex", "polar"])
+def test_parts_of_complex_numbers(name):
+    for one, two in (("int64", "int64"), ("float32", "int64"), ("float32", "float64")):
+
+        def case(t, one=one, two=two):
+            with pytest.raises(RuntimeError) as caught:
+                getattr(t, name)(t.ones(2, dtype=getattr(t, one)), t.ones(2, dtype=getattr(t, two)))
+            return str(caught.value)
+
+        found, wanted = case(gradwire), case(torch)
+        assert found == wanted
+    refuse(lambda t: getattr(t, name)(t.ones(2), t.ones(2), out=t.ones(2)), RuntimeError, "for argument 'out'")
+
+
+def test_the_largest_of_all_dimensions():
+    agree(lambda t: [t.amax(t.arange(6.0).view(2, 3), None), t.arange(6.0).view(2, 3).amin(dim=None, keepdim=True)])

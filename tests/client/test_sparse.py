@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 
 import gradwire
@@ -23,6 +24,47 @@ def structure(sparse):
     """Everything that a program can see of a sparse tensor, whatever the order of its elements."""
     whole = sparse.coalesce()
     return sparse.is_coalesced(), tuple(sparse.shape), whole.indices(), whole.values(), sparse.to_dense()
+
+
+# PyTorch 2.13 reads beside its memory for other sizes than squares, and for what it refuses.
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
+@pytest.mark.parametrize("offsets", [[0, -1, -2], [2, 0, -1], [1, -3, 3]])
+def test_matrices_of_diagonals(layout, offsets):
+    def case(t):
+        made = t.sparse.spdiags(t.arange(9.0).reshape(3, 3), t.tensor(offsets), (3, 3), getattr(t, layout))
+        return made.to_dense(), str(made.layout), made._nnz(), repr(made)
+
+    agree(case)
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (2, 5), (6, 6), (0, 3)])
+@pytest.mark.parametrize("offsets", [[0, -1, -2], [2, 0, -1], [1, -3, 3]])
+def test_diagonals_of_other_matrices_and_their_gradients(shape, offsets):
+    diagonals = gradwire.arange(1.0, 10.0).reshape(3, 3).requires_grad_()
+    wanted, stored = np.zeros(shape), np.zeros((3, 3))
+    for row, column, number in np.ndindex(*shape, 3):
+        if column < 3 and column - row == offsets[number]:
+            wanted[row, column] = number * 3 + column + 1
+            stored[number, column] = 1
+    made = gradwire.sparse.spdiags(diagonals, gradwire.tensor(offsets), shape)
+    made.to_dense().sum().backward()
+    assert made.detach().to_dense().tolist() == wanted.tolist()
+    assert diagonals.grad.tolist() == stored.tolist()
+
+
+REFUSED_DIAGONALS = {
+    "count": (lambda t: (t.ones(3, 3), t.tensor([0, 1]), (3, 3)), "does not match the number of offsets"),
+    "twice": (lambda t: (t.ones(2, 3), t.tensor([1, 1]), (3, 3)), "Offset tensor contains duplicate values"),
+    "rank": (lambda t: (t.ones(1, 3), t.tensor([0]), (3, 3, 3)), "Output shape must be 2d"),
+    "floats": (lambda t: (t.ones(1, 3), t.tensor([0.0]), (3, 3)), "Offset Tensor must have"),
+    "layout": (lambda t: (t.ones(1, 3), t.tensor([0]), (3, 3), t.sparse_bsr), "Only output layouts"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_DIAGONALS)
+def test_diagonals_that_make_no_matrix_are_refused(name):
+    with pytest.raises(RuntimeError, match=REFUSED_DIAGONALS[name][1]):
+        gradwire.sparse.spdiags(*REFUSED_DIAGONALS[name][0](gradwire))
 
 
 RESULTS = {

@@ -56,7 +56,7 @@ def _homes(home):
 @pytest.mark.usefixtures("session")
 def test_a_name_that_is_not_here_names_the_nearest():
     with pytest.raises(NotImplementedError, match=r"PyTorch's op .* not supported here$") as refused:
-        gradwire.quantize_per_tensor  # noqa: B018
+        gradwire.embedding_renorm_  # noqa: B018
     assert isinstance(refused.value, AttributeError)
     with pytest.raises(AttributeError, match=r"no attribute 'sigmoidd'. Did you mean: .*sigmoid"):
         gradwire.sigmoidd  # noqa: B018

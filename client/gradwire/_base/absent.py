@@ -11,8 +11,7 @@ from gradwire._base.errors import GradwireNotImplementedError
 # PyTorch's ops and functions that gradwire lacks, keyed by module. A test compares them with PyTorch.
 PYTORCH: dict[str, str] = {
     "gradwire": """
-        as_strided_ dequantize eig embedding_renorm_ gru lstm lstsq quantize_per_channel
-        quantize_per_tensor rnn_relu rnn_tanh solve symeig""",
+        as_strided_ eig embedding_renorm_ gru lstm lstsq rnn_relu rnn_tanh solve symeig""",
     "gradwire.nn.functional": "conv_tbc grouped_mm scaled_grouped_mm scaled_mm",
     "Tensor": "lstsq reinforce",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,13 +92,14 @@ def format_tensor(
     summarized: bool = False,
     tangent: str | None = None,
     prefix: str = PREFIX,
+    facts: Sequence[str] = (),
 ) -> str:
     """Format a tensor as PyTorch does (torch.Tensor.__repr__, torch.nn.Parameter.__repr__).
 
     `values` holds the elements, with bfloat16 as float32. With `summarized`, it holds only the corners that
     `edge_indices` selects in every dimension of `shape`. `dtype` and `default_dtype` are PyTorch's names without
     "torch.". `grad_fn` is the node's name. `tangent` is the text of the tangent. `prefix` is the text before the
-    elements.
+    elements. `facts` are texts that stand in place of size and dtype.
     """
     values, summarized = _shown(values, shape, summarized)
     empty = math.prod(shape) == 0
@@ -112,10 +113,13 @@ def format_tensor(
         body = _nested(grid, shape, width, len(prefix), summarized)
 
     suffixes = [] if device == "cpu" else [f"device='{device}'"]
-    if len(shape) != 1 if empty else PRINT_OPTIONS.edgeitems == 0:
-        suffixes.append(f"size={shape}")
-    if dtype not in _implied_dtypes(default_dtype, empty=empty):
-        suffixes.append(f"dtype=torch.{dtype}")
+    if facts:
+        suffixes.extend(facts)
+    else:
+        if len(shape) != 1 if empty else PRINT_OPTIONS.edgeitems == 0:
+            suffixes.append(f"size={shape}")
+        if dtype not in _implied_dtypes(default_dtype, empty=empty):
+            suffixes.append(f"dtype=torch.{dtype}")
     if grad_fn is not None:
         suffixes.append(f"grad_fn=<{grad_fn}>")
     elif requires_grad:

@@ -10,6 +10,7 @@ from typing import Any
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
+from gradwire._base.promotion import promote_types
 from gradwire._functions.create import arange, ones, tensor
 from gradwire._proxy.results import return_type
 from gradwire._tensor import ops
@@ -100,7 +101,14 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """Powers of a vector as columns, in decreasing order unless `increasing` (torch.vander)."""
     if x.ndim != 1:
         raise refuse(f"x must be a one-dimensional tensor, but got {x.ndim} dimensions")
-    made = ops.linalg_vander(x, N=len(x) if N is None else N)
+    count = len(x) if N is None else N
+    if count < 0:
+        raise refuse(f"N must be non-negative, but got {count}")
+    column = x.to(promote_types(x.dtype, dtypes.int64)).unsqueeze(1)
+    parts = [ops.ones_like(column)] if count else []
+    if count > 1:
+        parts.append(ops.cumprod(column.expand(len(x), count - 1), 1))
+    made = ops.cat(parts, 1) if parts else column[:, :0]
     return made if increasing else made.flip(1)
 
 

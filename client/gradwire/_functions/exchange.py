@@ -11,6 +11,7 @@ import numpy as np
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.refused import refusal
 from gradwire._functions.create import make_tensor
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import CPU, read_array
@@ -43,6 +44,33 @@ def frombuffer(
     if dtype is dtypes.bfloat16:
         array = np.left_shift(array, 16, dtype=np.uint32).view(np.float32)
     return make_tensor(array, dtype, requires_grad=requires_grad)
+
+
+def from_file(
+    filename: str,
+    shared: bool | None = None,
+    size: int = 0,
+    *,
+    dtype: dtypes.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of one dimension, of the first `size` elements of a file, which are copied (torch.from_file).
+
+    Raises NotImplementedError for `shared=True`, since the server does not map files of its clients. Raises
+    RuntimeError if the file is too short, OSError if it cannot be read.
+    """
+    if shared:
+        raise refusal("from_file with shared=True", "values are on the server, so their changes cannot reach the file")
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    needed = size * wanted.itemsize
+    with open(filename, "rb") as file:
+        content = file.read(needed)
+    if len(content) < needed:
+        raise refuse(f"unable to map {needed} bytes of file <{filename}>: it has {len(content)} bytes")
+    made = frombuffer(content, dtype=wanted) if content else make_tensor(np.empty(0), wanted)
+    return made if device is None else made.to(device)
 
 
 def to_dlpack(tensor: Tensor) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire._base.errors import GradwireTypeError, refuse
@@ -37,7 +38,7 @@ class RemovableHandle:
     def __init__(self, remove: Callable[[], None]) -> None:
         self.id = next(self._numbers)
         #: Gives the dictionary that has the hook, as PyTorch's weak reference does.
-        self.hooks_dict_ref: Callable[[], dict[int, Any] | None] = lambda: None
+        self.hooks_dict_ref: Callable[[], dict[int, Any] | None] = partial(_same, None)
         self._remove: Callable[[], None] | None = remove
 
     def remove(self) -> None:
@@ -60,10 +61,11 @@ def add_hook(
 
     `marks` are dictionaries that note the hook's number as long as it is kept.
     """
-    handle = RemovableHandle(lambda: None)
+    # Partial functions, which copies and pickles of a module take along with its hooks.
+    handle = RemovableHandle(_nothing)
     number = handle.id
-    handle._remove = lambda: _forget((hooks, *marks), number)
-    handle.hooks_dict_ref = lambda: hooks
+    handle._remove = partial(_forget, (hooks, *marks), number)
+    handle.hooks_dict_ref = partial(_same, hooks)
     for mark in marks:
         mark[number] = True
     before = dict(hooks) if first else {}
@@ -72,6 +74,14 @@ def add_hook(
     hooks[number] = hook
     hooks.update(before)
     return handle
+
+
+def _nothing() -> None:
+    """What the handle of a removed hook does."""
+
+
+def _same(hooks: dict[int, Any] | None) -> dict[int, Any] | None:
+    return hooks
 
 
 def _forget(dictionaries: Sequence[dict[int, Any]], number: int) -> None:

@@ -128,6 +128,7 @@ REEXPORTS: dict[str, str] = {
     "utils._foreach_utils": "_group_tensors_by_device_and_dtype=_functions.foreach.grouped",
     "_tensor_str": "PRINT_OPTS=_base.printing.PRINT_OPTIONS set_printoptions=_base.printing.set_printoptions",
     "_custom_ops": "library",
+    "masked._ops": "masked",
     "_utils": "_io.pytorch_globals",
     "signal.windows": "_functions.windows",
     "sparse": "",

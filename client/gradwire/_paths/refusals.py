@@ -347,7 +347,7 @@ REFUSED: dict[str, str] = {
     "_subclasses.fake_tensor": "FakeTensor FakeTensorMode",
     "_ops": "HigherOrderOperator OpOverload OpOverloadPacket",
     "sparse": """
-        as_sparse_gradcheck spdiags spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
+        as_sparse_gradcheck spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "Future PyTorchFileReader PyTorchFileWriter",
     "nn": "CrossMapLRN2d",
     "nn.parameter": "UninitializedBuffer",

@@ -32,8 +32,10 @@ STRUCTURAL_OPS = frozenset(
 )  # fmt: skip
 
 
-#: Ops that may write to operands although their names do not end in an underscore (`_tensor/in_place.py`).
-WRITING_OPS = frozenset({"batch_norm", "embedding", "embedding_bag", "instance_norm"})
+#: Ops that may write to operands although their names do not end in an underscore, from the engine's declarations
+#: (`_tensor/ops.py`): places of such operands, each with the place of the argument that decides it, neither None nor
+#: False.
+WRITING_OPS: dict[str, tuple[tuple[int, int], ...]] = {}
 
 
 class Spec:

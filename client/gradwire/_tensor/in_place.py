@@ -8,7 +8,7 @@ from typing import Any
 from gradwire._base.errors import GradwireError, refuse
 from gradwire._base.modes import INFERENCE
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import Spec
+from gradwire._proxy.memo import WRITING_OPS, Spec
 from gradwire._proxy.results import update_in_place
 from gradwire._proxy.transforms import TRANSFORM, check_not_captured
 from gradwire.v1 import errors_pb2, types_pb2
@@ -45,13 +45,10 @@ def check_in_place(op: str, args: tuple[Any, ...], mode: Any, edges: Sequence[An
 
 def note_written(op: str, args: Sequence[Any]) -> None:
     """Count the change of the operands that an op of WRITING_OPS writes to: running statistics, scaled rows."""
-    if op == "batch_norm" or op == "instance_norm":
-        written = args[1:3] if len(args) > 5 and args[5] else ()
-    else:
-        written = args[1:2] if len(args) > 3 and args[3] is not None else ()
-    for each in written:
-        if isinstance(each, Handle):
-            update_in_place(each, each._spec, [], False)
+    for place, by in WRITING_OPS[op]:
+        written = args[place]
+        if args[by] is not None and args[by] is not False and isinstance(written, Handle):
+            update_in_place(written, written._spec, [], False)
 
 
 def _protected(what: str) -> GradwireError:

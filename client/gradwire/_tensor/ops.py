@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base import dtypes as _dtypes
+from gradwire._proxy.memo import WRITING_OPS as _WRITING_OPS
 from gradwire._tensor.call import OPS as _OPS
 from gradwire._tensor.call import _call, _renamed, _sizes, _tensors, use_rules
 from gradwire._tensor.old_forms import _factor_first, _scatter_reduced
@@ -375,6 +376,14 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
+_WRITING_OPS.update(
+    {
+        "batch_norm": ((1, 5), (2, 5)),
+        "embedding": ((1, 3),),
+        "embedding_bag": ((1, 3),),
+        "instance_norm": ((1, 5), (2, 5)),
+    }
+)
 # The rule in shape_rules/ that gives the sizes of an op's results.
 SHAPE_RULES: dict[str, str] = {
     "abs": "pointwise",
@@ -852,7 +861,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
     return _call("alpha_dropout", (input, p, training))
 
 
-def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
+def amax(input: Tensor, dim: int | Sequence[int] | None = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Maximum over `dim`, or over all dimensions; ties share the gradient (torch.amax)."""
     if axis is not None:
         dim = _renamed("dim", dim, (), "axis", axis)
@@ -862,7 +871,7 @@ def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
     return made if out is None else _into("amax", out, made, (input, dim, keepdim))
 
 
-def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
+def amin(input: Tensor, dim: int | Sequence[int] | None = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Minimum over `dim`, or over all dimensions; ties share the gradient (torch.amin)."""
     if axis is not None:
         dim = _renamed("dim", dim, (), "axis", axis)
@@ -4574,7 +4583,7 @@ class TensorMethods:
         """See `gradwire.allclose`: Whether all elements are close; a 0-d bool (torch.allclose)."""
         return _call("allclose", (self, other, rtol, atol, equal_nan), (), "bool")
 
-    def amax(self, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
+    def amax(self, dim: int | Sequence[int] | None = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.amax`: Maximum over `dim`, or over all dimensions; ties share the gradient (torch.amax)."""
         if axis is not None:
             dim = _renamed("dim", dim, (), "axis", axis)
@@ -4582,7 +4591,7 @@ class TensorMethods:
             keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("amax", (self, dim, keepdim))
 
-    def amin(self, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
+    def amin(self, dim: int | Sequence[int] | None = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.amin`: Minimum over `dim`, or over all dimensions; ties share the gradient (torch.amin)."""
         if axis is not None:
             dim = _renamed("dim", dim, (), "axis", axis)

@@ -12,6 +12,9 @@ from gradwire._tensor.in_place_views import is_shared
 from gradwire.v1 import errors_pb2
 
 # Ops whose `out` must have the result's dtype; other ops cast the result, as copy_ does.
+# Functions that fill an output of as many elements in row-major order, whatever its shape.
+_IN_ORDER = frozenset(["arange", "linspace", "logspace", "range"])
+# Functions that take no output of another dtype.
 _EXACT = frozenset(
     [
         "abs",
@@ -155,6 +158,8 @@ def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
         )
     if target.dtype is not made.dtype:
         _check_dtype(op, target, made)
+    if op in _IN_ORDER and target.numel() == made.numel():
+        made = made.view(target.shape)
     if target.shape != made.shape:
         _resize(op, target, made, given)
         return target
@@ -180,6 +185,12 @@ def _into_each(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any
 def _check_dtype(op: str, target: Any, made: Any) -> None:
     from gradwire._base.promotion import can_cast
 
+    if op in ("complex", "polar"):
+        raise refuse(
+            f"Expected object of scalar type {made.dtype.title} but got scalar type {target.dtype.title} for argument "
+            "'out'",
+            errors_pb2.REASON_DTYPE,
+        )
     if op in _EXACT:
         raise refuse(
             f"{op}(): Expected out tensor to have dtype {made.dtype.name}, but got {target.dtype.name} instead",
@@ -199,12 +210,7 @@ def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
             "it is an operand, too",
             errors_pb2.REASON_SHAPE,
         )
-    if is_shared(target):
-        raise refuse(
-            f"{op}(): an output of shape {list(target.shape)} cannot be resized to {list(made.shape)}: it shares its "
-            "memory with other tensors. Give one of the result's shape, or a clone",
-            errors_pb2.REASON_SHAPE,
-        )
+    shared = is_shared(target)
     if target.numel():
         warnings.warn(
             f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does "
@@ -212,8 +218,29 @@ def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
             UserWarning,
             stacklevel=4,
         )
+    if shared:
+        _write_over(op, target, made)
+        return
     with no_grad():
         target.zero_()  # counts as an in-place change, so values saved from the target are not used
         # An inference tensor as data would make the target an inference tensor too.
         same = made.is_inference() == target.is_inference()
         target.data = made.to(target.dtype) if same else made.clone().to(target.dtype)
+
+
+def _write_over(op: str, target: Any, made: Any) -> None:
+    """Lay a tensor that shares its memory out anew from its first element, and copy `made` to it.
+
+    Raises RuntimeError where the memory is too small for that.
+    """
+    held = list(target.shape)
+    with no_grad():
+        try:
+            target.resize_(made.shape)
+        except RuntimeError as error:
+            raise refuse(
+                f"{op}(): an output of shape {held} cannot be resized to {list(made.shape)}: it shares its memory "
+                "with other tensors. Give one of the result's shape, or a clone",
+                errors_pb2.REASON_SHAPE,
+            ) from error
+        target.copy_(made)

@@ -154,11 +154,15 @@ class UntypedStorage:
 class TypedStorage(UntypedStorage):
     """The memory of a tensor as elements of its dtype (torch.TypedStorage), which can be read and written."""
 
-    def __init__(self, tensor: Tensor) -> None:
-        super().__init__(tensor)
-        self._tensor = tensor
-        self.dtype = tensor.dtype
-        self.is_cuda = tensor.is_cuda
+    def __init__(self, tensor: Tensor | int, *, dtype: Any = None, device: Any = None) -> None:
+        """The memory of a tensor, or new memory of that many elements, which are 0."""
+        held: Tensor = wired("zeros")(tensor, dtype=dtype, device=device) if isinstance(tensor, int) else tensor
+        if held is tensor and (dtype is not None or device is not None):
+            raise refuse("a TypedStorage of a tensor has the tensor's dtype and device")
+        super().__init__(held)
+        self._tensor = held
+        self.dtype = held.dtype
+        self.is_cuda = held.is_cuda
 
     def element_size(self) -> int:
         """Bytes of an element."""

@@ -145,8 +145,11 @@ def _shown(source: Any) -> tuple[Array, bool]:
     return read_array(corner), True
 
 
-def show(source: Any, is_parameter: bool = False, prefix: str | None = None) -> str:
-    """Text in PyTorch's format. With `prefix`, the text begins with that, not "tensor(", and leaves out the dtype."""
+def show(source: Any, is_parameter: bool = False, prefix: str | None = None, facts: Sequence[str] = ()) -> str:
+    """Text in PyTorch's format. With `prefix`, the text begins with that, not "tensor(", and leaves out the dtype.
+
+    `facts` are texts in place of size and dtype.
+    """
     spec = source._spec
     values, summarized = _shown(source)
     return format_tensor(
@@ -160,6 +163,7 @@ def show(source: Any, is_parameter: bool = False, prefix: str | None = None) -> 
         default_dtype=dtypes.get_default_dtype().name if prefix is None else spec.dtype.name,
         summarized=summarized,
         prefix=prefix or PREFIX,
+        facts=facts,
         tangent=_shown_tangent(source),
     )
 

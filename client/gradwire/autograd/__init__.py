@@ -6,7 +6,7 @@ from gradwire._functions.backward import backward, grad
 from gradwire._graph.anomaly import detect_anomaly, set_detect_anomaly
 from gradwire.autograd import anomaly_mode, forward_ad, function, functional, grad_mode, graph
 from gradwire.autograd.function import Function
-from gradwire.autograd.grad_mode import set_multithreading_enabled
+from gradwire.autograd.grad_mode import enforce_grad_layout_policy, set_multithreading_enabled
 from gradwire.autograd.gradcheck import gradcheck, gradgradcheck
 from gradwire.autograd.variable import Variable
 
@@ -29,6 +29,7 @@ __all__ = [
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "enforce_grad_layout_policy",
     "set_multithreading_enabled",
 ]
 

@@ -6,7 +6,14 @@ from contextvars import ContextVar
 
 from gradwire._base.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 
-__all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
+__all__ = [
+    "enable_grad",
+    "enforce_grad_layout_policy",
+    "inference_mode",
+    "no_grad",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]
 
 _MULTITHREADED: ContextVar[bool] = ContextVar("gradwire_multithreaded_backward", default=True)
 
@@ -31,6 +38,22 @@ class set_multithreading_enabled:
     def clone(self) -> set_multithreading_enabled:
         """Another one of the same mode."""
         return type(self)(self.mode)
+
+
+class enforce_grad_layout_policy:
+    """Whether gradients must have their tensors' strides, in PyTorch (torch.autograd.enforce_grad_layout_policy).
+
+    The mode has no effect: gradients have the strides with which backward computes them. Values do not depend on it.
+    """
+
+    def __init__(self, enable: bool) -> None:
+        self.enable = bool(enable)
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, *exc: object) -> None:
+        """End the block."""
 
 
 def is_multithreading_enabled() -> bool:

@@ -27,6 +27,12 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
                 each.copy_(each.clone())
 
 
+class _MultiHandle(RemovableHandle):
+    """The handle of a hook of several tensors."""
+
+    __slots__ = ()
+
+
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable[..., None], *, mode: str = "all"
 ) -> RemovableHandle:
@@ -45,7 +51,7 @@ def register_multi_grad_hook(
         for handle in handles:
             handle.remove()
 
-    return RemovableHandle(remove)
+    return _MultiHandle(remove)
 
 
 def _current() -> Pass:

@@ -63,7 +63,7 @@ class UninitializedParameter(Parameter):
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Take sizes, and unspecified values; optimizers that hold it keep it."""
-        self.data = empty(*shape, device=device or self.device, dtype=dtype or self.dtype)
+        self.data = empty(shape, device=device or self.device, dtype=dtype or self.dtype)
         self.__class__ = Parameter  # type: ignore[assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UninitializedParameter:
@@ -71,6 +71,9 @@ class UninitializedParameter(Parameter):
             memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
         made: UninitializedParameter = memo[id(self)]
         return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (self.requires_grad, self.device, self.dtype)
 
     def __repr__(self) -> str:
         return "<UninitializedParameter>"

@@ -17,6 +17,7 @@ class Parameter(Tensor):
     RuntimeError if it should and its dtype has no gradients. Like torch.nn.Parameter.
     """
 
+    __module__ = "gradwire.nn.parameter"  # PyTorch's path of the class, for `typename` and pickled classes
     __slots__ = ()
     # The modules that hold it, with its name, weakly: so that a drawn graph can name its leaves.
     _owner: tuple[weakref.ref[Any], str] | None = None

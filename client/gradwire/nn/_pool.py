@@ -331,7 +331,7 @@ class _FractionalMaxPool(Module):
         super().__init__()
 
         def each(value: Any) -> Any:
-            return value if value is None or isinstance(value, tuple) else (value,) * self._dims
+            return value if value is None or isinstance(value, tuple | list) else (value,) * self._dims
 
         self.kernel_size = each(kernel_size)
         self.return_indices = return_indices

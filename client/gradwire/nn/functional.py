@@ -73,6 +73,7 @@ from gradwire._tensor.ops import channel_shuffle as native_channel_shuffle
 from gradwire._tensor.ops import nn_functional_unfold as unfold
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._functional.antialias import interpolate_antialias
+from gradwire.nn._functional.attention_checks import check_attention
 from gradwire.nn._functional.fractional import fractional_max_pool
 from gradwire.nn._functional.grid import affine_grid
 from gradwire.nn._functional.loss import (
@@ -734,6 +735,9 @@ def multi_head_attention_forward(
         use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, static_k, static_v, average_attn_weights,
         is_causal,
     )  # fmt: skip
+    check_attention(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if bias_k is not None and bias_v is not None and (static_k is not None or static_v is not None):
+        raise AssertionError(f"bias cannot be added to static {'key' if static_k is not None else 'value'}.")
     made: Any = _call("multi_head_attention_forward", args, (), "tuple")
     return made[0], made[1] if need_weights else None
 

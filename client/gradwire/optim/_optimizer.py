@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from gradwire._base import dtypes
+from gradwire._base.errors import refuse
 from gradwire._base.modes import enable_grad, no_grad
 from gradwire._base.watching import unwatched
 from gradwire._compile.symbolic import SymbolicNumber, rounded_to_float32
@@ -42,6 +43,24 @@ Params: TypeAlias = "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tupl
 _NUMBERS = ("step", "mu_product", "eta", "mu")
 
 
+# Hooks of all optimizers, by the numbers of their handles.
+_PRE_HOOKS: dict[int, Callable[..., Any]] = {}
+_POST_HOOKS: dict[int, Callable[..., Any]] = {}
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of any optimizer (torch.optim.optimizer).
+
+    `args` begins with the optimizer. A result other than None is a pair that replaces both; RuntimeError for another.
+    """
+    return add_hook(_PRE_HOOKS, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of any optimizer (torch.optim.optimizer)."""
+    return add_hook(_POST_HOOKS, hook)
+
+
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     """A class's `step` with the hooks around it, once, though it may call the step of its base."""
 
@@ -51,13 +70,18 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             return step(self, *args, **kwargs)
         self._stepping = self._opt_called = True
         try:
-            for hook in list(self._step_pre_hooks.values()):
-                changed = hook(self, args, kwargs)
+            given: tuple[Any, ...] = (self, *args)
+            for hook in [*_PRE_HOOKS.values(), *self._step_pre_hooks.values()]:
+                changed = hook(self, given, kwargs)
                 if changed is not None:
-                    args, kwargs = changed
-            result = step(self, *args, **kwargs)
-            for hook in list(self._step_post_hooks.values()):
-                hook(self, args, kwargs)
+                    if not isinstance(changed, tuple) or len(changed) != 2:
+                        raise refuse(
+                            f"{step} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                        )
+                    given, kwargs = changed
+            result = step(*given, **kwargs)
+            for hook in [*self._step_post_hooks.values(), *_POST_HOOKS.values()]:
+                hook(self, given, kwargs)
             return result
         finally:
             self._stepping = False
@@ -176,7 +200,10 @@ class Optimizer:
                 clear_grad(param, set_to_none)
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` before each step; a result other than None replaces both."""
+        """Call `hook(optimizer, args, kwargs)` before each step; a result other than None replaces both.
+
+        `args` begins with the optimizer.
+        """
         return add_hook(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:

@@ -12,7 +12,7 @@ from typing import Any
 from gradwire._base import dtypes
 from gradwire._base.wiring import names_of_paths
 from gradwire._tensor.tensor import Tensor
-from gradwire.sparse import _rules
+from gradwire.sparse import _diagonals, _rules
 from gradwire.sparse._compressed import CompressedTensor, product, reduced_mm, sampled_addmm
 from gradwire.sparse._compressed import sparse_bsc_tensor as sparse_bsc_tensor
 from gradwire.sparse._compressed import sparse_bsr_tensor as sparse_bsr_tensor
@@ -22,7 +22,17 @@ from gradwire.sparse._compressed import sparse_csr_tensor as sparse_csr_tensor
 from gradwire.sparse._coo import SparseTensor
 from gradwire.sparse._coo import sparse_coo_tensor as sparse_coo_tensor
 
-__all__ = ["CompressedTensor", "SparseTensor", "addmm", "log_softmax", "mm", "sampled_addmm", "softmax", "sum"]
+__all__ = [
+    "CompressedTensor",
+    "SparseTensor",
+    "addmm",
+    "log_softmax",
+    "mm",
+    "sampled_addmm",
+    "softmax",
+    "spdiags",
+    "sum",
+]
 
 
 def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
@@ -60,6 +70,15 @@ def log_softmax(input: SparseTensor, dim: int, *, dtype: dtypes.dtype | None = N
 def spmm(input: Any, mat2: Any) -> Any:
     """The matrix product `mm` (torch.spmm)."""
     return mm(input, mat2)
+
+
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None) -> Any:
+    """A sparse matrix with the given diagonals (torch.sparse.spdiags), in COO form, or as `layout` CSR or CSC.
+
+    diagonals: (k, n). offsets: (k,), integers; 0 is the main diagonal, negative ones are below it. A diagonal's number
+    in column j is its j-th one. Waits for the offsets. Raises RuntimeError.
+    """
+    return _diagonals.spdiags(diagonals, offsets, shape, layout)
 
 
 class _SparseType(type):

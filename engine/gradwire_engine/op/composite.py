@@ -37,6 +37,7 @@ class Composite(Signature):
         outputs: tuple[str, ...] = (),
         differentiable: bool = True,
         writes: bool = False,
+        updates: dict[str, str] | None = None,
         complex_grad: bool = True,
         no_overlap: bool = False,
         reads_values: bool = False,
@@ -47,6 +48,8 @@ class Composite(Signature):
         """Declare a composite; the options are those of Op. A composite without tensor inputs is not differentiable.
 
         writes: whether it is an in-place op itself, with a name that ends in an underscore.
+        updates: parameters that a call may write to in place, such as running statistics. Each has the parameter that
+            decides it: the call writes if that one is neither None nor False.
         complex_grad: whether PyTorch differentiates it if the result is complex.
         reads_values: whether it reads values of arrays or draws random numbers itself, instead of by ops alone. A plan
             then calls the composite, because a trace of its ops may not hold for the next run.
@@ -60,6 +63,8 @@ class Composite(Signature):
         self.data_dependent = data_dependent
         self.outputs = outputs
         self.writes = writes
+        #: Places of the parameters in `updates`, each with the place of the one that decides.
+        self.updated_places = tuple((self.positions[name], self.positions[by]) for name, by in (updates or {}).items())
         self.complex_grad = complex_grad
         self.no_overlap = no_overlap
         self.reads_values = reads_values
@@ -89,8 +94,10 @@ class Composite(Signature):
 
     def updates(self, args: tuple[Any, ...]) -> bool:
         """Whether a call changes an argument in place, as batch_norm changes its running statistics."""
-        place = self.positions.get("running_mean", self.positions.get("max_norm"))
-        return place is not None and args[place] is not None
+        return any(
+            args[place] is not None and args[by] is not None and args[by] is not False
+            for place, by in self.updated_places
+        )
 
     def _check_complex(self, made: Any) -> None:
         if made.dtype.kind == "c" and made.requires_grad:

@@ -84,21 +84,25 @@ def imaginary(xp: Any, input: Array) -> Array:
 imaginary.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j).tangent("linear")
 
 
+def _check_parts(one: Array, two: Array) -> None:
+    """Refuse parts of complex numbers that are not both float32 or both float64. Raises EngineError: RUNTIME."""
+    a, b = dtypes.TITLES[one.dtype], dtypes.TITLES[two.dtype]
+    if any(part.dtype not in (dtypes.float16, dtypes.float32, dtypes.float64) for part in (one, two)):
+        raise EngineError(
+            Reason.RUNTIME, f"Expected both inputs to be Half, Float or Double tensors but got {a} and {b}"
+        )
+    if one.dtype != two.dtype:
+        raise EngineError(
+            Reason.RUNTIME, f"Expected object of scalar type {a} but got scalar type {b} for second argument"
+        )
+    if one.dtype == dtypes.float16:
+        raise EngineError(Reason.RUNTIME, "gradwire has no complex numbers of Half parts")
+
+
 @op(name="complex", node="ComplexBackward0", cost=4)
 def complex_(xp: Any, real: Array, imag: Array) -> Array:
     """Complex numbers from real and imaginary parts of one dtype (torch.complex)."""
-    if real.dtype != imag.dtype:
-        raise EngineError(
-            Reason.RUNTIME,
-            f"Expected object of scalar type {dtypes.TITLES[real.dtype]} but got scalar type "
-            f"{dtypes.TITLES[imag.dtype]} for second argument",
-        )
-    if dtypes.category(real.dtype) != dtypes.FLOAT or real.dtype.itemsize < 4:
-        raise EngineError(
-            Reason.RUNTIME,
-            "Expected both inputs to be Half, Float or Double tensors but got "
-            f"{dtypes.TITLES[real.dtype]} and {dtypes.TITLES[imag.dtype]}",
-        )
+    _check_parts(real, imag)
     real, imag = xp.broadcast_arrays(real, imag)
     made = xp.empty(real.shape, dtypes.to_complex(real.dtype))
     made.real, made.imag = real, imag
@@ -113,12 +117,7 @@ def polar(xp: Any, abs: Array, angle: Array) -> Array:
     """Complex numbers from absolute values and angles, both float32 or both float64 (torch.polar)."""
     if abs.dtype == angle.dtype == dtypes.float16:
         raise EngineError(Reason.NOT_SUPPORTED, "\"polar_cpu\" not implemented for 'Half'", op="polar")
-    if abs.dtype not in (dtypes.float32, dtypes.float64) or abs.dtype != angle.dtype:
-        a, b = dtypes.TITLES[abs.dtype], dtypes.TITLES[angle.dtype]
-        raise EngineError(
-            Reason.RUNTIME,
-            f"polar: Expected both inputs to be Half, Float or Double tensors of one dtype but got {a} and {b}",
-        )
+    _check_parts(abs, angle)
     dtype = dtypes.to_complex(abs.dtype)
     return (abs * xp.cos(angle) + 1j * (abs * xp.sin(angle))).astype(dtype, copy=False)
 

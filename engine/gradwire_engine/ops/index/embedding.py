@@ -101,7 +101,7 @@ _embedding_backward.grad(
 ).tangent("linear")
 
 
-@composite(complex_grad=False)
+@composite(complex_grad=False, updates={"weight": "max_norm"})
 def embedding(
     input: Array,
     weight: Array,

@@ -66,7 +66,7 @@ def _bags(xp: Any, input: Array, offsets: Array | None, include_last: bool) -> t
     return bag, count
 
 
-@composite(reads_values=True)
+@composite(reads_values=True, updates={"weight": "max_norm"})
 def embedding_bag(
     input: Array,
     weight: Array,
@@ -137,7 +137,7 @@ def _largest(xp: Any, rows: Any, bag: Array, count: int, whole: Any) -> Any:
     combine_at(xp, "minimum", best, bag, places)
     filled = best < nowhere
     if not nowhere:
-        return whole
+        return index_add(whole, 0, _like(rows, bag), rows)  # adds nothing; its history does not depend on the indices
     taken = gather(rows, 0, _like(rows, xp.where(filled, best, 0)))
     return where(_like(rows, filled), taken, 0)
 

@@ -288,7 +288,7 @@ def _dims_or_none(dim: Any) -> Any:
 
 
 @op(cost=4)
-def amax(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
+def amax(xp: Any, input: Array, dim: Ints | None = (), keepdim: bool = False) -> Array:
     """Maximum over `dim`, or over all dimensions; ties share the gradient (torch.amax)."""
     return _extreme(xp, "amax", input, _dims_or_none(dim), keepdim)
 
@@ -297,7 +297,7 @@ amax.works_in(backward=2.3)
 
 
 @op(cost=4)
-def amin(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
+def amin(xp: Any, input: Array, dim: Ints | None = (), keepdim: bool = False) -> Array:
     """Minimum over `dim`, or over all dimensions; ties share the gradient (torch.amin)."""
     return _extreme(xp, "amin", input, _dims_or_none(dim), keepdim)
 

@@ -17,6 +17,10 @@ SAME = [
     same(embedding_bag, F.embedding_bag, FLAT, TABLE, given([0, 3, 6], "int64", False), include_last_offset=True),
     same(embedding_bag, F.embedding_bag, FLAT, TABLE, STARTS, mode="mean", padding_idx=5),
     same(embedding_bag, F.embedding_bag, FLAT, TABLE, STARTS, mode="max", padding_idx=5),
+    *(  # no row is looked up; the result has a history all the same
+        same(embedding_bag, F.embedding_bag, given([[5, 5]], "int64", False), TABLE, mode=mode, padding_idx=5)
+        for mode in ("sum", "mean", "max")
+    ),
 ]
 REFUSED = [
     refused(

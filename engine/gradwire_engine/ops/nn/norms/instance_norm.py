@@ -13,7 +13,7 @@ from gradwire_engine.ops.shape.join import repeat
 from gradwire_engine.ops.shape.shape import reshape
 
 
-@composite
+@composite(updates={"running_mean": "use_input_stats", "running_var": "use_input_stats"})
 def instance_norm(
     input: Array,
     running_mean: Array | None = None,

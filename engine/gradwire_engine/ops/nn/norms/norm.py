@@ -329,7 +329,7 @@ def _check_batch(input: Any, training: bool, eps: float, **parameters: Any) -> N
             )
 
 
-@composite
+@composite(updates={"running_mean": "training", "running_var": "training"})
 def batch_norm(
     input: Array,
     running_mean: Array | None,

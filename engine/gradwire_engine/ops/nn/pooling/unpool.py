@@ -38,9 +38,10 @@ def _max_unpool_to(xp: Any, input: Array, indices: Array, size: Ints) -> Array:
             Reason.RUNTIME,
             f"Found an invalid max index: {worst} (output volumes are of size {'x'.join(map(str, size))})",
         )
-    whole = xp.zeros((math.prod(lead), count), input.dtype)
-    rows = xp.arange(math.prod(lead))[:, None]
-    whole[rows, indices.reshape(len(whole), -1)] = input.reshape(len(whole), -1)
+    lines = math.prod(lead)
+    whole = xp.zeros((lines, count), input.dtype)
+    if lines:
+        whole[xp.arange(lines)[:, None], indices.reshape(lines, -1)] = input.reshape(lines, -1)
     return whole.reshape(*lead, *size)
 
 
