@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9"
+const OpsHash = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {

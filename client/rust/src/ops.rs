@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::values::DType;
 
 /// ListOpsResponse.hash of the ops below.
-pub const OPS_HASH: &str = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9";
+pub const OPS_HASH: &str = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
 
 /// Add dimensions of size 1 up to one dimension (torch.atleast_1d).
 pub fn atleast_1d(input: &Tensor) -> Tensor {

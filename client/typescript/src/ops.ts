@@ -1107,7 +1107,7 @@ export interface ZerosOptions {
 }
 
 /** ListOpsResponse.hash of these ops. */
-export const OPS_HASH = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9";
+export const OPS_HASH = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
 
 /** The ops that are methods of a tensor. */
 export abstract class TensorMethods {

@@ -190,7 +190,7 @@ struct ZerosOptions;
 struct ZerosLikeOptions;
 
 /// ListOpsResponse.hash of the ops below.
-inline constexpr char ops_hash[] = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9";
+inline constexpr char ops_hash[] = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
 
 namespace detail {
 

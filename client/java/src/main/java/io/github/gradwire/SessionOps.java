@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /** Methods of {@link Session} that make tensors from no others. */
 public abstract class SessionOps {
   /** ListOpsResponse.hash of the ops of this version. */
-  public static final String OPS_HASH = "13a37c5145862fb336a565a3d9bf56913aed589398630c4547822f8f6948eea9";
+  public static final String OPS_HASH = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
 
   SessionOps() {}
 
