@@ -200,3 +200,100 @@ def test_the_session_forgets_hooks_that_are_collected(session):
     gradwire.ones(1).tolist()
     gradwire.ones(1).tolist()
     assert len(session.hooks) == before
+
+
+@pytest.mark.parametrize("where", ["tensor", "before", "after"])
+@pytest.mark.parametrize("kind", ["op", "function"])
+def test_a_hook_of_one_result_is_called_behind_another_though_its_own_is_gone(kind, where):
+    def case(t):
+        class Two(t.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2, x * 3
+
+            @staticmethod
+            def backward(ctx, g, h):
+                return 2 * g + 3 * h
+
+        x, seen = t.ones(4, requires_grad=True), []
+        first, second = Two.apply(x) if kind == "function" else (x * 2).split(2)
+        if where == "tensor":
+            first.register_hook(lambda g: seen.append("tensor"))
+        elif where == "before":
+            first.grad_fn.register_prehook(lambda given: seen.append("before"))
+        else:
+            first.grad_fn.register_hook(lambda made, given: seen.append("after"))
+        del first
+        gc.collect()
+        second.sum().backward()
+        return seen, x.grad
+
+    agree(case)
+
+
+def test_a_hook_of_one_result_is_called_after_a_first_backward_behind_another():
+    def case(t):
+        x, seen = t.ones(4, requires_grad=True), []
+        first, second = (x + 2).split(2)
+        second.sum().backward()
+        first.register_hook(lambda g: seen.append("first"))
+        del first
+        gc.collect()
+        second.sum().backward()
+        return seen, x.grad
+
+    agree(case)
+
+
+@pytest.mark.parametrize("kept", ["base", "other view"])
+def test_a_function_that_changed_a_view_is_called_though_the_view_is_gone(kept):
+    def case(t):
+        class Doubled(t.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.mark_dirty(x)
+                ctx.factor = 2
+                return x.mul_(2)
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * ctx.factor
+
+        x = t.ones(4, requires_grad=True)
+        y = x * 1
+        view, other = y[:2], y[1:3]
+        Doubled.apply(view)
+        out = y if kept == "base" else other
+        loss = (out * out).sum()
+        del view, other, y, out
+        gc.collect()
+        loss.backward()
+        return x.grad
+
+    agree(case)
+
+
+def test_hooks_of_a_leaf_whose_flag_was_cleared_for_a_while_are_called_though_it_is_gone():
+    def case(t):
+        x, seen = t.ones(3, requires_grad=True), []
+        x.register_hook(lambda g: seen.append(g.tolist()))
+        x.register_post_accumulate_grad_hook(lambda leaf: seen.append("after"))
+        x.requires_grad_(False).requires_grad_(True)
+        loss = (x * 2).sum()
+        del x
+        gc.collect()
+        loss.backward()
+        return seen
+
+    agree(case)
+
+
+def test_nodes_of_a_backward_share_the_list_of_its_hooks():
+    """A list for each node would grow with the square of the functions in a chain."""
+    x = gradwire.ones(2, requires_grad=True)
+    made = [x]
+    for _ in range(20):
+        made.append(identity(gradwire).apply(made[-1]))
+    made[-1].sum().backward()
+    assert len({id(each._edge[1]) for each in made[1:]}) == 1
+    assert all(len(each._edge) == 2 for each in made[1:])

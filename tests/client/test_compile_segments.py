@@ -257,3 +257,35 @@ def test_a_copy_of_a_compiled_model_is_compiled_and_has_its_own_parameters(defer
     with gradwire.no_grad():
         other.weight.add_(1)
     assert model(x).tolist() == before and other(x).tolist() != before
+
+
+def test_a_result_that_a_custom_function_takes_before_it_is_released_stays(deferring):
+    """The functions' call ends a segment, so the segment before it must not drop what the call reads."""
+
+    class Doubled(gradwire.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    def trained():
+        w, found = gradwire.ones(3, requires_grad=True), []
+
+        @gradwire.compile
+        def loss(x):
+            h = x * w
+            h = Doubled.apply(h)
+            return (h * h).sum()
+
+        for step in range(8):
+            loss(gradwire.arange(3.0) + step).backward()
+            found.append(w.grad.tolist())
+            w.grad = None
+        return found
+
+    expected = [[8.0 * (each + step) ** 2 for each in range(3)] for step in range(8)]
+    for _ in range(3):
+        assert trained() == expected

@@ -120,3 +120,13 @@ def test_functions_without_an_entry_are_refused_by_name(session):
     assert not hasattr(made, "softmax")
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         made.unknown  # noqa: B018
+
+
+def test_channels_with_float64_scales_have_pytorchs_last_digits():
+    def case(t):
+        values = t.linspace(-3, 3, 240).reshape(80, 3)
+        scales = t.tensor([0.0123456789012345, 0.1 / 3, 0.07], dtype=t.float64)
+        made = t.quantize_per_channel(values, scales, t.tensor([3, 0, 17]), 1, t.qint8)
+        return [each.hex() for each in made.dequantize().flatten().tolist()]
+
+    agree(case)

@@ -149,13 +149,17 @@ class Segments:
             elif type(entry) is MemoEntry and entry.name not in _BREAKING:
                 segment.append(item)
             else:
-                found.extend(self._as_program(segment))
+                found.extend(self._as_program(segment, False))
                 found.append(item)
                 segment = []
-        found.extend(self._as_program(segment))
+        found.extend(self._as_program(segment, True))
         return found
 
-    def _as_program(self, items: Sequence[Buffered]) -> Sequence[Buffered]:
+    def _as_program(self, items: Sequence[Buffered], is_last: bool) -> Sequence[Buffered]:
+        """The commands, or the program that does the same.
+
+        is_last: whether no command follows. One that does may read a result that was released since.
+        """
         if not _FEWEST_COMMANDS <= len(items) <= _MOST_COMMANDS:
             return items
         entries = tuple([item[1] for item in items])
@@ -166,8 +170,8 @@ class Segments:
                 self._seen[entries] = _CommandList(data)
             return items
         if seen.is_split:
-            return self._around_programs(items)
-        released = set(self._session.released.copy())
+            return self._around_programs(items, is_last)
+        released = set(self._session.released.copy()) if is_last else set()
         program, ids, numbers = seen.find(data, released)
         if program is not None and program.hash in self._session.programs:
             self._session.programs.move_to_end(program.hash)
@@ -183,17 +187,17 @@ class Segments:
             self._unregistered.append(seen)
         return items
 
-    def _around_programs(self, items: Sequence[Buffered]) -> list[Buffered]:
+    def _around_programs(self, items: Sequence[Buffered], is_last: bool) -> list[Buffered]:
         """The commands in parts around the programs among them, which run as plans only by themselves."""
         found: list[Buffered] = []
         part: list[Buffered] = []
         for item in items:
             if item[1].name == "run_program":
-                found.extend([*self._as_program(part), item])
+                found.extend([*self._as_program(part, False), item])
                 part = []
             else:
                 part.append(item)
-        return [*found, *self._as_program(part)]
+        return [*found, *self._as_program(part, is_last)]
 
     def _ask(self) -> None:
         """Ask how programs with other programs in them ran: where step by step, these run by themselves again."""

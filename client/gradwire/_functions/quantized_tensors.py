@@ -160,13 +160,12 @@ class QuantizedTensor:
         return self._whole.clone()
 
     def dequantize(self) -> Tensor:
-        """float32: `(whole - zero_point) * scale`."""
+        """float32: `(whole - zero_point) * scale`; with scales of channels, of float64, it is rounded."""
         with no_grad():
             scale, zero_point = self._spread(self._scale), self._spread(self._zero_point)
-            if self._axis is not None:
-                scale = scale.to(dtypes.float32)
             steps = self._whole.to(dtypes.int64) - zero_point
-            made: Tensor = steps.to(dtypes.float32) * scale
+            factor = steps.to(dtypes.float32 if self._axis is None else dtypes.float64)
+            made: Tensor = (factor * scale).to(dtypes.float32)
         return made
 
     def _spread(self, part: Any) -> Any:

@@ -75,6 +75,7 @@ def fill_proxy(made: Any, session: SessionProtocol, tensor_id: int, spec: Spec, 
 def watch_leaf(leaf: Handle) -> None:
     """Give a leaf that requires grad its edge, and register it in the session by its id."""
     leaf._edge = Leaf(leaf)
+    leaf._edge.hooks = leaf.__dict__.get("_held_hooks")  # of the time before its flag was cleared and set again
     leaf._session.watched[leaf._id] = leaf
 
 

@@ -7,6 +7,7 @@ knows. No reference leads from an input to its results, so dropped proxies free 
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -35,6 +36,12 @@ class _NoOwner:
         return None
 
 
+class NodeHooks(list[Any]):
+    """The edges that hold hooks of a node with several outputs. It is among the edges of each output."""
+
+    __slots__ = ()
+
+
 def unneeded_edge() -> Leaf:
     """The edge of a node whose input needs no gradient."""
     made = Leaf.__new__(Leaf)
@@ -43,19 +50,29 @@ def unneeded_edge() -> Leaf:
     return made
 
 
-def hold_hooks(node: Node, hooks: Any) -> Leaf:
-    """Let a node hold hooks, as long as a tensor leads to it. Returns the edge that does."""
+def hold_hooks(node: Node, hooks: Any) -> None:
+    """Let a node hold hooks, as long as a tensor leads to it: one of its outputs, or what was computed from one.
+
+    One of several gradients with a graph may be computed from another, so the node that they share holds them.
+    """
     made = unneeded_edge()
     made.hooks = hooks
-    node.append(made)
-    return made
+    shared = (NodeHooks, GradientNode) if type(node) is GradientNode else (NodeHooks,)
+    holders = [each for each in node if type(each) in shared]
+    for holder in holders or (node,):
+        holder.append(made)
 
 
-def held_by(node: Edge) -> list[Leaf]:
+def held_by(node: Edge) -> list[Edge]:
     """The edges of a node that hold its hooks."""
     if not isinstance(node, list):
         return []
-    return [each for each in node if type(each) is Leaf and each.hooks is not None and isinstance(each.owner, _NoOwner)]
+    return [each for each in node if type(each) is NodeHooks or (type(each) is Leaf and _only_holds(each))]
+
+
+def _only_holds(edge: Leaf) -> bool:
+    """Whether an edge leads to no leaf, but holds hooks."""
+    return edge.hooks is not None and isinstance(edge.owner, _NoOwner)
 
 
 # A Leaf or a list of edges: a recursive type without a short spelling in Python.
@@ -107,21 +124,25 @@ class HookHolders:
     def __init__(self) -> None:
         self._hooks: weakref.WeakSet[Any] = weakref.WeakSet()
         self._keeper: weakref.ref[HookKeeper] | None = None
+        # Threads may share a session. A finalizer may come here while the thread holds the lock.
+        self._lock = threading.RLock()
 
     def add(self, hooks: Any) -> None:
         """Note hooks that tensors hold from now on."""
-        self._hooks.add(hooks)
-        keeper = None if self._keeper is None else self._keeper()
-        if keeper is not None:
-            keeper.hooks.append(hooks)
+        with self._lock:
+            self._hooks.add(hooks)
+            keeper = None if self._keeper is None else self._keeper()
+            if keeper is not None:
+                keeper.hooks.append(hooks)
 
     def keeper(self) -> HookKeeper:
         """What an unknown node holds."""
-        keeper = None if self._keeper is None else self._keeper()
-        if keeper is None:
-            keeper = HookKeeper(self._hooks)
-            self._keeper = weakref.ref(keeper)
-        return keeper
+        with self._lock:
+            keeper = None if self._keeper is None else self._keeper()
+            if keeper is None:
+                keeper = HookKeeper(self._hooks)
+                self._keeper = weakref.ref(keeper)
+            return keeper
 
 
 def unknown_node(session: SessionProtocol) -> Node:
@@ -148,8 +169,9 @@ class ReachableNodes:
                 continue
             seen.add(id(edge))
             if type(edge) is Leaf:
-                holds = edge.hooks is not None and isinstance(edge.owner, _NoOwner)
-                (self.held if holds else self.leaves).append(edge)
+                (self.held if _only_holds(edge) else self.leaves).append(edge)
+            elif type(edge) is NodeHooks:
+                waiting.extend(edge)
             elif type(edge) is GradientNode:
                 self.gradients.append(edge)
                 self.known = False
@@ -179,13 +201,14 @@ class ReachableNodes:
         waiting: list[Node] = list(self.gradients)
         while waiting:
             node = waiting.pop()
-            waiting.extend([edge for edge in node if type(edge) is not Leaf])
+            waiting.extend([edge for edge in node if type(edge) is not Leaf and type(edge) is not NodeHooks])
             _forget(node, hooks)
 
 
-def _forget(node: Node, hooks: Sequence[Leaf]) -> None:
-    """Leave a node's edges to the server, but those that hold hooks."""
-    kept = [*hooks, *[edge for edge in node if type(edge) is UnknownNode and edge.keeper.hooks]]
+def _forget(node: Node, hooks: list[Leaf]) -> None:
+    """Leave a node's edges to the server, but those that hold hooks. All nodes of a backward share the list `hooks`."""
+    kept: list[Edge] = [hooks] if hooks else []
+    kept += [edge for edge in node if type(edge) is NodeHooks or (type(edge) is UnknownNode and edge.keeper.hooks)]
     node.clear()
     if kept:
         node.extend([[], *kept])

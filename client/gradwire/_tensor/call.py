@@ -24,7 +24,7 @@ from gradwire._proxy.dual_levels import note_changed_dual
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import WRITING_OPS, MemoEntry, Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
-from gradwire._proxy.shadow_graph import OpNode
+from gradwire._proxy.shadow_graph import NodeHooks, OpNode
 from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
@@ -237,6 +237,8 @@ def _results(
     values: Sequence[Value],
 ) -> tuple[Any, ...]:
     """Proxies of an op's results. A result that is an input itself gets the input's proxy, so both change together."""
+    if edges and len(specs) > 1:
+        edges = [*edges, NodeHooks()]
     if not same:
         pairs = enumerate(zip(ids, specs, strict=True))
         return tuple([new_result(session, one, spec, edges, args, place) for place, (one, spec) in pairs])

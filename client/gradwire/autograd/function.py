@@ -25,7 +25,7 @@ from gradwire._proxy.dual_levels import DUAL_LEVELS
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import update_in_place
-from gradwire._proxy.shadow_graph import hold_hooks
+from gradwire._proxy.shadow_graph import NodeHooks, hold_hooks
 from gradwire._proxy.transforms import TRANSFORM
 from gradwire._tensor.batching import BATCHING, FUNCTIONS
 from gradwire._tensor.in_place import check_in_place
@@ -283,7 +283,7 @@ def _tensors_of(values: Sequence[Any]) -> list[Any]:
 def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], results: list[Any]) -> None:
     """Let the results be a node's outputs."""
     ctx._dirty = _inputs_changed(ctx._dirty, tensors, results)
-    outputs = _tensors_of(results)
+    outputs, dirty = _tensors_of(results), ctx._dirty
     session = commands.common_session(cls.__name__, [each for each in (*tensors, *outputs) if each is not None])
     number = next(session.ids)
     name = cls._node_name()
@@ -315,12 +315,16 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     except BaseException:
         session.hooks.pop(number, None)
         raise
-    _hold_derivative(session, number, outputs)
+    _hold_derivative(session, number, outputs, dirty)
 
 
-def _hold_derivative(session: Any, number: int, outputs: Sequence[Any]) -> None:
-    """Let the outputs hold the derivative, and with it the context, in place of the session."""
-    nodes = [each._edge for each in outputs if each is not None and each._spec.grad_fn]
+def _hold_derivative(session: Any, number: int, outputs: Sequence[Any], dirty: Sequence[Any]) -> None:
+    """Let the outputs hold the derivative, and with it the context, in place of the session.
+
+    So does the base of a view that was changed in place: its new history leads to the function by itself.
+    """
+    bases = [view.base for each in dirty if (view := each.__dict__.get("_view")) is not None]
+    nodes = [each._edge for each in (*outputs, *bases) if each is not None and each._spec.grad_fn]
     if not nodes or not all(nodes):
         return
     held = HeldHooks()
@@ -432,6 +436,8 @@ def record(
     specs = tuple(None if each is None else each._spec for one in lists for each in one)
     key = (name, bool(number), shape, materialize, same, specs)
     edges = [each._edge for each in inputs if each is not None and each._edge is not None]
+    if edges and len(outputs) > 1:
+        edges.append(NodeHooks())
     made = commands.run(session, "record_function", key, values, build, read)
     assert made is not None
     for output, spec in zip([each for each in outputs if each is not None], made, strict=True):
