@@ -1,5 +1,7 @@
 """Recording of a compiled function: ops whose answer is known from the call do not wait, and a refusal ends it."""
 
+import functools
+
 import pytest
 
 import gradwire
@@ -241,15 +243,18 @@ def test_a_recording_reads_a_factor_that_is_a_tensor(deferring) -> None:
     assert function(gradwire.ones(2), gradwire.tensor(2.0)).tolist() == [3.0, 3.0]
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_a_recording_sees_the_users_code_in_an_optimizer(deferring, own: bool) -> None:
+@pytest.mark.parametrize("own", [None, lambda update: update, gradwire.no_grad(), functools.partialmethod])
+def test_a_recording_sees_the_users_code_in_an_optimizer(deferring, own) -> None:
     class Factor:
         value = 0.5
 
+    def update(self, group):
+        group = {**group, "lr": group["lr"] * Factor.value}
+        gradwire.optim.SGD._update(self, group)
+
     class Scaled(gradwire.optim.SGD):
-        def _update(self, group):
-            group = {**group, "lr": group["lr"] * Factor.value}
-            super()._update(group)
+        if own:
+            _update = own(update)
 
     weight = gradwire.ones(2, requires_grad=True)
     optimizer = (Scaled if own else gradwire.optim.SGD)([weight], lr=1.0)
