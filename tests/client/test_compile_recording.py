@@ -1,5 +1,7 @@
 """Recording of a compiled function: ops whose answer is known from the call do not wait, and a refusal ends it."""
 
+import functools
+
 import pytest
 
 import gradwire
@@ -216,15 +218,43 @@ def test_results_that_a_recording_foretells_are_described_as_the_functions(defer
         assert described(gradwire.compile(lambda: list(made()))()) == wanted
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_a_recording_sees_the_users_code_in_an_optimizer(deferring, own: bool) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: gradwire.maximum(x, 3),
+        lambda x: gradwire.minimum(x, 0.5),
+        lambda x: gradwire.addcmul(x, 2, x),
+        lambda x: x.clone().addcdiv_(x, 2.0),
+    ],
+)
+def test_a_recording_foretells_no_call_with_a_number_for_a_tensor(deferring, call) -> None:
+    def function(x):
+        try:
+            return call(x)
+        except TypeError:
+            return x * 2
+
+    assert gradwire.compile(function)(gradwire.ones(2)).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # the factor is read
+def test_a_recording_reads_a_factor_that_is_a_tensor(deferring) -> None:
+    function = gradwire.compile(lambda x, factor: gradwire.add(x, x, alpha=factor))
+    assert function(gradwire.ones(2), gradwire.tensor(2.0)).tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("own", [None, lambda update: update, gradwire.no_grad(), functools.partialmethod])
+def test_a_recording_sees_the_users_code_in_an_optimizer(deferring, own) -> None:
     class Factor:
         value = 0.5
 
+    def update(self, group):
+        group = {**group, "lr": group["lr"] * Factor.value}
+        gradwire.optim.SGD._update(self, group)
+
     class Scaled(gradwire.optim.SGD):
-        def _update(self, group):
-            group = {**group, "lr": group["lr"] * Factor.value}
-            super()._update(group)
+        if own:
+            _update = own(update)
 
     weight = gradwire.ones(2, requires_grad=True)
     optimizer = (Scaled if own else gradwire.optim.SGD)([weight], lr=1.0)

@@ -357,5 +357,16 @@ def test_a_squeeze_that_drops_nothing_keeps_the_strides(deferring):
         assert [each._spec for each in made] == [read_spec(each) for each in described(deferring, made)]
 
 
+def test_a_number_that_pad_refuses_is_refused_in_the_call(deferring):
+    x = gradwire.ones(2, dtype=gradwire.uint8)
+
+    def padded(value):
+        return gradwire.nn.functional.pad(x, (1, 1), value=value)
+
+    assert [padded(value)[0].item() for value in (1, 2)] == [1, 2]
+    with pytest.raises(RuntimeError, match="overflow"):
+        padded(300)
+
+
 def test_every_rule_is_used(deferring):
     assert set(ops.SHAPE_RULES.values()) == set(RULES)

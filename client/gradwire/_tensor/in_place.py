@@ -46,6 +46,8 @@ def check_in_place(op: str, args: tuple[Any, ...], mode: Any, edges: Sequence[An
 def note_written(op: str, args: Sequence[Any]) -> None:
     """Count the change of the operands that an op of WRITING_OPS writes to: running statistics, scaled rows."""
     for place, by in WRITING_OPS[op]:
+        if max(place, by) >= len(args):
+            continue  # not given, as the functions of ops.py give each
         written = args[place]
         if args[by] is not None and args[by] is not False and isinstance(written, Handle):
             update_in_place(written, written._spec, [], False)

@@ -27,11 +27,10 @@ _KEY_HEAD = 4
 _INT64 = range(-(1 << 63), 1 << 63)
 # Ops and rules whose attributes of type float may vary: a rule checks them, or no value is refused.
 _FREE_FLOATS = frozenset({"dropout", "uniform_", "normal_", "leaky_relu"})
-# Ops of float tensors of one dtype and of numbers, whose result has that dtype; and those that take no number.
-_OF_ONE_TENSOR = frozenset({"zeros_like", "ones_like"})
-_KEEPING_DTYPE = _OF_ONE_TENSOR | {
-    "add", "sub", "mul", "div", "neg", "sqrt", "square", "addcmul", "addcdiv", "maximum", "minimum",
-}  # fmt: skip
+# Ops of float tensors of one dtype and of numbers, whose result has that dtype. The places of the former take no
+# number, and the names no tensor.
+_OF_TENSORS = frozenset({"zeros_like", "ones_like", "addcmul", "addcdiv", "maximum", "minimum"})
+_KEEPING_DTYPE = _OF_TENSORS | {"add", "sub", "mul", "div", "neg", "sqrt", "square"}
 _NamedValues = Sequence[tuple[str, Any]]
 
 
@@ -80,14 +79,14 @@ def foretell(
 
     No earlier answer is needed to describe them.
     """
-    if op.removesuffix("_") not in _KEEPING_DTYPE or type(key[1]) is not bool:
+    name = op.removesuffix("_")
+    if name not in _KEEPING_DTYPE or type(key[1]) is not bool:
         return None
-    specs = []
-    for value in (*args, *(value for _, value in kwargs)):
-        if isinstance(value, Handle):
-            specs.append(value._spec)
-        elif not isinstance(value, (float, int)) or type(value) is bool or op in _OF_ONE_TENSOR:
-            return None
+    specs = [value._spec for value in args if isinstance(value, Handle)]
+    if len(specs) < len(args) and (name in _OF_TENSORS or not all(map(_is_operand, args))):
+        return None
+    if not all(_is_number(value) for _, value in kwargs):
+        return None
     if not specs or not all(_is_like(spec, specs[0]) for spec in specs):
         return None
     if key[1] and any(spec.requires_grad for spec in specs):
@@ -100,6 +99,14 @@ def foretell(
         made = intern(specs[0].dtype, sizes, specs[0].device_name, strides=strides)
         return MemoEntry(tuple(key), op, call_site, None, (made,))
     return MemoEntry(tuple(key), op, call_site, None, (specs[0],), in_place=True)
+
+
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, Handle) or _is_number(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (float, int)) and type(value) is not bool
 
 
 def _is_like(spec: Spec, first: Spec) -> bool:

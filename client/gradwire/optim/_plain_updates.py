@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gradwire.optim._optimizer import Optimizer
 
 _PLAIN = (int, float, bool, str, type(None))
+_OF_ALL_CLASSES = frozenset({"__dict__", "__weakref__"})
 
 
 def runs_unwatched(optimizer: Optimizer) -> bool:
@@ -32,12 +33,20 @@ def runs_unwatched(optimizer: Optimizer) -> bool:
 
 
 def _is_ours(kind: type[Any]) -> bool:
-    """Whether all functions of a class, its bases left out, are this package's."""
-    return all(
-        INTERNAL[member.__code__.co_filename]
-        for member in kind.__dict__.values()
-        if isinstance(member, types.FunctionType)
-    )
+    """Whether all that a class can call, its bases left out, is this package's."""
+    return all(_calls_ours(member) for name, member in kind.__dict__.items() if name not in _OF_ALL_CLASSES)
+
+
+def _calls_ours(member: Any) -> bool:
+    """Whether a class's member is a function of this package's that wraps none of the user's, or plain."""
+    if isinstance(member, (staticmethod, classmethod)):
+        member = member.__func__
+    while isinstance(member, types.FunctionType):
+        within = member.__dict__.get("__wrapped__")
+        if within is None or not INTERNAL[member.__code__.co_filename]:
+            return INTERNAL[member.__code__.co_filename]
+        member = within
+    return type(member) in (*_PLAIN, tuple, dict, list)
 
 
 def _is_plain(option: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec
 from gradwire._tensor.shape_rules.elementwise import along
-from gradwire._tensor.shape_rules.sizes import Shapes, broadcast, dense, dim_of, is_contiguous
+from gradwire._tensor.shape_rules.sizes import Shapes, broadcast, dense, dim_of, fits, is_contiguous
 
 
 def matmul(op: str, input: Any, other: Any = None, *args: Any, **named: Any) -> Shapes:
@@ -125,6 +125,8 @@ def pad(op: str, input: Any, pad: Any = None, mode: Any = "constant", *args: Any
         return None
     spec = input._spec
     sizes = list(spec.shape)
+    if not all(fits(value, spec) for value in (*args, *named.values()) if type(value) is int):
+        return None
     if len(pad) > 2 * len(sizes) or spec.strides or 0 in sizes or not all(type(n) is int and n >= 0 for n in pad):
         return None
     for place in range(len(pad) // 2):

@@ -64,6 +64,8 @@ def _check_alpha(input: Array, alpha: Number) -> Number:
         )
     if isinstance(alpha, complex) and dtypes.category(input.dtype) < dtypes.COMPLEX:
         raise EngineError(Reason.RUNTIME, "For non-complex input tensors, argument alpha must not be a complex number.")
+    if isinstance(alpha, int) and input.dtype == dtypes.bool_:
+        return bool(alpha)
     whole = isinstance(alpha, int) and hasattr(input, "dtype") and dtypes.category(input.dtype) == dtypes.INT
     return cast_number(alpha, input.dtype) if whole else alpha
 
@@ -71,13 +73,15 @@ def _check_alpha(input: Array, alpha: Number) -> Number:
 @op(promote="same", of_numbers=True, cost=4)
 def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input + alpha * other (torch.add)."""
-    if alpha != 1 or alpha is True:
+    if type(alpha) is not int or alpha != 1:
         alpha = _check_alpha(input if hasattr(input, "dtype") else other, alpha)
-        other = other * alpha
+        other = other if alpha == 1 else other * alpha
     return xp.add(input, other)
 
 
 def _add_into(xp: Any, input: Array, other: Array | Number, alpha: Number) -> None:
+    if type(alpha) is bool:
+        alpha = _check_alpha(input, alpha)
     if alpha == 1:
         xp.add(input, other, out=input)
     elif xp is np:
@@ -133,15 +137,23 @@ def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
         getattr(other, "dtype", None),
     ):
         _refuse_bools(input, other)
-    if alpha != 1 or alpha is True:
+    if type(alpha) is not int or alpha != 1:
         alpha = _check_alpha(input if hasattr(input, "dtype") else other, alpha)
-        other = other * alpha
+        other = other if alpha == 1 else other * alpha
     return xp.subtract(input, other)
 
 
 sub.checked_by(_refuse_bools)
 sub.works_in(widens=True)
-sub.into(lambda xp, input, other, alpha: xp.subtract(input, other if alpha == 1 else other * alpha, out=input))
+
+
+def _subtract_into(xp: Any, input: Array, other: Array | Number, alpha: Number) -> None:
+    if type(alpha) is bool:
+        alpha = _check_alpha(input, alpha)
+    xp.subtract(input, other if alpha == 1 else other * alpha, out=input)
+
+
+sub.into(_subtract_into)
 sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else _times(g, -conj(alpha))).tangent(
     "holomorphic"
 )

@@ -22,6 +22,10 @@ from tests.engine.oracle import (
 SAME = [
     same(basic.add, torch.add, normal(3, 4), normal(4), alpha=2.5),
     same(basic.add, torch.add, integers(-9, 9, 5), integers(-9, 9, 5, dtype="int32"), alpha=3),
+    *(
+        same(basic.add, torch.add, integers(0, 2, 9, dtype="bool"), integers(0, 2, 9, dtype="bool"), alpha=alpha)
+        for alpha in (0, 1, 3, True, False)
+    ),
     same(basic.add, torch.add, normal(3, dtype="complex128"), normal(3), alpha=2 - 1j),
     same(basic.sub, torch.sub, normal(2, 1), normal(2, 3), alpha=-3),
     same(basic.mul, torch.mul, normal(2, 3), normal(3)),
@@ -44,6 +48,8 @@ REFUSED = [
     refused(basic.neg, Reason.DTYPE, "on a bool tensor", bools(2), theirs=torch.neg),
     refused(basic.add, Reason.SHAPE, "size of tensor a (3) must match the size of tensor b (4)", normal(3), normal(4)),
     refused(basic.add, Reason.RUNTIME, "must not be a floating point number", integers(0, 3, 2), 1, alpha=0.5),
+    refused(basic.add, Reason.RUNTIME, "must not be a floating point number", integers(0, 3, 2), 1, alpha=1.0),
+    refused(basic.sub, Reason.RUNTIME, "must not be a floating point number", integers(0, 3, 2), 1, alpha=1.0),
     refused(basic.add, Reason.RUNTIME, "must not be a complex number", normal(2), 1.0, alpha=1j),
     refused(basic.add, Reason.RUNTIME, "Boolean alpha only", normal(2), 1.0, alpha=True),
     refused(basic.div, Reason.RUNTIME, "'trunc', or 'floor' but found 'up'", normal(2), 2.0, rounding_mode="up"),

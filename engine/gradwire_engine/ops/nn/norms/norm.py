@@ -561,16 +561,15 @@ def _dots(slope: Array, rows: Array, centre: Array, scale: Array) -> Array:
     In host memory it is computed in blocks of rows, which are read once from memory.
     """
     count, length = slope.shape
-    shift = centre * scale
     if type(slope) is not np.ndarray or slope.size <= _BLOCK:
-        return scale.T @ (slope * rows) - shift.T @ slope
+        return scale.T @ (slope * (rows - centre))
     step = max(1, _BLOCK // length)
     held, made = np.empty((step, length), slope.dtype), np.zeros((1, length), slope.dtype)
     for first in range(0, count, step):
         part = slice(first, first + step)
-        given = slope[part]
-        made += scale[part].T @ np.multiply(given, rows[part], out=held[: len(given)])
-        made -= shift[part].T @ given
+        given = np.subtract(rows[part], centre[part], out=held[: len(slope[part])])
+        given *= slope[part]
+        made += scale[part].T @ given
     return made
 
 

@@ -101,3 +101,13 @@ def test_the_weights_gradient_of_layer_norm_in_blocks_of_rows_is_pytorchs(dtype,
     tolerance = 4e-3 if dtype == "float16" else 1e-12
     for ours, its in zip(mine[:2], theirs[:2], strict=True):
         np.testing.assert_allclose(ours.grad.array, its.grad.numpy(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("rows", [3, 64, 3000])  # large ones by a loop
+@pytest.mark.parametrize("block", [1, 1 << 16])
+def test_the_weights_gradient_of_layer_norm_is_zero_where_all_elements_of_a_row_are_equal(rows, block, monkeypatch):
+    monkeypatch.setattr(norm, "_BLOCK", block)
+    given, weight = tensor(np.full((rows, 35), 3, np.float32)), tensor(np.ones(35, np.float32), True)
+    slope = tensor(np.random.default_rng(7).standard_normal((rows, 35)).astype(np.float32))
+    backward([call("sum", [call("layer_norm", [given, (35,), weight]) * slope])])
+    assert not weight.grad.array.any()
