@@ -120,7 +120,7 @@ def run_found(session: Session, writer: Writer, found: Found, released: Sequence
     released: ids that are released when it has run.
     """
     template = found.template
-    return 0 if template.writer is not writer else _run_known(
+    return 0 if not template.is_of(writer) else _run_known(
         session, writer, template.known, found.ids, found.numbers, released
     )  # fmt: skip
 
