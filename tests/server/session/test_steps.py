@@ -324,6 +324,17 @@ def test_bytes_are_those_of_the_list_that_holds_their_numbers(monkeypatch: pytes
     assert joined == [True, True, False, True]
 
 
+def test_without_memory_for_borrowed_bytes_calls_are_refused(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise MemoryError
+
+    for side in pair.sides:
+        side.session.transfers.borrowed.append(None)  # type: ignore[arg-type]
+        monkeypatch.setattr(side.session.transfers, "copy_borrowed", fail)
+    answer = pair.next_is(False)
+    assert service_pb2.RunResponse.FromString(answer).results[0].error.message
+
+
 def test_a_repeated_batch_is_answered_from_memory(pair: Pair) -> None:
     commands = pair.commands()
     first = pair.step(commands)

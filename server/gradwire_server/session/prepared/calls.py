@@ -161,7 +161,10 @@ def _may_join(session: Session, writer: Writer) -> bool:
     if token.cancelled_through and token.cancelled_through.get(writer.number, -1) > writer.applied:
         return False
     if session.transfers.borrowed:
-        session.transfers.copy_borrowed()
+        try:
+            session.transfers.copy_borrowed()
+        except MemoryError:
+            return False  # a call is refused for it
     return True
 
 

@@ -11,6 +11,8 @@ from operator import itemgetter
 from struct import Struct, pack
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from gradwire.v1 import service_pb2
 from gradwire_server.session.prepared.ops import Prepared
 from gradwire_server.session.prepared.steps import Commands, Known, Step
@@ -229,7 +231,10 @@ def _holds(part: bytes, tokens: Sequence[tuple[int, str]], step: Step, collect: 
     for number, (at, kind) in enumerate(tokens):
         value = pack("<Q", _FRESH + next(pattern)) if kind == "Q" else pack("<d", 1.5 + number)
         changed[at : at + _WORD] = value
-    commands = list(service_pb2.RunRequest.FromString(bytes(changed)).commands)
+    try:
+        commands = list(service_pb2.RunRequest.FromString(bytes(changed)).commands)
+    except DecodeError:
+        return False
     found = collect(commands, [each.WhichOneof("command") or "" for each in commands])
     if found is None or found.kinds != list(step.kinds) or found.places[-1][0] != len(commands) - 1:
         return False
