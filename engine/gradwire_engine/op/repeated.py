@@ -17,6 +17,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import cupy
+from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Node
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Storage, Tensor, edge_of
@@ -95,9 +96,11 @@ class CallRecorder:
         self.failed = True
 
 
-def record(context: Context, compute: Callable[[], Any]) -> tuple[Any, CallRecorder]:
+def record(
+    context: Context, compute: Callable[[], Any], recorder: CallRecorder | None = None
+) -> tuple[Any, CallRecorder]:
     """Run `compute` and note the ops that it applies."""
-    recorder = CallRecorder()
+    recorder = recorder or CallRecorder()
     token = CURRENT.set(replace(context, tracer=recorder))
     try:
         return compute(), recorder
@@ -327,7 +330,17 @@ def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -
         return op.apply(args), None
     if isinstance(op, Composite) and (op.reads_values or op.draws or op.data_dependent is not False):
         return op.apply(args), None
-    made, recorder = record(context, lambda: op.apply(args))
+    recorder, first, made = CallRecorder(), context.nodes.next, None
+    try:
+        made, _ = record(context, lambda: op.apply(args), recorder)
+    except EngineError as error:
+        if error.reason is not Reason.MEMORY_LIMIT or recorder.failed or not recorder.calls:
+            raise
+    if made is None:
+        # The recorder holds the results of a composite's ops, so without it the call takes less memory.
+        recorder.calls.clear()
+        context.nodes.next = first
+        return op.apply(args), None
     if recorder.failed or not 0 < len(recorder.calls) <= _MOST_PARTS or type(made) is not Tensor:
         return made, None
     alone = len(recorder.calls) == 1 and recorder.calls[0][0] is op and recorder.calls[0][1] is args

@@ -115,6 +115,25 @@ def test_without_room_the_op_refuses(context: Context) -> None:
         REGISTRY["mul"].apply((given, 2.0))
 
 
+@pytest.mark.parametrize("name", ["softsign", "softplus"])
+def test_a_call_that_is_noted_fits_where_the_op_does(name: str, context: Context) -> None:
+    """The least limit at which the op computes a composite is enough to note it, too."""
+    op, x = REGISTRY[name], leaf(64, 64)
+    args = op.bind((x,), {})
+    for limit in range(0, 16 * x.array.nbytes, x.array.nbytes // 2):
+        context.account.limit = context.account.bytes + limit + 1
+        context.nodes.next = 0
+        try:
+            expected = op.apply(args).array.tobytes()
+        except EngineError:
+            continue
+        before = context.nodes.next
+        assert repeated_call(op, args, context)[0].array.tobytes() == expected
+        assert context.nodes.next == 2 * before
+        return
+    raise AssertionError("no limit is enough")
+
+
 def test_a_failed_call_changes_nothing(context: Context) -> None:
     targets = tensor(np.zeros(6, np.int64))
     rest = (None, None, -100, None, "mean", 0.0)

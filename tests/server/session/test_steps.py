@@ -301,6 +301,40 @@ def test_numbers_may_vary(pair: Pair, value: float) -> None:
     assert sum(pair.ran) == before + 1
 
 
+class Sloped(Program):
+    """A program with a number that a list holds for a constant."""
+
+    def _plan(self) -> list[tuple[int, list[Any]]]:
+        names = ("matmul", "leaky_relu", "matmul", "sum")
+        given = ([1, 4], [("made", 0), 0.1], [("made", 1), 2], [("made", 2)])
+        told = [[1.0 if type(each) is float else Id(0) for each in one] for one in given]
+        ops = [self.prepare(op(name, *one, outputs=[0])) for name, one in zip(names, told, strict=True)]
+        return [(number, list(one)) for number, one in zip(ops, given, strict=True)]
+
+
+def test_bytes_are_those_of_the_list_that_holds_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.server.session.test_steps.Program", Sloped)
+    pair = Pair(SEED, monkeypatch)
+    joined = []
+    for slope, count in ((0.1, 20), (0.5, 40), (0.1, 3), (0.5, 3)):
+        pair.program.plan[1][1][1], before = slope, sum(pair.ran)
+        for _ in range(count):
+            pair.step()
+        joined.append(sum(pair.ran) > before)
+    assert joined == [True, True, False, True]
+
+
+def test_without_memory_for_borrowed_bytes_calls_are_refused(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise MemoryError
+
+    for side in pair.sides:
+        side.session.transfers.borrowed.append(None)  # type: ignore[arg-type]
+        monkeypatch.setattr(side.session.transfers, "copy_borrowed", fail)
+    answer = pair.next_is(False)
+    assert service_pb2.RunResponse.FromString(answer).results[0].error.message
+
+
 def test_a_repeated_batch_is_answered_from_memory(pair: Pair) -> None:
     commands = pair.commands()
     first = pair.step(commands)
@@ -343,6 +377,23 @@ def test_a_step_that_differs_from_its_commands_is_not_used(monkeypatch: pytest.M
     for _ in range(10):
         pair.step()
     assert not pair.ran
+
+
+def test_patterns_of_ids_count_among_known_steps() -> None:
+    memo = steps.StepMemo()
+    memo._commands = steps._MOST_KNOWN - 5
+    for number in range(4):
+        found = steps.Commands(0)
+        found.add(steps.BACKWARD, 0, 1)
+        found.add(steps.CLEAR, 1, 1 + (number % 2))
+        memo.find(found)
+    assert memo._commands == steps._MOST_KNOWN - 1
+    found = steps.Commands(0)
+    found.add(steps.BACKWARD, 0, 1)
+    found.add(steps.CLEAR, 1, 2)
+    found.add(steps.CLEAR, 2, 3)
+    memo.find(found)
+    assert list(memo._known) == [(steps.BACKWARD, steps.CLEAR, steps.CLEAR)]
 
 
 def test_known_steps_are_few(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def run_found(session: Session, writer: Writer, found: Found, released: Sequence
     released: ids that are released when it has run.
     """
     template = found.template
-    return 0 if template.writer is not writer else _run_known(
+    return 0 if not template.is_of(writer) else _run_known(
         session, writer, template.known, found.ids, found.numbers, released
     )  # fmt: skip
 
@@ -161,7 +161,10 @@ def _may_join(session: Session, writer: Writer) -> bool:
     if token.cancelled_through and token.cancelled_through.get(writer.number, -1) > writer.applied:
         return False
     if session.transfers.borrowed:
-        session.transfers.copy_borrowed()
+        try:
+            session.transfers.copy_borrowed()
+        except MemoryError:
+            return False  # a call is refused for it
     return True
 
 

@@ -120,9 +120,6 @@ class StepMemo:
             if len(kinds) > _MOST_COMMANDS:
                 return None
             patterns = self._known[kinds] = {}
-            self._commands += len(kinds)
-            while self._commands > _MOST_KNOWN:
-                self._commands -= len(self._known.popitem(last=False)[0])
         else:
             self._known.move_to_end(kinds)
         places: dict[int, int] = {}
@@ -130,8 +127,13 @@ class StepMemo:
         known = patterns.get(pattern)
         if known is None:
             if len(patterns) >= _MOST_PATTERNS:
+                self._commands -= len(kinds) * len(patterns)
                 patterns.clear()
             known = patterns[pattern] = Known(kinds, pattern)
+            self._commands += len(kinds)
+            while self._commands > _MOST_KNOWN:
+                oldest, forgotten = self._known.popitem(last=False)
+                self._commands -= len(oldest) * len(forgotten)
         return None if known.made is None else Step(known, commands, list(places))
 
 
@@ -201,7 +203,7 @@ class Known:
         if self.misses < self.patience:
             return False
         self.misses, self.patience = 0, min(2 * self.patience, _MOST_KNOWN)
-        self.list, self.runs = None, 0
+        self.list, self.runs, self.template_tries = None, 0, 0
         return True
 
     def run(self, scope: StepScope, ids: Sequence[int], numbers: Sequence[float], gone: set[int]) -> Ran | None:

@@ -11,6 +11,8 @@ from operator import itemgetter
 from struct import Struct, pack
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from gradwire.v1 import service_pb2
 from gradwire_server.session.prepared.ops import Prepared
 from gradwire_server.session.prepared.steps import Commands, Known, Step
@@ -28,13 +30,17 @@ _LONGEST = 1 << 16  # bytes of a template
 
 
 class Template:
-    """The bytes of a step. writer: whose prepared ops it calls; None once one of them was replaced."""
+    """The bytes of a step. writer: whose prepared ops it calls; None once one of them was replaced.
 
-    __slots__ = ("_distinct", "_fixed", "_numbers", "_pieces", "_values", "count", "known", "length", "writer")
+    The bytes hold the numbers that the step's list takes for constants, so they are not those of a later list.
+    """
+
+    __slots__ = ("_distinct", "_fixed", "_list", "_numbers", "_pieces", "_values", "count", "known", "length", "writer")
 
     def __init__(self, data: bytes, tokens: Sequence[tuple[int, str]], known: Known, count: int, writer: Any) -> None:
         """tokens: where ids ("Q") and numbers that may vary ("d") are."""
         self.known, self.count, self.length, self.writer = known, count, len(data), writer
+        self._list = known.list
         ends = [0, *[at + _WORD for at, _ in tokens]]
         begins = [*[at for at, _ in tokens], len(data)]
         self._pieces = tuple([data[end:begin] for end, begin in zip(ends, begins, strict=True)])
@@ -50,9 +56,15 @@ class Template:
         #: The ids; where each place of a step has its id first; and where each id must be found among these.
         self._distinct = itemgetter(*ids), itemgetter(*first.values()), itemgetter(*known.pattern)
 
+    def is_of(self, writer: Any) -> bool:
+        """Whether it is of a writer's ops as they are now, and of the step's list."""
+        return self.writer is writer and self.known.list is self._list
+
     def match(self, data: bytes, at: int) -> Found | None:
         """The step at a place of a batch's bytes; None if it is not there."""
-        if self.writer is None or at + self.length > len(data) or not data.startswith(self._pieces[0], at):
+        if at + self.length > len(data) or not data.startswith(self._pieces[0], at):
+            return None
+        if self.writer is None or self.known.list is not self._list:
             return None
         if self._fixed.unpack_from(data, at) != self._pieces:
             return None
@@ -125,6 +137,7 @@ class Templates:
         if tokens is None or not _holds(part, tokens, step, collect):
             return
         known.template_tries = _TRIES
+        self._held = [each for each in self._held if each.known is not known]
         self._held.append(Template(part, tokens, known, len(step.kinds), writer))
         del self._held[:-_MOST]
 
@@ -218,7 +231,10 @@ def _holds(part: bytes, tokens: Sequence[tuple[int, str]], step: Step, collect: 
     for number, (at, kind) in enumerate(tokens):
         value = pack("<Q", _FRESH + next(pattern)) if kind == "Q" else pack("<d", 1.5 + number)
         changed[at : at + _WORD] = value
-    commands = list(service_pb2.RunRequest.FromString(bytes(changed)).commands)
+    try:
+        commands = list(service_pb2.RunRequest.FromString(bytes(changed)).commands)
+    except DecodeError:
+        return False
     found = collect(commands, [each.WhichOneof("command") or "" for each in commands])
     if found is None or found.kinds != list(step.kinds) or found.places[-1][0] != len(commands) - 1:
         return False
