@@ -35,7 +35,7 @@ def test_a_command_is_a_step_or_left_out_or_refused_or_an_obstacle(session: grad
     result = service_pb2.Result()
     result.grad.grad.SetInParent()  # there is one
     recorder.add_command(given, result)
-    assert [step.WhichOneof("command") for step, _ in recorder.steps] == [name] * facts.is_step
+    assert [step.command.WhichOneof("command") for step in recorder.steps] == [name] * facts.is_step
     assert (recorder.obstacle is not None) is not (facts.is_step or facts.left_out_of_programs)
     assert recorder.differentiates() is (facts.is_step and facts.differentiates)
 

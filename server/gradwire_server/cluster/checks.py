@@ -126,13 +126,13 @@ def check_ray(folder: Path) -> None:
 
     Without a record of the head's, Ray itself refuses a node, after a minute. Raises CheckFailed.
     """
-    own = _versions()
     try:
         head = (folder / _VERSIONS).read_text()
     except FileNotFoundError:
         return
     except OSError as error:
         raise CheckFailed(f"the state directory {folder} cannot be read: {error.strerror or error}") from None
+    own = _versions()
     if _compared(head) != _compared(own):
         raise CheckFailed(f"this machine has {own}, and the cluster's head has {head}: install the same here")
 

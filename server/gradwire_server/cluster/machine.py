@@ -84,8 +84,8 @@ def run_node(options: NodeOptions, ray_port: int = 0, storage: HeadStorage | Non
     check_free(host, options.port)
     records: list[Record] = []
     if address:
-        check_ray(state_dir)
         check_answers(address, token)
+        check_ray(state_dir)
     else:
         check_free(host, ray_port)
         records = _records(state_dir, token, storage)

@@ -42,7 +42,9 @@ REFUSED = [
         theirs=torch.complex,
     ),
     refused(convert.polar, Reason.NOT_SUPPORTED, "'Half'", normal(2, dtype="float16"), normal(2, dtype="float16")),
-    refused(convert.polar, Reason.RUNTIME, "of one dtype", normal(2), normal(2, dtype="float32"), theirs=torch.polar),
+    refused(
+        convert.polar, Reason.RUNTIME, "scalar type Double", normal(2), normal(2, dtype="float32"), theirs=torch.polar
+    ),
 ]
 
 

@@ -543,7 +543,7 @@ def _dots_by_parts(
     step = max(_PART, -(-rows // _MOST_PARTS))
     parts = -(-rows // step)
     sums = np.empty((parts, length), g.dtype)
-    run(loop, parts, length, np.array([rows, step], np.int64), g, input, centre, scale, sums, work=rows * length)
+    run(loop, parts, length, np.asarray([rows, step], np.int64), g, input, centre, scale, sums, work=rows * length)
     return sums[0] if parts == 1 else sums.sum(0, dtype=np.float64).astype(g.dtype)
 
 

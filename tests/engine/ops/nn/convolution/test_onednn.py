@@ -315,11 +315,11 @@ def test_a_library_that_cannot_be_loaded_is_logged(
     path = tmp_path / "libdnnl.so.3"
     monkeypatch.setattr(bindings, "_path", lambda: path)
     with caplog.at_level(logging.WARNING, "gradwire.engine"):
-        assert bindings.library.__wrapped__() is None
+        assert bindings._loaded.__wrapped__() is None
     assert "oneDNN is installed, but cannot be loaded" in caplog.text
     path.symlink_to(next(iter(_libraries())))
     caplog.clear()
-    assert bindings.library.__wrapped__() is None
+    assert bindings._loaded.__wrapped__() is None
     assert "is not oneDNN" in caplog.text
 
 
@@ -333,7 +333,7 @@ def test_a_library_is_found_beside_pythons_or_not_at_all(monkeypatch: pytest.Mon
     monkeypatch.setattr(sysconfig, "get_path", lambda name, scheme: str(tmp_path / scheme))
     assert bindings._path() is None
     assert bindings.installed() is None
-    assert bindings.library.__wrapped__() is None
+    assert bindings._loaded.__wrapped__() is None
     found = tmp_path / sysconfig.get_default_scheme() / "lib" / "libdnnl.so.3"
     found.parent.mkdir(parents=True)
     found.touch()
@@ -343,13 +343,13 @@ def test_a_library_is_found_beside_pythons_or_not_at_all(monkeypatch: pytest.Mon
 def test_nothing_is_loaded_before_the_first_convolution() -> None:
     code = (
         "import numpy as np, gradwire_engine as engine\n"
-        "from gradwire_engine.backends.onednn import library\n"
-        "assert not library.cache_info().currsize\n"
+        "from gradwire_engine.backends.onednn import _loaded\n"
+        "assert not _loaded.cache_info().currsize\n"
         "engine.call('conv2d', (engine.tensor(np.ones((1, 1, 3, 3))), engine.tensor(np.ones((1, 1, 2, 2)))))\n"
-        "assert not library.cache_info().currsize\n"
+        "assert not _loaded.cache_info().currsize\n"
         "x, w = (engine.tensor(np.ones((1, 1, n, n), np.float32)) for n in (3, 2))\n"
         "assert engine.call('conv2d', (x, w)).array.sum() == 16\n"
-        "assert library.cache_info().currsize\n"
+        "assert _loaded.cache_info().currsize\n"
     )
     path = os.pathsep.join(each for each in sys.path if each)
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
