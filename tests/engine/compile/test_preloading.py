@@ -28,6 +28,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(OPTIONS, "mode", "on")
     monkeypatch.setattr(OPTIONS, "kernels", Kernels(tmp_path))
     assert Library().find("relu", "f") is not None
+    finish_jobs()  # the name is noted behind the answer
     monkeypatch.setattr(OPTIONS, "kernels", Kernels(tmp_path))  # another process's
     monkeypatch.setattr(Kernels, "_compile", never_compiles)
     return tmp_path
@@ -38,10 +39,15 @@ def begun(library: Library) -> Preloader:
     made = Preloader(library)
     made.begin()
     made.wait()
-    done: Future[None] = Future()
-    assert OPTIONS.kernels.later(lambda: done.set_result(None))  # behind its loops
-    done.result(SECONDS)
+    finish_jobs()
     return made
+
+
+def finish_jobs() -> None:
+    """Wait until the kernels' thread has done all that it was given."""
+    done: Future[None] = Future()
+    assert OPTIONS.kernels.later(lambda: done.set_result(None))
+    done.result(SECONDS)
 
 
 def test_a_loop_that_another_process_used_is_loaded(kernels: Path) -> None:
