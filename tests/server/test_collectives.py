@@ -21,7 +21,7 @@ from gradwire.v1 import types_pb2 as t
 from gradwire_engine import Account
 from gradwire_engine.core.reduction import reduce_into
 from gradwire_server.common.shared_files import location
-from gradwire_server.session import collectives
+from gradwire_server.session.collectives.exchange import Exchange
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.group_table import GroupTable, Membership, PeerMemory, RankMemory
@@ -290,7 +290,7 @@ def test_a_refused_collective_lets_a_slow_rank_read_the_one_before(
     if ranks_server.workers:
         pytest.skip("what the slow rank does is changed in this process only")
     ranks = make(2)
-    take = collectives._Exchange._take
+    take = Exchange._take
     members: dict[int, Membership] = {}
 
     def slow(self: Any) -> Iterator[None]:
@@ -300,7 +300,7 @@ def test_a_refused_collective_lets_a_slow_rank_read_the_one_before(
                 yield
         yield from take(self)
 
-    monkeypatch.setattr(collectives._Exchange, "_take", slow)
+    monkeypatch.setattr(Exchange, "_take", slow)
     numbers = [rank.make(np.full(1000, 1.0 + rank.rank, np.float32)) for rank in ranks]
 
     def work(rank: Rank) -> bytes:

@@ -168,23 +168,12 @@ def sketch(
 
     anywhere: whether it holds at all call sites.
     """
-    found = _learned(rule, key, op, args, kwargs, answer, anywhere)
+    shapes = rule(op, *args, **dict(kwargs))
+    if shapes is None or shapes != _shapes_of(answer):
+        return
+    found = _model_key(key, op, args, anywhere)
     if found is not None:
         answer.model = Model(found[0], (answer.code, answer.offset), None, answer.specs, answer.fixed)
-
-
-def _learned(
-    rule: Rule,
-    key: list[Any],
-    op: str,
-    args: tuple[Any, ...],
-    kwargs: _NamedValues,
-    answer: MemoEntry,
-    anywhere: bool,
-) -> tuple[tuple[Any, ...], list[int]] | None:
-    """The model's key and the call's integers, if the op's rule gives the sizes of the answer."""
-    shapes = rule(op, *args, **dict(kwargs))
-    return None if shapes is None or shapes != _shapes_of(answer) else _model_key(key, op, args, anywhere)
 
 
 def _shapes_of(answer: MemoEntry) -> Shapes:

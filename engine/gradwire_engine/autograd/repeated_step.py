@@ -573,7 +573,10 @@ class _Join:
 
 
 def _walk(root: _Symbol) -> tuple[list[Any], tuple[Any, ...]]:
-    """Symbols and places of leaves in order of discovery, and what `PassMemo` knows the pass by."""
+    """Symbols and places of leaves in order of discovery, and what `PassMemo` knows the pass by.
+
+    The key is that of `_graph` in repeated_backward.py, whose loop over nodes is its own: every pass runs it.
+    """
     places: dict[Any, int] = {root: 0}
     nodes: list[Any] = [root]
     key: list[Any] = [0]

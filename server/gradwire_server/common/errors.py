@@ -130,7 +130,7 @@ class Refusal(Exception):
 
     applied = False  # whether the command was applied and only its answer is missing
     began = False  # whether the command began, and what it did before it was refused remains
-    in_step = False  # whether the other ranks of a group know of it (session/collectives.py)
+    in_step = False  # whether the other ranks of a group know of it (session/collectives/)
 
     def __init__(self, reason: str, message: str, /, root_seq: int = 0, **metadata: object) -> None:
         super().__init__(message)

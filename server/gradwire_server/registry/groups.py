@@ -1,8 +1,8 @@
 """Groups: the front's record of the groups that sessions form, and of the ranks that wait for each other.
 
 Workers tell of each rank that arrives at a collective, and get an answer when all ranks have arrived or the collective
-is refused. Values pass from worker to worker (session/collectives.py); the front sees only what the ranks agree on. It
-also knows who is gone: sessions that ended, workers that ended, and ranks without a stream.
+is refused. Values pass from worker to worker (session/collectives/exchange.py). The front sees only what the ranks
+agree on. It also knows who is gone: sessions that ended, workers that ended, and ranks without a stream.
 
 Ranks may have several servers, which share a state directory. One of them keeps the group's record, with a `RemoteRank`
 for each rank at another one. `Nodes` takes messages from server to server (registry/group_nodes.py).

@@ -6,7 +6,7 @@ batch.py does what all commands have in common. `calls` has no row: it is a run 
 from collections.abc import Iterator
 from typing import Any
 
-from gradwire_server.session.collectives import collective, left_out, trace_collective
+from gradwire_server.session.collectives.handler import collective, left_out, trace_collective
 from gradwire_server.session.command_spec import CommandSpec, Planned
 from gradwire_server.session.graph_commands import graph
 from gradwire_server.session.hook_commands import (

@@ -28,7 +28,7 @@ from gradwire_engine.op.op import Op
 from gradwire_engine.ops.base.updates import Updates
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal, began, refusal_of
-from gradwire_server.session.collectives import WRITING_BY_RANK
+from gradwire_server.session.collectives.kinds import WRITING_BY_RANK
 from gradwire_server.session.command_spec import CommandSpec
 from gradwire_server.session.programs import Input, Program, Step, filled, find_program, refuse_argument
 from gradwire_server.session.rules import Rules

@@ -120,9 +120,9 @@ def run_found(session: Session, writer: Writer, found: Found, released: Sequence
     released: ids that are released when it has run.
     """
     template = found.template
-    return 0 if not template.is_of(writer) else _run_known(
-        session, writer, template.known, found.ids, found.numbers, released
-    )  # fmt: skip
+    if not template.is_of(writer):
+        return 0
+    return _run_known(session, writer, template.known, found.ids, found.numbers, released)
 
 
 def _run_known(

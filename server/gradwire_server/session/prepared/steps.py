@@ -253,45 +253,25 @@ def _makes(kind: _Kind) -> bool:
 class Step:
     """A step that is about to run. ids: by place."""
 
-    __slots__ = ("_commands", "ids", "known")
+    __slots__ = ("commands", "ids", "known")
 
     def __init__(self, known: Known, commands: Commands, ids: list[int]) -> None:
-        self.known, self._commands, self.ids = known, commands, ids
+        self.known, self.commands, self.ids = known, commands, ids
 
     @property
     def first(self) -> int:
         """The first command of the batch that belongs to the step."""
-        return self._commands.first
+        return self.commands.first
 
     @property
     def end(self) -> int:
         """The last command of the batch that belongs to the step."""
-        return self._commands.places[-1][0]
-
-    @property
-    def kinds(self) -> Sequence[_Kind]:
-        """What the step's commands are."""
-        return self._commands.kinds
-
-    @property
-    def all_ids(self) -> Sequence[int]:
-        """The ids of all its commands, in order."""
-        return self._commands.ids
-
-    @property
-    def ops(self) -> Sequence[int]:
-        """The numbers of its calls' ops."""
-        return self._commands.ops
-
-    @property
-    def words(self) -> Sequence[int]:
-        """The numbers of its calls, as bits."""
-        return self._commands.words
+        return self.commands.places[-1][0]
 
     @property
     def numbers(self) -> list[float] | None:
         """The numbers that may vary; None if others are not as they were, or nothing is known."""
-        known, commands = self.known, self._commands
+        known, commands = self.known, self.commands
         if known.list is None or any(commands.words[at] != word for at, word in known.fixed):
             return None
         return [commands.numbers[place] for place in known.varying]
@@ -305,27 +285,27 @@ class Step:
         if scope.passes is None or not known.may_be_noted():
             return False
         known.runs += 1
-        if known.runs < (_OFTEN_CUT if self._commands.cut else _OFTEN):
+        if known.runs < (_OFTEN_CUT if self.commands.cut else _OFTEN):
             return False
         if known.runs > _ALWAYS and known.runs & (known.runs - 1):
             return False
-        listings = [listing_of(each.repeated) for each in self._commands.kinds if isinstance(each, Prepared)]
+        listings = [listing_of(each.repeated) for each in self.commands.kinds if isinstance(each, Prepared)]
         if None in listings:
             return False
         varying: list[int] = []
         told = list(self._told(iter([each for each in listings if each is not None]), varying))
         scope.enter(scope.grad_context)
         tensors = [scope.store.get(each) for each in self.ids]
-        numbers = [self._commands.numbers[place] for place in varying]
+        numbers = [self.commands.numbers[place] for place in varying]
         calls, following = told[: known.calls], told[known.calls :]
         before = [each for each in calls if isinstance(each, Call)]
-        loss = known.pattern[sum(map(_width, self._commands.kinds[: known.calls]))]
+        loss = known.pattern[sum(map(_width, self.commands.kinds[: known.calls]))]
         known.noted = made = make(before, following, tensors, numbers, loss, scope.passes)
         if made is None:
             return False
         known.given = [place for place, _, _ in made.given]
         known.varying = varying
-        known.fixed = [(at, word) for at, word in enumerate(self._commands.words) if at not in varying]
+        known.fixed = [(at, word) for at, word in enumerate(self.commands.words) if at not in varying]
         return True
 
     def confirm(self, scope: StepScope) -> None:
@@ -339,7 +319,7 @@ class Step:
         """The commands except the backward, as the engine joins them. Adds numbers that may vary to `varying`."""
         pattern = iter(self.known.pattern)
         number = 0
-        for kind in self._commands.kinds:
+        for kind in self.commands.kinds:
             if isinstance(kind, str):
                 places = [next(pattern) for _ in range(_width(kind))]
                 if kind == NAME:

@@ -138,7 +138,7 @@ class Templates:
             return
         known.template_tries = _TRIES
         self._held = [each for each in self._held if each.known is not known]
-        self._held.append(Template(part, tokens, known, len(step.kinds), writer))
+        self._held.append(Template(part, tokens, known, len(known.kinds), writer))
         del self._held[:-_MOST]
 
     def drop(self) -> None:
@@ -196,10 +196,11 @@ def _commands_of(data: bytes, first: int, end: int) -> bytes:
 
 def _tokens(part: bytes, step: Step) -> list[tuple[int, str]] | None:
     """Where the ids and the numbers that may vary are, in order."""
-    ids, words, ops = iter(step.all_ids), iter(enumerate(step.words)), iter(step.ops)
+    commands = step.commands
+    ids, words, ops = iter(commands.ids), iter(enumerate(commands.words)), iter(commands.ops)
     varying, at = set(step.known.varying), 0
     found: list[tuple[int, str]] = []
-    for kind in step.kinds:
+    for kind in commands.kinds:
         for place in _order(kind):
             name = "Q" if place == "id" else ""
             if place == "number":
@@ -236,7 +237,7 @@ def _holds(part: bytes, tokens: Sequence[tuple[int, str]], step: Step, collect: 
     except DecodeError:
         return False
     found = collect(commands, [each.WhichOneof("command") or "" for each in commands])
-    if found is None or found.kinds != list(step.kinds) or found.places[-1][0] != len(commands) - 1:
+    if found is None or found.kinds != step.commands.kinds or found.places[-1][0] != len(commands) - 1:
         return False
     if found.ids != [_FRESH + each for each in step.known.pattern]:
         return False

@@ -79,7 +79,9 @@ class StreamedReduction:
         self._chunk = _CHUNK // dtype.itemsize
         # Where the own values come third or later, the result is made apart: it is not in place from the start.
         self._apart = np.empty(self._chunk if member.rank > 1 else 0, dtype)
+        groups.account.admit(self._apart.nbytes)
         self._flat = flat = FlatValues(groups.account, tensors)
+        groups.account.bytes += self._apart.nbytes
         self._count = -(-flat.size // self._chunk)
         self._taken = 0  # chunks that are in the ring, or were
         digest = hashlib.blake2b(f"{member.begun} {about}".encode(), digest_size=8).digest()
@@ -110,6 +112,7 @@ class StreamedReduction:
         """Tell the other ranks that the tensors may change from now on. Those that still read one refuse then."""
         self._counters.own[READY] = 0
         self._flat.close()
+        self._groups.account.bytes -= self._apart.nbytes
 
     def _open(self) -> None:
         """Map all ranks' rings."""
