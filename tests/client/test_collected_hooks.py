@@ -9,6 +9,8 @@ import weakref
 import pytest
 
 import gradwire
+from gradwire._graph.hooks import HeldHooks, HookOfTensor
+from gradwire._proxy.shadow_graph import HookHolders
 from tests.client.oracle import agree
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -297,3 +299,20 @@ def test_nodes_of_a_backward_share_the_list_of_its_hooks():
     made[-1].sum().backward()
     assert len({id(each._edge[1]) for each in made[1:]}) == 1
     assert all(len(each._edge) == 2 for each in made[1:])
+
+
+def test_what_an_unknown_history_holds_does_not_grow_with_hooks_that_were_dropped():
+    holders = HookHolders()
+    keeper = holders.keeper()
+
+    def hooked():
+        held = HeldHooks()
+        hook = HookOfTensor(held, lambda arguments: None)
+        holders.add(held)
+        return hook
+
+    lasting = [hooked() for _ in range(3)]
+    for _ in range(1000):
+        hooked()  # the server drops it at once
+    assert len(keeper.hooks) <= 64
+    assert sum(bool(each.calls) for each in keeper.hooks) == len(lasting)

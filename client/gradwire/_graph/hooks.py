@@ -180,8 +180,9 @@ def hold(tensor: Handle, run: HookCallback, after: bool = False) -> HookCallback
         hold_hooks(edge, held)
     else:
         return run
+    made = HookOfTensor(held, run, after)
     tensor._session.hook_holders.add(held)
-    return HookOfTensor(held, run, after)
+    return made
 
 
 def hook_before(root: Handle, node: int, hook: Hook) -> RemovableHandle:

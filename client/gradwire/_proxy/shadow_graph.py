@@ -114,8 +114,18 @@ class UnknownNode(list[Any]):
 class HookKeeper:
     """All hooks of a session, while a tensor exists whose history only the server knows."""
 
+    _FEWEST = 64
+
     def __init__(self, hooks: Iterable[Any]) -> None:
         self.hooks = list(hooks)
+        self._most = self._FEWEST
+
+    def add(self, hooks: Any) -> None:
+        """Hold further hooks. Those that the server has dropped are left out now and then."""
+        if len(self.hooks) >= self._most:
+            self.hooks = [each for each in self.hooks if each.calls]
+            self._most = max(self._FEWEST, 2 * len(self.hooks))
+        self.hooks.append(hooks)
 
 
 class HookHolders:
@@ -133,7 +143,7 @@ class HookHolders:
             self._hooks.add(hooks)
             keeper = None if self._keeper is None else self._keeper()
             if keeper is not None:
-                keeper.hooks.append(hooks)
+                keeper.add(hooks)
 
     def keeper(self) -> HookKeeper:
         """What an unknown node holds."""
