@@ -32,6 +32,16 @@ def test_one_scale(dtype, scale, zero_point):
     agree(case)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("scale", [0.0, 1e-50, -0.1, float("inf")])
+def test_a_scale_that_makes_no_sense_is_taken_as_pytorch_takes_it(scale):
+    def case(t):
+        made = t.quantize_per_tensor(t.tensor([1.0, -3.0]), scale, 0, t.qint8)
+        return made.int_repr(), made.dequantize()
+
+    agree(case)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_scale_for_each_channel(dtype, axis):

@@ -212,7 +212,8 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: dtypes.d
     low, high = _range(input, dtype)
     if not low <= zero_point <= high:
         raise refuse(f"quantize_per_tensor zero_point {zero_point} is out of range.")
-    inverse = float(np.float32(1) / np.float32(scale))
+    with np.errstate(divide="ignore", over="ignore"):  # PyTorch takes any scale
+        inverse = float(np.float32(1) / np.float32(scale))
     return QuantizedTensor(_whole(input, inverse, zero_point, dtype), dtype, scale, zero_point)
 
 

@@ -89,3 +89,15 @@ def test_a_fork_waits_for_native_libraries(kernels: Path, monkeypatch: pytest.Mo
     threading.Timer(0.05, ends.set).start()
     made.wait()
     assert ended
+
+
+def test_products_that_cannot_be_prepared_are_logged_and_hold_up_no_fork(
+    kernels: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def prepare() -> None:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(preloading.matrix_product, "prepare", prepare)
+    with caplog.at_level("WARNING", "gradwire.engine"):
+        begun(Library())
+    assert "products could not be prepared: no kernel" in caplog.text

@@ -6,6 +6,7 @@ product. An op that comes earlier waits as it would without.
 
 from __future__ import annotations
 
+import logging
 import threading
 from concurrent.futures import Future, wait
 
@@ -14,6 +15,9 @@ from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.kernel_cache import available
 from gradwire_engine.core import matrix_product
 from gradwire_engine.core.threads import POOL
+
+log = logging.getLogger("gradwire.engine")
+_LONGEST_SECONDS = 60.0  # for which a fork waits
 
 
 class Preloader:
@@ -34,6 +38,8 @@ class Preloader:
         def prepare_products() -> None:
             try:
                 matrix_product.prepare()
+            except (RuntimeError, MemoryError) as error:  # the first product raises it, too
+                log.warning("products could not be prepared: %s", error)
             finally:
                 products.set_result(None)
 
@@ -57,7 +63,7 @@ class Preloader:
 
     def wait(self) -> None:
         """Wait for what takes locks of native libraries, which a fork would find locked for ever."""
-        wait(self._waited)
+        wait(self._waited, _LONGEST_SECONDS)
 
 
 PRELOADER = Preloader()
