@@ -84,6 +84,12 @@ def test_every_collective_is_as_gloos(workers: str) -> None:
         assert set(mine) == set(other)
 
 
+def test_large_tensors_are_reduced_again_and_again_with_pytorchs_bits(workers: str) -> None:
+    script = str(RANKS / "repeated.py")
+    ours, theirs = by_gradwire(2, script, address=workers), by_pytorch(2, script)
+    assert ours == theirs
+
+
 TRAINING = str(RANKS / "training.py")
 LOSSES = ("losses", "modules", "unused", "static")
 COMPILED = ("compiled/plain:50", "compiled/kept:50", "compiled/mixed:50", "compiled/sync:50")

@@ -20,6 +20,7 @@ from gradwire_server.session.state import (
     direct_reduction,
     group_table,
     rank_counters,
+    shared_tensors,
     streamed_reduction,
 )
 from gradwire_server.session.state.cancel_token import CancelToken
@@ -80,9 +81,14 @@ def join(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Joined]]:
 
 def together(ranks: Joined, name: str, tensors: list[list[Any]], ahead: bool = True) -> None:
     """Reduce in place, each rank in a thread."""
+    reduced(ranks, name, [list(map(Tensor, arrays)) for arrays in tensors], ahead)
+
+
+def reduced(ranks: Joined, name: str, tensors: list[list[Tensor]], ahead: bool = True) -> None:
+    """The same of the engine's tensors."""
     made = [
-        StreamedReduction(groups, member, name, list(map(Tensor, arrays)), "", 0)
-        for (groups, member), arrays in zip(ranks, tensors, strict=True)
+        StreamedReduction(groups, member, name, given, "", 0)
+        for (groups, member), given in zip(ranks, tensors, strict=True)
     ]
 
     def run(reduction: StreamedReduction) -> None:
@@ -128,6 +134,34 @@ def test_all_ranks_get_the_bits_of_the_order_of_ranks(
         together(ranks, name, kept, ahead=turn != 2)
         for (found,) in kept:
             assert found.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("sum", "float32"), ("avg", "float64"), ("avg", "float16"), ("product", "complex64")]
+)
+def test_tensors_that_are_reduced_again_are_mapped_and_have_the_same_bits(
+    join: Callable[[int], Joined], monkeypatch: pytest.MonkeyPatch, size: int, name: str, dtype: str
+) -> None:
+    monkeypatch.setattr(shared_tensors, "LEAST", SLOT)
+    ranks = join(size)
+    counts = (3 * SLOT // np.dtype(dtype).itemsize + 7, 5, SLOT)  # the second one stays where it is
+    tensors = [[Tensor(values(rank, count, dtype, count)) for count in counts] for rank in range(size)]
+    for turn in range(4):
+        given = [[each.array.copy() for each in rank] for rank in tensors]
+        reduced(ranks, name, tensors, ahead=turn != 2)
+        for place in range(len(counts)):
+            wanted = np.empty_like(given[0][place])
+            reduce_into(name, [each[place] for each in given], wanted)
+            assert all(each[place].array.tobytes() == wanted.tobytes() for each in tensors)
+        for rank, each in enumerate(tensors):
+            each[0].array[...] = values(rank, counts[0], dtype, turn)
+            each[0].storage.changed()
+    moved = [[groups.shared_tensors.file_of(each.array) is not None for each in tensors[0]] for groups, _ in ranks[:1]]
+    assert moved == [[True, False, True] if ranks[0][1].direct else [False] * 3]
+    assert all(bool(member.mapped._held) == bool(member.direct) for _, member in ranks)
+    reduced(ranks, name, [[Tensor(values(rank, 9, dtype))] for rank in range(size)])
+    assert not any(member.mapped._held for _, member in ranks)
 
 
 def test_several_tensors_that_are_not_dense_share_memory_or_are_empty(join: Callable[[int], Joined]) -> None:
@@ -195,12 +229,18 @@ def direct(join: Callable[[int], Joined], size: int = 2) -> Joined:
     return ranks
 
 
+@pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("leaves", ["broken", "late", "closed", "stopped"])
 def test_a_rank_that_leaves_early_gives_no_value_that_it_has_afterwards(
-    join: Callable[[int], Joined], leaves: str
+    join: Callable[[int], Joined], monkeypatch: pytest.MonkeyPatch, leaves: str, mapped: bool
 ) -> None:
     ranks = direct(join)
+    if mapped:
+        monkeypatch.setattr(shared_tensors, "LEAST", 1)
+        # To move at once.
+        monkeypatch.setattr(shared_tensors, "_is_seen", lambda *_: True)
     early, other = begun(ranks, ["a", "a"], [[1.0] * 8, [10.0] * 8], [1 if leaves == "late" else 0, 0])
+    assert [bool(groups.shared_tensors._files) for groups, _ in ranks] == [mapped, mapped]
     for each in (early, other):
         each.read_ahead()
     ranks[1][0].cancel_token.at = -math.inf  # other sessions wait for this rank's worker, so it pauses

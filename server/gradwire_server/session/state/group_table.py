@@ -26,6 +26,7 @@ from gradwire_server.common.shared_files import REGION, opened
 from gradwire_server.session.state.cancel_token import CancelToken
 from gradwire_server.session.state.durability import Durability
 from gradwire_server.session.state.process_memory import ProcessMemory
+from gradwire_server.session.state.shared_tensors import MappedTensors, SharedTensors
 
 Bytes = np.ndarray[Any, Any]
 _PAGE = 1 << 16  # regions grow by multiples of it
@@ -145,6 +146,7 @@ class Membership:
         self.streamed = 0  # chunks of all streamed reductions
         self.direct: bool | None = None  # whether all ranks' workers can read each other's memory; None if unknown
         self.memories: list[ProcessMemory | None] = []  # of the ranks' workers, without the own one; if `direct`
+        self.mapped = MappedTensors()
         self.in_use = False  # whether a command of the group runs, which may need the memory although the group broke
         self.broken: Refusal | None = None
         self.begun = 0  # collectives
@@ -178,6 +180,7 @@ class Membership:
             if each is not None:
                 each.close()
         self.memories = []
+        self.mapped.clear()
         self.memory.account.bytes -= sum(message.data.nbytes for message in self.inbox)
         self.inbox.clear()
 
@@ -192,6 +195,7 @@ class GroupTable:
         self.durability = durability
         self.channel: GroupChannel | None = None  # set by the runtime
         self.joined: dict[str, Membership] = {}
+        self.shared_tensors = SharedTensors(account)
 
     def find(self, name: str) -> Membership:
         """The group of a name. Raises Refusal: GROUP_BROKEN."""
@@ -278,3 +282,4 @@ class GroupTable:
         for each in self.joined.values():
             each.close()
         self.joined.clear()
+        self.shared_tensors.close()

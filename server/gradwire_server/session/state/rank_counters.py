@@ -21,6 +21,7 @@ WRITTEN, READ = 0, 16  # chunks since the group formed
 PROBE, CAN = 32, 33  # where `KNOWN` is in the rank's memory, and whether it can read all others (2) or not (1)
 READY = 48  # a digest of which collective the rank takes part in; 0 if it has left it, and its tensors may change
 ADDRESSES, MOST_ADDRESSES = 64, 256  # of its tensors in that collective
+FILES, MOST_FILES = 320, 96  # for each of its first tensors, the descriptor and inode of its file; 0 twice for none
 KNOWN = np.frombuffer(b"gradwire's group", np.int64).copy()
 _SPIN_SECONDS = 50e-6  # for which a rank only looks at a counter
 _YIELD_SECONDS = 0.005  # for which it then gives its core to any other process between two looks

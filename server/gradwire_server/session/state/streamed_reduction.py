@@ -27,9 +27,11 @@ from gradwire_server.session.state.process_memory import ProcessMemory
 from gradwire_server.session.state.rank_counters import (
     ADDRESSES,
     CAN,
+    FILES,
     HEADER,
     KNOWN,
     MOST_ADDRESSES,
+    MOST_FILES,
     PROBE,
     READ,
     READY,
@@ -80,6 +82,8 @@ class StreamedReduction:
         # Where the own values come third or later, the result is made apart: it is not in place from the start.
         self._apart = np.empty(self._chunk if member.rank > 1 else 0, dtype)
         groups.account.admit(self._apart.nbytes)
+        if member.direct:
+            groups.shared_tensors.prepare(tensors)
         self._flat = flat = FlatValues(groups.account, tensors)
         groups.account.bytes += self._apart.nbytes
         self._count = -(-flat.size // self._chunk)
@@ -106,11 +110,16 @@ class StreamedReduction:
         own[PROBE] = KNOWN.ctypes.data
         for place, each in enumerate(self._flat.arrays[:MOST_ADDRESSES]):
             own[ADDRESSES + place] = each.ctypes.data
+        for place, each in enumerate(self._flat.arrays[:MOST_FILES]):
+            file = self._groups.shared_tensors.file_of(each)
+            own[FILES + 2 * place] = file.descriptor if file else 0
+            own[FILES + 2 * place + 1] = file.inode if file else 0
         own[READY] = self._collective
 
     def end(self) -> None:
         """Tell the other ranks that the tensors may change from now on. Those that still read one refuse then."""
         self._counters.own[READY] = 0
+        self._member.mapped.end()
         self._flat.close()
         self._groups.account.bytes -= self._apart.nbytes
 

@@ -1,0 +1,158 @@
+"""Shared tensors: tensors whose memory the workers of a group's other ranks map, instead of copying from it.
+
+To copy from another process costs more than the reduction itself (process_memory.py). So a tensor that is reduced a
+second time moves to a file in memory. Its array must have no other reference than the tensor's, so that no view, saved
+value or plan keeps the old memory. The account counts the bytes as before.
+
+A rank keeps the mappings of its last reduction only. So the memory of a tensor that is gone lasts until the next one.
+"""
+
+import mmap
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradwire_engine import Account, Tensor
+from gradwire_engine.core.errors import EngineError
+from gradwire_engine.core.reduction import HostArray
+from gradwire_server.common.shared_files import opened
+
+LEAST = 1 << 20  # bytes of a tensor that moves
+MOST = 1 << 28  # bytes of all tensors of a session that have moved
+MOST_FILES = 64
+_REFERENCES = 2  # to an array that only its tensor holds: the tensor's, and the argument of the question
+
+
+class File(NamedTuple):
+    """Where other processes find a tensor's memory: this process's descriptor, and the inode."""
+
+    descriptor: int
+    inode: int
+    nbytes: int
+
+
+class SharedTensors:
+    """The tensors of a session that have moved. Only the compute thread calls it."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._seen: weakref.WeakValueDictionary[int, HostArray] = weakref.WeakValueDictionary()
+        self._files: dict[int, File] = {}  # by address, as long as the memory is in use
+        self._ends: dict[int, weakref.finalize[..., Any]] = {}
+
+    def prepare(self, tensors: Sequence[Tensor]) -> None:
+        """Move those that are reduced a second time, if there is room."""
+        for each in tensors:
+            if type(each.array) is not np.ndarray or each.array.nbytes < LEAST:
+                continue
+            if not _is_seen(self._seen, each.array):
+                self._seen[id(each.array)] = each.array
+            elif self.file_of(each.array) is None and _is_alone(each) and self._has_room(each.array.nbytes):
+                self._move(each)
+
+    def file_of(self, array: HostArray) -> File | None:
+        """The file that has the values of a row-major array, from its start on; None if none has."""
+        found = self._files.get(array.ctypes.data)
+        return found if found is not None and found.nbytes == array.nbytes else None
+
+    def _has_room(self, nbytes: int) -> bool:
+        files = list(self._files.values())
+        if len(files) >= MOST_FILES or sum(each.nbytes for each in files) + nbytes > MOST:
+            return False
+        try:
+            self._account.admit(nbytes)  # while the values are there twice
+        except EngineError:
+            return False
+        return True
+
+    def _move(self, tensor: Tensor) -> None:
+        array = tensor.array
+        try:
+            descriptor = os.memfd_create("gradwire-tensor", os.MFD_CLOEXEC)
+        except OSError:
+            return
+        try:
+            os.ftruncate(descriptor, array.nbytes)
+            memory = mmap.mmap(descriptor, array.nbytes, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        except (OSError, MemoryError):
+            os.close(descriptor)
+            return
+        base: HostArray = np.ndarray(array.shape, array.dtype, memory)
+        base[...] = array
+        made = base[...]  # as views of it, it has a base that is an array
+        address = made.ctypes.data
+        self._files[address] = File(descriptor, os.fstat(descriptor).st_ino, made.nbytes)
+        self._ends[address] = end = weakref.finalize(memory, self._forget(), address)
+        end.atexit = False
+        self._seen[id(made)] = made
+        tensor.array = made
+
+    def _forget(self) -> Callable[[int], None]:
+        """What closes a file. It does not keep this object."""
+        files, ends = self._files, self._ends
+
+        def forget(address: int) -> None:
+            del ends[address]
+            os.close(files.pop(address).descriptor)
+
+        return forget
+
+    def close(self) -> None:
+        """Close all files. The tensors keep their memory."""
+        for end in list(self._ends.values()):
+            end()
+
+
+def _is_seen(seen: Mapping[int, HostArray], array: HostArray) -> bool:
+    return seen.get(id(array)) is array
+
+
+def _is_alone(tensor: Tensor) -> bool:
+    """Whether an array owns its memory, row by row, and nothing but the tensor refers to it."""
+    array = tensor.array
+    whole = array.base is None and array.flags.owndata and array.flags.c_contiguous and array.flags.writeable
+    del array
+    return whole and sys.getrefcount(tensor.array) == _REFERENCES
+
+
+class MappedTensors:
+    """The other ranks' shared tensors that one rank has mapped, read-only."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, int, int], HostArray] = {}
+        self._used: dict[tuple[int, int, int], HostArray] = {}
+
+    def find(self, process: int, descriptor: int, inode: int, nbytes: int) -> HostArray:
+        """The bytes of a process's file, until a reduction ends that does not use them. Raises OSError."""
+        key = process, descriptor, inode
+        found = self._used.get(key)
+        if found is None:
+            found = self._held.get(key)
+            if found is None or found.nbytes < nbytes:
+                found = _mapped(key, nbytes)
+            self._used[key] = found
+        return found[:nbytes]
+
+    def end(self) -> None:
+        """End a reduction: keep what it has used, and nothing else."""
+        self._held, self._used = self._used, {}
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._held, self._used = {}, {}
+
+
+def _mapped(where: tuple[int, int, int], nbytes: int) -> HostArray:
+    """Map a file. Raises OSError if its process has closed it, or if it is too short."""
+    descriptor = opened(where)
+    try:
+        made = mmap.mmap(descriptor, nbytes, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
+    except ValueError as error:
+        raise OSError(f"the file of process {where[0]} is too short: {error}") from None
+    finally:
+        os.close(descriptor)
+    return np.frombuffer(made, np.uint8)
