@@ -118,6 +118,7 @@ def backward(
         for owner, state in before:
             owner._grad = after_backward(owner, state, PRESENT)
         received += [owner for owner, _ in before]
+        session.end_step()
     else:
         state = UNKNOWN if create_graph or dual else PRESENT
 

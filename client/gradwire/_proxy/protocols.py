@@ -121,6 +121,9 @@ class SessionProtocol(Protocol):
     def flush_if_full(self) -> None:
         """Send a batch, unless it should grow while others are in flight."""
 
+    def end_step(self) -> None:
+        """Send whole training steps, if enough wait; called when a backward was buffered."""
+
     def flush_early(self) -> None:
         """Send the buffered commands early."""
 

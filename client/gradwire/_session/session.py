@@ -40,6 +40,7 @@ from gradwire._session.deferred_errors import WRITER_SHIFT, CallSite, DeferredEr
 from gradwire._session.entered import enter, leave
 from gradwire._session.module_calls import ModuleCall, Owner, attribute, new_log
 from gradwire._session.saving import Snapshot, restored_tensors, save_session
+from gradwire._session.step_ends import StepEnds, unused
 from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
 from gradwire._transport.finalizer import ORPHANS, Finalizer
@@ -100,6 +101,23 @@ def _check_stack_room(frames: int = 30) -> None:
 def _runs() -> str | None:
     """Tell why the server's process has ended, of a server that this process did not start: it is not known."""
     return None
+
+
+def _framed_commands(items: Sequence[tuple[bytes, Waiter | MemoEntry | None, bool]]) -> list[bytes]:
+    """The commands of a batch. Calls of prepared ops that follow each other are one command."""
+    commands: list[bytes] = []
+    calls: list[bytes] = []
+    for command, _, is_call in items:
+        if is_call:
+            calls.append(command)
+            continue
+        if calls:
+            commands.append(wire.calls_command(calls))
+            calls = []
+        commands.append(command)
+    if calls:
+        commands.append(wire.calls_command(calls))
+    return commands
 
 
 class Session:
@@ -174,6 +192,7 @@ class Session:
         #: Replaces the commands of a compiled function that is being called by programs.
         self.segments: SegmentsProtocol | None = None
         self._taken = 0  # commands taken from the buffer so far
+        self._step_ends = StepEnds()
         self._kept: deque[tuple[int, object]] = deque()  # what lives until a command is answered, with its seq
         #: Receivers of batch timings: gradwire.timings.
         self.timed: tuple[TimingsReceiver, ...] = ()
@@ -247,8 +266,21 @@ class Session:
         waiting = len(self.buffer)
         if self.segments is not None and waiting < _MOST_IN_SEGMENT:
             return
-        if waiting >= _MOST_WAITING or waiting >= BATCH_COMMANDS << max(0, len(self._retransmission.in_flight) - 1):
+        if waiting >= self._enough() and not self._step_ends.is_near(self.position()):
             self.flush()
+
+    def end_step(self) -> None:
+        """Send whole training steps, if enough wait; called when a backward was buffered."""
+        begun = self._step_ends.note(self.buffer, self.position())
+        if not begun or self.segments is not None or self.recorder is not None:
+            return
+        least = self._enough() if self._retransmission.in_flight else begun + 1
+        if len(self.buffer) >= least:
+            self.flush(begun=begun)
+
+    def _enough(self) -> int:
+        """Number of commands that are sent, which grows with the batches in flight."""
+        return min(_MOST_WAITING, BATCH_COMMANDS << max(0, len(self._retransmission.in_flight) - 1))
 
     def flush_early(self) -> None:
         """Send slow commands early: the fewer batches are in flight, the smaller the batch."""
@@ -276,10 +308,11 @@ class Session:
                 self.models.clear()
             self.models[model.key] = model
 
-    def flush(self, until: float | None = None) -> None:
+    def flush(self, until: float | None = None, begun: int = 0) -> None:
         """Send all buffered commands. Wait only for room among the in-flight batches.
 
-        Raises WaitTimeout if the wait lasts beyond `until`, a time.monotonic() value. A pending signal ends the wait.
+        begun: the last commands, which may wait for others. A pending signal ends the wait. Raises WaitTimeout if the
+        wait lasts beyond `until`, a time.monotonic() value.
         """
         wrap_new_handlers()
         if not self._acquire(self._send_lock, until):
@@ -287,7 +320,8 @@ class Session:
         try:
             if self.segments is not None:
                 self.segments.close()
-            while self.buffer or self.released:
+            end = self.position() - begun if begun else None
+            while (self.buffer or self.released) if end is None else self._taken < end:
                 self.raise_if_unusable()
                 while not self._has_room():
                     self._receive(until=until)
@@ -297,7 +331,7 @@ class Session:
                 if interrupted():
                     return
                 _check_stack_room()
-                self._retransmission.send(self._take_batch())
+                self._retransmission.send(self._take_batch(end))
             self._retransmission.finish_sending()
         finally:
             self._send_lock.release()
@@ -344,40 +378,41 @@ class Session:
             least = 8 * min(len(self.released), _MOST_RELEASES)
         return self._retransmission.has_room(least + 2 * _BATCH_HEAD)
 
-    def _take_batch(self) -> InFlightBatch:
+    def _take_batch(self, end: int | None = None) -> InFlightBatch:
+        """The next commands as a batch; those from position `end` on are left."""
         # A release must follow every use of its id. So a batch has releases only if it has all commands that were
-        # buffered before the releases were counted.
+        # buffered before the releases were counted, but for those that do not use the id.
         releases = len(self.released)
-        waiting = len(self.buffer)
+        waiting = len(self.buffer) if end is None else min(len(self.buffer), end - self._taken)
         most = min(self.limits.max_batch_commands or 1024, 4096) - 1
         most_bytes = self._retransmission.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
-        commands: list[bytes] = []
-        calls: list[bytes] = []
-        records: list[Waiter | MemoEntry | None] = []
+        items: list[Any] = []
         size = _BATCH_HEAD
-        while self.buffer and len(records) < min(waiting, most):
+        while self.buffer and len(items) < min(waiting, most):
             following = len(self.buffer[0][0]) + _CALLS_HEAD
-            if records and size + following > most_bytes:
+            if items and size + following > most_bytes:
                 break
-            command, record, is_call = self.buffer.popleft()
-            if is_call:
-                calls.append(command)
-            else:
-                if calls:
-                    commands.append(wire.calls_command(calls))
-                    calls = []
-                commands.append(command)
-            records.append(record)
+            items.append(self.buffer.popleft())
             size += following
-        if calls:
-            commands.append(wire.calls_command(calls))
+        if len(items) < waiting:  # the rest of a step goes with the next batch
+            count = self._step_ends.last_start(self._taken, self._taken + len(items)) - self._taken
+            self.buffer.extendleft(reversed(items[count:]))
+            size -= sum([len(item[0]) + _CALLS_HEAD for item in items[count:]])
+            del items[count:]
+        commands = _framed_commands(items)
+        records = [record for _, record, _ in items]
         self._taken += len(records)
         if len(records) == waiting and releases:
             fitting = min(releases, _MOST_RELEASES, (most_bytes - size) // 8 - _BATCH_HEAD)
             if fitting > 0:
                 popleft = self.released.popleft
-                commands.append(wire.release_command([popleft() for _ in range(fitting)]))
-                records.append(None)
+                ids = [popleft() for _ in range(fitting)]
+                if end is not None:
+                    ids, used = unused(ids, self.buffer.copy())
+                    self.released.extend(used)
+                if ids:
+                    commands.append(wire.release_command(ids))
+                    records.append(None)
         self.buffered_bytes = max(0, self.buffered_bytes - size)
         first, self._next_seq = self._next_seq, self._next_seq + len(records)
         timed = self.timed

@@ -1,9 +1,9 @@
 """Repeated step: repeated calls, the backward of a result, and what follows it, as one list of forwards on arrays.
 
-The list needs neither tensors nor nodes, so it is for steps whose results nobody names after the backward. It joins
-what is known already: the parts of repeated calls (op/repeated.py), and the noted pass over their graph
-(repeated_backward.py). It calls the same forwards in the same order, so it computes the same bits. Where anything is
-unusual, nothing has changed, and the commands run as ever.
+The list needs neither tensors nor nodes, so it is for steps whose results nobody names after the backward, except
+the loss, whose nodes freed_graph.py makes. It joins what is known already: the parts of repeated calls
+(op/repeated.py), and the noted pass over their graph (repeated_backward.py). It calls the same forwards in the same
+order, so it computes the same bits. Where anything is unusual, nothing has changed, and the commands run as ever.
 
 After the backward may come calls that are not recorded, also in place, and commands that name or clear gradients.
 """
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gradwire_engine.autograd.buffer_reuse import own
+from gradwire_engine.autograd.freed_graph import FreedGraph, Symbol, freed_graph
 from gradwire_engine.autograd.repeated_backward import NotedPass, PassMemo, same_bits
 from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import cupy
@@ -64,18 +65,6 @@ class _Unusual(Exception):
     """The commands cannot be joined."""
 
 
-class _Symbol:
-    """A node that a step does not make: its part, the registers of the part's arguments and result, its edges.
-
-    edges: symbols, tensor places of leaves, or None.
-    """
-
-    __slots__ = ("arguments", "edges", "made", "part", "seq")
-
-    def __init__(self, part: Part, arguments: Sequence[int], made: int, edges: Sequence[Any], seq: int) -> None:
-        self.part, self.arguments, self.made, self.edges, self.seq = part, arguments, made, edges, seq
-
-
 class _Item(NamedTuple):
     """A command after the backward: parts of a call, or what writes to a tensor, or a name or the end of a gradient.
 
@@ -92,11 +81,21 @@ class _Item(NamedTuple):
 class Ran:
     """A step that has run: how many commands after the backward, and its tensors."""
 
-    __slots__ = ("_context", "_named", "_registers", "done")
+    __slots__ = ("_context", "_first_node", "_held", "_named", "_registers", "_step", "done")
 
-    def __init__(self, done: int, registers: list[Any], named: dict[int, Tensor], context: Context) -> None:
+    def __init__(
+        self,
+        step: RepeatedStep,
+        done: int,
+        registers: list[Any],
+        held: dict[int, Tensor],
+        named: dict[int, Tensor],
+        context: Context,
+        first_node: int,
+    ) -> None:
         self.done = done
-        self._registers, self._named, self._context = registers, named, context
+        self._step, self._registers, self._held, self._named = step, registers, held, named
+        self._context, self._first_node = context, first_node
 
     def tensor(self, place: int) -> Tensor:
         """The tensor of a result or of a named gradient. The commands that make it must have run."""
@@ -105,22 +104,34 @@ class Ran:
             found = self._named[place] = Tensor(self._registers[place], False, None, self._context)
         return found
 
+    def loss(self, first_command: int) -> Tensor:
+        """The loss with its graph, of a step that has one. first_command: the number of the step's first command."""
+        graph = self._step.graph
+        assert graph is not None
+        made = Tensor(self._registers[self._step.loss], False, None, self._context)
+        made.node = graph.root(self._registers, self._held, self._first_node, first_command)
+        made.requires_grad = True
+        return made
+
 
 class RepeatedStep:
     """A step as a list; see the module's docstring. `make` notes it.
 
     given: places and descriptions of the tensors that the step takes, and whether each of them is a leaf that gets a
     gradient. nodes: how many the calls would have made. room: bytes. written: places of tensors that are changed.
+    loss: the place of what is differentiated. graph: its nodes; None if the loss may not stay.
     """
 
     __slots__ = (
-        "_calls", "_items", "_leaves", "_numbers", "_pass", "_registers", "expected", "given", "nodes", "operations",
-        "room", "written",
+        "_calls", "_items", "_leaves", "_numbers", "_pass", "_registers", "expected", "given", "graph", "loss", "nodes",
+        "operations", "room", "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.given: list[tuple[int, Operand, bool]] = []
         self.nodes, self.room, self.operations = 0, 0, 0.0
+        self.loss = -1
+        self.graph: FreedGraph | None = None
         self.written: set[int] = set()
         #: What `make` computed for tensors that are changed, by place; until `confirm`.
         self.expected: dict[int, Any] = {}
@@ -167,12 +178,13 @@ class RepeatedStep:
             gradients = self._differentiate(registers, context, enter)
         except Exception:  # noqa: BLE001 - the calls or the backward raise it again
             return None
+        first_node = context.nodes.next
         context.nodes.next += self.nodes
         done, cleared, named = self._follow(registers, held, gradients, enter)
         for place, gradient in gradients.items():
             if place not in cleared:
                 held[place].grad_state().grad = gradient
-        return Ran(done, registers, named, context)
+        return Ran(self, done, registers, held, named, context, first_node)
 
     def _differentiate(self, registers: list[Any], context: Context, enter: _Enter) -> dict[int, Tensor]:
         """The leaves' gradients by place. Raises _Unusual, EngineError, and what the forwards raise."""
@@ -324,7 +336,7 @@ class _Join:
         self._given: dict[int, Operand] = {}
         self._expected: dict[int, Operand] = {}
         self._results: set[int] = set()
-        self._nodes: dict[int, _Symbol] = {}  # by the register of the result
+        self._nodes: dict[int, Symbol] = {}  # by the register of the result
         self._listed: list[_Listed] = []
         self._items: list[_Item] = []
         self._held: set[int] = set()  # registers of constants
@@ -340,12 +352,12 @@ class _Join:
 
     def add_calls(self, calls: Sequence[Call]) -> None:
         """Add the parts of the calls. Raises _Unusual."""
-        for call in calls:
+        for number, call in enumerate(calls):
             if call.listing.writer is not None:
                 raise _Unusual
-            self._add_parts(call, -1)
+            self._add_parts(call, -1, number)
 
-    def _add_parts(self, call: Call, item: int) -> None:
+    def _add_parts(self, call: Call, item: int, number: int = -1) -> None:
         listing = call.listing
         if call.context.inference:
             raise _Unusual
@@ -363,7 +375,7 @@ class _Join:
             if part.plan is not None:
                 if item >= 0:
                     raise _Unusual
-                self._node(part, registers, out)
+                self._node(part, registers, out, number)
         self._results.add(call.made)
         self.made.room += listing.room
         self.made.operations = max(self.made.operations, listing.work)
@@ -385,7 +397,7 @@ class _Join:
             raise _Unusual
         return place
 
-    def _node(self, part: Part, registers: Sequence[int], out: int) -> None:
+    def _node(self, part: Part, registers: Sequence[int], out: int, call: int) -> None:
         edges: list[Any] = []
         for place in part.places:
             register = registers[place] if place >= 0 else -1
@@ -397,13 +409,14 @@ class _Join:
                 edges.append(register)
             else:
                 raise _Unusual
-        self._nodes[out] = _Symbol(part, registers, out, edges, self.made.nodes)
+        self._nodes[out] = Symbol(part, registers, out, edges, self.made.nodes, call)
         self.made.nodes += 1
 
     # The backward.
 
     def add_pass(self, root: int, key: tuple[Any, ...], noted: NotedPass) -> list[Any]:
         """Add a noted pass, and return symbols and places of leaves in its order of nodes. Raises _Unusual."""
+        self.made.loss = root
         symbols, found = _walk(self._nodes[root])
         if found != key:
             raise _Unusual
@@ -427,7 +440,7 @@ class _Join:
         return symbols
 
     @staticmethod
-    def _saved(symbol: _Symbol, place: int) -> int:
+    def _saved(symbol: Symbol, place: int) -> int:
         """The register of a value that a node would have saved."""
         kind, which = symbol.part.plan.getters[place]
         if kind in ("input", "argument"):
@@ -506,6 +519,8 @@ class _Join:
                     return None
             elif repr(mine) != repr(saved):
                 return None
+        numbered = range(self._tensors, self._tensors + len(numbers))
+        self.made.graph = freed_graph(symbols, nodes, numbered)
         self.made.expected = {place: values[place] for place in self.made.written}
         return self._finished(symbols, {out: (each.shape, each.strides, each.dtype) for out, each in results.items()})
 
@@ -563,7 +578,7 @@ class _Join:
     def _unneeded(self) -> list[tuple[int, ...]]:
         """After each forward, the registers of results that no later one needs: their memory can be used again."""
         needed = {register for _, register in self.made._leaves} | self._held | set(self._given)
-        needed |= set(self.made._numbers)
+        needed |= {*self.made._numbers, self.made.loss}
         found = []
         for listed in reversed(self._listed):
             ended = {*listed.places, listed.out} - needed if listed.item < 0 else set()
@@ -572,7 +587,7 @@ class _Join:
         return found[::-1]
 
 
-def _walk(root: _Symbol) -> tuple[list[Any], tuple[Any, ...]]:
+def _walk(root: Symbol) -> tuple[list[Any], tuple[Any, ...]]:
     """Symbols and places of leaves in order of discovery, and what `PassMemo` knows the pass by.
 
     The key is that of `_graph` in repeated_backward.py, whose loop over nodes is its own: every pass runs it.

@@ -26,6 +26,8 @@ from gradwire_engine.core.threads import POOL
 _WORTH, _WORTH_EACH, _CUT = 1 << 18, 1 << 16, 1 << 19
 #: Multiply-adds from which threads share a product: with a team, and without.
 _SHARED, _LARGE = 1 << 19, 1 << 23
+#: The same for products of single ops, if the client needs a core: a helper that waits in a loop takes it.
+_SHARED_BESIDE = 1 << 22
 _PIECE = 1 << 19  # multiply-adds of a piece of a batch
 _ROWS, _COLUMNS = 112, 400  # of a tile, at least
 _BIG = 1 << 18  # elements of the second factor, which each tile reads: then tiles have twice as many rows
@@ -65,7 +67,7 @@ def _worth_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Arr
         result = np.empty(shape, _FLOAT) if out is None else out
         job = _job(found, a, b, result)
         if job is not None:
-            job.run()
+            job.run(_SHARED_BESIDE if POOL.is_beside_client else _SHARED)
             return result
     return np.matmul(a, b) if out is None else np.matmul(a, b, out)
 
@@ -97,7 +99,7 @@ def product_for(a: Array, b: Array) -> Callable[[Any, Array, Array], Array]:
         job = _job_in(found, layout, a, b, result)
         if job is None:
             return np.matmul(a, b)
-        job.run()
+        job.run(_SHARED_BESIDE if POOL.is_beside_client else _SHARED)
         return result
 
     return product_in_layout
@@ -187,11 +189,14 @@ class _Job:
             for part, before in enumerate(layout.columns):
                 facts[part * PRODUCT_NUMBERS + _ROW] = before + bias
 
-    def run(self) -> bool:
-        """Compute the products; returns whether the row was added. Raises RuntimeError, MemoryError."""
+    def run(self, shared: int = _SHARED) -> bool:
+        """Compute the products; returns whether the row was added. Raises RuntimeError, MemoryError.
+
+        shared: multiply-adds from which a team shares them.
+        """
         team, layout, facts = POOL.ready_team(), self._layout, self._facts
         if team is not None:
-            threads = POOL.threads if layout.work >= _SHARED else 1
+            threads = POOL.threads if layout.work >= shared else 1
             team.run(PRODUCTS, layout.parts, facts.buffer_info()[0], threads)
             if facts[2]:
                 status, facts[2] = facts[2], 0

@@ -33,10 +33,12 @@ class Pool:
     threads: this process's share of the cores. A server sets it as workers become busy or idle.
     team: shares jobs of machine code at less cost; None if there is none.
     make_team: asks for a team, which may come at any time; False: ask again later. None if nothing makes one.
+    is_beside_client: whether the client that sends ops needs one of the threads' cores.
     """
 
     def __init__(self) -> None:
         self.threads = 1
+        self.is_beside_client = False
         self.team: Team | None = None
         self.make_team: Callable[[], bool] | None = None
         self.forget_helpers()

@@ -57,6 +57,7 @@ class ThreadWorker(Worker):
         if self.owns_process:
             self._before = OPTIONS.mode, POOL.threads
             OPTIONS.mode, POOL.threads = self.runtime.limits.jit, blas.threads()
+            POOL.is_beside_client = POOL.threads >= blas.cores()
             POOL.make_team = None if OPTIONS.mode == "off" or POOL.team is not None else make_team
             if cupy() is None:
                 cap_process(self.runtime.limits.max_bytes)
@@ -77,7 +78,7 @@ class ThreadWorker(Worker):
         await self._loop.run_in_executor(None, self._compute.stop, grace)
         if self._before is not None:
             OPTIONS.mode, POOL.threads = self._before
-            POOL.make_team = None
+            POOL.make_team, POOL.is_beside_client = None, False
         await self._loop.run_in_executor(None, self.runtime.tensor_files.stop)
         if self.runtime.checkpointer is not None:
             await self._loop.run_in_executor(None, self.runtime.checkpointer.stop, grace)

@@ -254,14 +254,34 @@ def test_a_gradient_that_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(pair.joining.session.store[leaf].grad is not None for leaf in LEAVES)
 
 
-def test_a_loss_that_stays_is_recorded(pair: Pair) -> None:
+@pytest.mark.parametrize("seed", range(16))
+def test_a_loss_that_stays_has_its_graph(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(seed, monkeypatch)
+    pair.warm()
+    losses: list[int] = []
+    for number in range(4):
+        commands = pair.commands()
+        losses.append(commands[1].backward.tensors[0])
+        ids = [each for each in commands[-1].release.tensors if each != losses[-1]]
+        released = [*ids, losses[-2]] if number % 2 else ids
+        before = sum(pair.ran)
+        pair.step([*commands[:-1], command(c.ReleaseRequest(tensors=released), quiet=True)])
+        assert sum(pair.ran) == before + 1
+        assert pair.joining.session.store[losses[-1]].node is not None
+        answer = pair.step([command(c.BackwardRequest(tensors=[losses[-1]]))])
+        assert bool(service_pb2.RunResponse.FromString(answer).results[0].HasField("error"))
+    pair.step([command(c.ReleaseRequest(tensors=[losses[0], losses[2], losses[3]]), quiet=True)])
+    pair.next_is(True)
+
+
+def test_another_result_that_stays_is_recorded(pair: Pair) -> None:
     commands = pair.commands()
-    loss = commands[1].backward.tensors[0]
-    ids = [each for each in commands[-1].release.tensors if each != loss]
+    first = commands[-1].release.tensors[0]
+    ids = [each for each in commands[-1].release.tensors if each != first]
     before = sum(pair.ran)
     pair.step([*commands[:-1], command(c.ReleaseRequest(tensors=ids), quiet=True)])
     assert sum(pair.ran) == before
-    assert pair.joining.session.store[loss].node is not None
+    assert pair.joining.session.store[first].node is not None
 
 
 @pytest.mark.parametrize(

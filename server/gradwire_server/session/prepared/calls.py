@@ -143,7 +143,7 @@ def _run_known(
     done = known.calls + 1 + ran.done
     whole = done == len(known.kinds)
     # Where a command failed, the batch's last command releases what is not needed any more.
-    known.bind(session, ids, ran, gone if whole else ())
+    known.bind(session, ids, ran, gone, writer.command_number(writer.applied + 1), whole)
     _count(session, writer, known.kinds[:done])
     if whole:
         gone.difference_update([ids[place] for place in known.results])

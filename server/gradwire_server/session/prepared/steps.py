@@ -1,7 +1,7 @@
 """Steps: prepared calls, the backward of a result and what follows it, as a loop repeats them with other ids.
 
 If the results of the calls before the backward are released with it, nobody can see them. Then the engine computes the
-step as one list of forwards (autograd/repeated_step.py). Otherwise the commands run one by one.
+step as one list of forwards (autograd/repeated_step.py). The loss may stay. Otherwise the commands run one by one.
 """
 
 from __future__ import annotations
@@ -215,7 +215,8 @@ class Known:
         if step is None or self.made is None:
             return None
         made = [ids[place] for place in self.made.before]
-        if not set(made) <= gone:
+        kept = set(made) - gone
+        if kept and (step.graph is None or kept != {ids[step.loss]}):
             return None
         made += [ids[place] for _, place in self.made.after]
         if not store.keys().isdisjoint(made) or max(made) >= CLIENT_IDS or min(made) < 1:
@@ -230,9 +231,19 @@ class Known:
             self.misses = 0
         return ran
 
-    def bind(self, scope: StepScope, ids: Sequence[int], ran: Ran, gone: Collection[int]) -> None:
-        """Name the results of a step that has run, except those that are gone."""
-        assert self.made is not None
+    def bind(
+        self, scope: StepScope, ids: Sequence[int], ran: Ran, gone: Collection[int], first: int, whole: bool
+    ) -> None:
+        """Name the results of a step that has run, except those that are gone.
+
+        gone: as for `run`. first: number of the first command. whole: whether all commands ran; else what follows
+        releases the results.
+        """
+        assert self.made is not None and self.list is not None
+        loss = ids[self.list.loss]
+        if loss not in gone:
+            scope.bind(loss, ran.loss(first))
+        gone = gone if whole else ()
         for number, place in self.made.after:
             if number < ran.done and ids[place] not in gone:
                 scope.bind(ids[place], ran.tensor(place))

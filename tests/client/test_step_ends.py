@@ -1,0 +1,126 @@
+"""Batches end with training steps, and release no tensor that a waiting command uses."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import Any
+
+import pytest
+
+import gradwire
+from gradwire._session.step_ends import LONGEST, StepEnds, unused
+from gradwire.v1 import service_pb2
+
+
+def sent_batches(session: gradwire.Session, monkeypatch: pytest.MonkeyPatch) -> list[service_pb2.RunRequest]:
+    """The batches that a session sends from now on; grows."""
+    found: list[service_pb2.RunRequest] = []
+    send = session._retransmission.send
+
+    def note(batch: Any) -> None:
+        found.append(service_pb2.StreamRequest.FromString(batch.request).batch)
+        send(batch)
+
+    monkeypatch.setattr(session._retransmission, "send", note)
+    return found
+
+
+def train(steps: int, kept: list[Any] | None = None) -> tuple[list[float], list[float]]:
+    """A small network's weights and last loss after so many steps."""
+    inputs = gradwire.tensor([[1.0, 2.0, 3.0], [0.5, -1.0, 2.0]])
+    target = gradwire.tensor([1, 0])
+    weight = gradwire.tensor([[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], requires_grad=True)
+    bias = gradwire.zeros(2, requires_grad=True)
+    for _ in range(steps):
+        hidden = gradwire.relu(inputs @ weight + bias)
+        loss = gradwire.nn.functional.cross_entropy(hidden, target)
+        if kept is not None:
+            kept.append(hidden)
+        loss.backward()
+        with gradwire.no_grad():
+            for each in (weight, bias):
+                each -= 0.1 * each.grad
+                each.grad = None
+    return weight.flatten().tolist(), [loss.item()]
+
+
+def kinds_of(batch: service_pb2.RunRequest) -> list[str]:
+    return [each.WhichOneof("command") for each in batch.commands]
+
+
+def test_no_batch_has_a_part_of_a_step(without_maintenance, deferring, monkeypatch):
+    batches = sent_batches(deferring, monkeypatch)
+    train(150)
+    whole = [kinds_of(each) for each in batches if kinds_of(each).count("backward") > 1]
+    assert len(whole) >= 3
+    for kinds in whole[:-1]:  # the last one ends with the read that waits
+        steps = [kind for kind in kinds if kind != "release"]
+        assert steps[0] == "calls", kinds
+        assert steps[-1] == "set_grad", kinds
+        assert kinds[-1] == "release", kinds
+
+
+def test_steps_in_whole_batches_compute_what_single_commands_compute(deferring, monkeypatch, server_address):
+    found = train(150)
+    monkeypatch.setenv("GRADWIRE_SYNC", "1")
+    with gradwire.connect(server_address) as waiting:
+        expected = train(150)
+    waiting.close()
+    assert found == expected
+
+
+def test_tensors_that_stay_hold_their_values(deferring):
+    kept: list[Any] = []
+    train(80, kept)
+    assert all(bool((each >= 0).all()) for each in kept)
+    assert kept[-1].grad_fn is not None
+    with pytest.raises(RuntimeError, match="second time"):
+        kept[-1].sum().backward()
+
+
+def test_a_batch_with_more_commands_than_allowed_is_cut_between_steps(without_maintenance, deferring, monkeypatch):
+    batches = sent_batches(deferring, monkeypatch)
+    limits = service_pb2.Limits()
+    limits.CopyFrom(deferring.limits)
+    limits.max_batch_commands = 40
+    monkeypatch.setattr(deferring, "limits", limits)
+    train(100)
+    several = [kinds_of(each) for each in batches if kinds_of(each).count("backward") > 1]
+    assert several
+    assert {kinds[0] for kinds in several} == {"calls"}
+    assert max(sum(each.calls.count or 1 for each in batch.commands) for batch in batches) <= 40
+
+
+def call(*words: int) -> tuple[bytes, None, bool]:
+    return struct.pack(f"<{len(words)}Q", *words), None, True
+
+
+COMMAND = (b"\x00\x01", None, False)
+
+
+def test_the_beginnings_of_steps_are_noted():
+    ends, buffer, position = StepEnds(), deque([COMMAND, call(1), call(2), COMMAND]), 4
+    assert ends.note(buffer, position) == 3
+    buffer += [COMMAND, call(3), COMMAND]
+    assert ends.note(buffer, 7) == 2
+    assert ends.is_near(8)
+    assert not ends.is_near(20)
+    assert ends.last_start(0, 7) == 5
+    assert ends.last_start(0, 4) == 1
+    assert ends.last_start(1, 4) == 4  # no step begins there
+    assert ends.last_start(1, 7) == 5
+
+
+def test_long_steps_are_no_steps():
+    ends = StepEnds()
+    assert ends.note(deque([call(1), COMMAND]), 2)
+    assert not ends.note(deque([call(1), COMMAND]), LONGEST + 3)
+    assert not ends.is_near(LONGEST + 4)
+    assert ends.last_start(0, LONGEST + 3) == LONGEST + 3
+
+
+def test_ids_of_waiting_commands_are_found():
+    waiting = [call(7, 1000, 1001), (b"\x32\x0a" + struct.pack("<Q", 1003) + b"\x01", None, False)]
+    assert unused([1000, 1001, 1002, 1003], waiting) == ([1002], [1000, 1001, 1003])
+    assert unused([5], []) == ([5], [])
