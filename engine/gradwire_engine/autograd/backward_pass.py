@@ -22,12 +22,13 @@ from gradwire_engine.autograd.headroom import Headroom, needed
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
-from gradwire_engine.core.device import beside, is_writable, module_for, selected, several
+from gradwire_engine.core.device import beside, cupy, is_writable, module_for, selected
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.index_bounds import knowing
 from gradwire_engine.graph.callbacks import CallbackRequest, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
 from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback, Hooks
-from gradwire_engine.graph.saved import Saved
+from gradwire_engine.graph.saved import Saved, saved_integers
 from gradwire_engine.graph.tensor import Tensor, retain_grad
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.refusals import REFUSED, check_writable, explain_backward, refuse_changed
@@ -79,7 +80,7 @@ class BackwardPass:
         self.retain_graph = create_graph if retain_graph is None else retain_graph
         self.to_leaves = to_leaves
         self.check_nan = check_nan
-        self.selects = several() and not self.symbolic  # symbols have no device
+        self.selects = cupy() is not None and not self.symbolic  # symbols have no device
         self.goals: set[AnyNode] | None = None
         self.pending: dict[AnyNode, list[Any]] = {}
         self.captured: dict[Place, Any] = {}
@@ -422,10 +423,17 @@ class BackwardPass:
                 self.deliveries.append((tensor, gradients[index]))
 
     def _propagate_selected(self, node: Node, gradients: list[Any], saved: Sequence[Any] | None = None) -> None:
-        """`_propagate` with the device of the gradients as the current one."""
+        """`_propagate` with the gradients' device as the current one. Formulas know the bounds of saved integers."""
         given = next(each for each in gradients if each is not None)
-        with selected(str(given.device)) if type(given) is Tensor else beside(given):
-            self._propagate(node, gradients, saved)
+        if type(given) is Tensor:
+            with selected(str(given.device)):
+                self._propagate(node, gradients, saved)
+        elif type(given) is np.ndarray or saved is not None:
+            with beside(given):
+                self._propagate(node, gradients, saved)
+        else:
+            with beside(given), knowing(saved_integers(node)):
+                self._propagate(node, gradients)
 
     def _propagate(self, node: Node, gradients: list[Any], saved: Sequence[Any] | None = None) -> None:
         plan = node.saving_plan

@@ -1,13 +1,14 @@
-"""The least and largest integer of a tensor's memory on a GPU, so that indices are checked without waiting for it.
+"""Bounds of the integers in a tensor's memory on a GPU, so that indices are checked without waiting for it.
 
-They are noted when integers are uploaded, and computed when they are first needed. They belong to the memory's version:
-a later change in place ends them.
+They are noted when integers are uploaded, when an op's results have bounds (op/integer_bounds.py), and when an op has
+checked its indices. They belong to the memory's version: a later change in place ends them. Unknown bounds are
+computed where they are needed.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -21,18 +22,22 @@ _MOST = 1 << 22  # integers of an upload whose bounds are noted
 
 
 class Bounds(NamedTuple):
-    """Bounds of the integers in the memory from `begin` to `end`, at a version; `ignored`: some are IGNORED."""
+    """Bounds of the integers in the memory from `begin` to `end`, at a version; `ignored`: some may be IGNORED.
+
+    dtype: of the integers; the memory read as another dtype has other ones.
+    """
 
     version: int
     begin: int
     end: int
+    dtype: Any
     least: int
     most: int
     ignored: bool
 
 
 #: Of memory that several storages change, each with its own version.
-UNKNOWABLE = Bounds(-1, 0, 0, 0, 0, False)
+UNKNOWABLE = Bounds(-1, 0, 0, None, 0, 0, False)
 
 
 def note(storage: Any, array: Array, values: Array) -> None:
@@ -41,21 +46,42 @@ def note(storage: Any, array: Array, values: Array) -> None:
         storage.bounds = _bounds(storage.version, array, values)
 
 
+def note_range(storage: Any, array: Array, least: int, most: int, ignored: bool = False) -> None:
+    """Note bounds of a row-major array on a GPU that follow from how it was made, or were checked."""
+    if storage.bounds is UNKNOWABLE or array.dtype.kind not in "iu" or not array.size or not array.flags.c_contiguous:
+        return
+    limits = np.iinfo(array.dtype)
+    if limits.min <= (min(least, IGNORED) if ignored else least) and most <= limits.max:  # else a cast wraps them
+        storage.bounds = Bounds(storage.version, *_span(array), array.dtype, least, most, ignored)
+
+
+def known(storage: Any, array: Array) -> Bounds | None:
+    """The bounds of an array on a GPU, if they are known."""
+    found: Bounds | None = storage.bounds
+    if found is None or found.version != storage.version or array.dtype != found.dtype:
+        return None
+    begin, end = _span(array)
+    return found if found.begin <= begin and end <= found.end else None
+
+
 def bounds_of(storage: Any, array: Array) -> Bounds:
     """The bounds of memory that holds the array. Waits for the GPU if they are not known."""
-    found: Bounds | None = storage.bounds
-    begin, end = _span(array)
-    if found is None or found.version != storage.version or begin < found.begin or found.end < end:
-        known, found = found, _bounds(storage.version, array, array)
-        if known is not UNKNOWABLE:
+    found = known(storage, array)
+    if found is None:
+        found = _bounds(storage.version, array, array)
+        if storage.bounds is not UNKNOWABLE and array.flags.c_contiguous:
             storage.bounds = found
     return found
 
 
 def _span(array: Array) -> tuple[int, int]:
-    """First and last address of a row-major array on a GPU."""
+    """The first byte of an array on a GPU, and the one behind its last."""
     begin = int(array.data.ptr)
-    return begin, begin + array.nbytes
+    if array.flags.c_contiguous or not array.size:
+        return begin, begin + array.nbytes
+    reach = [stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True)]
+    first, last = (sum(each for each in reach if (each > 0) is ahead) for ahead in (False, True))
+    return begin + first, begin + last + array.itemsize
 
 
 def _bounds(version: int, array: Array, values: Array) -> Bounds:
@@ -65,7 +91,7 @@ def _bounds(version: int, array: Array, values: Array) -> Bounds:
         kept = module_of(values).where(values == IGNORED, np.asarray(most, values.dtype)[()], values)
         least, most = _extremes(kept)
         least = 0 if least == IGNORED else least
-    return Bounds(version, *_span(array), least, most, ignored)
+    return Bounds(version, *_span(array), array.dtype, least, most, ignored)
 
 
 def _extremes(values: Array) -> tuple[int, int]:
@@ -75,23 +101,82 @@ def _extremes(values: Array) -> tuple[int, int]:
     return int(least), int(most)
 
 
-class _Checked(threading.local):
-    now = False
+class _Now(threading.local):
+    """What is known of the current op's indices.
+
+    checked: they were checked before. known: bounds of arrays, each for the memory of the array alone. learned: bounds
+    that the op has found.
+    """
+
+    checked = False
+    known: Sequence[Bounds] = ()
+    learned: list[Bounds] | None = None
 
 
-_CHECKED = _Checked()
+_NOW = _Now()
 
 
 @contextmanager
 def checked() -> Iterator[None]:
     """Ops inside have indices that were checked before: they do not wait for the GPU to check them."""
-    before, _CHECKED.now = _CHECKED.now, True
+    before, _NOW.checked = _NOW.checked, True
     try:
         yield
     finally:
-        _CHECKED.now = before
+        _NOW.checked = before
+
+
+@contextmanager
+def knowing(tensors: Iterable[tuple[Any, Array]]) -> Iterator[list[Bounds]]:
+    """Ops inside know the bounds of these integers on a GPU, by storage and array. Yields what they learn."""
+    before = _NOW.known, _NOW.learned
+    found = [(bounds, array) for storage, array in tensors if (bounds := known(storage, array)) is not None]
+    learned: list[Bounds] = []
+    _NOW.known, _NOW.learned = [bounds._replace(**_place(array)) for bounds, array in found], learned
+    try:
+        yield learned
+    finally:
+        _NOW.known, _NOW.learned = before
+
+
+def _place(array: Array) -> dict[str, int]:
+    begin, end = _span(array)
+    return {"begin": begin, "end": end}
+
+
+def range_of(index: Array) -> tuple[int, int] | None:
+    """The least and largest integer that an array of the current op may hold; None if that is not known."""
+    if type(index) is np.ndarray or not _NOW.known:
+        return None
+    begin, end = _span(index)
+    for each in _NOW.known:
+        if each.begin <= begin and end <= each.end and each.dtype == index.dtype:
+            return min(each.least, IGNORED) if each.ignored else each.least, each.most
+    return None
+
+
+def are_within(index: Array, least: int, end: int, ignored: int | None = None) -> bool:
+    """Whether indices are known to be from `least` to before `end`, or `ignored`."""
+    if type(index) is np.ndarray or not _NOW.known:
+        return False
+    begin, after = _span(index)
+    return any(
+        each.begin <= begin
+        and after <= each.end
+        and each.dtype == index.dtype
+        and least <= each.least
+        and each.most < end
+        and (ignored == IGNORED or not each.ignored)
+        for each in _NOW.known
+    )
+
+
+def learn(index: Array, least: int, most: int, ignored: bool = False) -> None:
+    """Tell what an op has found about its indices on a GPU, so that they are not checked again."""
+    if _NOW.learned is not None and type(index) is not np.ndarray and index.size:
+        _NOW.learned.append(Bounds(0, *_span(index), index.dtype, least, most, ignored))
 
 
 def are_checked() -> bool:
     """Whether the current op's indices were checked before."""
-    return _CHECKED.now
+    return _NOW.checked

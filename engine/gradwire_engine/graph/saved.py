@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import TITLES
 from gradwire_engine.core.errors import EngineError, Reason
@@ -101,6 +103,17 @@ def saved_values(node: Node) -> Iterator[tuple[str, Saved]]:
         name = names[place] if place < len(names) else f"saved {place}"
         values = value if isinstance(value, (list, tuple)) else (value,)
         yield from ((name, each) for each in values if isinstance(each, Saved))
+
+
+def saved_integers(node: Node) -> Iterator[tuple[Storage, Array]]:
+    """Storages and arrays of the integers on a GPU that a node saved."""
+    for value in node.saved:
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if not isinstance(each, Saved):
+                continue
+            holder = each if each.leaf is None else each.leaf  # see Saved.value
+            if type(holder.array) is not np.ndarray and holder.array.dtype.kind in "iu":
+                yield holder.storage, holder.array
 
 
 def saved_bytes(node: Node) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gradwire_engine.core.schema import TENSOR_KINDS, Kind
@@ -120,6 +120,7 @@ class Declaration(Signature):
         self.draws = draws
         self.moves_list = moves_list
         self.loops: tuple[str, ...] = ()
+        self.result_bounds: Callable[[tuple[Any, ...]], Sequence[Any]] | None = None
         # Whether a call's node passes no gradient on, as a function of the arguments.
         self.gradient_ends: Callable[..., bool] | None = None
         self.opmath_position = -1
@@ -161,6 +162,11 @@ class Declaration(Signature):
         A fork cannot load any. So if the op is expensive, these are loaded before, and no others are used.
         """
         self.loops = names
+        return self
+
+    def bounds_results(self: Self, rule: Callable[[tuple[Any, ...]], Sequence[Any]]) -> Self:
+        """Declare what bounds the results' integers have on a GPU, as a rule of op/integer_bounds.py."""
+        self.result_bounds = rule
         return self
 
     def ends_gradient(self: Self, when: Callable[..., bool]) -> Self:

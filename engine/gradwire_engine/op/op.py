@@ -16,6 +16,7 @@ backward at array speed and, on Tensors, derivatives of any order.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, overload
 
@@ -33,6 +34,7 @@ from gradwire_engine.op.admission import admit, needed
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.declaration import OPS, Declaration
 from gradwire_engine.op.halves import compute_half, half_of
+from gradwire_engine.op.integer_bounds import applied
 from gradwire_engine.op.rebase import OpView, by_route, rewrite
 from gradwire_engine.op.refusals import (
     REFUSED,
@@ -49,6 +51,15 @@ from gradwire_engine.op.workload import check_cost, check_interrupt, estimate_ba
 
 _EXACT = 1 << 24  # integers below it are exact in float32
 _CHEAP_SIZE = 1 << 16  # elements up to which the cost of an in-place op's formulas is not estimated
+
+
+class _Applying(threading.local):
+    """The arguments of the call in progress, where there is a GPU."""
+
+    args: Any = None
+
+
+_APPLYING = _Applying()
 
 
 class Op(Declaration):
@@ -207,8 +218,8 @@ class Op(Declaration):
 
     def apply(self, args: tuple[Any, ...]) -> Any:
         """The forward on Tensors, recorded if it must be. `args` is complete (see `bind`)."""
-        if cupy() is not None:
-            args = self._to_common_device(args)
+        if cupy() is not None and _APPLYING.args is not args:
+            return self._beside_gpu(self._to_common_device(args), self.apply)
         arrays = list(args)
         track = False
         several, most = -1, 1
@@ -279,6 +290,14 @@ class Op(Declaration):
         if context.duals.active:
             context.duals.applied(self, args, made)
         return made
+
+    def _beside_gpu(self, args: tuple[Any, ...], call: Callable[[tuple[Any, ...]], Any]) -> Any:
+        """Call `apply` or `in_place` where there is a GPU: with operands of one device, and the integers' bounds."""
+        before, _APPLYING.args = _APPLYING.args, args
+        try:
+            return applied(self, args, lambda: call(args))
+        finally:
+            _APPLYING.args = before
 
     def _propagates_gradient(self, dtype: DType) -> bool:
         """Whether gradients flow from a result of this dtype. Raises EngineError: RUNTIME where PyTorch refuses it."""
@@ -428,8 +447,8 @@ class Op(Declaration):
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own errors."""
-        if cupy() is not None:
-            args = (args[0], *self._to_common_device(args)[1:])
+        if cupy() is not None and _APPLYING.args is not args:
+            return self._beside_gpu((args[0], *self._to_common_device(args)[1:]), self.in_place)  # type: ignore[no-any-return]
         target: Tensor = args[0]
         context = CURRENT.get()
         track = self._tracks_in_place(args, context)

@@ -15,6 +15,7 @@ from gradwire_engine.core.dtypes import DType, Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Fit
 from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.integer_bounds import like_input
 from gradwire_engine.op.op import op
 from gradwire_engine.op.refusals import is_dense
 from gradwire_engine.ops.base.updates import update_on_gpu
@@ -182,6 +183,7 @@ def cast(xp: Any, input: Array, dtype: DType) -> Array:
 
 
 cast.sized_by(lambda input, dtype: input.size * dtype.itemsize, bounded=True)
+cast.bounds_results(like_input)
 cast.grad(input=lambda g: g).tangent("linear")  # fit() casts the gradient back
 
 
@@ -191,6 +193,7 @@ def copied(xp: Any, input: Array) -> Array:
     return xp.array(input, order="C")
 
 
+copied.bounds_results(like_input)
 copied.grad(input=lambda g: g).tangent("linear")
 
 
@@ -200,6 +203,7 @@ def to_device(xp: Any, input: Array, device: Device) -> Array:
     return devices.to_device(input, device)
 
 
+to_device.bounds_results(like_input)
 to_device.grad(input=lambda g, input_meta: to_device(g, input_meta.device)).tangent("linear")
 
 

@@ -16,6 +16,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.declaration import WIDEST
+from gradwire_engine.op.integer_bounds import note_positions
 from gradwire_engine.op.workload import offload_work, pause
 from gradwire_engine.ops.base.checks import admit, ints
 
@@ -139,13 +140,17 @@ def arange(
         count = _steps(first, last, by)
     xp = place(device, (count,), dtype, 8)
     exact = dtypes.int64 if whole else dtypes.float64
-    return made(
+    numbers = made(
         device,
         lambda: (first + xp.arange(count, dtype=exact) * by).astype(dtype, copy=False),
         requires_grad,
         (count,),
         5.0,
     )
+    if whole and count:
+        ends = int(first), int(first + (count - 1) * by)
+        note_positions(numbers, min(ends), max(ends))
+    return numbers
 
 
 def _steps(first: Any, last: Any, by: Any) -> Any:

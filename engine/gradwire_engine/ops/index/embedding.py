@@ -10,6 +10,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.index_bounds import are_within, learn
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import LONG, Cost, counted
 from gradwire_engine.op.op import op
@@ -24,8 +25,11 @@ Ints = tuple[int, ...]
 
 def _check_indices(xp: Any, indices: Array, rows: int) -> None:
     """Refuse an index out of range, which CuPy would wrap. Raises EngineError: INDEX_OUT_OF_RANGE."""
-    if indices.size and bool((indices < 0).any() | (indices >= rows).any()):
+    if not indices.size or are_within(indices, 0, rows):
+        return
+    if bool((indices < 0).any() | (indices >= rows).any()):
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"index out of range in self: the table has {rows} rows")
+    learn(indices, 0, rows - 1)
 
 
 def _looked_up_cost(weight: float, table: int) -> Cost:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, cupy
-from gradwire_engine.core.index_bounds import are_checked
+from gradwire_engine.core.index_bounds import are_checked, are_within, learn
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.loops import are_plain
 
@@ -70,7 +70,7 @@ def _fits(indices: Array, values: Array) -> bool:
 def lookup(indices: Array, table: Array) -> Array | None:
     """The rows of a table (rows, width). None if the kernel does not fit, or an index is out of range.
 
-    Waits for the GPU, unless the indices were checked before.
+    Waits for the GPU, unless the indices were checked before or their bounds are known.
     """
     if not _fits(indices, table) or table.ndim != 2:
         return None
@@ -79,7 +79,12 @@ def lookup(indices: Array, table: Array) -> Array | None:
     admit(shape, table.dtype)
     made, wrong = module.empty(shape, table.dtype), module.zeros((), np.int32)
     _launch("lookup", indices, table, made.size, (indices, table, made, wrong, made.size, *table.shape))
-    return None if not are_checked() and int(wrong) else made
+    if are_checked() or are_within(indices, 0, table.shape[0]):
+        return made
+    if int(wrong):
+        return None
+    learn(indices, 0, table.shape[0] - 1)
+    return made
 
 
 def lookup_grad(grad: Array, indices: Array, rows: int, padding: int) -> Array | None:

@@ -11,9 +11,11 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, host, module_of
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.index_bounds import are_within, learn
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import gathering, indexing, of_shape
+from gradwire_engine.op.integer_bounds import like_input
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
@@ -55,16 +57,19 @@ def _index_vector(name: str, index: Array) -> Array:
 
 def _check_vector(name: str, index: Array, dim: int, size: int) -> Array:
     """Check a vector of indices along `dim`; convert it to int64. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME."""
-    index = _index_vector(name, index)
-    if index.size and int(index.min()) < 0:
+    given, index = index, _index_vector(name, index)
+    if not index.size or are_within(given, 0, size):
+        return index
+    low, high = int(index.min()), int(index.max())
+    if low < 0:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"{name}(): index out of range in self", op=name)
-    if index.size and int(index.max()) >= size:
+    if high >= size:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE,
-            f"{name}(): index out of range in self: index {int(index.max())} is out of bounds for dimension {dim} with "
-            f"size {size}",
+            f"{name}(): index out of range in self: index {high} is out of bounds for dimension {dim} with size {size}",
             op=name,
         )
+    learn(given, low, high)
     return index
 
 
@@ -80,7 +85,7 @@ def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
     return xp.take(input, places, dim) if input.ndim else input.copy()
 
 
-index_select.works_in(backward=4)
+index_select.works_in(backward=4).bounds_results(like_input)
 index_select.sized_by(lambda input, dim, index: input.nbytes // max(input.shape[dim], 1) * index.size, bounded=True)
 
 
@@ -191,13 +196,16 @@ def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> 
     _check_source(input, dim, index, source, "index_copy")
     places = index.reshape(-1)
     size = input.shape[dim] if input.ndim else 1
-    outside = places[(places < 0) | (places >= size)]
+    known = are_within(index, 0, size)
+    outside = places[:0] if known else places[(places < 0) | (places >= size)]
     if outside.size:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE,
             f"index_copy_(): index {int(outside[0])} is out of bounds for dimension {dim} with size {size}",
             op="index_copy",
         )
+    if size:
+        learn(index, 0, size - 1)
     result = input.copy()
     result.reshape(result.shape or (1,))[(slice(None),) * dim + (places,)] = source.reshape(source.shape or (1,))
     return result
@@ -249,7 +257,7 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
     """Flat positions of the elements at the indices `index` along `dim`. Raises EngineError: RUNTIME."""
     if name == "gather" and not index.size:  # as in PyTorch, of any dtype and any number of dimensions
         return xp.zeros(index.shape, dtypes.int64)
-    index = _to_int64(name, index)
+    given, index = index, _to_int64(name, index)
     if index.ndim != len(shape) and index.size and not (index.ndim <= 1 and len(shape) <= 1):
         raise EngineError(
             Reason.RUNTIME, "Index tensor must have the same number of dimensions as input tensor", op=name
@@ -265,14 +273,8 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
                 f"{list(shape)} apart from dimension {dim}",
                 op=name,
             )
-    # Viewed as unsigned integers, negative indices are out of range too.
-    if index.size and int(index.view(np.uint64).max()) >= shape[dim]:
-        low, high = int(index.min()), int(index.max())
-        raise EngineError(
-            Reason.RUNTIME,
-            f"index {low if low < 0 else high} is out of bounds for dimension {dim} with size {shape[dim]}",
-            op=name,
-        )
+    if index.size and not are_within(given, 0, shape[dim]):
+        _check_along(name, given, index, dim, shape[dim])
     steps = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         steps[axis] = steps[axis + 1] * shape[axis + 1]
@@ -285,6 +287,19 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
     return starts + (index if steps[dim] == 1 else index * steps[dim])
 
 
+def _check_along(name: str, given: Array, index: Array, dim: int, size: int) -> None:
+    # Viewed as unsigned integers, negative indices are out of range too.
+    if int(index.view(np.uint64).max()) < size:
+        learn(given, 0, size - 1)
+        return
+    low, high = int(index.min()), int(index.max())
+    raise EngineError(
+        Reason.RUNTIME,
+        f"index {low if low < 0 else high} is out of bounds for dimension {dim} with size {size}",
+        op=name,
+    )
+
+
 @op(cost=gathering(30))
 def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     """result[i, j, ...] = input[i, index[i, j, ...], ...] for dim 1, and so on (torch.gather)."""
@@ -293,7 +308,7 @@ def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool =
     return input.reshape(-1).take(places)
 
 
-gather.works_in(forward=0.3, backward=3.1)
+gather.works_in(forward=0.3, backward=3.1).bounds_results(like_input)
 gather.sized_by(
     lambda input, dim, index, sparse_grad: index.size * (input.itemsize + 8),
     bounded=True,  # the result, and the flat positions

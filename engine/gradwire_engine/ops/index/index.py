@@ -15,9 +15,11 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.index_bounds import learn, range_of
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite, composite
 from gradwire_engine.op.cost import indexing
+from gradwire_engine.op.integer_bounds import like_input
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.op.refusals import check_no_overlap, check_overlap, check_writable, shares_elements
 from gradwire_engine.op.value_access import module_behind, read_array
@@ -35,7 +37,11 @@ def checked(xp: Any, index: Array, size: int, dim: int, reason: Reason = Reason.
     """Check an index array and make negative indices positive. Raises EngineError if an index is out of bounds."""
     if not index.size:
         return index
-    low, high = int(index.min()), int(index.max())
+    found = range_of(index)
+    if found is None or found[0] < -size or found[1] >= size:
+        found = int(index.min()), int(index.max())
+        learn(index, *found)
+    low, high = found
     if not size:
         raise EngineError(reason, "index is out of bounds for dimension with size 0", dim=dim, size=size)
     if low < -size or high >= size:
@@ -120,7 +126,7 @@ def index_(xp: Any, input: Array, indices: list[Array]) -> Array:
     return input[_key(xp, input.shape, indices)]
 
 
-index_.works_in(forward=0.8)
+index_.works_in(forward=0.8).bounds_results(like_input)
 
 
 def _chosen_bytes(input: Array, indices: list[Array]) -> int:

@@ -18,6 +18,7 @@ from gradwire_engine.core.dtypes import DType, Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.mt19937 import Twister
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.integer_bounds import note_positions
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import ints
 from gradwire_engine.ops.base.creation import made, place
@@ -121,7 +122,9 @@ def _integers(
 ) -> Array:
     _check_bounds(low, high, dtype)
     xp = place(device, shape, dtype, 0 if dtype == dtypes.int64 else 8)
-    return made(device, lambda: sampler_for(xp).integers(like, low, high, dtype), requires_grad, shape, _UNIFORM)
+    drawn = made(device, lambda: sampler_for(xp).integers(like, low, high, dtype), requires_grad, shape, _UNIFORM)
+    note_positions(drawn, low, high - 1)
+    return drawn
 
 
 @_sampler
@@ -144,13 +147,15 @@ def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None
     """Random permutation of 0 to n - 1 (torch.randperm)."""
     dtype = dtype or dtypes.int64
     xp = place(device, (n,), dtype, _SHUFFLE_BYTES)
-    return made(
+    drawn = made(
         device,
         lambda: sampler_for(xp).permutation(n).astype(dtype, copy=False),
         requires_grad,
         (n,),
         _SHUFFLED,
     )
+    note_positions(drawn, 0, n - 1)
+    return drawn
 
 
 @op(in_place=False, cost=12, draws=True)
@@ -262,6 +267,7 @@ def _sample_count(input: Any, num_samples: int, *rest: Any) -> int:
     return int(math.prod(input.shape[:-1]) * num_samples)
 
 
+multinomial.bounds_results(lambda args: [(0, args[0].shape[-1] - 1)])
 multinomial.sized_by(lambda *args: 8 * _sample_count(*args))
 multinomial.works_in(lambda *args: 16 * _sample_count(*args) + 24 * args[0].size)
 

@@ -18,6 +18,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import by_sorting
+from gradwire_engine.op.integer_bounds import like_input, positions
 from gradwire_engine.op.op import op
 from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj, expand, sum_axes
@@ -355,7 +356,7 @@ def _min_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
 for _finder in (_max_dim, _min_dim):
     _finder.grad(
         input=lambda g, out1, input_meta, dim, keepdim: scatter_selected(g, out1, input_meta.shape, dim, keepdim)
-    ).tangent("selection")
+    ).tangent("selection").bounds_results(lambda args: like_input(args) + positions(1)(args))
 
 
 @composite(outputs=("values", "indices"))
@@ -415,7 +416,7 @@ def argmax(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False)
     return _arg_extreme(xp, "argmax", input, dim, keepdim)
 
 
-argmax.works_in(forward=1)
+argmax.works_in(forward=1).bounds_results(positions(1))
 
 
 @op(cost=8)
@@ -424,7 +425,7 @@ def argmin(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False)
     return _arg_extreme(xp, "argmin", input, dim, keepdim)
 
 
-argmin.works_in(forward=1)
+argmin.works_in(forward=1).bounds_results(positions(1))
 
 
 # Logic and counts: no gradient.

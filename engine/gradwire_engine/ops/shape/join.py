@@ -10,6 +10,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import CALL, counted
+from gradwire_engine.op.integer_bounds import joined, like_input
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
@@ -96,6 +97,7 @@ def _cat_parts(g: Any, tensors_meta: Sequence[Any], dim: int) -> list[Any]:
     ]
 
 
+cat.bounds_results(joined)
 cat.grad(tensors=_cat_parts).tangent("linear")
 split.grad(tensor=lambda gs, dim: cat(list(gs), dim)).tangent("linear")
 
@@ -128,6 +130,7 @@ def stack(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
     return xp.stack(tensors, normalize_dim(dim, len(first) + 1))
 
 
+stack.bounds_results(joined)
 stack.grad(tensors=lambda g, dim: list(unbind(g, dim))).tangent("linear")
 unbind.grad(input=lambda gs, dim: stack(list(gs), dim)).tangent("linear")
 
@@ -141,6 +144,7 @@ def flip(xp: Any, input: Array, dims: Ints) -> Array:
     return xp.flip(input, normalize_dims(given, input.ndim)).copy() if given and input.ndim else input.copy()
 
 
+flip.bounds_results(like_input)
 flip.grad(input=lambda g, dims: flip(g, dims)).tangent("linear")
 
 
@@ -171,6 +175,7 @@ def roll(xp: Any, input: Array, shifts: Ints, dims: Ints = ()) -> Array:
     return xp.roll(input, steps, tuple(normalize_dim(axis, input.ndim) for axis in axes))
 
 
+roll.bounds_results(like_input)
 roll.grad(input=lambda g, shifts, dims: roll(g, tuple(-step for step in ints(shifts)), dims)).tangent("linear")
 
 
@@ -222,6 +227,7 @@ def _repeat_input(g: Any, input_meta: Any, repeats: Any) -> Any:
     return reshape(sum_to_size(reshape(g, interleaved), once), input_meta.shape)
 
 
+repeat.bounds_results(like_input)
 repeat.grad(input=_repeat_input).tangent("linear")
 
 

@@ -20,6 +20,7 @@ from gradwire_engine.graph.tensor import Tensor, leave_graph
 from gradwire_engine.graph.tensor import detach as detached
 from gradwire_engine.op.composite import Composite, composite
 from gradwire_engine.op.cost import CALL, counted, of_shape
+from gradwire_engine.op.integer_bounds import like_input
 from gradwire_engine.op.op import op
 from gradwire_engine.op.strides import geometry_of
 from gradwire_engine.op.value_access import is_row_major
@@ -70,7 +71,7 @@ def reshape(xp: Any, input: Array, shape: Ints) -> Array:
     return reshaped(input, infer_size(shape, input.size))
 
 
-reshape.works_in(backward=0, grows=False)
+reshape.works_in(backward=0, grows=False).bounds_results(like_input)
 
 
 @op(view=True, cost=4)
@@ -607,7 +608,7 @@ def clone(xp: Any, input: Array) -> Array:
     return input.copy(order="C")
 
 
-clone.works_in(backward=0, grows=False)
+clone.works_in(backward=0, grows=False).bounds_results(like_input)
 clone.grad(input=lambda g: g).tangent("linear")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.index_bounds import are_within, learn
 from gradwire_engine.core.schema import Reduction
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import indexing, of_shape
@@ -103,10 +104,13 @@ class _Targets:
 
 def _all_within(xp: Any, flat: Array, classes: int) -> bool:
     """Whether all targets are valid classes; viewed as unsigned integers, negative targets are too large."""
-    if not flat.size:
+    if not flat.size or are_within(flat, 0, classes):
         return True
     unsigned = flat.view(np.uint64) if flat.dtype == dtypes.int64 else flat
-    return bool(unsigned.max() < classes)
+    found = bool(unsigned.max() < classes)
+    if found:
+        learn(flat, 0, classes - 1)
+    return found
 
 
 def _check_bounds(xp: Any, flat: Array, classes: int) -> None:

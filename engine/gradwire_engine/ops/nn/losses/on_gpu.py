@@ -12,7 +12,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, cupy
-from gradwire_engine.core.index_bounds import are_checked
+from gradwire_engine.core.index_bounds import IGNORED, are_checked, are_within, learn
 from gradwire_engine.ops.base.loops import are_plain
 
 # Targets of one block at most: more are divided among many blocks by CuPy's kernels. Threads of the block.
@@ -99,7 +99,7 @@ def _sizes(shape: tuple[int, ...], target: Array) -> tuple[int, int, int]:
 def nll_loss(input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int) -> Array | None:
     """The loss; None if the kernel does not fit, or a target is out of bounds.
 
-    Waits for the GPU, unless the targets were checked before.
+    Waits for the GPU, unless the targets were checked before or their bounds are known.
     """
     if not _fits(target, weight, reduction, input):
         return None
@@ -108,7 +108,14 @@ def nll_loss(input: Array, target: Array, weight: Array | None, reduction: str, 
     sizes = _sizes(input.shape, target)
     arguments = (input, target, 0 if weight is None else weight, made, wrong, *sizes, ignore_index, reduction == "mean")
     _kernel(module, "loss", input.dtype.char)((1,), (_THREADS,), arguments)
-    return None if not are_checked() and int(wrong) else made
+    classes = sizes[1]
+    if are_checked() or are_within(target, 0, classes, ignore_index):
+        return made
+    if int(wrong):
+        return None
+    if ignore_index == IGNORED or 0 <= ignore_index < classes:
+        learn(target, 0, classes - 1, ignored=ignore_index == IGNORED)
+    return made
 
 
 def nll_loss_grad(
