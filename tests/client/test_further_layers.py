@@ -302,3 +302,104 @@ def test_a_parameter_takes_one_size():
         return type(made).__name__, tuple(made.shape), made.requires_grad
 
     agree(case)
+
+
+def lazy_module(t):
+    class Scaled(t.nn.modules.lazy.LazyModuleMixin, t.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = t.nn.parameter.UninitializedParameter()
+            self.register_buffer("seen", t.nn.parameter.UninitializedBuffer())
+
+        def initialize_parameters(self, input, *, factor=1.0):
+            with t.no_grad():
+                self.scale.materialize(input.shape[-1:])
+                self.scale.fill_(factor)
+                self.seen.materialize(input.shape[-1:])
+                self.seen.zero_()
+
+        def forward(self, input, *, factor=1.0):
+            return input * self.scale + self.seen
+
+    return Scaled()
+
+
+def test_modules_of_programs_become_ready_by_the_first_input():
+    def told(t):
+        module = lazy_module(t)
+        before = [type(each).__name__ for each in (*module.parameters(), *module.buffers())], repr(module.scale)
+        lazy = module.has_uninitialized_params()
+        module.double()
+        made = module(t.ones(2, 3, dtype=t.float64), factor=2.5)
+        kinds = [type(each).__name__ for each in (*module.parameters(), *module.buffers())]
+        return before, lazy, made.detach(), kinds, module.has_uninitialized_params(), module.scale.dtype is t.float64
+
+    agree(told)
+
+
+def test_states_of_lazy_modules_load_into_lazy_ones_alone():
+    def told(t):
+        first, second = lazy_module(t), lazy_module(t)
+        second.load_state_dict(first.state_dict())
+        still = second.has_uninitialized_params()
+        first(t.ones(2, 3), factor=4.0)
+        second.load_state_dict(first.state_dict())
+        return still, second.has_uninitialized_params(), second.scale.detach(), second.seen
+
+    agree(told)
+
+    def into_sizes(t):
+        module = lazy_module(t)
+        module(t.ones(2, 3))
+        module.load_state_dict(lazy_module(t).state_dict())
+
+    refuse(into_sizes, RuntimeError, "shape of an uninitialized")
+    refuse(lambda t: t.nn.Linear(2, 3).load_state_dict(t.nn.LazyLinear(3).state_dict()), RuntimeError, "shape of an un")
+    refuse(lambda t: t.nn.BatchNorm1d(3).load_state_dict(t.nn.LazyBatchNorm1d().state_dict()), RuntimeError, "shape of")
+
+
+def test_tensors_without_sizes_take_part_in_no_function():
+    for kind in ("UninitializedParameter", "UninitializedBuffer"):
+        for call in (lambda t, x: x + x, lambda t, x: t.add(x, 1), lambda t, x: t.empty_like(x), lambda t, x: x.sum()):
+            refuse(
+                lambda t, kind=kind, call=call: call(t, getattr(t.nn.parameter, kind)()),
+                ValueError,
+                "use an uninitialized parameter",
+            )
+    refuse(lambda t: t.optim.Adagrad(t.nn.LazyLinear(2).parameters()), ValueError, "uninitialized parameter")
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm")
+def test_lazy_layers_are_refused_by_norms_of_weights_and_scripts():
+    refuse(lambda t: t.nn.utils.weight_norm(t.nn.LazyLinear(2)), ValueError, "have uninitialized parameters")
+    refuse(lambda t: t.nn.utils.spectral_norm(t.nn.LazyLinear(2)), ValueError, "have uninitialized parameters")
+    refuse(lambda t: t.jit.script(t.nn.LazyLinear(2)), RuntimeError, "run a forward pass")
+    refuse(lambda t: lazy_module(t).to(t.int32), TypeError, "floating point or complex")
+
+
+def test_fractional_pooling_of_empty_inputs_and_to_no_elements():
+    agree(lambda t: list(t.nn.functional.fractional_max_pool2d(t.ones(0, 2, 7, 7), 2, output_size=3).shape))
+    agree(lambda t: list(t.nn.functional.fractional_max_pool2d(t.ones(1, 2, 7, 7), 2, output_size=(0, 1)).shape))
+    agree(lambda t: list(t.nn.functional.fractional_max_pool3d(t.ones(1, 2, 7, 7, 7), 2, output_size=(1, 1, 0)).shape))
+
+    def pooled(size, kernel=2, output=3):
+        return lambda t: t.nn.functional.fractional_max_pool2d(t.ones(size), kernel, output_size=output)
+
+    refuse(pooled((1, 0, 7, 7)), RuntimeError, "dimension 1 being empty")
+    refuse(pooled((1, 2, 7, 7), (1,)), RuntimeError, "kernel_size must either be a single Int")
+    refuse(pooled((1, 2, 7, 7), 2, ()), RuntimeError, "output_size must either be a single Int")
+    refuse(pooled((1, 2, 7, 7), 2, (3, 9)), RuntimeError, "pool width 2 too large relative to input width 7")
+
+
+def test_packed_sequences_are_cast_and_never_empty():
+    given = RNG.standard_normal((4, 3))
+
+    def told(t):
+        packed = t.nn.utils.rnn.pack_padded_sequence(t.tensor(given) * 5, [4, 3, 1])
+        names = ("byte", "char", "short", "int", "long", "half", "float", "double")
+        casts = [getattr(packed.to(t.float32), name)().data.float() for name in names[1:]]
+        return casts, packed.is_pinned()
+
+    agree(told)
+    refuse(lambda t: t.nn.utils.rnn.pack_padded_sequence(t.ones(0, 0), []), RuntimeError, "empty tensor")
+    refuse(lambda t: t.nn.utils.rnn.pack_padded_sequence(t.ones(3, 2, 0), [1, 1]), RuntimeError, "empty tensor")

@@ -259,3 +259,20 @@ def test_an_affine_grid_is_rounded_as_pytorchs_formula():
             for line, count in ((grid[0, :, 0, 1], 28), (grid[0, 0, :, 0], 11)):
                 expected = gradwire.linspace(-1.0, 1.0, count, dtype=dtype)
                 assert line.tolist() == (expected if align else expected * (count - 1) / count).tolist()
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_the_padding_row_has_no_gradient_even_of_what_is_not_finite(scaled, bad):
+    def differentiated(t):
+        weight = t.ones(4, 2, requires_grad=True)
+        taken = t.nn.functional.embedding(t.tensor([[1, 2, 2], [0, 2, 1]]), weight, 2, scale_grad_by_freq=scaled)
+        factors = t.ones(2, 3, 2)
+        factors[:, 1] = bad
+        factors.requires_grad_()
+        (grad,) = t.autograd.grad((taken * factors).sum(), weight, create_graph=True)
+        # The second derivative looks rows of a gradient up, of which the padding row's counts as zero.
+        (second,) = t.autograd.grad(grad, factors, t.full((4, 2), bad))
+        return grad.detach(), second[:, ::2]
+
+    agree(differentiated)

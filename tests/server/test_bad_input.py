@@ -324,7 +324,7 @@ def test_a_wrong_argument_is_named_with_what_is_allowed(filled: Remote) -> None:
     request = op("transpose", Id(X), 0, 1.5, session_id=filled.id)
     _, _, metadata = refused(filled.stub.Op, request)
     assert (metadata["op"], metadata["argument"]) == ("transpose", "dim1")
-    with pytest.raises(Exception, match=r"'dim1' must be an int, not a float \(1.5\)"):
+    with pytest.raises(Exception, match=r"'dim1' \(position \d\) must be int, not float \(1.5\)"):
         filled.stub.Op(request)
 
 

@@ -346,7 +346,6 @@ REFUSED: dict[str, str] = {
         as_sparse_gradcheck spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "Future PyTorchFileReader PyTorchFileWriter",
     "nn": "CrossMapLRN2d",
-    "nn.parameter": "UninitializedBuffer",
     "cuda": """
         CUDAGraph MemPool get_device_capability graph make_graphed_callables max_memory_allocated max_memory_reserved
         mem_get_info memory_allocated memory_reserved memory_stats memory_summary reset_max_memory_allocated

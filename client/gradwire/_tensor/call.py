@@ -424,7 +424,7 @@ def _with_number(
     """The arguments with a number in place of the tensor of one element that the server refused; None if it refused
     something else. PyTorch reads such tensors, too.
     """
-    found = re.search(r"argument '(\w+)' must be .*not a (?:list of )?tensors?", refusal)
+    found = re.search(r"argument '(\w+)' .*must be .*not (?:a |a list of |tuple of )?[Tt]ensors?", refusal)
     mixed = refusal.startswith("expected Tensor as element")
     if found is None and not mixed:
         return None

@@ -10,6 +10,7 @@ from gradwire._base.refused import refusal, refused
 from gradwire._base.wiring import names_of_paths
 from gradwire._tensor.warnings import warn_once
 from gradwire.nn import Module
+from gradwire.nn.parameter import is_lazy
 
 __all__ = [
     "Attribute",
@@ -76,7 +77,13 @@ def is_tracing() -> bool:
 
 
 def script(obj: F, *args: Any, **options: Any) -> F:
-    """Return the function, class or module unchanged, and warn once per process (torch.jit.script)."""
+    """Return the function, class or module unchanged, and warn once per process (torch.jit.script).
+
+    Raises RuntimeError for a module with parameters or buffers without sizes.
+    """
+    module: Any = obj
+    if _is_instance(obj, Module) and any(is_lazy(each) for each in (*module.parameters(), *module.buffers())):
+        raise RuntimeError("Modules that have uninitialized parameters can't be scripted: run a forward pass first")
     warn_once(_UNCHANGED.format("script"))
     return obj
 

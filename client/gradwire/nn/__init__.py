@@ -77,7 +77,6 @@ from gradwire.nn._lazy import (
     LazyInstanceNorm2d,
     LazyInstanceNorm3d,
     LazyLinear,
-    UninitializedParameter,
 )
 from gradwire.nn._linear_loss import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from gradwire.nn._loss import (
@@ -122,6 +121,8 @@ from gradwire.nn._norm import (
 from gradwire.nn._parameter import (
     Buffer,
     Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
 )
 from gradwire.nn._pool import (
     AdaptiveAvgPool1d,
@@ -360,6 +361,7 @@ __all__ = [
     "LazyInstanceNorm2d",
     "LazyInstanceNorm3d",
     "LazyLinear",
+    "UninitializedBuffer",
     "UninitializedParameter",
     "FractionalMaxPool2d",
     "FractionalMaxPool3d",

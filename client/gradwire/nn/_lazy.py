@@ -1,4 +1,7 @@
-"""Lazy layers: they take the number of inputs from the first input, and then become ordinary layers."""
+"""Lazy layers: they take the number of inputs from the first input, and then become ordinary layers.
+
+`LazyModuleMixin` makes any module lazy. It calls `initialize_parameters` before the first forward.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
-from gradwire._functions.create import empty, ones, tensor, zeros
+from gradwire._functions.create import tensor
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from gradwire.nn._layers import Linear
@@ -20,7 +23,13 @@ from gradwire.nn._norm import (
     InstanceNorm2d,
     InstanceNorm3d,
 )
-from gradwire.nn._parameter import Parameter
+from gradwire.nn._parameter import (
+    Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
+    UninitializedTensorMixin,
+    is_lazy,
+)
 
 __all__ = [
     "LazyBatchNorm1d",
@@ -36,70 +45,60 @@ __all__ = [
     "LazyInstanceNorm2d",
     "LazyInstanceNorm3d",
     "LazyLinear",
-    "UninitializedParameter",
-    "is_lazy",
+    "LazyModuleMixin",
 ]
 
-_NO_SHAPE = (
-    "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` "
-    "when trying to load an uninitialized parameter into an initialized one. Call `forward` to initialize the "
-    "parameters before accessing their attributes."
-)
 
+class LazyModuleMixin:
+    """What makes a module lazy; its class names it before Module. Like torch.nn.modules.lazy.LazyModuleMixin.
 
-class UninitializedParameter(Parameter):
-    """A parameter without sizes, until `materialize` makes it an ordinary one (torch.nn.UninitializedParameter)."""
+    A subclass has `initialize_parameters`, which materializes parameters and buffers by the first forward's arguments.
+    """
 
-    __slots__ = ()
+    #: The class that a module gets then; None if it keeps its own.
+    cls_to_become: type[Any] | None = None
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _register_load_state_dict_pre_hook: Any
+    register_forward_pre_hook: Any
 
-    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
-        made: UninitializedParameter = empty(0, device=device, dtype=dtype)._as_subclass(cls)
-        return made.requires_grad_(requires_grad)
-
-    @property
-    def shape(self) -> Any:
-        """Refused: RuntimeError."""
-        raise refuse(_NO_SHAPE)
-
-    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        """Take sizes, and unspecified values; optimizers that hold it keep it."""
-        self.data = empty(shape, device=device or self.device, dtype=dtype or self.dtype)
-        self.__class__ = Parameter  # type: ignore[assignment]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> UninitializedParameter:
-        if id(self) not in memo:
-            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
-        made: UninitializedParameter = memo[id(self)]
-        return made
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return type(self), (self.requires_grad, self.device, self.dtype)
-
-    def __repr__(self) -> str:
-        return "<UninitializedParameter>"
-
-
-def is_lazy(param: object) -> bool:
-    """Whether a parameter has no sizes yet (torch.nn.parameter.is_lazy)."""
-    return isinstance(param, UninitializedParameter)
-
-
-class LazyModule(Module):
-    """What lazy layers share: `_infer` takes the sizes of the first input, before the first forward."""
-
-    #: The class that it becomes, and the attribute with the number of inputs.
-    _becomes: type[Module] = Module
-    _size_name = "in_features"
-
-    def _set_up(self) -> None:
-        self._lazy_handles = [
-            self._register_load_state_dict_pre_hook(self._lazy_load),
-            self.register_forward_pre_hook(self._first, prepend=True),
-        ]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
     def has_uninitialized_params(self) -> bool:
-        """Whether one of its parameters has no sizes yet."""
-        return any(is_lazy(each) for each in self._parameters.values())
+        """Whether one of its parameters or buffers has no sizes yet."""
+        return any(is_lazy(each) for each in (*self._parameters.values(), *self._buffers.values()))
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Materialize all parameters and buffers by the arguments of the first forward: for subclasses to define."""
+        raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
+
+    def _infer_parameters(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        module.initialize_parameters(*args, **(kwargs or {}))
+        if module.has_uninitialized_params():
+            raise refuse(f"module {module._get_name()} has not been fully initialized")
+        for name in ("_initialize_hook", "_load_hook"):
+            getattr(module, name).remove()
+            delattr(module, name)
+        if module.cls_to_become is not None:
+            module.__class__ = module.cls_to_become
+
+    def _lazy_load_hook(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        """Take the sizes of a loaded state, where it has some."""
+        for name, held in (*self._parameters.items(), *self._buffers.items()):
+            given = state_dict.get(prefix + name)
+            if is_lazy(held) and isinstance(given, Tensor) and not is_lazy(given):
+                with no_grad():
+                    held.materialize(given.shape)
+
+
+class _LazyLayer(LazyModuleMixin, Module):
+    """What the lazy layers share: `_shapes` takes the number of inputs, and gives sizes to what has none."""
+
+    #: The attribute with the number of inputs.
+    _size_name = "in_features"
 
     def _is_known(self) -> bool:
         return bool(getattr(self, self._size_name))
@@ -107,60 +106,47 @@ class LazyModule(Module):
     def reset_parameters(self) -> None:
         """Draw new values, once the sizes are known."""
         if not self.has_uninitialized_params() and self._is_known():
-            self._becomes.reset_parameters(self)  # type: ignore[attr-defined]
-
-    def _first(self, module: Module, args: tuple[Any, ...]) -> None:
-        self.initialize_parameters(*args)
-        self._become()
-
-    def _become(self) -> None:
-        for handle in self.__dict__.pop("_lazy_handles"):
-            handle.remove()
-        self.__class__ = self._becomes  # type: ignore[assignment]
+            self.cls_to_become.reset_parameters(self)  # type: ignore[union-attr]
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Give the parameters their sizes by an input, and their first values."""
-        if self._is_known():
-            return
-        with no_grad():
-            for name, shape in self._shapes(self._inputs(input)).items():
-                held = self._parameters.get(name)
-                if isinstance(held, UninitializedParameter):
-                    held.materialize(shape)
-        self.reset_parameters()
+        if not self._is_known():
+            with no_grad():
+                self._materialize(self._inputs(input))
+            self.reset_parameters()
+
+    def _materialize(self, inputs: int) -> None:
+        for name, shape in self._shapes(inputs).items():
+            held = self._parameters.get(name, self._buffers.get(name))
+            if isinstance(held, UninitializedTensorMixin):
+                held.materialize(shape)
 
     def _inputs(self, input: Tensor) -> int:
         """Number of features or channels of an input."""
         return int(input.shape[-1])
 
     def _shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
-        """Take the number of inputs; the sizes of the parameters by name."""
+        """Take the number of inputs; the sizes of the parameters and buffers by name."""
         raise NotImplementedError
 
-    def _lazy_load(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        """Take the sizes of a loaded state, unless it has none either."""
-        given = next(
-            (state_dict[key] for key in (f"{prefix}weight", f"{prefix}running_mean") if key in state_dict), None
-        )
-        if self._is_known() or given is None or not given.numel():
-            return
-        for name, shape in self._shapes(self._inputs_of(given)).items():
-            held = self._parameters.get(name)
-            if isinstance(held, UninitializedParameter):
-                held.materialize(shape)
+    def _lazy_load_hook(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        """Take the number of inputs of a loaded state, unless it has none either."""
+        keys = (f"{prefix}weight", f"{prefix}running_mean")
+        given = next((state_dict[key] for key in keys if key in state_dict), None)
+        if not self._is_known() and isinstance(given, Tensor) and not is_lazy(given):
+            self._materialize(self._inputs_of(given))
 
     def _inputs_of(self, weight: Tensor) -> int:
         return int(weight.shape[-1])
 
 
-class LazyLinear(LazyModule, Linear):
+class LazyLinear(_LazyLayer, Linear):
     """A Linear whose `in_features` the first input tells. Like torch.nn.LazyLinear."""
 
-    _becomes = Linear
+    cls_to_become = Linear
 
     def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__(0, 0, False)
-        self._set_up()
         self.out_features = out_features
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         if bias:
@@ -171,7 +157,7 @@ class LazyLinear(LazyModule, Linear):
         return {"weight": (self.out_features, inputs), "bias": (self.out_features,)}
 
 
-class _LazyConv(LazyModule):
+class _LazyConv(_LazyLayer):
     """What lazy convolutions share. `_dims`, of the convolution: the number of its spatial dimensions."""
 
     _size_name = "in_channels"
@@ -189,8 +175,7 @@ class _LazyConv(LazyModule):
         given = {**dict(zip(names, args, strict=False)), **options}
         bias, groups = given.pop("bias", True), given.pop("groups", 1)
         device, dtype = given.pop("device", None), given.pop("dtype", None)
-        super().__init__(0, 0, kernel_size, bias=False, **given)  # type: ignore[call-arg]
-        self._set_up()
+        super().__init__(0, 0, kernel_size, bias=False, **given)
         self.groups = groups
         self.out_channels = out_channels
         self.weight = UninitializedParameter(device=device, dtype=dtype)
@@ -227,40 +212,40 @@ _CONV_TRANSPOSE = (
 class LazyConv1d(_LazyConv, Conv1d):
     """A Conv1d whose `in_channels` the first input tells. Like torch.nn.LazyConv1d."""
 
-    _becomes = Conv1d
+    cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConv, Conv2d):
     """A Conv2d whose `in_channels` the first input tells. Like torch.nn.LazyConv2d."""
 
-    _becomes = Conv2d
+    cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConv, Conv3d):
     """A Conv3d whose `in_channels` the first input tells. Like torch.nn.LazyConv3d."""
 
-    _becomes = Conv3d
+    cls_to_become = Conv3d
 
 
 class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
     """A ConvTranspose1d whose `in_channels` the first input tells. Like torch.nn.LazyConvTranspose1d."""
 
-    _becomes = ConvTranspose1d
+    cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
     """A ConvTranspose2d whose `in_channels` the first input tells. Like torch.nn.LazyConvTranspose2d."""
 
-    _becomes = ConvTranspose2d
+    cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
     """A ConvTranspose3d whose `in_channels` the first input tells. Like torch.nn.LazyConvTranspose3d."""
 
-    _becomes = ConvTranspose3d
+    cls_to_become = ConvTranspose3d
 
 
-class _LazyNorm(LazyModule):
+class _LazyNorm(_LazyLayer):
     """What lazy norms share: parameters and running statistics of as many channels as the first input has."""
 
     _size_name = "num_features"
@@ -282,22 +267,16 @@ class _LazyNorm(LazyModule):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(0, eps, momentum, False, False, device, dtype)  # type: ignore[call-arg]
-        self._set_up()
+        super().__init__(0, eps, momentum, False, False, device, dtype)
         self.affine, self.track_running_stats = affine, track_running_stats
         if affine:
             self.weight = UninitializedParameter(device=device, dtype=dtype)
             if bias:
                 self.bias = UninitializedParameter(device=device, dtype=dtype)
         if track_running_stats:
-            # Without sizes until the first input; buffers of no elements, so that no state is saved as known.
-            self.running_mean = zeros(0, device=device, dtype=dtype)
-            self.running_var = ones(0, device=device, dtype=dtype)
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
             self.num_batches_tracked = tensor(0, dtype=dtypes.int64, device=device)
-
-    def has_uninitialized_params(self) -> bool:
-        """Whether one of its parameters or running statistics has no sizes yet."""
-        return super().has_uninitialized_params() or (self.running_mean is not None and not self.running_mean.numel())
 
     def _inputs(self, input: Tensor) -> int:
         return int(input.shape[1])
@@ -307,43 +286,40 @@ class _LazyNorm(LazyModule):
 
     def _shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
         self.num_features = inputs
-        if self.running_mean is not None and not self.running_mean.numel():
-            like = {"device": self.running_mean.device, "dtype": self.running_mean.dtype}
-            self.running_mean, self.running_var = zeros(inputs, **like), ones(inputs, **like)
-        return {"weight": (inputs,), "bias": (inputs,)}
+        return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (inputs,))
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """A BatchNorm1d whose `num_features` the first input tells. Like torch.nn.LazyBatchNorm1d."""
 
-    _becomes = BatchNorm1d
+    cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """A BatchNorm2d whose `num_features` the first input tells. Like torch.nn.LazyBatchNorm2d."""
 
-    _becomes = BatchNorm2d
+    cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """A BatchNorm3d whose `num_features` the first input tells. Like torch.nn.LazyBatchNorm3d."""
 
-    _becomes = BatchNorm3d
+    cls_to_become = BatchNorm3d
 
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
     """An InstanceNorm1d whose `num_features` the first input tells. Like torch.nn.LazyInstanceNorm1d."""
 
-    _becomes = InstanceNorm1d
+    cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
     """An InstanceNorm2d whose `num_features` the first input tells. Like torch.nn.LazyInstanceNorm2d."""
 
-    _becomes = InstanceNorm2d
+    cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     """An InstanceNorm3d whose `num_features` the first input tells. Like torch.nn.LazyInstanceNorm3d."""
 
-    _becomes = InstanceNorm3d
+    cls_to_become = InstanceNorm3d

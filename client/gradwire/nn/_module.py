@@ -32,7 +32,7 @@ from gradwire.nn._hooks.of_all_modules import (
     WITH_KWARGS,
     registered,
 )
-from gradwire.nn._parameter import Buffer, Parameter, set_owner
+from gradwire.nn._parameter import Buffer, Parameter, is_lazy, set_owner
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
@@ -513,7 +513,9 @@ class Module(_state.StateHooks):
                     if param is not None:
                         _replace_data(param, fn)
                 for name, buffer in module._buffers.items():
-                    if buffer is not None:
+                    if is_lazy(buffer):
+                        _replace_data(buffer, fn)
+                    elif buffer is not None:
                         module._buffers[name] = fn(buffer)
         return self
 
@@ -640,7 +642,10 @@ def clear_grad(param: Tensor, set_to_none: bool) -> None:
             grad.zero_()
 
 
-def _replace_data(param: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
+def _replace_data(param: Any, fn: Callable[[Tensor], Tensor]) -> None:
+    if is_lazy(param):
+        param.data = fn(param.data)
+        return
     grad = param.grad
     data = fn(param.detach())
     if grad is None:

@@ -112,6 +112,11 @@ class RNNBase(Module):
             for suffix in self._suffixes(layer)
         ]
 
+    @property
+    def _flat_weights(self) -> list[Any]:
+        # The weights that a forward uses, as PyTorch's attribute of this name: also those that pruning computed.
+        return [weight for weights in self.all_weights for weight in weights]
+
     def reset_parameters(self) -> None:
         """Draw new values, all uniform within 1 / sqrt(hidden_size) of zero."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0

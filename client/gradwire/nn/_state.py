@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gradwire._base.modes import no_grad
 from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn._parameter import Parameter, set_owner
+from gradwire.nn._parameter import Parameter, is_lazy, set_owner
 
 if TYPE_CHECKING:
     from gradwire.nn._module import Module
@@ -116,7 +116,7 @@ class StateHooks:
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Store this module's own state, without that of submodules."""
         for name, held in self._own_state().items():
-            destination[prefix + name] = held if keep_vars else held.detach()
+            destination[prefix + name] = held if keep_vars or is_lazy(held) else held.detach()
         if _has_extra_state(self):
             destination[prefix + EXTRA_STATE_KEY] = self.get_extra_state()
 
@@ -262,7 +262,8 @@ def _mismatch(path: str, holder: Any, name: str, value: Any) -> str | None:
             f'While copying the parameter named "{path}", expected gradwire.Tensor from checkpoint '
             f"but received {type(value)}."
         )
-    if value.shape != current.shape:
+    # The shape of a value without sizes is refused, so it loads only where there are none either.
+    if not is_lazy(current) and value.shape != current.shape:
         return (
             f"size mismatch for {path}: copying a param with shape {value.shape} from checkpoint, "
             f"the shape in current model is {current.shape}."
@@ -273,7 +274,8 @@ def _mismatch(path: str, holder: Any, name: str, value: Any) -> str | None:
 def _take(holder: Any, name: str, value: Tensor, assign: bool) -> None:
     current: Tensor = getattr(holder, name)
     if not assign:
-        current.copy_(value)
+        if not (is_lazy(current) and is_lazy(value)):
+            current.copy_(value)
     elif isinstance(current, Parameter):
         made = value if isinstance(value, Parameter) else Parameter(value)
         made.requires_grad_(current.requires_grad)

@@ -9,7 +9,16 @@ from gradwire._compile.symbolic import key_of
 from gradwire._functions.create import zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.optim._optimizer import Optimizer, Params, rate_of, refuse_betas, refuse_negative, refuse_unsupported
+from gradwire.optim._optimizer import (
+    Optimizer,
+    Params,
+    kept_in,
+    plus,
+    rate_of,
+    refuse_betas,
+    refuse_negative,
+    refuse_unsupported,
+)
 
 
 def _refuse_over_lists(name: str, value: Any, over_lists: bool) -> None:
@@ -95,10 +104,10 @@ class Adam(Optimizer):
         mean: Tensor = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
         square: Tensor = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         if group["amsgrad"]:
-            square = state["max_exp_avg_sq"].copy_(ops.maximum(state["max_exp_avg_sq"], square))
+            square = kept_in(state, "max_exp_avg_sq", ops.maximum(state["max_exp_avg_sq"], square))
         root = varying(param, ("root", kind), lambda ahead: (1 - beta2 ** (state["step"] + ahead)) ** 0.5)
         size = varying(param, ("size", kind), lambda ahead: -rate_of(group) / (1 - beta1 ** (state["step"] + ahead)))
-        divisor = (square.sqrt() / root).add_(group["eps"])
+        divisor = plus(square.sqrt() / root, group["eps"])
         param.addcdiv_(mean, divisor, value=size)
 
     def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from gradwire.optim._optimizer import (
     Optimizer,
     Params,
     decayed,
+    kept_in,
+    plus,
     rate_of,
     refuse_betas,
     refuse_negative,
@@ -79,8 +81,8 @@ class Adamax(Optimizer):
                 return -rate_of(group) / (1 - beta1 ** (state["step"] + ahead))
 
             mean = state["exp_avg"].lerp_(grad, 1 - beta1)
-            greatest = state["exp_inf"].mul_(beta2)
-            greatest.copy_(ops.maximum(greatest, grad.abs().add_(group["eps"])))
+            greatest = ops.maximum(state["exp_inf"].mul_(beta2), plus(grad.abs(), group["eps"]))
+            greatest = kept_in(state, "exp_inf", greatest)
             param.addcdiv_(mean, greatest, value=varying(param, ("size", id(group), key_of(state["step"])), size))
 
 
@@ -180,7 +182,7 @@ class NAdam(_Moments):
                 return -rate_of(group) * following / (1 - product(ahead) * following)
 
             mean, square = self._moved(state, grad, group["betas"])
-            divisor = (square / varying(param, ("left", kind), left)).sqrt_().add_(group["eps"])
+            divisor = plus((square / varying(param, ("left", kind), left)).sqrt_(), group["eps"])
             param.addcdiv_(grad, divisor, value=varying(param, ("grad", kind), by_grad))
             param.addcdiv_(mean, divisor, value=varying(param, ("mean", kind), by_mean))
 
@@ -269,7 +271,7 @@ class RAdam(_Moments):
 
             # A step divides by sqrt(v) + eps or by 1, which is its power 1 or 0: so every step has the same ops.
             mean, square = self._moved(state, grad, group["betas"])
-            divisor = square.sqrt().add_(group["eps"]).pow(varying(param, ("share", kind), share))
+            divisor = plus(square.sqrt(), group["eps"]).pow(varying(param, ("share", kind), share))
             param.addcdiv_(mean, divisor, value=varying(param, ("size", kind), size))
 
 

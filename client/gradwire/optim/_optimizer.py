@@ -112,8 +112,7 @@ class Optimizer:
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self._steps = Steps()
-        self._step_pre_hooks: dict[int, Any] = {}
-        self._step_post_hooks: dict[int, Any] = {}
+        self._make_hooks()
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
@@ -130,6 +129,14 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
+    def _make_hooks(self) -> None:
+        self._step_pre_hooks: dict[int, Any] = {}
+        self._step_post_hooks: dict[int, Any] = {}
+        self._state_dict_pre_hooks: dict[int, Any] = {}
+        self._state_dict_post_hooks: dict[int, Any] = {}
+        self._load_state_dict_pre_hooks: dict[int, Any] = {}
+        self._load_state_dict_post_hooks: dict[int, Any] = {}
+
     def __getstate__(self) -> dict[str, Any]:
         """Groups, state and defaults, for pickle and copies. Hooks are not copied, as in PyTorch."""
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
@@ -137,8 +144,7 @@ class Optimizer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take what `__getstate__` gave, and further attributes."""
         self._steps = Steps()
-        self._step_pre_hooks = {}
-        self._step_post_hooks = {}
+        self._make_hooks()
         self.__dict__.update(state)
         for group in self.param_groups:
             for option, default in self.defaults.items():
@@ -173,7 +179,7 @@ class Optimizer:
         for param in params:
             if not isinstance(param, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
-            if not (param.is_leaf or param.retains_grad):
+            if not (param.is_leaf or param.retains_grad or self._is_differentiable()):
                 raise ValueError("can't optimize a non-leaf Tensor")
         fresh = {id(param) for param in params}
         if len(fresh) != len(params):
@@ -210,6 +216,22 @@ class Optimizer:
         """Call `hook(optimizer, args, kwargs)` after each step."""
         return add_hook(self._step_post_hooks, hook)
 
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` before `state_dict`."""
+        return add_hook(self._state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` after `state_dict`; a result other than None replaces it."""
+        return add_hook(self._state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` before loading; a result other than None is loaded instead."""
+        return add_hook(self._load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` after loading."""
+        return add_hook(self._load_state_dict_post_hooks, hook, prepend)
+
     @_with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, once.
@@ -221,9 +243,33 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        if self._is_differentiable():
+            self._take_numbers()
+            self._update_groups()
+            return loss
         with no_grad():
             self._steps.make(self, self._update_all)
         return loss
+
+    def _is_differentiable(self) -> bool:
+        """Whether steps are part of the graph: gradients flow through them to gradients and state."""
+        return bool(self.defaults.get("differentiable"))
+
+    def _take_numbers(self) -> None:
+        """Read what is a number here and was given as a tensor. Refuses one, and an option, that requires grad."""
+        options = [(name, option) for group in self.param_groups for name, option in group.items() if name != "params"]
+        numbers = [
+            (name, values[name]) for values in self.state.values() for name in _NUMBERS if values.get(name) is not None
+        ]
+        for name, value in [*options, *numbers]:
+            for each in value if isinstance(value, tuple) else (value,):
+                if isinstance(each, Tensor) and each.requires_grad:
+                    raise NotImplementedError(f"differentiable steps have no gradient of {name}: give a number")
+        for values in self.state.values():
+            for name in _NUMBERS:
+                if isinstance(values.get(name), Tensor):
+                    number = values[name].item()
+                    values[name] = int(number) if name == "step" else number
 
     def _update_all(self) -> None:
         if runs_unwatched(self):
@@ -249,25 +295,57 @@ class Optimizer:
             grad = param.grad
             if grad is None:
                 continue
+            if group["maximize"]:
+                grad = -grad
             if param.is_complex():
-                raise NotImplementedError(f"{type(self).__name__} of complex parameters is not supported yet")
-            yield param, -grad if group["maximize"] else grad
+                yield from self._real_views(param, grad)
+            else:
+                yield param, grad
+
+    def _real_views(self, param: Tensor, grad: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """A complex parameter and its gradient as real numbers, two for each; its state, too, while it is changed."""
+        if param._session.recorder is not None:
+            raise NotImplementedError(f"{type(self).__name__} of complex parameters in a recording is not supported")
+        held = self.state[param]
+        view = ops.view_as_real(param)
+        shown = {name: ops.view_as_real(each) if _is_complex(each) else each for name, each in held.items()}
+        self.state[view] = shown
+        yield view, ops.view_as_real(grad)
+        self.state.pop(view)
+        for name, each in shown.items():
+            is_new = name not in held and isinstance(each, Tensor) and each.shape == view.shape
+            if is_new or not _is_complex(held.get(name)):
+                held[name] = ops.view_as_complex(each) if is_new else each
 
     def state_dict(self) -> dict[str, Any]:
         """The state for `load_state_dict`: the groups' options, and the state with parameters as numbers."""
+        for hook in list(self._state_dict_pre_hooks.values()):
+            hook(self)
         number = {id(param): place for place, param in enumerate(self._params())}
         groups = [{**group, "params": [number[id(param)] for param in group["params"]]} for group in self.param_groups]
         for group in groups:
             group["params"] = group.pop("params")  # last, as in PyTorch
         made: dict[float, Tensor] = {}
-        state = {number[id(param)]: _as_pytorchs(values, made) for param, values in self.state.items()}
-        return {"state": state, "param_groups": groups}
+        # What a program stores under other keys stays as it is.
+        state = {
+            number[id(key)] if isinstance(key, Tensor) else key: _as_pytorchs(values, made)
+            for key, values in self.state.items()
+        }
+        found: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in list(self._state_dict_post_hooks.values()):
+            changed = hook(self, found)
+            found = found if changed is None else changed
+        return found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take options and state of a `state_dict`; tensors are copied, cast and moved as their parameter is.
 
         Raises ValueError where the numbers of groups or of their parameters differ, and then has changed nothing.
         """
+        state_dict = dict(state_dict)  # so that hooks change a copy
+        for hook in list(self._load_state_dict_pre_hooks.values()):
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
         saved_groups = [dict(group) for group in copy.deepcopy(state_dict["param_groups"])]
         if len(saved_groups) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -279,10 +357,14 @@ class Optimizer:
         numbers = [number for saved in saved_groups for number in saved["params"]]
         by_number = dict(zip(numbers, self._params(), strict=True))
         state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
-        unknown = [number for number in state_dict["state"] if number not in by_number]
+        given = state_dict["state"]
+        for key in [key for key in given if not isinstance(key, int)]:
+            state[key] = copy.deepcopy(given[key])
+        given = {number: values for number, values in given.items() if isinstance(number, int)}
+        unknown = [number for number in given if number not in by_number]
         if unknown:
             raise ValueError(f"loaded state dict has a state of parameter {unknown[0]}, which is in none of its groups")
-        for number, values in _with_numbers(state_dict["state"]).items():
+        for number, values in _with_numbers(given).items():
             param = by_number[number]
             state[param] = {name: _like(param, value) for name, value in values.items()}
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
@@ -290,6 +372,8 @@ class Optimizer:
             group.clear()
             group.update({**saved, **kept})
         self.state = state
+        for hook in list(self._load_state_dict_post_hooks.values()):
+            hook(self)
 
     def _params(self) -> list[Tensor]:
         """All parameters, in the order of the groups."""
@@ -303,8 +387,14 @@ class Optimizer:
         return f"{type(self).__name__} (\n" + "\n\n".join(sections) + "\n)"
 
 
-def _as_pytorchs(values: dict[str, Any], made: dict[float, Tensor]) -> dict[str, Any]:
+def _is_complex(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_complex()
+
+
+def _as_pytorchs(values: Any, made: dict[float, Tensor]) -> Any:
     """A parameter's state with tensors for the numbers that PyTorch has tensors for."""
+    if not isinstance(values, dict):
+        return values
     shown = dict(values)
     for name in _NUMBERS:
         if name in shown and not isinstance(shown[name], Tensor):
@@ -390,6 +480,21 @@ def rate_of(group: dict[str, Any]) -> Any:
     return rate if type(rate) is SymbolicNumber else float(rate)
 
 
+def plus(term: Tensor, number: Any) -> Tensor:
+    """term + number, in its place unless it is a part of a graph, which saved it."""
+    made: Tensor = term.add(number) if term.requires_grad else term.add_(number)
+    return made
+
+
+def kept_in(state: dict[str, Any], name: str, value: Tensor) -> Tensor:
+    """Store a value in the state's tensor, or where it is a part of a graph, which saved that, in its stead."""
+    if value.requires_grad:
+        state[name] = value
+        return value
+    made: Tensor = state[name].copy_(value)
+    return made
+
+
 def decayed(param: Tensor, grad: Tensor, group: dict[str, Any]) -> Tensor:
     """The gradient with the weight decay's, if there is any."""
     weight_decay = group["weight_decay"]
@@ -399,7 +504,7 @@ def decayed(param: Tensor, grad: Tensor, group: dict[str, Any]) -> Tensor:
 
 def refuse_unsupported(differentiable: bool, fused: bool | None, foreach: bool | None) -> None:
     """Refuse what would change results; `foreach` and `fused` say how fast, and every step here is one batch anyway."""
-    if differentiable:
-        raise NotImplementedError("differentiable=True is not supported yet: write the update out of place instead")
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")

@@ -11,7 +11,7 @@ from gradwire._compile.recorder import counting, varying
 from gradwire._compile.symbolic import key_of
 from gradwire._functions.create import full_like, zeros_like
 from gradwire._tensor.tensor import Tensor
-from gradwire.optim._optimizer import Optimizer, Params, decayed, rate_of, refuse_negative, refuse_unsupported
+from gradwire.optim._optimizer import Optimizer, Params, decayed, plus, rate_of, refuse_negative, refuse_unsupported
 
 
 def _rate(param: Tensor, group: dict[str, Any]) -> float:
@@ -76,7 +76,7 @@ class Adagrad(Optimizer):
                 return -rate_of(group) / (1 + (state["step"] + ahead - 1) * group["lr_decay"])
 
             total: Tensor = state["sum"].addcmul_(grad, grad, value=1)
-            divisor = total.sqrt().add_(group["eps"])
+            divisor = plus(total.sqrt(), group["eps"])
             param.addcdiv_(grad, divisor, value=varying(param, ("size", id(group), key_of(state["step"])), size))
 
 
@@ -134,7 +134,7 @@ class RMSprop(Optimizer):
             if group["centered"]:
                 mean = state["grad_avg"].lerp_(grad, 1 - alpha)
                 square = square.addcmul(mean, mean, value=-1)
-            divisor = square.sqrt().add_(eps)
+            divisor = plus(square.sqrt(), eps)
             if momentum > 0:
                 buffer = state["momentum_buffer"].mul_(momentum).addcdiv_(grad, divisor)
                 param.add_(buffer, alpha=_rate(param, group))
@@ -200,7 +200,8 @@ class Adadelta(Optimizer):
             state["step"] += 1
             counting(param, state, "step")
             square = state["square_avg"].mul_(rho).addcmul_(grad, grad, value=1 - rho)
-            change = state["acc_delta"].add(eps).sqrt_().div_((square + eps).sqrt_()).mul_(grad)
+            former, divisor = state["acc_delta"].add(eps).sqrt_(), (square + eps).sqrt_()
+            change = former / divisor * grad if former.requires_grad else former.div_(divisor).mul_(grad)
             state["acc_delta"].mul_(rho).addcmul_(change, change, value=1 - rho)
             param.add_(change, alpha=_rate(param, group))
 

@@ -73,13 +73,14 @@ class Steps:
 
 
 def _session_of(optimizer: Optimizer) -> SessionProtocol | None:
-    """The session of all parameters; None if there are two, or a parameter is a non-leaf."""
+    """The session of all parameters; None if there are two, or a parameter is a non-leaf or complex."""
     found: SessionProtocol | None = None
     for group in optimizer.param_groups:
         for param in group["params"]:
             if found is None:
                 found = param._session
-            if param._session is not found or not param._spec.is_leaf:
+            spec = param._spec
+            if param._session is not found or not spec.is_leaf or spec.dtype.is_complex:
                 return None
     return found
 

@@ -19,10 +19,11 @@ Reader: TypeAlias = "Callable[[Argument, Tensors], Any]"
 
 # More items than any tensor's index needs: 64 dimensions, 64 new axes, and 0-dimensional masks between them.
 MAX_INDEX_ITEMS = 256
-_ARTICLES = {
-    "tensor": "a tensor", "float": "a float", "integer": "an int", "boolean": "a bool", "string": "a str",
-    "dtype": "a dtype", "integers": "a list of ints", "tensors": "a list of tensors", "index": "an index",
-    "complex": "a complex number", "number": "a number of the run", "floats": "a list of floats", "none": "None",
+# What PyTorch calls the kinds of arguments in its refusals.
+_KINDS = {
+    "tensor": "Tensor", "float": "float", "integer": "int", "boolean": "bool", "string": "str",
+    "dtype": "torch.dtype", "integers": "tuple of ints", "tensors": "tuple of Tensors", "index": "index",
+    "complex": "complex", "number": "number of the run", "floats": "tuple of floats", "none": "NoneType",
 }  # fmt: skip
 
 
@@ -224,9 +225,14 @@ class NamedOp:
         name = self.params[position].name
         if kind is None:
             raise Refusal("MALFORMED", f"{self.name}(): argument '{name}' has no value", op=self.name, argument=name)
-        allowed = " or ".join(_ARTICLES[each] for each in self.readers[position] if each != "number")
+        allowed = " or ".join(_KINDS[each] for each in self.readers[position] if each != "number")
         shown = {"float": f" ({argument.float!r})", "string": f" ({argument.string!r})"}.get(kind, "")
-        self._refuse(f"argument '{name}' must be {allowed}, not {_ARTICLES[kind]}{shown}", name)
+        raise Refusal(
+            "ARGUMENT_TYPE",
+            f"{self.name}(): argument '{name}' (position {position + 1}) must be {allowed}, not {_KINDS[kind]}{shown}",
+            op=self.name,
+            argument=name,
+        )
 
     def _refuse(self, what: str, argument: str = "") -> NoReturn:
         refusal = Refusal("ARGUMENT_TYPE", f"{self.name}() {what}", op=self.name)

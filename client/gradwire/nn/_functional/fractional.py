@@ -32,14 +32,23 @@ def fractional_max_pool(
     single = input.ndim == dims + 1
     if not single and input.ndim != dims + 2:
         raise refuse(f"{name}: Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}")
+    empty = next((axis for axis in range(1, input.ndim) if input.shape[axis] == 0), None)
+    if empty is not None:
+        raise refuse(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)} "
+            f"with dimension {empty} being empty."
+        )
     given = input.unsqueeze(0) if single else input
-    sizes, windows = list(given.shape[2:]), _each(kernel_size, dims)
+    sizes, windows = list(given.shape[2:]), _each(kernel_size, dims, name, "kernel_size")
     if output_size is None:
-        output_size = [int(size * ratio) for size, ratio in zip(sizes, _each(output_ratio, dims), strict=True)]
-    counts = _each(output_size, dims)
-    for size, window, count in zip(sizes, windows, counts, strict=True):
+        output_size = [int(size * ratio) for size, ratio in zip(sizes, _ratios(output_ratio, dims), strict=True)]
+    counts = _each(output_size, dims, name, "output_size")
+    words = ("time", "height", "width")[-dims:]
+    for word, size, window, count in zip(words, sizes, windows, counts, strict=True):
+        if count < 0:
+            raise refuse(f"{name}: output_size has a negative dimension {count}: {counts}")
         if count + window - 1 > size:
-            raise refuse(f"{name}(): pool size ({window}) too large relative to input size ({size})")
+            raise refuse(f"{name}(): pool {word} {window} too large relative to input {word} {size}")
     if samples is None:
         samples = rand(given.shape[0], given.shape[1], dims, dtype=input.dtype, device=input.device)
     _check_samples(samples, given, dims)
@@ -67,15 +76,23 @@ def _check_samples(samples: Tensor, given: Tensor, dims: int) -> None:
         raise refuse(f"Expect _random_samples.size(2) equals to {dims}; got {width}.")
 
 
-def _each(value: Any, dims: int) -> list[Any]:
+def _each(value: Any, dims: int, function: str, argument: str) -> list[Any]:
+    made = _ratios(value, dims)
+    if len(made) != dims:
+        words = "Ints" if dims == 2 else "three Ints"
+        raise refuse(f"{function}: {argument} must either be a single Int or tuple of {words}")
+    return made
+
+
+def _ratios(value: Any, dims: int) -> list[Any]:
     return list(value) if isinstance(value, Sequence) else [value] * dims
 
 
 def _starts(sample: Tensor, size: int, count: int, window: int) -> Tensor:
     """Where the windows of each channel begin along a dimension: (N, C, count)."""
     last: Tensor = sample.new_full((*sample.shape, 1), size - window).long()
-    if count == 1:
-        return last
+    if count <= 1:
+        return last[..., :count]
     step = (size - window) / (count - 1)
     along = arange(count - 1, dtype=sample.dtype, device=sample.device)
     moved = sample.unsqueeze(-1)

@@ -10,7 +10,7 @@ from gradwire._base.modes import no_grad
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
-from gradwire.nn._parameter import Parameter
+from gradwire.nn._parameter import Parameter, is_lazy
 from gradwire.nn.utils.parametrizations import _row_dim, as_matrix, norm_except
 
 
@@ -54,12 +54,14 @@ class _SpectralNormHook:
         setattr(module, self.name, self.compute(module, module.training))
 
 
-def _weight(module: Module, name: str, kind: type) -> Parameter:
+def _weight(module: Module, name: str, kind: type, noun: str) -> Parameter:
     for hook in module._forward_pre_hooks.values():
         if isinstance(hook, kind) and getattr(hook, "name", None) == name:
-            raise RuntimeError(f"Cannot register two {kind.__name__[1:]} hooks on the same parameter {name}")
+            raise RuntimeError(f"Cannot register two {noun} hooks on the same parameter {name}")
     weight = module._parameters[name]
     assert weight is not None
+    if is_lazy(weight):
+        raise ValueError(f"A module for {noun} can't have uninitialized parameters. Call its forward first.")
     del module._parameters[name]
     return weight
 
@@ -82,7 +84,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         FutureWarning,
         stacklevel=2,
     )
-    weight = _weight(module, name, _WeightNormHook)
+    weight = _weight(module, name, _WeightNormHook, "weight_norm")
     hook = _WeightNormHook(name, -1 if dim is None else dim)
     module.register_parameter(name + "_g", Parameter(norm_except(weight.detach(), hook.dim)))
     module.register_parameter(name + "_v", Parameter(weight.detach()))
@@ -111,7 +113,7 @@ def spectral_norm(
     """
     if n_power_iterations <= 0:
         raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
-    weight = _weight(module, name, _SpectralNormHook)
+    weight = _weight(module, name, _SpectralNormHook, "spectral_norm")
     hook = _SpectralNormHook(name, n_power_iterations, _row_dim(module, dim), eps)
     with no_grad():
         rows, columns = as_matrix(weight.detach(), hook.dim).shape

@@ -43,6 +43,15 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     Raises ValueError for a name that the module has not. Like torch.nn.utils.parametrizations.weight_norm.
     """
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+
+    def rename(state: Any, prefix: str, *rest: Any) -> None:
+        # States of nn.utils.weight_norm load, too.
+        old = [f"{prefix}{name}{suffix}" for suffix in ("_g", "_v")]
+        if all(key in state for key in old):
+            for place, key in enumerate(old):
+                state[f"{prefix}parametrizations.{name}.original{place}"] = state.pop(key)
+
+    module._register_load_state_dict_pre_hook(rename)
     return module
 
 
@@ -126,8 +135,9 @@ class _Orthogonal(Module):
 
     base: Tensor | None
 
-    def __init__(self, orthogonal_map: str, use_trivialization: bool) -> None:
+    def __init__(self, shape: Any, orthogonal_map: str, use_trivialization: bool) -> None:
         super().__init__()
+        self.shape = shape
         self.orthogonal_map = orthogonal_map
         self._relative = use_trivialization
         if use_trivialization:
@@ -161,6 +171,10 @@ class _Orthogonal(Module):
         return Q.mT if wide else Q
 
     def right_inverse(self, Q: Tensor) -> Tensor:
+        if Q.shape != self.shape:
+            raise ValueError(
+                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of {Q.shape}."
+            )
         given, wide = Q, Q.shape[-2] < Q.shape[-1]
         if wide:
             Q = Q.mT
@@ -223,5 +237,5 @@ def orthogonal(
         )
     if orthogonal_map == "householder" and weight.is_complex():
         raise ValueError("The householder parametrization does not support complex tensors.")
-    register_parametrization(module, name, _Orthogonal(orthogonal_map, use_trivialization), unsafe=True)
+    register_parametrization(module, name, _Orthogonal(weight.shape, orthogonal_map, use_trivialization), unsafe=True)
     return module

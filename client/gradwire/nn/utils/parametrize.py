@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gradwire._base.modes import no_grad
@@ -24,6 +24,7 @@ __all__ = [
     "is_parametrized",
     "register_parametrization",
     "remove_parametrizations",
+    "transfer_parametrizations_and_params",
     "type_before_parametrizations",
 ]
 
@@ -56,44 +57,37 @@ class ParametrizationList(ModuleList):
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(held)
         self.unsafe = unsafe
+        dtype, shape = original.dtype, original.shape
         inverse = _inverted(held, original)
         self.is_tensor = isinstance(inverse, Tensor)
         if isinstance(inverse, Tensor):
             self.ntensors = 1
-            self._hold("original", inverse, original)
-        else:
-            if not isinstance(inverse, (tuple, list)) or not all(isinstance(each, Tensor) for each in inverse):
+            if inverse.dtype is not dtype:
                 raise ValueError(
-                    "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
-                    f"Got {type(inverse).__name__}"
+                    "When `right_inverse` outputs one tensor, it may not change the dtype. "
+                    f"original.dtype: {dtype}, right_inverse(original).dtype: {inverse.dtype}"
                 )
+            # The same tensor, so an optimizer that holds it can continue.
+            original.data = inverse.detach()
+            _register(self, "original", original)
+        elif isinstance(inverse, Sequence):
             self.ntensors = len(inverse)
             for place, each in enumerate(inverse):
-                self._hold(f"original{place}", each, original)
-        if not unsafe:
-            self._check(original)
-
-    def _hold(self, name: str, value: Tensor, original: Tensor) -> None:
-        if isinstance(original, Parameter):
-            self.register_parameter(name, Parameter(value, original.requires_grad))
+                if not isinstance(each, Tensor):
+                    raise ValueError(
+                        "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                        f"Got element {place} of the sequence with type {type(each).__name__}."
+                    )
+                kept = Parameter(each, original.requires_grad) if isinstance(original, Parameter) else each
+                _register(self, f"original{place}", kept.requires_grad_(original.requires_grad))
         else:
-            self.register_buffer(name, value)
-
-    def _check(self, original: Tensor) -> None:
-        with no_grad():
-            made = self()
-        if not isinstance(made, Tensor):
-            raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
-        if made.dtype is not original.dtype:
             raise ValueError(
-                "Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is "
-                f"enabled. original.dtype: {original.dtype}, parametrized dtype: {made.dtype}"
+                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                f"Got {type(inverse).__name__}"
             )
-        if made.shape != original.shape:
-            raise ValueError(
-                "Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is "
-                f"enabled. original.shape: {original.shape}, parametrized shape: {made.shape}"
-            )
+        if not unsafe:
+            with no_grad():
+                _check_kept(self(), "", dtype, shape)
 
     def _originals(self) -> list[Tensor]:
         if self.is_tensor:
@@ -104,16 +98,36 @@ class ParametrizationList(ModuleList):
         """Set the originals so that the tensor becomes `value`. Raises RuntimeError without a right_inverse."""
         with no_grad():
             found = _inverted(list(self), value, strict=True)
-            made = [found] if isinstance(found, Tensor) else list(found)
             originals = self._originals()
-            if len(made) != len(originals):
-                raise ValueError(f"'right_inverse' must return {len(originals)} tensors. Got {len(made)}.")
-            for original, each in zip(originals, made, strict=True):
-                if original.dtype is not each.dtype:
+            made = self._listed(found)
+            for place, (original, each) in enumerate(zip(originals, made, strict=True)):
+                if not isinstance(each, Tensor):
                     raise ValueError(
-                        f"'right_inverse' may not change the dtype of the original: {original.dtype}, got {each.dtype}"
+                        "'right_inverse' must return a sequence of tensors. "
+                        f"Got element {place} of type {type(each).__name__}."
+                    )
+                if original.dtype is not each.dtype:
+                    name = "original" if self.is_tensor else f"original{place}"
+                    raise ValueError(
+                        f"The tensor returned by `right_inverse` has dtype {each.dtype} while `{name}` has dtype "
+                        f"{original.dtype}"
                     )
                 original.data = each.detach().clone()
+
+    def _listed(self, found: Any) -> list[Any]:
+        """What the inverses returned, as many as there are originals."""
+        if self.is_tensor:
+            if not isinstance(found, Tensor):
+                raise ValueError(f"`right_inverse` should return a tensor. Got {type(found).__name__}")
+            return [found]
+        if not isinstance(found, Sequence):
+            raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {type(found).__name__}.")
+        if len(found) != self.ntensors:
+            raise ValueError(
+                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. "
+                f"Got a sequence of length {len(found)}."
+            )
+        return list(found)
 
     def forward(self) -> Any:
         """The tensor."""
@@ -136,8 +150,52 @@ def _inverted(modules: list[Any], value: Tensor, strict: bool = False) -> Any:
                 )
             continue
         with no_grad():
-            found = each.right_inverse(found)
+            try:
+                found = each.right_inverse(found)
+            except NotImplementedError:
+                # As if it had none: what is registered becomes the original.
+                if strict:
+                    raise
     return found
+
+
+def _register(module: Module, name: str, value: Tensor) -> None:
+    if isinstance(value, Parameter):
+        module.register_parameter(name, value)
+    else:
+        module.register_buffer(name, value)
+
+
+def _check_kept(made: Any, name: str, dtype: Any, shape: Any) -> None:
+    """Refuse what a parametrization made, unless it is a tensor of this dtype and shape."""
+    if not isinstance(made, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
+    for what, before, after in (("dtype", dtype, made.dtype), ("shape", shape, made.shape)):
+        if before != after:
+            raise ValueError(
+                f"Registering a parametrization may not change the {what} of the tensor{name}, unless the `unsafe` "
+                f"flag is enabled. unparametrized {what}: {before}, parametrized {what}: {after}"
+            )
+
+
+def _check_next(parametrization: Any, name: str, value: Any) -> None:
+    """Refuse a further parametrization that does not keep dtype and shape, forward and back."""
+    made = parametrization(value)
+    _check_kept(made, f" {name}", value.dtype, value.shape)
+    if not hasattr(parametrization, "right_inverse"):
+        return
+    try:
+        back = parametrization.right_inverse(made)
+    except NotImplementedError:
+        return
+    if not isinstance(back, Tensor):
+        raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
+    for what, before, after in (("dtype", value.dtype, back.dtype), ("shape", value.shape, back.shape)):
+        if before != after:
+            raise ValueError(
+                f"The tensor returned by parametrization.right_inverse must have the same {what} as module.{name}, "
+                f"unless the `unsafe` flag is enabled. module.{name}.{what}: {before}, returned {what}: {after}"
+            )
 
 
 def _property(name: str) -> property:
@@ -159,10 +217,18 @@ def _property(name: str) -> property:
 def _own_class(module: Module) -> None:
     """Give a module a new class that can have properties."""
     base = type(module)
-    made = type(f"Parametrized{base.__name__}", (base,), {"__parametrized__": base, "__deepcopy__": _copied})
+    methods = {"__parametrized__": base, "__deepcopy__": _copied, "__getstate__": _unpickled}
+    made = type(f"Parametrized{base.__name__}", (base,), methods)
     made.__module__ = base.__module__
     object.__setattr__(module, "__class__", made)
     module.parametrizations = ModuleDict()
+
+
+def _unpickled(self: Module) -> Any:
+    raise RuntimeError(
+        "Serialization of parametrized modules is only supported through state_dict(): their class has no importable "
+        "name."
+    )
 
 
 def _copied(self: Module, memo: dict[int, Any]) -> Module:
@@ -187,18 +253,8 @@ def register_parametrization(
     if is_parametrized(module, tensor_name):
         held = module.parametrizations[tensor_name]
         if not unsafe:
-            before, after = (module_value(held), None)
             with no_grad():
-                after = parametrization(before)
-            if not isinstance(after, Tensor) or after.shape != before.shape or after.dtype is not before.dtype:
-                raise ValueError(
-                    "A parametrization may not change the dtype or shape of the tensor, unless the `unsafe` flag is "
-                    f"enabled. before: {before.dtype} {tuple(before.shape)}, after: {_described(after)}"
-                )
-            if hasattr(parametrization, "right_inverse"):
-                back = parametrization.right_inverse(after)
-                if not isinstance(back, Tensor) or back.shape != before.shape:
-                    raise ValueError(f"parametrization.right_inverse must return a tensor. Got {_described(back)}")
+                _check_next(parametrization, tensor_name, held())
         held.append(parametrization)
         held.unsafe |= unsafe
         return module
@@ -222,10 +278,6 @@ def module_value(held: ParametrizationList) -> Tensor:
     with no_grad():
         value: Tensor = held()
     return value
-
-
-def _described(value: Any) -> str:
-    return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -257,19 +309,38 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         )
     delattr(type(module), tensor_name)
     del module.parametrizations[tensor_name]
-    if isinstance(originals[0], Parameter):
-        if held.is_tensor:
-            # The same leaf, so an optimizer that holds it can continue.
-            originals[0].data = value
-            module.register_parameter(tensor_name, originals[0])
-        else:
-            module.register_parameter(tensor_name, Parameter(value, originals[0].requires_grad))
+    kept = originals[0]
+    if held.is_tensor:
+        # The same tensor, so an optimizer that holds it can continue.
+        kept.data = value
     else:
-        module.register_buffer(tensor_name, value)
+        kept = Parameter(value, kept.requires_grad) if isinstance(kept, Parameter) else value
+    _register(module, tensor_name, kept)
     if not is_parametrized(module):
         del module.parametrizations
         object.__setattr__(module, "__class__", type_before_parametrizations(module))
     return module
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Parametrize the other module's tensors as this one's, or one of them, by the same modules and originals.
+
+    A tensor that the other module has not becomes its parameter. Returns it.
+    """
+    if not is_parametrized(from_module):
+        return to_module
+    for name in list(from_module.parametrizations) if tensor_name is None else [tensor_name]:
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name)))
+        source = from_module.parametrizations[name]
+        for each in source:
+            register_parametrization(to_module, name, each)
+        target = to_module.parametrizations[name]
+        for key in ("original",) if source.is_tensor else [f"original{place}" for place in range(source.ntensors)]:
+            setattr(target, key, getattr(source, key))
+    return to_module
 
 
 def type_before_parametrizations(module: Module) -> type:

@@ -177,17 +177,12 @@ class _Amount(BasePruningMethod):
     """A method that prunes a share (a float) or a number (an int) of the elements or channels."""
 
     def __init__(self, amount: Any) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def _count(self, among: int) -> int:
-        if isinstance(self.amount, int):
-            if self.amount > among:
-                raise ValueError(
-                    f"amount={self.amount} should be smaller than the number of parameters to prune={among}"
-                )
-            return int(self.amount)
-        return round(self.amount * among)
+        _validate_pruning_amount(self.amount, among)
+        return _compute_nparams_toprune(self.amount, among)
 
 
 class RandomUnstructured(_Amount):
@@ -230,13 +225,8 @@ class _Structured(_Amount):
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
         """See BasePruningMethod. Raises ValueError for a tensor of one dimension, IndexError for a wrong `dim`."""
-        if t.ndim < 2:
-            raise ValueError(
-                "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
-                f"{t.shape} with {t.ndim} dims"
-            )
-        if not -t.ndim <= self.dim < t.ndim:
-            raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
+        _validate_structured_pruning(t)
+        _validate_pruning_dim(t, self.dim)
         channels = t.shape[self.dim]
         count = self._count(channels)
         if not count:
@@ -266,10 +256,9 @@ class LnStructured(_Structured):
         self.n = n
 
     def _kept(self, t: Any, count: int) -> Any:
-        dim = self.dim % t.ndim
-        norms = ops.norm(t, self.n, tuple(axis for axis in range(t.ndim) if axis != dim))
-        kept = zeros(t.shape[dim], device=t.device)
-        kept[norms.topk(t.shape[dim] - count).indices] = 1
+        norms = _compute_norm(t, self.n, self.dim)
+        kept = zeros(len(norms), device=t.device)
+        kept[norms.topk(len(norms) - count).indices] = 1
         return kept
 
 
@@ -391,8 +380,44 @@ def _remove_hook(module: Module, method: BasePruningMethod) -> None:
             del module._forward_pre_hooks[key]
 
 
-def _check_amount(amount: Any) -> None:
+# Programs with pruning methods of their own call these by PyTorch's names.
+
+
+def _validate_pruning_amount_init(amount: Any) -> None:
+    """Refuse what is neither a share (float) nor a number (int) of units: TypeError, ValueError."""
     if not isinstance(amount, (int, float)):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if amount < 0 or (not isinstance(amount, int) and amount > 1):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
+
+
+def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
+    """Refuse a number above that of the units: ValueError."""
+    if isinstance(amount, int) and amount > tensor_size:
+        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
+
+
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
+    """How many of the units an amount prunes."""
+    return int(amount) if isinstance(amount, int) else round(amount * tensor_size)
+
+
+def _validate_structured_pruning(t: Any) -> None:
+    """Refuse a tensor of fewer than two dimensions: ValueError."""
+    if t.ndim < 2:
+        raise ValueError(
+            "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
+            f"{t.shape} with {t.ndim} dims"
+        )
+
+
+def _validate_pruning_dim(t: Any, dim: int) -> None:
+    """Refuse a dimension that a tensor has not: IndexError."""
+    if not -t.ndim <= dim < t.ndim:
+        raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
+
+
+def _compute_norm(t: Any, n: Any, dim: int) -> Any:
+    """The norms of order `n` of the slices along a dimension."""
+    kept = dim % t.ndim
+    return ops.norm(t, n, tuple(axis for axis in range(t.ndim) if axis != kept))

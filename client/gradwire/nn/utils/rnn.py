@@ -99,6 +99,34 @@ class PackedSequence(_Fields):
         """In float16."""
         return self.to(dtypes.float16)
 
+    def long(self) -> PackedSequence:
+        """In int64."""
+        return self.to(dtypes.int64)
+
+    def int(self) -> PackedSequence:
+        """In int32."""
+        return self.to(dtypes.int32)
+
+    def short(self) -> PackedSequence:
+        """In int16."""
+        return self.to(dtypes.int16)
+
+    def char(self) -> PackedSequence:
+        """In int8."""
+        return self.to(dtypes.int8)
+
+    def byte(self) -> PackedSequence:
+        """In uint8."""
+        return self.to(dtypes.uint8)
+
+    def pin_memory(self) -> PackedSequence:
+        """The same sequences: the server pins memory itself."""
+        return self.with_data(self.data.pin_memory())
+
+    def is_pinned(self) -> bool:
+        """Whether the data is in pinned memory."""
+        return self.data.is_pinned()
+
     @property
     def is_cuda(self) -> bool:
         """Whether the data is on a GPU."""
@@ -126,12 +154,16 @@ def pack_padded_sequence(
     counts = _numbers(lengths)
     padded = input.transpose(0, 1) if batch_first else input
     steps, batch = padded.shape[:2]
+    if not input.numel():
+        raise RuntimeError("Cannot pack empty tensors.")
     if len(counts) != batch:
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} (batch_size={batch})"
         )
-    if not counts or min(counts) <= 0:
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' <= 0")
+    if min(counts) <= 0:
+        raise RuntimeError(
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+        )
     if max(counts) > steps:
         raise RuntimeError(f"Expected every length to be at most {steps}, the padded length, but got {max(counts)}")
     order = list(range(batch))

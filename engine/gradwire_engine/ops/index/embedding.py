@@ -75,9 +75,12 @@ def _embedding_backward(
     values = grad.reshape(flat.size, grad.shape[-1]).astype(weights.dtype, copy=False)
     if xp is np:
         _check_indices(xp, flat, rows)
-        return add_weighted_rows(values, flat, weights, rows).astype(grad.dtype, copy=False)
-    added = xp.zeros((rows, values.shape[1]), values.dtype)
-    combine_at(xp, "add", added, flat, values * weights[:, None])
+        added = add_weighted_rows(values, flat, weights, rows)
+    else:
+        added = xp.zeros((rows, values.shape[1]), values.dtype)
+        combine_at(xp, "add", added, flat, values * weights[:, None])
+    if padding_idx >= 0:
+        added[padding_idx] = 0  # also where a gradient is not finite, so its product with 0 is nan
     return added.astype(grad.dtype, copy=False)
 
 
@@ -91,7 +94,7 @@ def _embedding_forward(xp: Any, weight: Array, input: Array, padding_idx: int, s
     if scale_grad_by_freq:
         flat = input.reshape(-1)
         taken = taken / xp.bincount(flat)[flat].reshape(*input.shape, 1).astype(weight.dtype)
-    return taken * (input != padding_idx)[..., None]
+    return xp.where((input != padding_idx)[..., None], taken, taken.dtype.type(0))
 
 
 for _lookup in (_embedding, _embedding_forward):
