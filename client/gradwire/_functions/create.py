@@ -18,6 +18,7 @@ from gradwire._base.dtypes import default_device_name, device, device_name, dtyp
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import is_inference_mode_enabled, no_grad
 from gradwire._base.promotion import promote_types
+from gradwire._functions.stored_values import StoredValues
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, intern
 from gradwire._proxy.results import new_proxy
@@ -568,7 +569,7 @@ def randn_like(input: Tensor, **options: Any) -> Tensor:
 
 def is_tensor(obj: object) -> bool:
     """Whether an object is a tensor (torch.is_tensor)."""
-    return isinstance(obj, Tensor)
+    return isinstance(obj, (Tensor, StoredValues))
 
 
 def scalar_tensor(s: Any, **options: Any) -> Tensor:
