@@ -72,6 +72,10 @@ class StoredValues:
         """The same places with other values."""
         raise NotImplementedError
 
+    def places(self) -> tuple[Tensor, ...]:
+        """The tensors of indices."""
+        raise NotImplementedError
+
     def maker(self) -> Callable[[Tensor], Any]:
         """The function that makes this tensor of its values. It holds the indices, but not the values."""
         raise NotImplementedError

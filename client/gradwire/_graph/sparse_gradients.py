@@ -36,9 +36,9 @@ class SparseGradients:
         return bool(self._held)
 
     def give(self, leaf: Handle, gradient: Any) -> None:
-        """Add a gradient."""
+        """Add a gradient. A backward comes from the end, so the elements are in the order of forward."""
         held = self._held.get(id(leaf))
-        self._held[id(leaf)] = leaf, gradient if held is None else held[1] + gradient
+        self._held[id(leaf)] = leaf, gradient if held is None else gradient + held[1]
 
     def replace(self, leaf: Handle, gradient: Any) -> None:
         """Put a gradient in the place of a leaf's; None leaves the leaf without one."""

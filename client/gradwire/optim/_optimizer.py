@@ -23,6 +23,7 @@ from gradwire._functions.functions import typename
 from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
+from gradwire._graph.sparse_gradients import is_sparse
 from gradwire.nn._module import clear_grad
 from gradwire.optim._plain_updates import runs_unwatched
 from gradwire.optim._steps import Steps
@@ -249,6 +250,10 @@ class Optimizer:
             grad = param.grad
             if grad is None:
                 continue
+            if is_sparse(grad):
+                raise RuntimeError(
+                    f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead"
+                )
             if param.is_complex():
                 raise NotImplementedError(f"{type(self).__name__} of complex parameters is not supported yet")
             yield param, -grad if group["maximize"] else grad

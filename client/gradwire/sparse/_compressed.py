@@ -73,6 +73,10 @@ class CompressedTensor(StoredValues):
         """The same places with other values."""
         return CompressedTensor(self._begins, self._places, values, self.shape, self.layout)
 
+    def places(self) -> tuple[Tensor, ...]:
+        """Where rows or columns begin, and the other indices."""
+        return self._begins, self._places
+
     def maker(self) -> Callable[[Tensor], CompressedTensor]:
         """The function that makes this tensor of its values."""
         return partial(CompressedTensor, self._begins, self._places, size=self.shape, layout=self.layout)
@@ -194,6 +198,7 @@ def compressed(given: Any, layout: Any, blocksize: Any = None, dense_dim: int | 
 
     `dense_dim`: how many trailing dimensions each value of a dense tensor has.
     """
+    blocksize = (blocksize, blocksize) if isinstance(blocksize, int) else blocksize
     if layout not in _NAMES:
         return given.coo() if isinstance(given, CompressedTensor) else given.to_sparse()
     if given.ndim < 2:

@@ -109,6 +109,10 @@ class SparseTensor(StoredValues):
 
     # Gradients.
 
+    def places(self) -> tuple[Tensor, ...]:
+        """The indices alone."""
+        return (self._i,)
+
     def maker(self) -> Callable[[Tensor], SparseTensor]:
         """The function that makes this tensor of its values."""
         return partial(SparseTensor, self._i, size=self.shape, coalesced=self._coalesced)
