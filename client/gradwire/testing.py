@@ -10,6 +10,7 @@ import numpy as np
 from gradwire._base import dtypes
 from gradwire._functions.create import as_tensor, randint
 from gradwire._functions.random import default_generator
+from gradwire._functions.stored_values import StoredValues
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 
@@ -44,7 +45,7 @@ def assert_close(
 
     Tolerances are by default those of the dtype. Raises ValueError for only one of `rtol` and `atol`.
     """
-    options = (rtol, atol, equal_nan, check_device, check_dtype, check_stride)
+    options = (rtol, atol, equal_nan, check_device, check_dtype, check_stride, check_layout)
     problem = _difference(actual, expected, "", options)
     if problem:
         raise AssertionError(msg(problem) if callable(msg) else msg or problem)
@@ -73,10 +74,12 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _of_leaves(actual: Any, expected: Any, place: str, options: tuple[Any, ...]) -> str:
-    rtol, atol, equal_nan, check_device, check_dtype, check_stride = options
+    rtol, atol, equal_nan, check_device, check_dtype, check_stride, check_layout = options
     if (rtol is None) != (atol is None):
         raise ValueError(f"rtol and atol must both be specified or both be unspecified, but got {rtol=} and {atol=}")
     where = f" at {place}" if place else ""
+    if any(isinstance(each, StoredValues) for each in (actual, expected)):
+        return _of_sparse(actual, expected, place, options)
     left, right = as_tensor(actual).detach(), as_tensor(expected).detach()
     are_numbers = not (isinstance(actual, (Tensor, np.ndarray)) or isinstance(expected, (Tensor, np.ndarray)))
     if left.shape != right.shape:
@@ -103,6 +106,29 @@ def _of_leaves(actual: Any, expected: Any, place: str, options: tuple[Any, ...])
         f"{kind} are not close{where}!\n\nMismatched elements: {wrong} / {left.numel()}\n"
         f"Greatest absolute difference: {largest} (up to {absolute} allowed, and up to {relative} relative)"
     )
+
+
+def _of_sparse(actual: Any, expected: Any, place: str, options: tuple[Any, ...]) -> str:
+    """What differs, where a tensor is sparse: as in PyTorch the stored elements, or all if the layouts may differ."""
+    where = f" at {place}" if place else ""
+    left, right = as_tensor(actual), as_tensor(expected)
+    if left.shape != right.shape:
+        return f"The values for attribute 'shape' do not match{where}: {left.shape} != {right.shape}."
+    if left.layout is not right.layout:
+        if options[-1]:
+            return f"The values for attribute 'layout' do not match{where}: {left.layout} != {right.layout}."
+        return _of_leaves(left.to_dense(), right.to_dense(), place, options)
+    one, other = left.detach(), right.detach()
+    if one.is_sparse and one.is_coalesced() is not other.is_coalesced():
+        one, other = one.coalesce(), other.coalesce()
+    if one._nnz() != other._nnz():
+        kind = "COO" if one.is_sparse else str(one.layout)[-3:].upper()
+        return (
+            f"The number of specified values in sparse {kind} tensors does not match{where}: "
+            f"{one._nnz()} != {other._nnz()}"
+        )
+    pairs = zip((*one.places(), one._v), (*other.places(), other._v), strict=True)
+    return next(filter(None, (_of_leaves(first, second, place, options) for first, second in pairs)), "")
 
 
 def assert_allclose(

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire._base.errors import GradwireError, GradwireTypeError, GradwireValueError, refuse
+from gradwire._base.modes import set_grad_enabled
+from gradwire._base.refused import refusal
 from gradwire._functions.create import zeros_like
 from gradwire._functions.derivative_memo import DerivativeMemo, may_know
 from gradwire._functions.edges import EdgeTensor, GradientEdge, tensor_at
@@ -18,6 +20,7 @@ from gradwire._functions.stored_values import StoredValues
 from gradwire._graph import commands
 from gradwire._graph.anomaly import checks_nan, explained
 from gradwire._graph.hook_runner import run_hooks
+from gradwire._graph.sparse_gradients import SparseGradients, fitting, not_a_leaf, takes_sparse
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import after_backward, known_or_new, mark_gradients, mark_gradients_unknown, new_proxy
@@ -59,9 +62,12 @@ def backward(
     The server keeps the memory of this cycle until `leaf.grad = None` breaks it or the session ends. Raises
     RuntimeError for tensors without history or with freed saved values; then no gradient has changed.
     """
+    sparse = SparseGradients()
+    grad_tensors = grad_tensors if grad_tensors is not None else grad_variables
+    tensors, grad_tensors = _by_values(tensors, grad_tensors, sparse)
     roots = _as_list(tensors)
-    gradients = _gradients(roots, grad_tensors if grad_tensors is not None else grad_variables)
-    targets = [] if inputs is None else _as_list(inputs)
+    gradients = _gradients(roots, grad_tensors)
+    targets = [] if inputs is None else _as_list(_values_of_all(inputs))
     if inputs is not None and not targets:
         raise refuse("`inputs` argument to `backward()` cannot be empty.")
     _check_inputs(targets)
@@ -70,6 +76,7 @@ def backward(
             continue
         target.retain_grad()  # as in PyTorch: a non-leaf receives its gradient by retaining it from now on
     if not roots:
+        sparse.deliver(targets, create_graph)
         return
     if create_graph:
         warn_once(_CYCLE)
@@ -133,13 +140,15 @@ def backward(
             if answer.HasField("due"):
                 memo = None  # the client takes part
                 try:
-                    run_hooks(session, answer.due, create_graph, on_result, keep, not targets)
+                    run_hooks(session, answer.due, create_graph, on_result, keep, not targets, sparse)
                 finally:
                     session.hidden_writes += 1  # what hooks have read may be written after them
             else:
                 on_result(answer)
     if not keep:
         reachable.mark_freed()
+    if sparse:
+        received += sparse.deliver(targets, create_graph)
     if _AFTER_BACKWARD:
         for module in tuple(_AFTER_BACKWARD.values()):
             module.after_backward(received)
@@ -181,14 +190,20 @@ def grad(
         return _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
     if materialize_grads and allow_unused is False:
         raise GradwireValueError("Expected allow_unused to be True or not passed when materialize_grads=True.")
-    sparse: list[Any] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    if any(isinstance(each, StoredValues) for each in sparse):
-        stored = [each._v if isinstance(each, StoredValues) else each for each in sparse]
+    wanted: list[Any] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    if any(isinstance(each, StoredValues) for each in wanted):
         how = (grad_outputs, retain_graph, create_graph, True, allow_unused, False, materialize_grads)
-        found = grad(outputs, stored, *how)
-        pairs = zip(found, sparse, strict=True)
+        found = grad(outputs, _values_of_all(wanted), *how)
+        pairs = zip(found, wanted, strict=True)
         return tuple(to.gradient(one) if one is not None and isinstance(to, StoredValues) else one for one, to in pairs)
+    sparse = SparseGradients()
+    outputs, grad_outputs = _by_values(outputs, grad_outputs, sparse)
     roots, targets = _as_list(outputs), _as_list(inputs)
+    # Of some targets the server may get no gradient, since the client has a sparse one.
+    asked = (allow_unused, materialize_grads)
+    joins = bool(sparse) or any(takes_sparse(each) for each in targets)
+    if joins:
+        allow_unused, materialize_grads = True, False
     if not targets:
         raise refuse("`inputs` argument to `grad()` cannot be empty.")
     if materialize_grads and any(isinstance(each, EdgeTensor) for each in targets):
@@ -196,6 +211,8 @@ def grad(
         return tuple(_materialized(each, target, create_graph) for each, target in zip(found, targets, strict=True))
     gradients = _gradients(roots, grad_outputs)
     _check_inputs(targets)
+    if not roots:
+        return _joined(targets, [None] * len(targets), sparse, create_graph, *asked)
     given = [each for each in gradients if each is not None]
     session = commands.common_session("grad", [*roots, *targets, *given])
     keep = create_graph if retain_graph is None else bool(retain_graph)
@@ -262,7 +279,7 @@ def grad(
                 answer = session.wait(build(values), tuple(ids)).gradients
                 if answer.HasField("due"):
                     memo = None
-                    run_hooks(session, answer.due, create_graph, on_result, keep, False)
+                    run_hooks(session, answer.due, create_graph, on_result, keep, False, sparse)
                 else:
                     on_result(answer)
             return tuple(arrived)
@@ -270,8 +287,68 @@ def grad(
         made = packing(session, through) if create_graph else through()
     if not keep:
         reachable.mark_freed()
+    if joins:
+        made = _joined(targets, made, sparse, create_graph, *asked)
     first: dict[int, int] = {}  # an input given twice has one gradient
     return tuple([made[first.setdefault(target._id, place)] for place, target in enumerate(targets)])
+
+
+def _values_of_all(tensors: Any) -> Any:
+    """Tensors, or one, with the values of sparse ones."""
+    if isinstance(tensors, (list, tuple)):
+        return [each._v if isinstance(each, StoredValues) else each for each in tensors]
+    return tensors._v if isinstance(tensors, StoredValues) else tensors
+
+
+def _by_values(roots: Any, gradients: Any, sparse: SparseGradients) -> tuple[Any, Any]:
+    """Roots and gradients of a pass without sparse ones: a sparse root's values, with the gradient of these.
+
+    A sparse gradient of a dense leaf is added to `sparse`, and its root left out.
+    """
+    tensors = list(roots) if isinstance(roots, (list, tuple)) else [roots]
+    given = list(gradients) if isinstance(gradients, (list, tuple)) else [gradients] * len(tensors)
+    if not any(isinstance(each, StoredValues) for each in (*tensors, *given)) or len(given) != len(tensors):
+        return roots, gradients
+    left: list[tuple[Any, Any]] = []
+    for place, (root, gradient) in enumerate(zip(tensors, given, strict=True)):
+        if isinstance(root, StoredValues):
+            if gradient is None and root.numel() != 1:
+                raise refuse("grad can be implicitly created only for scalar outputs")
+            left.append((root._v, None if gradient is None else root.values_of(gradient)))
+        elif isinstance(gradient, StoredValues):
+            root._fresh()
+            if not (root.is_leaf and root.requires_grad):
+                raise not_a_leaf(f"output {place} got one")
+            if root.__dict__.get("_held_hooks") is not None:
+                raise refusal("backward of a leaf with hooks and a sparse gradient", "make the gradient dense")
+            problem = f"Mismatch in shape: grad_output[{place}] does not fit output[{place}]"
+            sparse.give(root, fitting(gradient, root, problem))
+        else:
+            left.append((root, gradient))
+    return [root for root, _ in left], [gradient for _, gradient in left]
+
+
+def _joined(
+    targets: Sequence[Tensor],
+    made: Sequence[Any],
+    sparse: SparseGradients,
+    create_graph: bool,
+    allow_unused: bool | None,
+    materialize_grads: bool,
+) -> tuple[Any, ...]:
+    """The gradients with their sparse parts. Raises RuntimeError for a target without one, as the server would."""
+    with set_grad_enabled(create_graph):
+        joined = [sparse.join(target, gradient) for target, gradient in zip(targets, made, strict=True)]
+    for place, (target, gradient) in enumerate(zip(targets, joined, strict=True)):
+        if gradient is None and materialize_grads:
+            joined[place] = zeros_like(target, requires_grad=create_graph)
+        elif gradient is None and not allow_unused:
+            raise refuse(
+                f"The differentiated Tensor at index {place} appears to not have been used in the graph. Set "
+                "allow_unused=True if this is the desired behavior.",
+                errors_pb2.REASON_UNUSED_INPUT,
+            )
+    return tuple(joined)
 
 
 def _materialized(gradient: Any, target: Tensor, create_graph: bool) -> Any:

@@ -18,6 +18,7 @@ from gradwire._base.dtypes import default_device_name, device, device_name, dtyp
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import is_inference_mode_enabled, no_grad
 from gradwire._base.promotion import promote_types
+from gradwire._functions.stored_values import StoredValues
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, intern
 from gradwire._proxy.results import new_proxy
@@ -63,7 +64,7 @@ def tensor(
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | int | None = None) -> Tensor:
     """Make a tensor of values; return `data` itself if it has that dtype and device already (torch.as_tensor)."""
-    if isinstance(data, Tensor):
+    if isinstance(data, (Tensor, StoredValues)):
         wanted = data.dtype if dtype is None else dtypes.as_dtype(dtype)
         same: Tensor = data.to(wanted) if device is None else data.to(device, wanted)
         return same
@@ -568,7 +569,7 @@ def randn_like(input: Tensor, **options: Any) -> Tensor:
 
 def is_tensor(obj: object) -> bool:
     """Whether an object is a tensor (torch.is_tensor)."""
-    return isinstance(obj, Tensor)
+    return isinstance(obj, (Tensor, StoredValues))
 
 
 def scalar_tensor(s: Any, **options: Any) -> Tensor:

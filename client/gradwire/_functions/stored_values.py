@@ -1,17 +1,23 @@
 """Stored values: what tensors of all sparse layouts have in common. Their stored elements are one ordinary tensor.
 
-Dtype, device and history are those of the values, and so gradients flow through them. `autograd.grad` differentiates
-by the values.
+Dtype, device and history are those of the values, and so gradients flow through them. `backward` and `autograd.grad`
+differentiate by the values.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from sys import _getframe
 from typing import Any, TypeVar
 
 from gradwire._base import dtypes
+from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import Size
+from gradwire._base.errors import GradwireRuntimeError
 from gradwire._base.modes import GRAD_ENABLED
+from gradwire._base.wiring import wired
+from gradwire._graph.hooks import RemovableHandle
 from gradwire._tensor.tensor import Tensor
 
 _Stored = TypeVar("_Stored", bound="StoredValues")
@@ -27,8 +33,26 @@ def shared(values: Tensor, view: bool = False) -> Tensor:
     return made
 
 
+def split_values(tensors: Sequence[Any]) -> tuple[list[Any], Callable[[Sequence[Any]], tuple[Any, ...]]]:
+    """Tensors with the values of sparse ones, and the function that makes the tensors of these; it holds none."""
+    makers = [each.maker() if isinstance(each, StoredValues) else None for each in tensors]
+
+    def rebuild(given: Sequence[Any]) -> tuple[Any, ...]:
+        pairs = zip(makers, given, strict=True)
+        return tuple([values if make is None else make(values) for make, values in pairs])
+
+    return [each._v if isinstance(each, StoredValues) else each for each in tensors], rebuild
+
+
+class GradientLayoutError(GradwireRuntimeError):
+    """A gradient of a sparse tensor that stores other elements than the tensor does."""
+
+
 class StoredValues:
     """A tensor of which only some elements are stored."""
+
+    #: Lets `_graph.sparse_gradients`, which stands below this module, know gradients of this class.
+    holds_stored_values = True
 
     is_quantized = is_nested = is_mkldnn = is_meta = False
     # Lets operators of arrays and tensors defer to this class.
@@ -39,8 +63,25 @@ class StoredValues:
     shape: Size
     _v: Tensor  # (nnz, …)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[Any]:
+        """Tensor for callers outside the package, whose `isinstance` asks; the class itself for those inside."""
+        return type(self) if INTERNAL[_getframe(1).f_code.co_filename] else Tensor
+
     def like(self: _Stored, values: Tensor) -> _Stored:
         """The same places with other values."""
+        raise NotImplementedError
+
+    def places(self) -> tuple[Tensor, ...]:
+        """The tensors of indices."""
+        raise NotImplementedError
+
+    def maker(self) -> Callable[[Tensor], Any]:
+        """The function that makes this tensor of its values. It holds the indices, but not the values."""
+        raise NotImplementedError
+
+    def values_of(self, gradient: Any) -> Tensor:
+        """A gradient of this tensor as one of its stored values. Raises GradientLayoutError for another layout."""
         raise NotImplementedError
 
     def gradient(self: _Stored, values: Tensor) -> _Stored:
@@ -108,6 +149,34 @@ class StoredValues:
     def grad(self: _Stored) -> _Stored | None:
         """The gradient at the stored elements, sparse; None before a backward pass."""
         return None if self._v.grad is None else self.gradient(self._v.grad)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        self._v.grad = None if value is None else self.values_of(value)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether the values are a non-leaf that keeps its gradient."""
+        return self._v.retains_grad
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of a non-leaf."""
+        self._v.retain_grad()
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+        """Call `hook(gradient)` with the sparse gradient; the sparse one that it returns replaces it."""
+
+        def of_values(values: Tensor | None) -> Tensor | None:
+            made = hook(None if values is None else self.gradient(values))
+            return None if made is None else self.values_of(made)
+
+        return self._v.register_hook(of_values)  # type: ignore[arg-type]
+
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """Add the gradient of this tensor to the leaves that it depends on, given its own sparse one."""
+        wired("backward")(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def requires_grad_(self: _Stored, requires_grad: bool = True) -> _Stored:
         """Set whether the values require grad."""

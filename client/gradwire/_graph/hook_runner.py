@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._base.errors import refuse
 from gradwire._base.modes import set_grad_enabled
+from gradwire._base.refused import refusal
 from gradwire._base.signals import deliver
+from gradwire._graph.sparse_gradients import SparseGradients
 from gradwire._proxy.handle import PRESENT, UNKNOWN
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import known_or_new, mark_gradients, new_proxy
@@ -24,6 +26,7 @@ from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import HookCallback, SessionProtocol
 
+_OF_NODES = (types_pb2.HOOK_KIND_BEFORE, types_pb2.HOOK_KIND_AFTER)
 # Hooks may run backwards that reach hooks. This many nested levels share a thread's stack, as in PyTorch.
 _LEVELS_PER_STACK = 30
 _DEPTH: ContextVar[int] = ContextVar("gradwire_hook_depth", default=0)
@@ -32,13 +35,15 @@ _DEPTH: ContextVar[int] = ContextVar("gradwire_hook_depth", default=0)
 class Pass:
     """One backward pass in which the client takes part, with the callbacks that its hooks queued for its end.
 
-    keeps_graph: whether saved values stay. to_leaves: whether all leaves receive their gradients.
+    keeps_graph: whether saved values stay. to_leaves: whether all leaves receive their gradients. sparse: the sparse
+    gradients that it makes.
     """
 
     _numbers = itertools.count()
 
-    def __init__(self, keeps_graph: bool, to_leaves: bool) -> None:
+    def __init__(self, keeps_graph: bool, to_leaves: bool, sparse: SparseGradients) -> None:
         self.number = next(self._numbers)
+        self.sparse = sparse
         self.keeps_graph = keeps_graph
         self.to_leaves = to_leaves
         self.at_end: list[Callable[[Pass], None]] = []
@@ -65,12 +70,13 @@ def run_hooks(
     on_result: Callable[[hooks_pb2.ResumeBackwardResponse], None],
     keeps_graph: bool,
     to_leaves: bool,
+    sparse: SparseGradients,
 ) -> None:
-    """Run all hooks of a backward until it ends, then pass its result to `on_result`.
+    """Run all hooks of a backward until it ends, then pass its result to `on_result`. `sparse` collects gradients.
 
     An exception of a hook ends the backward, also on the server. Callbacks for the end run after `on_result`.
     """
-    this = Pass(keeps_graph, to_leaves)
+    this = Pass(keeps_graph, to_leaves, sparse)
     while True:
         request = hooks_pb2.ResumeBackwardRequest(backward=call.backward)
         token = CURRENT_PASS.set(this)
@@ -113,10 +119,19 @@ def _run(session: SessionProtocol, call: types_pb2.HookCall, create_graph: bool)
             errors_pb2.REASON_NOT_SUPPORTED,
         )
     hook_arguments = HookArguments(tuple(gradients), tuple(others), leaf)
+    if call.kind in _OF_NODES and all(each is None for each in gradients):
+        _refuse_without_dense()
     with _deeper() as depth, set_grad_enabled(create_graph):
         if depth % _LEVELS_PER_STACK:
             return runner(hook_arguments)
         return _on_a_new_stack(runner, hook_arguments)
+
+
+def _refuse_without_dense() -> None:
+    """Refuse a node's hook that gets no gradient where it may have to get a sparse one, which the server lacks."""
+    current = CURRENT_PASS.get()
+    if current is not None and current.sparse:
+        raise refusal("autograd with hooks of a node that a sparse gradient reaches", "use Tensor.register_hook")
 
 
 @contextmanager

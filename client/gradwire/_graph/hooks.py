@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import HookArguments
+from gradwire._graph.hook_runner import CURRENT_PASS, HookArguments
+from gradwire._graph.sparse_gradients import SparseGradients, fitting, is_sparse
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.shadow_graph import Leaf, hold_hooks
 from gradwire._transport.wire import Value
@@ -94,10 +95,35 @@ def hook_tensor(tensor: Handle, hook: Hook) -> RemovableHandle:
     if not tensor._spec.requires_grad:
         raise refuse(_NO_GRADIENT, errors_pb2.REASON_REQUIRES_GRAD)
 
+    place = weakref.ref(tensor)
+
     def run(hook_arguments: HookArguments) -> Sequence[Any] | None:
+        known, current = place(), CURRENT_PASS.get()
+        if current is not None and current.sparse and known is not None:
+            sparse = current.sparse.of(known)
+            if sparse is not None:
+                return _replaced_sparse(known, sparse, hook_arguments.gradients[0], current.sparse, hook)
         return _replaced(hook_arguments.gradients, [hook(hook_arguments.gradients[0])], hook)
 
     return _register(tensor, _TENSOR, run)
+
+
+def _replaced_sparse(leaf: Handle, sparse: Any, dense: Any, held: SparseGradients, hook: Hook) -> Sequence[Any] | None:
+    """Call a hook with a leaf's gradient of which the server has no part, or only `dense`."""
+    if dense is not None:
+        held.replace(leaf, None)
+        whole = dense + sparse
+        return _replaced([whole], [hook(whole)], hook) or [whole]
+    made = hook(sparse)
+    if made is not None:
+        name = getattr(hook, "__name__", type(hook).__name__)
+        if not is_sparse(made):
+            if isinstance(made, Handle):
+                raise refuse(f"hook '{name}' has changed the type of value (was sparse, got dense)")
+            raise GradwireTypeError(f"expected Variable, but hook returned '{type(made).__name__}'")
+        _check_like(sparse._v, made._v, name, shapes=False)
+        held.replace(leaf, fitting(made, leaf, f"hook '{name}' has changed the size of value"))
+    return None
 
 
 def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
@@ -119,6 +145,7 @@ def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
                 raise refuse("Tensor post accumulate grad hooks should return None.")
             raise GradwireTypeError(f"expected Variable, but hook returned '{type(answer).__name__}'")
 
+    run.needs_dense = True  # type: ignore[attr-defined] # `sparse_gradients` asks
     leaf.is_leaf  # type: ignore[attr-defined] # noqa: B018 refuses a view that was left behind
     return _register(leaf, _ACCUMULATED, run)
 
@@ -257,7 +284,7 @@ def _replaced(given: Sequence[Any], answer: Any, hook: Hook) -> Sequence[Any] | 
     return made
 
 
-def _check_like(old: Handle, new: Handle, name: str) -> None:
+def _check_like(old: Handle, new: Handle, name: str, shapes: bool = True) -> None:
     before, after = old._spec, new._spec
     if before.dtype is not after.dtype:
         raise refuse(
@@ -266,5 +293,5 @@ def _check_like(old: Handle, new: Handle, name: str) -> None:
         )
     if before.device != after.device:
         raise refuse(f"hook '{name}' has changed the device of value", errors_pb2.REASON_DEVICE_MISMATCH)
-    if before.shape != after.shape:
+    if shapes and before.shape != after.shape:
         raise refuse(f"hook '{name}' has changed the size of value", errors_pb2.REASON_SHAPE)

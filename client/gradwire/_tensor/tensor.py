@@ -26,6 +26,7 @@ from gradwire._base.wiring import wired
 from gradwire._graph import commands
 from gradwire._graph.hooks import RemovableHandle, hook_accumulated, hook_tensor
 from gradwire._graph.nodes import Node, grad_fn_of
+from gradwire._graph.sparse_gradients import is_sparse, joined_gradient, set_sparse_part, sparse_part
 from gradwire._proxy import results
 from gradwire._proxy.graph_structure import note_redescribed
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
@@ -385,6 +386,8 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         Warns for a non-leaf that does not retain its gradient.
         """
         state = self._grad
+        if "_sparse_grad" in self.__dict__:
+            return self._joined_grad(state)
         if state is None:
             if self._retained is None and not self._fresh().is_leaf:
                 warnings.warn(_NON_LEAF_GRAD, UserWarning, stacklevel=2)
@@ -395,14 +398,31 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             self._grad = state = None if spec is None else new_proxy(self._session, tensor_id, spec)
         return state
 
+    def _joined_grad(self, state: Any) -> Any:
+        """The gradient of a leaf that has a sparse part of it."""
+        if state is PRESENT or state is UNKNOWN:
+            sparse = sparse_part(self)
+            set_sparse_part(self, None)
+            state = self.grad
+            set_sparse_part(self, sparse)
+        made = joined_gradient(self, state)
+        self._grad = None if made is sparse_part(self) else made
+        return made
+
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is None:
+            set_sparse_part(self, None)
             if self._grad is not None:
                 commands.set_grad(self, None)
                 self._grad = None
             return
         _check_grad(self, value)
+        if is_sparse(value):
+            self.grad = None
+            set_sparse_part(self, value)
+            return
+        set_sparse_part(self, None)
         commands.set_grad(self, value)
         self._grad = value
 
@@ -455,6 +475,11 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        if is_sparse(value):
+            raise refuse(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
+                "type."
+            )
         if not isinstance(value, Tensor):
             raise GradwireTypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
@@ -841,7 +866,7 @@ def _dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_grad(target: Tensor, grad: Any) -> None:
-    if not isinstance(grad, Tensor):
+    if not isinstance(grad, Tensor) and not (is_sparse(grad) and grad.is_sparse):
         raise GradwireTypeError(
             f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}"
         )

@@ -16,11 +16,14 @@ from typing import Any, TypeVar
 
 from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, refuse
 from gradwire._base.modes import is_grad_enabled, is_inference_mode_enabled, no_grad
+from gradwire._base.refused import refusal
 from gradwire._functions.saved_tensor_hooks import packing
+from gradwire._functions.stored_values import StoredValues, split_values
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import HookArguments
+from gradwire._graph.hook_runner import CURRENT_PASS, HookArguments
 from gradwire._graph.hooks import HeldHooks, HookOfTensor
 from gradwire._graph.nodes import Node, class_of
+from gradwire._graph.sparse_gradients import kept_from_server, note_leaves
 from gradwire._proxy.dual_levels import DUAL_LEVELS
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, read_spec
@@ -57,7 +60,7 @@ class FunctionCtx:
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Save inputs, outputs or others for backward, which gets them as `saved_tensors`. Raises TypeError."""
         for place, each in enumerate(tensors):
-            if each is not None and not isinstance(each, Handle):
+            if each is not None and not isinstance(each, (Handle, StoredValues)):
                 raise GradwireTypeError(
                     f"save_for_backward can only save variables, but argument {place} is of type {type(each).__name__}"
                 )
@@ -208,6 +211,7 @@ class Function:
         """Call the function on complete arguments without tangents: result, ctx and what it saved for jvp."""
         ctx = FunctionCtx()
         in_two = cls.setup_context is not Function.setup_context
+        _refuse_sparse(cls, args)
         tensors = [each if isinstance(each, Handle) else None for each in args]
         for each in tensors:
             if each is not None:
@@ -236,6 +240,7 @@ class Function:
                 record(f"{cls.__name__}Backward", 0, (), _tensors_of(results), dirty=ctx._dirty)
                 return tuple(results) if several else results[0], ctx, saved
             return result, ctx, saved
+        _refuse_sparse(cls, results, always=True)
         results = _separate(results, tensors, ctx)
         _record(cls, ctx, tensors, results)
         ctx._to_save = ctx._dirty = ctx._constant = ()
@@ -270,6 +275,16 @@ def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> l
     return made
 
 
+def _refuse_sparse(cls: type[Function], values: Sequence[Any], always: bool = False) -> None:
+    """Refuse sparse tensors that a function would have to give a history, or have a gradient of."""
+    for each in values:
+        if isinstance(each, StoredValues) and (always or (each.requires_grad and is_grad_enabled())):
+            raise refusal(
+                f"autograd.Function ({cls.__name__}) with a differentiable sparse argument or result",
+                "give it the values, and make the sparse tensor outside of it",
+            )
+
+
 def _unrecorded() -> Any:
     """No grad mode; in inference mode that mode, so that results are its tensors."""
     return nullcontext() if is_inference_mode_enabled() else no_grad()
@@ -287,6 +302,8 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     session = commands.common_session(cls.__name__, [each for each in (*tensors, *outputs) if each is not None])
     number = next(session.ids)
     name = cls._node_name()
+    leaves = note_leaves(tensors)
+    saved, rebuild = split_values(ctx._to_save)
     wanted = [each is not None for each in tensors]
     undefined = [
         place
@@ -297,9 +314,11 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     # Holds no tensor: the node holds them all.
     def run(hook_arguments: HookArguments) -> Sequence[Any]:
         gradients = [None if place in undefined else each for place, each in enumerate(hook_arguments.gradients)]
-        ctx._saved = hook_arguments.others
+        ctx._saved = rebuild(hook_arguments.others)
         try:
-            return _checked(name, _formula(cls)(ctx, *gradients), wanted)
+            made = _checked(name, _formula(cls)(ctx, *gradients), wanted)
+            current = CURRENT_PASS.get()
+            return made if current is None else kept_from_server(made, leaves, current.sparse, name)
         finally:
             ctx._saved = None
 
@@ -308,7 +327,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
         packing(
             session,
             lambda: record(
-                name, number, tensors, outputs, ctx._to_save, ctx._dirty, ctx._constant, ctx.materialize_grads
+                name, number, tensors, outputs, saved, ctx._dirty, ctx._constant, ctx.materialize_grads
             ),
             outputs,
         )
@@ -373,7 +392,7 @@ def _formula(cls: type[Function]) -> Callable[..., Any]:
     return cls.vjp
 
 
-def _checked(name: str, answer: Any, wanted: Sequence[bool]) -> Sequence[Any]:
+def _checked(name: str, answer: Any, wanted: Sequence[bool]) -> list[Any]:
     """The gradients that backward returned, one per argument. Raises RuntimeError."""
     made = list(answer) if isinstance(answer, tuple) else [answer]
     if len(made) > len(wanted) and all(each is None for each in made[len(wanted) :]):
@@ -390,7 +409,7 @@ def _checked(name: str, answer: Any, wanted: Sequence[bool]) -> Sequence[Any]:
                 f"function {name} returned a gradient different than None at position {place + 1}, but the "
                 "corresponding forward input was not a Variable"
             )
-        if not isinstance(gradient, Handle):
+        if not isinstance(gradient, (Handle, StoredValues)):
             raise refuse(f"expected Variable or None (got {type(gradient).__name__})")
     return made
 

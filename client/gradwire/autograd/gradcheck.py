@@ -2,6 +2,8 @@
 
 Complex numbers are taken as pairs of reals on both sides: an output gradient of 1 yields the real part's derivatives,
 1j the imaginary part's. The result contains those by both parts of the input.
+
+A sparse input is moved by its stored values, in Jacobians with a row per element (`perturbed.py`).
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ import numpy as np
 
 from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import enable_grad
+from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
 from gradwire._functions.backward import grad
-from gradwire._functions.create import make_tensor, randn_like, zeros_like
+from gradwire._functions.create import is_tensor, make_tensor, randn_like, zeros_like
+from gradwire._functions.stored_values import GradientLayoutError, StoredValues
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from gradwire.autograd.function import Function
+from gradwire.autograd.perturbed import densified, rows_of_elements
 
 
 class GradcheckError(RuntimeError):
@@ -51,9 +56,10 @@ def gradcheck(
     Use float64 or complex128. `check_forward_ad`: also whether forward mode does. `check_backward_ad`: whether backward
     is checked. `check_undefined_grad`: also whether it copes with outputs that no gradient came for, and inputs without
     tangent. `check_batched_forward_grad`: whether vmap of forward mode gives what each direction gives alone.
-    `check_grad_dtypes`, `check_batched_grad` and `masked` (sparse tensors) have no effect. `fast_mode` is not faster:
-    all elements are checked. Raises GradcheckError if they differ, or returns False with raise_exception=False;
-    ValueError if no input requires grad; AssertionError if nothing is checked.
+    `masked`: elements that sparse inputs do not store are not moved. `check_grad_dtypes` has no effect, and
+    `check_batched_grad` only for sparse inputs, with which it fails. `fast_mode` is not faster: all elements are
+    checked. Raises GradcheckError if they differ, or returns False with raise_exception=False; ValueError if no input
+    requires grad, and for sparse outputs; AssertionError if nothing is checked.
     """
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
@@ -63,8 +69,18 @@ def gradcheck(
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     tolerances = _Tolerances(eps, atol, rtol, nondet_tol)
     try:
-        modes = _Modes(check_forward_ad, check_backward_ad, check_undefined_grad, check_batched_forward_grad)
-        _check(func, _as_tuple(inputs), tolerances, modes)
+        modes = _Modes(
+            check_forward_ad,
+            check_backward_ad,
+            check_undefined_grad,
+            check_batched_forward_grad,
+            check_batched_grad,
+            bool(masked),
+        )
+        try:
+            _check(func, _as_tuple(inputs), tolerances, modes)
+        except GradientLayoutError as error:
+            raise GradcheckError(str(error)) from error
     except GradcheckError:
         if raise_exception:
             raise
@@ -128,6 +144,8 @@ def gradgradcheck(
         check_undefined_grad=check_undefined_grad,
         check_forward_ad=check_fwd_over_rev,
         check_backward_ad=check_rev_over_rev,
+        check_batched_grad=check_batched_grad,
+        masked=masked,
     )
 
 
@@ -139,6 +157,8 @@ class _Modes:
     backward: bool
     undefined: bool
     batched_forward: bool = False
+    batched: bool = False
+    masked: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,7 +172,7 @@ class _Tolerances:
 
 
 def _as_tuple(given: Any) -> tuple[Any, ...]:
-    return (given,) if isinstance(given, Tensor) else tuple(given)
+    return (given,) if isinstance(given, (Tensor, StoredValues)) else tuple(given)
 
 
 def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
@@ -162,14 +182,23 @@ def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
 
 
 def _check(func: Callable[..., Any], inputs: tuple[Any, ...], allowed: _Tolerances, modes: _Modes) -> None:
-    checked = [place for place, each in enumerate(inputs) if isinstance(each, Tensor) and each.requires_grad]
+    checked = [place for place, each in enumerate(inputs) if is_tensor(each) and each.requires_grad]
+    sparse = [place for place in checked if isinstance(inputs[place], StoredValues)]
     _check_inputs(inputs, checked)
+    if sparse and modes.forward:
+        raise refusal("autograd.gradcheck(check_forward_ad=True) of sparse inputs", "forward mode takes dense ones")
+    moved = inputs if modes.masked else tuple(densified(each) for each in inputs)
     with enable_grad():
         everything = _as_tuple(func(*inputs))
+        if any(isinstance(each, StoredValues) for each in everything):
+            raise GradwireValueError(
+                "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output "
+                "of fn for gradcheck."
+            )
         places = [at for at, each in enumerate(everything) if isinstance(each, Tensor) and each.requires_grad]
         outputs = [everything[at] for at in places]
         if not outputs:
-            _check_constant(func, inputs, checked, len(everything), allowed.eps)
+            _check_constant(func, moved, checked, len(everything), allowed.eps)
             return
         wanted = [inputs[place] for place in checked]
         # Jacobians by numbers of output and input, per mode.
@@ -181,13 +210,15 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], allowed: _Toleranc
         forward = _forward(func, inputs, checked, places) if modes.forward else {}
         for number in range(len(outputs)):
             for place in checked:
-                expected = _numerical(func, inputs, place, number, allowed.eps, _outputs)
+                expected = _numerical(func, moved, place, number, allowed.eps, _outputs)
                 at = number, place
                 if at in backward and _differ(backward[at], expected, allowed):
                     _mismatch(outputs[number].is_complex(), "", at, backward[at], expected, allowed)
                 if at in forward and _differ(forward[at], expected, allowed):
                     mode = "computed with forward mode "
                     _mismatch(inputs[place].is_complex(), mode, at, forward[at], expected, allowed)
+        if modes.batched and sparse:
+            raise GradcheckError(_BATCHED_SPARSE)
         if modes.backward:
             _check_zero(outputs, wanted)
             if modes.undefined:
@@ -231,7 +262,8 @@ def _check_inputs(inputs: tuple[Any, ...], checked: Sequence[int]) -> None:
                 UserWarning,
                 stacklevel=5,
             )
-        if any(size > 1 and step == 0 for size, step in zip(each.shape, each.stride(), strict=True)):
+        content = each._v if isinstance(each, StoredValues) else each
+        if any(size > 1 and step == 0 for size, step in zip(content.shape, content.stride(), strict=True)):
             raise refuse(
                 f"The {place}th input has a dimension with stride 0. gradcheck only supports inputs that are "
                 "non-overlapping to be able to compute the numerical gradients correctly. You should call "
@@ -272,8 +304,11 @@ def _check_zero(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
     """Whether the gradients are zero where those of the outputs are."""
     zeros = [zeros_like(each) for each in outputs]
     found = grad(outputs, inputs, zeros, retain_graph=True, allow_unused=True)
-    if any(each is not None and np.abs(_values(each)).max(initial=0) > 0 for each in found):
-        raise GradcheckError("backward not multiplied by grad_output")
+    for each, given in zip(found, inputs, strict=True):
+        if each is not None and each.layout is not given.layout and isinstance(each, StoredValues):
+            raise GradcheckError(f"grad is incorrect layout ({each.layout} is not {given.layout})")
+        if each is not None and np.abs(_values(each)).max(initial=0) > 0:
+            raise GradcheckError("backward not multiplied by grad_output")
 
 
 class Undefined(Function):
@@ -322,8 +357,10 @@ def _pairs(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
-def _values(tensor: Tensor) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = tensor.detach().cpu().numpy()
+def _values(tensor: Any) -> np.ndarray[Any, Any]:
+    """All elements, of a sparse tensor as well."""
+    dense = tensor.to_dense() if isinstance(tensor, StoredValues) else tensor
+    found: np.ndarray[Any, Any] = dense.detach().cpu().numpy()
     return found
 
 
@@ -381,6 +418,10 @@ def _check_undefined_tangents(
             _check_without_tangents(found, _tangents(func, inputs, checked, place, direction, places, zeros=False))
 
 
+_BATCHED_SPARSE = (
+    "While computing batched gradients, got: vmap has no gradients of sparse tensors\n\ngradcheck or gradgradcheck "
+    "failed while testing batched gradient computation. check_batched_grad=False disables the check."
+)
 _BATCHED = (
     "gradcheck failed while testing batched gradient computation: the tangents of several directions, computed "
     "together by vmap, differ from those computed one by one. check_batched_forward_grad=False disables the check."
@@ -456,7 +497,8 @@ def _numerical(
 
     As in PyTorch the input itself is moved, and put back: a function may use it without taking it as an argument.
     """
-    moved = inputs[place]
+    given = inputs[place]
+    moved = given._v if isinstance(given, StoredValues) else given
     start = _values(moved).copy()
     data = moved.data
     rows = []
@@ -474,6 +516,8 @@ def _numerical(
             rows.append((before - after) / (2 * eps))
     finally:
         data.copy_(make_tensor(start, moved.dtype, str(moved.device), False, moved._session))
+    if isinstance(given, StoredValues):
+        return rows_of_elements(given, rows, _pairs(_values(chosen(func, inputs)[number])).size)
     return np.stack(rows) if rows else np.zeros((0, 0))
 
 

@@ -119,7 +119,7 @@ class Embedding(Module):
     """A table of vectors: whole numbers of any shape (*) to (*, embedding_dim). Like torch.nn.Embedding.
 
     The vector at `padding_idx` starts as zeros and gets no gradient; vectors longer than `max_norm` are shortened in
-    place when looked up. Raises NotImplementedError for `sparse`.
+    place when looked up. With `sparse`, the table's gradient is sparse.
     """
 
     def __init__(
@@ -141,8 +141,6 @@ class Embedding(Module):
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise AssertionError("Padding_idx must be within num_embeddings")
             padding_idx %= num_embeddings
-        if sparse:
-            raise NotImplementedError("Embedding: sparse gradients are not supported yet")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx
@@ -185,7 +183,8 @@ class Embedding(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
-        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+        how = (self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
+        return F.embedding(input, self.weight, *how)
 
     def _expects(self) -> str:
         return f"(*) of whole numbers below {self.num_embeddings}"
@@ -199,13 +198,14 @@ class Embedding(Module):
             text += f", max_norm={self.max_norm}"
         if self.norm_type != 2:
             text += f", norm_type={self.norm_type}"
-        return text + (f", scale_grad_by_freq={self.scale_grad_by_freq}" if self.scale_grad_by_freq else "")
+        text += f", scale_grad_by_freq={self.scale_grad_by_freq}" if self.scale_grad_by_freq else ""
+        return text + (", sparse=True" if self.sparse else "")
 
 
 class EmbeddingBag(Module):
     """The mean, sum or maximum of bags of vectors of a table: (B, N), or (N) with `offsets`, to (B, embedding_dim).
 
-    Raises NotImplementedError for `sparse`. Like torch.nn.EmbeddingBag.
+    With `sparse`, the table's gradient is sparse. Like torch.nn.EmbeddingBag.
     """
 
     def __init__(
@@ -228,8 +228,6 @@ class EmbeddingBag(Module):
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise AssertionError("padding_idx must be within num_embeddings")
             padding_idx %= num_embeddings
-        if sparse:
-            raise NotImplementedError("EmbeddingBag: sparse gradients are not supported yet")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.max_norm = max_norm

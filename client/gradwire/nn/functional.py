@@ -28,8 +28,6 @@ from gradwire._tensor.ops import (
     conv_transpose3d,
     cosine_embedding_loss,
     cosine_similarity,
-    embedding,
-    embedding_bag,
     fold,
     gaussian_nll_loss,
     gelu,
@@ -88,6 +86,7 @@ from gradwire.nn._functional.loss import (
     nll_loss,
     smooth_l1_loss,
 )
+from gradwire.nn._functional.sparse_tables import embedding, embedding_bag
 
 __all__ = [
     "adaptive_avg_pool1d",

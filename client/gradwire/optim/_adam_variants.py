@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from gradwire._compile.recorder import counting, varying
 from gradwire._compile.symbolic import SymbolicNumber, key_of, larger, less_or_equal, select
 from gradwire._functions.create import zeros_like
+from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import (
@@ -293,9 +294,10 @@ def _rectification(beta2: float, step: Any) -> tuple[Any, Any]:
 
 
 class SparseAdam(Optimizer):
-    """Adam for sparse gradients. There are none here: a step with a gradient raises RuntimeError, as for dense ones.
+    """Adam for sparse gradients: only the elements that a gradient stores change, they and their averages.
 
-    Raises ValueError for options out of range and for complex parameters. Like torch.optim.SparseAdam.
+    Raises ValueError for options out of range and for complex parameters; a step raises RuntimeError for a dense
+    gradient. Like torch.optim.SparseAdam.
     """
 
     def __init__(
@@ -323,5 +325,24 @@ class SparseAdam(Optimizer):
             raise ValueError(f"Complex params at indices {places}: SparseAdam does not support complex parameters")
 
     def _update(self, group: dict[str, Any]) -> None:
-        for _ in self._gradients(group):
-            raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+        beta1, beta2 = group["betas"]
+        for param in group["params"]:
+            if (given := param.grad) is None:
+                continue
+            if not is_sparse(given):
+                raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+            grad = (-given if group["maximize"] else given).coalesce()
+            state = self.state[param]
+            if not state:
+                state.update(step=0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
+            state["step"] += 1
+            places, values = tuple(grad.indices()), grad.values()
+            if not values.numel():
+                continue
+            mean, square = (state[name][places] for name in ("exp_avg", "exp_avg_sq"))
+            changes = (values - mean) * (1 - beta1), (values**2 - square) * (1 - beta2)
+            for name, change in zip(("exp_avg", "exp_avg_sq"), changes, strict=True):
+                state[name].index_put_(places, change, accumulate=True)
+            size = rate_of(group) * (1 - beta2 ** state["step"]) ** 0.5 / (1 - beta1 ** state["step"])
+            divisor = (square + changes[1]).sqrt() + group["eps"]
+            param.index_put_(places, (mean + changes[0]) / divisor * -size, accumulate=True)

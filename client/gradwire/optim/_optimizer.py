@@ -23,6 +23,7 @@ from gradwire._functions.functions import typename
 from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
+from gradwire._graph.sparse_gradients import is_sparse
 from gradwire.nn._module import clear_grad
 from gradwire.optim._plain_updates import runs_unwatched
 from gradwire.optim._steps import Steps
@@ -295,6 +296,10 @@ class Optimizer:
             grad = param.grad
             if grad is None:
                 continue
+            if is_sparse(grad):
+                raise RuntimeError(
+                    f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead"
+                )
             if group["maximize"]:
                 grad = -grad
             if param.is_complex():
@@ -310,8 +315,10 @@ class Optimizer:
         view = ops.view_as_real(param)
         shown = {name: ops.view_as_real(each) if _is_complex(each) else each for name, each in held.items()}
         self.state[view] = shown
-        yield view, ops.view_as_real(grad)
-        self.state.pop(view)
+        try:
+            yield view, ops.view_as_real(grad)
+        finally:
+            del self.state[view]
         for name, each in shown.items():
             is_new = name not in held and isinstance(each, Tensor) and each.shape == view.shape
             if is_new or not _is_complex(held.get(name)):

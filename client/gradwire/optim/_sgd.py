@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire._base.refused import refusal
 from gradwire._compile.recorder import varying
 from gradwire._functions.create import zeros_like
+from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, rate_of, refuse_negative, refuse_unsupported
 
@@ -64,6 +66,10 @@ class SGD(Optimizer):
                 continue
             if group["maximize"]:
                 grad = -grad
+            if is_sparse(grad):
+                if weight_decay != 0 or momentum != 0:
+                    raise refusal("optim.SGD of sparse gradients", "weight_decay and momentum are 0 there")
+                grad = grad.to_dense()
             if weight_decay != 0:
                 grad = grad.add(param, alpha=weight_decay)
             if momentum != 0:

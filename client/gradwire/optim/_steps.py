@@ -15,6 +15,7 @@ from gradwire._compile.recorded_run import RECORDING, LeafGradients, run_recorde
 from gradwire._compile.recorder import RecordedProgram, Recorder
 from gradwire._compile.recordings import run_program
 from gradwire._graph import commands
+from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._transport.wire import Value
 from gradwire.v1 import programs_pb2, service_pb2
@@ -101,6 +102,8 @@ def _step_state(optimizer: Optimizer) -> StepState | None:
                     return None
                 seen.append(tuple(option) if type(option) is list else option)
         for param in group["params"]:
+            if sparse_part(param) is not None:
+                return None
             if param._grad is UNKNOWN:
                 _ = param.grad
             seen.append(param._id)

@@ -7,6 +7,7 @@ Products and conversions go by the COO form. Batches are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from gradwire._base import dtypes
@@ -16,7 +17,7 @@ from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
 from gradwire._functions.create import as_tensor
 from gradwire._functions.legacy import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
-from gradwire._functions.stored_values import StoredValues, shared
+from gradwire._functions.stored_values import GradientLayoutError, StoredValues, shared
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import show
@@ -72,6 +73,26 @@ class CompressedTensor(StoredValues):
         """The same places with other values."""
         return CompressedTensor(self._begins, self._places, values, self.shape, self.layout)
 
+    def places(self) -> tuple[Tensor, ...]:
+        """Where rows or columns begin, and the other indices."""
+        return self._begins, self._places
+
+    def maker(self) -> Callable[[Tensor], CompressedTensor]:
+        """The function that makes this tensor of its values."""
+        return partial(CompressedTensor, self._begins, self._places, size=self.shape, layout=self.layout)
+
+    def values_of(self, gradient: Any) -> Tensor:
+        """A gradient of the same layout as one of the stored values. Raises GradientLayoutError for other elements."""
+        if not isinstance(gradient, CompressedTensor) or gradient.layout is not self.layout:
+            raise GradientLayoutError(f"grad is incorrect layout ({gradient.layout} is not {self.layout})")
+        if tuple(gradient.shape) != tuple(self.shape) or gradient._v.shape != self._v.shape:
+            raise GradientLayoutError(f"grad is {self.layout} tensor, but stores other elements")
+        with no_grad():
+            pairs = ((self._begins, gradient._begins), (self._places, gradient._places))
+            if not all(one is other or ops.equal(one, other) for one, other in pairs):
+                raise GradientLayoutError(f"grad is {self.layout} tensor, but stores other elements")
+        return gradient._v
+
     @property
     def _by_rows(self) -> bool:
         return self.layout in (sparse_csr, sparse_bsr)
@@ -117,7 +138,8 @@ class CompressedTensor(StoredValues):
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
         """All elements as an ordinary tensor, differentiable; with `dtype` cast."""
-        check_masked(self, masked_grad)
+        if masked_grad is False and self.requires_grad:
+            check_masked(self._v.numel() == self.numel())
         return self.coo().to_dense(dtype)
 
     def numpy(self, *, force: bool = False) -> Any:
@@ -176,6 +198,7 @@ def compressed(given: Any, layout: Any, blocksize: Any = None, dense_dim: int | 
 
     `dense_dim`: how many trailing dimensions each value of a dense tensor has.
     """
+    blocksize = (blocksize, blocksize) if isinstance(blocksize, int) else blocksize
     if layout not in _NAMES:
         return given.coo() if isinstance(given, CompressedTensor) else given.to_sparse()
     if given.ndim < 2:

@@ -1,13 +1,14 @@
 """Sparse tensors in COO form: a tensor of indices and a tensor of values, on which ordinary ops compute.
 
-The class is not a subclass of Tensor. Functions that get one call its `__torch_function__`, which finds them in a table
+The class is not a subclass of Tensor, though `isinstance` says so to programs. Functions that get one call its `__torch_function__`, which finds them in a table
 (`_rules.py`) and refuses others by name. Gradients flow through the values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -19,7 +20,7 @@ from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
 from gradwire._functions.create import as_tensor, zeros
 from gradwire._functions.legacy import sparse_coo
-from gradwire._functions.stored_values import StoredValues, shared
+from gradwire._functions.stored_values import GradientLayoutError, StoredValues, shared
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import show
@@ -108,6 +109,37 @@ class SparseTensor(StoredValues):
 
     # Gradients.
 
+    def places(self) -> tuple[Tensor, ...]:
+        """The indices alone."""
+        return (self._i,)
+
+    def maker(self) -> Callable[[Tensor], SparseTensor]:
+        """The function that makes this tensor of its values."""
+        return partial(SparseTensor, self._i, size=self.shape, coalesced=self._coalesced)
+
+    def values_of(self, gradient: Any) -> Tensor:
+        """A sparse gradient as one of the stored values. Raises GradientLayoutError if it stores other elements."""
+        if not isinstance(gradient, SparseTensor):
+            raise GradientLayoutError(f"grad is incorrect layout ({gradient.layout} is not {self.layout})")
+        for name in ("sparse_dim", "dense_dim"):
+            found, wanted = getattr(gradient, name)(), getattr(self, name)()
+            if found != wanted:
+                raise GradientLayoutError(f"grad is sparse tensor, but has incorrect {name} {found}, expected {wanted}")
+        if tuple(gradient.shape) != tuple(self.shape):
+            raise GradientLayoutError(f"grad has the sizes {list(gradient.shape)}, expected {list(self.shape)}")
+        if gradient._i is self._i and gradient._coalesced:
+            return gradient._v
+        with no_grad():
+            mine, place = self._distinct()
+            its, _ = gradient._distinct()
+            if mine.shape != its.shape or not ops.equal(mine, its):
+                raise GradientLayoutError("grad is sparse tensor, but stores other elements; gradwire takes no others")
+        return gradient.coalesce()._v.index_select(0, place)
+
+    def become(self, other: SparseTensor) -> None:
+        """Take another tensor's elements, in place."""
+        self._i, self._v, self._coalesced = other._i, other._v, other._coalesced
+
     def gradient(self, values: Tensor) -> SparseTensor:
         """A gradient of the stored values as one of this tensor."""
         if self._coalesced:
@@ -147,7 +179,8 @@ class SparseTensor(StoredValues):
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
         """All elements as an ordinary tensor, differentiable; with `dtype` cast."""
-        check_masked(self, masked_grad)
+        if masked_grad is False and self.requires_grad:
+            check_masked(self.coalesce()._nnz() == math.prod(self.shape[: self.sparse_dim()]))
         sizes = self.shape[: self.sparse_dim()]
         made = summed(self._v, self.flat_indices(), math.prod(sizes)).reshape(self.shape)
         return made if dtype is None else made.to(dtype)
@@ -225,9 +258,9 @@ def sparse_absent(name: str, reason: str = _REASON) -> GradwireAbsentError:
     return error
 
 
-def check_masked(given: StoredValues, masked_grad: bool | None) -> None:
+def check_masked(is_full: bool) -> None:
     """Refuse gradients of elements that are not stored: gradients flow through the values."""
-    if masked_grad is False and given.requires_grad:
+    if not is_full:
         raise refusal("to_dense(masked_grad=False) of a sparse tensor", "only stored elements have gradients")
 
 

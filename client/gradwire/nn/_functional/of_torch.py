@@ -63,7 +63,7 @@ def embedding(
 ) -> Tensor:
     """Rows of `weight` (n, d) at the indices (*): (*, d). A negative `padding_idx` is none (torch.embedding)."""
     padding = padding_idx if padding_idx >= 0 else None
-    return ops.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+    return functional.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
 def embedding_bag(
